@@ -1,0 +1,33 @@
+# Warnings, sanitizers and the per-ISA flags, for every target.
+add_library(sonde_flags INTERFACE)
+target_compile_options(sonde_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wsign-conversion -Wdouble-promotion
+  -Wcast-qual -Wcast-align -Wwrite-strings -Wstrict-prototypes -Wmissing-prototypes
+  -Wredundant-decls -Wpointer-arith -Wundef -Wvla -Wformat=2 -Wswitch-enum
+  -Wnull-dereference -Wimplicit-fallthrough -fno-common -ffp-contract=off)
+if(SONDE_WERROR)
+  target_compile_options(sonde_flags INTERFACE -Werror)
+endif()
+if(SONDE_SANITIZE)
+  target_compile_options(sonde_flags INTERFACE -fsanitize=${SONDE_SANITIZE} -fno-omit-frame-pointer -g)
+  target_link_options(sonde_flags INTERFACE -fsanitize=${SONDE_SANITIZE})
+  if(SONDE_SANITIZE MATCHES "undefined")
+    target_compile_options(sonde_flags INTERFACE -fno-sanitize-recover=undefined)
+  endif()
+endif()
+if(SONDE_STRESS)
+  target_compile_definitions(sonde_flags INTERFACE SONDE_STRESS=1)
+endif()
+if(SONDE_OBSERVE)
+  target_compile_definitions(sonde_flags INTERFACE SONDE_OBSERVE=1)
+else()
+  target_compile_definitions(sonde_flags INTERFACE SONDE_OBSERVE=0)
+endif()
+target_compile_definitions(sonde_flags INTERFACE _GNU_SOURCE)
+
+# A kernel is written once and compiled per instruction set: x_generic.c, x_avx2.c, x_avx512.c.
+# -ffp-contract=fast there only: every kernel of one ISA contracts alike, so bits agree.
+set(SONDE_FLAGS_generic -ffp-contract=fast)
+set(SONDE_FLAGS_avx2 -mavx2 -mfma -mf16c -ffp-contract=fast)
+set(SONDE_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+    -mprefer-vector-width=512 -ffp-contract=fast)

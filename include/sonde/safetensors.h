@@ -1,0 +1,71 @@
+/*
+ * safetensors.h - named tensors in one file, in the safetensors format.
+ *
+ * A file is an 8-byte little-endian header length, a JSON header, and the data; see
+ * https://github.com/huggingface/safetensors#format. Files written here open in every
+ * safetensors reader and the reverse. Reading maps the file; nothing is copied until asked.
+ */
+#ifndef SONDE_SAFETENSORS_H
+#define SONDE_SAFETENSORS_H
+
+#include <sonde/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- writing ------------------------------------------------------------------------- */
+
+typedef struct sonde_named_view {
+    const char *name;
+    sonde_view view;
+} sonde_named_view;
+
+typedef struct sonde_metadata {
+    const char *key;
+    const char *value;
+} sonde_metadata;
+
+/*
+ * Writes tensors in the order given, with string metadata (may be NULL, 0) under
+ * "__metadata__". The file appears whole or not at all: written beside its place, synced
+ * and renamed. Duplicate names: SONDE_EINVAL.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_safetensors_write(const char *path, const sonde_named_view *tensors, size_t count,
+                        const sonde_metadata *metadata, size_t metadata_count,
+                        sonde_diag *diag);
+
+/* --- reading ------------------------------------------------------------------------- */
+
+typedef struct sonde_safetensors sonde_safetensors;
+
+/* Opens and checks the whole header: lengths, dtypes, shapes, extents within the file and
+ * without overlap. A damaged file is SONDE_EFORMAT with file and place. */
+SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_open(const char *path,
+                                                         sonde_safetensors **out,
+                                                         sonde_diag *diag);
+/* The same over bytes that the caller keeps alive; name stands in diagnostics. */
+SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_parse(const void *bytes, size_t size,
+                                                          const char *name,
+                                                          sonde_safetensors **out,
+                                                          sonde_diag *diag);
+SONDE_API void sonde_safetensors_destroy(sonde_safetensors *file);
+
+SONDE_API size_t sonde_safetensors_count(const sonde_safetensors *file);
+/* Name and view of tensor i, in the file's data order; both borrowed until destroy. The
+ * view's data may be unaligned for its dtype: copy it out with sonde_view_copy. */
+SONDE_API const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i);
+SONDE_API const sonde_view *sonde_safetensors_view(const sonde_safetensors *file, size_t i);
+/* NULL if no tensor has that name. */
+SONDE_API const sonde_view *sonde_safetensors_find(const sonde_safetensors *file,
+                                                   const char *name);
+/* NULL if there is no such metadata. */
+SONDE_API const char *sonde_safetensors_metadata(const sonde_safetensors *file,
+                                                 const char *key);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * sketch.h - a mergeable histogram of magnitudes.
+ *
+ * One counter per (sign, binary exponent, top mantissa bits), zeros, NaN and both
+ * infinities apart. The bin of a value depends on the value alone, so counts add up
+ * exactly over batches, replicas and steps. Quantiles come from it with a relative error of
+ * at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1), and so does any log2 histogram.
+ *
+ * Range: 2^-149 ... 2^127 (what float32 has, subnormals included). Magnitudes of wider
+ * dtypes beyond it fall into the outermost bins.
+ */
+#ifndef SONDE_SKETCH_H
+#define SONDE_SKETCH_H
+
+#include <sonde/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+    SONDE_SKETCH_MANTISSA_BITS = 2,
+    SONDE_SKETCH_MIN_EXPONENT = -149,
+    SONDE_SKETCH_MAX_EXPONENT = 127,
+    SONDE_SKETCH_BINS = (127 + 149 + 1) << 2 /* per sign */
+};
+
+typedef struct sonde_sketch {
+    uint64_t count; /* all elements */
+    uint64_t nan, pos_inf, neg_inf, zero;
+    uint64_t positive[SONDE_SKETCH_BINS]; /* ascending magnitude */
+    uint64_t negative[SONDE_SKETCH_BINS]; /* ascending magnitude */
+} sonde_sketch;
+
+SONDE_API void sonde_sketch_init(sonde_sketch *sketch);
+/* Adds every element of a view of any dtype. Nothing is allocated. */
+SONDE_API void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view);
+SONDE_API void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part);
+/* Lower and upper magnitude of bin i: lower <= |x| < upper. */
+SONDE_API void sonde_sketch_bounds(int bin, double *lower, double *upper);
+/* The value below which a share q (0 ... 1) of the finite elements lies; NaN if none. */
+SONDE_API double sonde_sketch_quantile(const sonde_sketch *sketch, double q);
+
+/* A histogram with equal bins, as numpy and matplotlib draw it. */
+typedef struct sonde_histogram {
+    int bins;         /* entries of counts used */
+    double lower;     /* edge of the first bin */
+    double upper;     /* edge of the last bin, inclusive */
+    uint64_t counts[512];
+} sonde_histogram;
+
+/*
+ * Of log2|x| over all elements of n views of float32 or float64, exactly: lower and upper
+ * are the extremes found; zeros are counted two below the smallest log2|x|, so they stand
+ * apart (lower is then that minimum minus two). NaN and infinities are left out. bins is
+ * 1 ... 512, else SONDE_EINVAL. Two passes, nothing allocated.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_histogram_log2(const sonde_view *views, size_t n,
+                                                       int bins, sonde_histogram *out,
+                                                       sonde_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

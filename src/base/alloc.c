@@ -1,0 +1,124 @@
+/*
+ * alloc.c - the allocation seam.
+ *
+ * Everything Sonde allocates comes through sonde__malloc_aligned, so one test can fail the
+ * n-th allocation and another can count them.
+ */
+#include "base/base.h"
+
+#include <sonde/alloc.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static void *default_alloc(void *user, size_t align, size_t size)
+{
+    void *ptr = NULL;
+
+    (void)user;
+    if (align <= sizeof(void *) * 2) {
+        return malloc(size);
+    }
+    return posix_memalign(&ptr, align, size) == 0 ? ptr : NULL;
+}
+
+static void default_free(void *user, void *ptr)
+{
+    (void)user;
+    free(ptr);
+}
+
+static const sonde_allocator default_allocator = {default_alloc, default_free, NULL};
+static sonde_allocator allocator = {default_alloc, default_free, NULL};
+
+void sonde_set_allocator(const sonde_allocator *replacement)
+{
+    allocator = replacement != NULL ? *replacement : default_allocator;
+}
+
+void *sonde__malloc_aligned(size_t align, size_t size)
+{
+    return allocator.alloc(allocator.user, align, size > 0 ? size : 1);
+}
+
+void *sonde__malloc(size_t size)
+{
+    return sonde__malloc_aligned(sizeof(void *) * 2, size);
+}
+
+void *sonde__calloc(size_t count, size_t size)
+{
+    size_t total = 0;
+    void *ptr = NULL;
+
+    if (!sonde__mul(count, size, &total)) {
+        return NULL;
+    }
+    ptr = sonde__malloc(total);
+    if (ptr != NULL) {
+        memset(ptr, 0, total > 0 ? total : 1);
+    }
+    return ptr;
+}
+
+void *sonde__grow(void *ptr, size_t old_size, size_t new_size)
+{
+    void *grown = sonde__malloc(new_size);
+
+    if (grown == NULL) {
+        return NULL;
+    }
+    if (ptr != NULL) {
+        memcpy(grown, ptr, SONDE_MIN(old_size, new_size));
+        sonde__free(ptr);
+    }
+    return grown;
+}
+
+void sonde__free(void *ptr)
+{
+    if (ptr != NULL) {
+        allocator.free(allocator.user, ptr);
+    }
+}
+
+char *sonde__strndup(const char *text, size_t length)
+{
+    char *copy = sonde__malloc(length + 1);
+
+    if (copy != NULL) {
+        memcpy(copy, text, length);
+        copy[length] = '\0';
+    }
+    return copy;
+}
+
+char *sonde__strdup(const char *text)
+{
+    return sonde__strndup(text, strlen(text));
+}
+
+bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed, size_t element_size)
+{
+    void *old = NULL;
+    void *grown = NULL;
+    size_t wanted = *capacity, bytes = 0;
+
+    if (needed <= *capacity) {
+        return true;
+    }
+    while (wanted < needed) {
+        wanted = wanted < 8 ? 8 : wanted * 2;
+    }
+    if (!sonde__mul(wanted, element_size, &bytes)) {
+        return false;
+    }
+    memcpy(&old, array_ptr, sizeof old);
+    grown = sonde__grow(old, *capacity * element_size, bytes);
+    if (grown == NULL) {
+        return false;
+    }
+    memcpy(array_ptr, &grown, sizeof grown);
+    *capacity = wanted;
+    return true;
+}

@@ -1,0 +1,65 @@
+/*
+ * cpu.c - which instruction set the kernels use.
+ *
+ * SONDE_ISA=generic|avx2|avx512 caps the choice; it never asks for what the processor
+ * lacks.
+ */
+#include "base/base.h"
+
+#include <sonde/stats.h>
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const isa_names[] = {"generic", "avx2", "avx512"};
+
+static int detect(void)
+{
+    int best = SONDE__GENERIC;
+    const char *cap = getenv("SONDE_ISA");
+
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c")) {
+        best = SONDE__AVX2;
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+            best = SONDE__AVX512;
+        }
+    }
+#endif
+    for (int i = 0; cap != NULL && i < best; i++) {
+        if (strcmp(cap, isa_names[i]) == 0) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+sonde__isa sonde__cpu_isa(void)
+{
+    static atomic_int found = -1; /* any thread may find it; all find the same */
+    int isa = atomic_load_explicit(&found, memory_order_relaxed);
+
+    if (isa < 0) {
+        isa = detect();
+        atomic_store_explicit(&found, isa, memory_order_relaxed);
+    }
+    return (sonde__isa)isa;
+}
+
+const char *sonde_isa_name(void)
+{
+    return isa_names[sonde__cpu_isa()];
+}
+
+int sonde__cpu_count(void)
+{
+    cpu_set_t set;
+
+    CPU_ZERO(&set);
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}

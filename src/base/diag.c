@@ -1,0 +1,109 @@
+/*
+ * diag.c - error names, filling diagnostics, and finding the name that was meant.
+ */
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *sonde_err_name(sonde_err err)
+{
+    static const char *const names[] = {
+        "SONDE_OK",       "SONDE_ENOMEM",       "SONDE_EINVAL",     "SONDE_EIO",
+        "SONDE_EFORMAT",  "SONDE_ENOTFOUND",    "SONDE_EEXIST",     "SONDE_ESHAPE",
+        "SONDE_EDTYPE",   "SONDE_ERANGE",       "SONDE_ESTATE",     "SONDE_EUNSUPPORTED",
+        "SONDE_EINTERRUPTED",
+    };
+    const size_t i = (size_t)err;
+
+    return i < SONDE_COUNT_OF(names) ? names[i] : "SONDE_E?";
+}
+
+const char *sonde_diag_line(const sonde_diag *diag, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "%s%s%s%s%s%s", diag->where, diag->where[0] ? ": " : "",
+                   diag->found[0] ? diag->found : sonde_err_name(diag->err),
+                   diag->expected[0] ? " (expected " : "", diag->expected,
+                   diag->expected[0] ? ")" : "");
+    return buf;
+}
+
+sonde_err sonde__fail(sonde_diag *diag, sonde_err err, const char *where,
+                      const char *expected, const char *found, ...)
+{
+    if (diag != NULL) {
+        va_list args;
+
+        diag->err = err;
+        (void)snprintf(diag->where, sizeof diag->where, "%s", where ? where : "");
+        (void)snprintf(diag->expected, sizeof diag->expected, "%s",
+                       expected ? expected : "");
+        va_start(args, found);
+        (void)vsnprintf(diag->found, sizeof diag->found, found, args);
+        va_end(args);
+    }
+    return err;
+}
+
+sonde_err sonde__fail_errno(sonde_diag *diag, const char *where, const char *found)
+{
+    const int code = errno;
+    const sonde_err err = code == ENOENT   ? SONDE_ENOTFOUND
+                          : code == ENOMEM ? SONDE_ENOMEM
+                          : code == EEXIST ? SONDE_EEXIST
+                                           : SONDE_EIO;
+
+    return sonde__fail(diag, err, where, NULL, "%s: %s", found, strerror(code));
+}
+
+sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what)
+{
+    return sonde__fail(diag, SONDE_ENOMEM, NULL, NULL, "out of memory for %s", what);
+}
+
+/* Levenshtein's distance over one row; names longer than the row are compared by their
+ * first letters. */
+size_t sonde__edit_distance(const char *a, const char *b)
+{
+    enum { LONGEST = 255 };
+    const size_t na = strnlen(a, LONGEST), nb = strnlen(b, LONGEST);
+    size_t row[LONGEST + 1];
+
+    for (size_t j = 0; j <= nb; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= na; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= nb; j++) {
+            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            const size_t shorter = SONDE_MIN(row[j], row[j - 1]) + 1;
+
+            diagonal = row[j];
+            row[j] = SONDE_MIN(replaced, shorter);
+        }
+    }
+    return row[nb];
+}
+
+const char *sonde__nearest(const char *name, const char *const *candidates, size_t count)
+{
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+
+    for (size_t i = 0; i < count; i++) {
+        const size_t distance = sonde__edit_distance(name, candidates[i]);
+
+        if (distance < best_distance) {
+            best_distance = distance;
+            best = candidates[i];
+        }
+    }
+    if (best == NULL || best_distance * 3 > SONDE_MAX(strlen(name), strlen(best)) + 2) {
+        return NULL;
+    }
+    return best;
+}
