@@ -1,0 +1,101 @@
+/*
+ * tap.h - the one idea: what to observe, when, how, and where it goes.
+ *
+ *     what   a selector over the catalogue's names
+ *     when   a schedule, one per mode
+ *     how    raw values, vital signs, sketch, hash: any mixture
+ *     where  a sink
+ *
+ * Anchors, printing, queues and recording are sinks; a new one needs no change elsewhere.
+ */
+#ifndef SONDE_TAP_H
+#define SONDE_TAP_H
+
+#include <sonde/catalogue.h>
+#include <sonde/schedule.h>
+#include <sonde/selector.h>
+#include <sonde/sketch.h>
+#include <sonde/stats.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sonde_mode {
+    SONDE_MODE_TRAIN = 0,
+    SONDE_MODE_EVAL = 1,
+    SONDE_MODE_PREDICT = 2,
+    SONDE_MODE_GLOBAL = 3 /* steps of all modes, in one count */
+} sonde_mode;
+enum { SONDE_MODE_COUNT = 4 };
+SONDE_API const char *sonde_mode_name(sonde_mode mode); /* "train" ... */
+
+/* Bits of sonde_tap.how. */
+enum {
+    SONDE_HOW_RAW = 1,    /* the values */
+    SONDE_HOW_VITALS = 2, /* sonde_vitals */
+    SONDE_HOW_SKETCH = 4, /* sonde_sketch */
+    SONDE_HOW_HASH = 8    /* XXH3 (64 bits) of the row-major little-endian bytes */
+};
+
+/*
+ * How often a step repeats inside: a call is `iterations` steps of `micro_batches` forward
+ * (and backward) passes on each of `replicas` copies. Flat order of observations of a tensor
+ * within a call: k = (iteration * micro_batches + micro_batch) * replicas + replica.
+ */
+typedef struct sonde_call_shape {
+    int iterations;    /* D: steps a call */
+    int micro_batches; /* G: 1 but when gradients are accumulated */
+    int replicas;      /* R */
+} sonde_call_shape;
+
+/* Where in a run an observation was made. All counts start at 0. */
+typedef struct sonde_coordinate {
+    sonde_mode mode;
+    int64_t global_step; /* over all modes */
+    int64_t mode_step;   /* within the mode */
+    int iteration;       /* of the call, 0 ... iterations - 1 */
+    int micro_batch;     /* of the step */
+    int replica;
+} sonde_coordinate;
+
+/* What a sink is given. Everything is borrowed for the duration of the call. */
+typedef struct sonde_observation {
+    uint32_t id;                   /* as selected: the alias, where an alias was */
+    const sonde_tensor_info *info; /* of id */
+    sonde_coordinate at;
+    const sonde_view *view;     /* always; may be strided */
+    const sonde_vitals *vitals; /* if the tap asks for them, else NULL */
+    const sonde_sketch *sketch; /* likewise */
+    uint64_t hash;              /* likewise, else 0 */
+} sonde_observation;
+
+/*
+ * Where observations go. Embed this as the first member of your own struct. Any function but
+ * put may be NULL. All are called on the producer's thread; put must not allocate and cannot
+ * fail: what goes wrong is the sink's own to count and to tell.
+ */
+typedef struct sonde_sink sonde_sink;
+struct sonde_sink {
+    /* Before the first step, once for every tensor of every tap that ends here: the place to
+     * allocate. An error here is a configuration error. */
+    sonde_err (*prepare)(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
+                         unsigned how, const sonde_call_shape *shape, sonde_diag *diag);
+    void (*begin_call)(sonde_sink *sink);
+    void (*put)(sonde_sink *sink, const sonde_observation *observation);
+    void (*end_step)(sonde_sink *sink, const sonde_coordinate *at);
+    void (*destroy)(sonde_sink *sink);
+};
+
+typedef struct sonde_tap {
+    const sonde_selector *what;            /* borrowed while adding */
+    sonde_schedule when[SONDE_MODE_COUNT]; /* by mode; a zeroed schedule is never due */
+    unsigned how;                          /* SONDE_HOW_ bits, at least one */
+    sonde_sink *where;                     /* borrowed until the observer is destroyed */
+} sonde_tap;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
