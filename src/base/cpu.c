@@ -6,8 +6,6 @@
  */
 #include "base/base.h"
 
-#include <sonde/stats.h>
-
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -63,7 +61,7 @@ sonde__isa sonde__cpu_isa(void)
     return (sonde__isa)isa;
 }
 
-const char *sonde_isa_name(void)
+const char *sonde__isa_name(void)
 {
     return isa_names[sonde__cpu_isa()];
 }
