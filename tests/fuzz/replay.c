@@ -4,8 +4,8 @@
  *     replay_<what> FOLDER
  *
  * Each input is handed over in a block of exactly its size, so that a sanitizer sees the
- * first byte read beyond it. Before the files comes the empty input. A folder without files
- * is an error: a replay of nothing would always pass.
+ * first byte read beyond it. Before the files comes the empty input. A folder without
+ * files is an error: a replay of nothing would always pass.
  *
  * On POSIX calls alone: it tests the libraries and must not lean on them.
  */
@@ -23,7 +23,8 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* The whole file in a new block of its size; NULL, and a line on stderr, if it cannot be. */
+/* The whole file in a new block of its size; NULL, and a line on stderr, if it cannot be.
+ */
 static uint8_t *read_whole(const char *path, size_t *size)
 {
     FILE *const file = fopen(path, "rb");
