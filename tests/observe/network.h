@@ -4,6 +4,8 @@
 #ifndef SONDE_TESTS_OBSERVE_NETWORK_H
 #define SONDE_TESTS_OBSERVE_NETWORK_H
 
+#include "alloc_failure.h"
+
 #include <sonde/catalogue.h>
 
 /* Ids by order of declaration. */
@@ -195,6 +197,27 @@ static inline sonde_catalogue *net_create(void)
         }
     }
     return catalogue;
+}
+
+/*
+ * Runs attempt(user) with ever more allocations succeeding, until it does. attempt cleans up
+ * after itself and returns the error it got. Returns the number of failures, or -1 if an
+ * attempt returned anything but SONDE_ENOMEM, leaked, or did not notice a failure.
+ */
+static inline int net_alloc_failures(sonde_err (*attempt)(void *user), void *user)
+{
+    for (int n = 0;; n++) {
+        sonde_err err = SONDE_OK;
+
+        alloc_failure_begin((size_t)n);
+        err = attempt(user);
+        if (alloc_failure_end() != 0 || (err != SONDE_OK && err != SONDE_ENOMEM)) {
+            return -1;
+        }
+        if (err == SONDE_OK) {
+            return alloc_failure_count == (size_t)n ? n : -1;
+        }
+    }
 }
 
 #endif

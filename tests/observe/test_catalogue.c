@@ -3,7 +3,6 @@
  */
 #include "cmocka_all.h"
 
-#include "alloc_failure.h"
 #include "observe/names.h"
 #include "observe/network.h"
 
@@ -248,7 +247,7 @@ static sonde_err build_and_find(void *user)
 static void no_allocation_failure_is_lost(void **state)
 {
     (void)state;
-    assert_true(alloc_failure_loop(build_and_find, NULL) > 20);
+    assert_true(net_alloc_failures(build_and_find, NULL) > 20);
 }
 
 int main(void)

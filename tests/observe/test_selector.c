@@ -3,7 +3,6 @@
  */
 #include "cmocka_all.h"
 
-#include "alloc_failure.h"
 #include "base/base.h"
 #include "observe/names.h"
 #include "observe/network.h"
@@ -385,7 +384,7 @@ static sonde_err create_and_resolve(void *user)
 
 static void no_allocation_failure_is_lost(void **state)
 {
-    assert_true(alloc_failure_loop(create_and_resolve, *state) > 20);
+    assert_true(net_alloc_failures(create_and_resolve, *state) > 20);
 }
 
 int main(void)
