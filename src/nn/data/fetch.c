@@ -216,12 +216,14 @@ static sonde_err complete(fetch_job *job, bool fresh)
 static sonde_err fetch(fetch_job *job)
 {
     const bool had_part = access(job->part, F_OK) == 0;
+    struct stat status;
     sonde_err err = complete(job, false);
 
     if (err == SONDE_EFORMAT && had_part) {
         err = complete(job, true);
     }
-    if (err == SONDE_EFORMAT) {
+    if (err == SONDE_EFORMAT ||
+        (err != SONDE_OK && stat(job->part, &status) == 0 && status.st_size == 0)) {
         (void)unlink(job->part);
     }
     if (err == SONDE_OK && rename(job->part, job->path) != 0) {
