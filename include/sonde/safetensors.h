@@ -3,7 +3,8 @@
  *
  * A file is an 8-byte little-endian header length, a JSON header, and the data; see
  * https://github.com/huggingface/safetensors#format. Files written here open in every
- * safetensors reader and the reverse. Reading maps the file; nothing is copied until asked.
+ * safetensors reader and the reverse. Reading maps the file; nothing is copied until
+ * asked.
  */
 #ifndef SONDE_SAFETENSORS_H
 #define SONDE_SAFETENSORS_H
@@ -14,7 +15,7 @@
 extern "C" {
 #endif
 
-/* --- writing ------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------- */
 
 typedef struct sonde_named_view {
     const char *name;
@@ -31,12 +32,11 @@ typedef struct sonde_metadata {
  * "__metadata__". The file appears whole or not at all: written beside its place, synced
  * and renamed. Duplicate names: SONDE_EINVAL.
  */
-SONDE_API SONDE_CHECKED sonde_err
-sonde_safetensors_write(const char *path, const sonde_named_view *tensors, size_t count,
-                        const sonde_metadata *metadata, size_t metadata_count,
-                        sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
+    const char *path, const sonde_named_view *tensors, size_t count,
+    const sonde_metadata *metadata, size_t metadata_count, sonde_diag *diag);
 
-/* --- reading ------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------- */
 
 typedef struct sonde_safetensors sonde_safetensors;
 
@@ -56,7 +56,8 @@ SONDE_API size_t sonde_safetensors_count(const sonde_safetensors *file);
 /* Name and view of tensor i, in the file's data order; both borrowed until destroy. The
  * view's data may be unaligned for its dtype: copy it out with sonde_view_copy. */
 SONDE_API const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i);
-SONDE_API const sonde_view *sonde_safetensors_view(const sonde_safetensors *file, size_t i);
+SONDE_API const sonde_view *sonde_safetensors_view(const sonde_safetensors *file,
+                                                   size_t i);
 /* NULL if no tensor has that name. */
 SONDE_API const sonde_view *sonde_safetensors_find(const sonde_safetensors *file,
                                                    const char *name);

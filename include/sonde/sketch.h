@@ -3,8 +3,8 @@
  *
  * One counter per (sign, binary exponent, top mantissa bits), zeros, NaN and both
  * infinities apart. The bin of a value depends on the value alone, so counts add up
- * exactly over batches, replicas and steps. Quantiles come from it with a relative error of
- * at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1), and so does any log2 histogram.
+ * exactly over batches, replicas and steps. Quantiles come from it with a relative error
+ * of at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1), and so does any log2 histogram.
  *
  * Range: 2^-149 ... 2^127 (what float32 has, subnormals included). Magnitudes of wider
  * dtypes beyond it fall into the outermost bins.
@@ -43,9 +43,9 @@ SONDE_API double sonde_sketch_quantile(const sonde_sketch *sketch, double q);
 
 /* A histogram with equal bins, as numpy and matplotlib draw it. */
 typedef struct sonde_histogram {
-    int bins;         /* entries of counts used */
-    double lower;     /* edge of the first bin */
-    double upper;     /* edge of the last bin, inclusive */
+    int bins;     /* entries of counts used */
+    double lower; /* edge of the first bin */
+    double upper; /* edge of the last bin, inclusive */
     uint64_t counts[512];
 } sonde_histogram;
 

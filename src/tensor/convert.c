@@ -28,7 +28,7 @@ static void copy_32(const void *from, size_t n, void *to)
     memcpy(to, from, n * 4);
 }
 
-/* --- loads ------------------------------------------------------------------------------- */
+/* --- loads ----------------------------------------------------------------- */
 
 #define LOAD(name, type, carrier, expression)                                            \
     static void load_##name(const void *from, size_t n, void *to)                        \
@@ -73,18 +73,22 @@ LOAD(f16_f32, uint16_t, float, sonde_f16_to_f32(x))
 LOAD(bf16_f32, uint16_t, float, sonde_bf16_to_f32(x))
 
 static load_fn *const load_exact[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = load_bool_i64, [SONDE_U8] = load_u8_i64,   [SONDE_I8] = load_i8_i64,
-    [SONDE_U16] = load_u16_i64,   [SONDE_I16] = load_i16_i64, [SONDE_U32] = load_u32_i64,
-    [SONDE_I32] = load_i32_i64,   [SONDE_U64] = copy_64,   [SONDE_I64] = copy_64,
-    [SONDE_F16] = load_f16_f64,   [SONDE_BF16] = load_bf16_f64, [SONDE_F32] = load_f32_f64,
+    [SONDE_BOOL] = load_bool_i64, [SONDE_U8] = load_u8_i64,
+    [SONDE_I8] = load_i8_i64,     [SONDE_U16] = load_u16_i64,
+    [SONDE_I16] = load_i16_i64,   [SONDE_U32] = load_u32_i64,
+    [SONDE_I32] = load_i32_i64,   [SONDE_U64] = copy_64,
+    [SONDE_I64] = copy_64,        [SONDE_F16] = load_f16_f64,
+    [SONDE_BF16] = load_bf16_f64, [SONDE_F32] = load_f32_f64,
     [SONDE_F64] = copy_64,
 };
 
 static load_fn *const load_double[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = load_bool_f64, [SONDE_U8] = load_u8_f64,   [SONDE_I8] = load_i8_f64,
-    [SONDE_U16] = load_u16_f64,   [SONDE_I16] = load_i16_f64, [SONDE_U32] = load_u32_f64,
-    [SONDE_I32] = load_i32_f64,   [SONDE_U64] = load_u64_f64, [SONDE_I64] = load_i64_f64,
-    [SONDE_F16] = load_f16_f64,   [SONDE_BF16] = load_bf16_f64, [SONDE_F32] = load_f32_f64,
+    [SONDE_BOOL] = load_bool_f64, [SONDE_U8] = load_u8_f64,
+    [SONDE_I8] = load_i8_f64,     [SONDE_U16] = load_u16_f64,
+    [SONDE_I16] = load_i16_f64,   [SONDE_U32] = load_u32_f64,
+    [SONDE_I32] = load_i32_f64,   [SONDE_U64] = load_u64_f64,
+    [SONDE_I64] = load_i64_f64,   [SONDE_F16] = load_f16_f64,
+    [SONDE_BF16] = load_bf16_f64, [SONDE_F32] = load_f32_f64,
     [SONDE_F64] = copy_64,
 };
 
@@ -95,7 +99,7 @@ static load_fn *const load_float[SONDE_DTYPE_COUNT] = {
     [SONDE_BF16] = load_bf16_f32, [SONDE_F32] = copy_32,
 };
 
-/* --- stores ------------------------------------------------------------------------------ */
+/* --- stores ---------------------------------------------------------------- */
 
 #define STORE(name, carrier, type, expression)                                           \
     static void store_##name(const void *from, size_t n, void *to)                       \
@@ -118,8 +122,8 @@ static load_fn *const load_float[SONDE_DTYPE_COUNT] = {
     (x >= (end_double) ? (high) : x <= (low_double) ? (low) : x == x ? (type)x : 0)
 
 /*
- * Rounding twice, first to a wider format and then to the target, gives the nearest if the
- * first rounding is to odd: what was lost leaves a one in the last place (Boldo and
+ * Rounding twice, first to a wider format and then to the target, gives the nearest if
+ * the first rounding is to odd: what was lost leaves a one in the last place (Boldo and
  * Melquiond 2008).
  */
 static float float_to_odd(double x)
@@ -190,30 +194,36 @@ STORE(f64_bf16, double, uint16_t, sonde_f32_to_bf16(float_to_odd(x)))
 STORE(f64_f32, double, float, x)
 
 static store_fn *const store_from_i64[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = store_i64_bool, [SONDE_U8] = store_i64_u8,   [SONDE_I8] = store_i64_i8,
-    [SONDE_U16] = store_i64_u16,   [SONDE_I16] = store_i64_i16, [SONDE_U32] = store_i64_u32,
-    [SONDE_I32] = store_i64_i32,   [SONDE_U64] = store_i64_u64, [SONDE_I64] = copy_64,
-    [SONDE_F16] = store_i64_f16,   [SONDE_BF16] = store_i64_bf16, [SONDE_F32] = store_i64_f32,
+    [SONDE_BOOL] = store_i64_bool, [SONDE_U8] = store_i64_u8,
+    [SONDE_I8] = store_i64_i8,     [SONDE_U16] = store_i64_u16,
+    [SONDE_I16] = store_i64_i16,   [SONDE_U32] = store_i64_u32,
+    [SONDE_I32] = store_i64_i32,   [SONDE_U64] = store_i64_u64,
+    [SONDE_I64] = copy_64,         [SONDE_F16] = store_i64_f16,
+    [SONDE_BF16] = store_i64_bf16, [SONDE_F32] = store_i64_f32,
     [SONDE_F64] = store_i64_f64,
 };
 
 static store_fn *const store_from_u64[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = store_u64_bool, [SONDE_U8] = store_u64_u8,   [SONDE_I8] = store_u64_i8,
-    [SONDE_U16] = store_u64_u16,   [SONDE_I16] = store_u64_i16, [SONDE_U32] = store_u64_u32,
-    [SONDE_I32] = store_u64_i32,   [SONDE_U64] = copy_64,    [SONDE_I64] = store_u64_i64,
-    [SONDE_F16] = store_u64_f16,   [SONDE_BF16] = store_u64_bf16, [SONDE_F32] = store_u64_f32,
+    [SONDE_BOOL] = store_u64_bool, [SONDE_U8] = store_u64_u8,
+    [SONDE_I8] = store_u64_i8,     [SONDE_U16] = store_u64_u16,
+    [SONDE_I16] = store_u64_i16,   [SONDE_U32] = store_u64_u32,
+    [SONDE_I32] = store_u64_i32,   [SONDE_U64] = copy_64,
+    [SONDE_I64] = store_u64_i64,   [SONDE_F16] = store_u64_f16,
+    [SONDE_BF16] = store_u64_bf16, [SONDE_F32] = store_u64_f32,
     [SONDE_F64] = store_u64_f64,
 };
 
 static store_fn *const store_from_f64[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = store_f64_bool, [SONDE_U8] = store_f64_u8,   [SONDE_I8] = store_f64_i8,
-    [SONDE_U16] = store_f64_u16,   [SONDE_I16] = store_f64_i16, [SONDE_U32] = store_f64_u32,
-    [SONDE_I32] = store_f64_i32,   [SONDE_U64] = store_f64_u64, [SONDE_I64] = store_f64_i64,
-    [SONDE_F16] = store_f64_f16,   [SONDE_BF16] = store_f64_bf16, [SONDE_F32] = store_f64_f32,
+    [SONDE_BOOL] = store_f64_bool, [SONDE_U8] = store_f64_u8,
+    [SONDE_I8] = store_f64_i8,     [SONDE_U16] = store_f64_u16,
+    [SONDE_I16] = store_f64_i16,   [SONDE_U32] = store_f64_u32,
+    [SONDE_I32] = store_f64_i32,   [SONDE_U64] = store_f64_u64,
+    [SONDE_I64] = store_f64_i64,   [SONDE_F16] = store_f64_f16,
+    [SONDE_BF16] = store_f64_bf16, [SONDE_F32] = store_f64_f32,
     [SONDE_F64] = copy_64,
 };
 
-/* --- what others call --------------------------------------------------------------------- */
+/* --- what others call ------------------------------------------------------ */
 
 void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to)
 {
@@ -235,8 +245,8 @@ void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, float *to)
     load_float[dtype](from, n, to);
 }
 
-void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n, sonde_dtype to_dtype,
-                    void *to)
+void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
+                    sonde_dtype to_dtype, void *to)
 {
     enum { RUN = 256 };
     union {

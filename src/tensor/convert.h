@@ -12,7 +12,7 @@
 
 #include <sonde/tensor.h>
 
-/* --- runs (convert.c) -------------------------------------------------------------------- */
+/* --- runs (convert.c) ------------------------------------------------------ */
 
 /* "F32", "BF16" ...: the names that safetensors uses. */
 SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
@@ -20,7 +20,8 @@ SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
 /* n elements of any dtype to double (64-bit integers round) and back (see sonde_view_copy
  * for what does not fit). */
 SONDE_API void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to);
-SONDE_API void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n, void *to);
+SONDE_API void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n,
+                                void *to);
 
 /* Whether every value of dtype is a float32. */
 SONDE_API bool sonde__fits_f32(sonde_dtype dtype);
@@ -31,11 +32,11 @@ SONDE_API void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, fl
 SONDE_API void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
                               sonde_dtype to_dtype, void *to);
 
-/* --- walking (cursor.c) ------------------------------------------------------------------- */
+/* --- walking (cursor.c) ---------------------------------------------------- */
 
 /*
- * A view's elements, one after the other in row-major order. Dimensions that lie behind one
- * another in memory are walked as one. Borrows the view's data.
+ * A view's elements, one after the other in row-major order. Dimensions that lie behind
+ * one another in memory are walked as one. Borrows the view's data.
  */
 typedef struct sonde__cursor {
     unsigned char *at;              /* the next element */
@@ -49,8 +50,9 @@ typedef struct sonde__cursor {
 } sonde__cursor;
 
 SONDE_API void sonde__cursor_init(sonde__cursor *cursor, const sonde_view *view);
-/* The next elements, at most most: how many, and where in *out: in the view itself if that
- * is direct, else in room, which has space for most and is aligned. 0 at the end (*out is then as it was). */
+/* The next elements, at most most: how many, and where in *out: in the view itself if
+ * that is direct, else in room, which has space for most and is aligned. 0 at the end
+ * (*out is then as it was). */
 SONDE_API size_t sonde__cursor_take(sonde__cursor *cursor, size_t most, void *room,
                                     const void **out);
 /* Writes the next n elements; n is at most what is left. */

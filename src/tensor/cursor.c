@@ -91,7 +91,8 @@ static void advance(sonde__cursor *cursor, size_t n)
     }
 }
 
-size_t sonde__cursor_take(sonde__cursor *cursor, size_t most, void *room, const void **out)
+size_t sonde__cursor_take(sonde__cursor *cursor, size_t most, void *room,
+                          const void **out)
 {
     const size_t n = SONDE_MIN(most, cursor->left);
     unsigned char *to = room;
@@ -124,8 +125,8 @@ void sonde__cursor_put(sonde__cursor *cursor, const void *elements, size_t n)
     for (size_t done = 0; done < n;) {
         const size_t run = row_left(cursor, n - done);
 
-        move_run(cursor->at, cursor->stride[cursor->rank - 1], from, (int64_t)cursor->size,
-                 cursor->size, run);
+        move_run(cursor->at, cursor->stride[cursor->rank - 1], from,
+                 (int64_t)cursor->size, cursor->size, run);
         from += run * cursor->size;
         done += run;
         advance(cursor, run);

@@ -19,12 +19,18 @@ typedef struct dtype_row {
 } dtype_row;
 
 static const dtype_row dtypes[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = {"bool", "BOOL", 1, false},     [SONDE_U8] = {"uint8", "U8", 1, false},
-    [SONDE_I8] = {"int8", "I8", 1, false},         [SONDE_U16] = {"uint16", "U16", 2, false},
-    [SONDE_I16] = {"int16", "I16", 2, false},      [SONDE_U32] = {"uint32", "U32", 4, false},
-    [SONDE_I32] = {"int32", "I32", 4, false},      [SONDE_U64] = {"uint64", "U64", 8, false},
-    [SONDE_I64] = {"int64", "I64", 8, false},      [SONDE_F16] = {"float16", "F16", 2, true},
-    [SONDE_BF16] = {"bfloat16", "BF16", 2, true},  [SONDE_F32] = {"float32", "F32", 4, true},
+    [SONDE_BOOL] = {"bool", "BOOL", 1, false},
+    [SONDE_U8] = {"uint8", "U8", 1, false},
+    [SONDE_I8] = {"int8", "I8", 1, false},
+    [SONDE_U16] = {"uint16", "U16", 2, false},
+    [SONDE_I16] = {"int16", "I16", 2, false},
+    [SONDE_U32] = {"uint32", "U32", 4, false},
+    [SONDE_I32] = {"int32", "I32", 4, false},
+    [SONDE_U64] = {"uint64", "U64", 8, false},
+    [SONDE_I64] = {"int64", "I64", 8, false},
+    [SONDE_F16] = {"float16", "F16", 2, true},
+    [SONDE_BF16] = {"bfloat16", "BF16", 2, true},
+    [SONDE_F32] = {"float32", "F32", 4, true},
     [SONDE_F64] = {"float64", "F64", 8, true},
 };
 
@@ -78,13 +84,14 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
     }
     nearest = sonde__nearest(text, names, SONDE_DTYPE_COUNT);
     return sonde__fail(diag, SONDE_EINVAL, "dtype",
-                       nearest != NULL ? nearest
-                                       : "bool, uint8 ... uint64, int8 ... int64, float16, "
-                                         "bfloat16, float32 or float64",
+                       nearest != NULL
+                           ? nearest
+                           : "bool, uint8 ... uint64, int8 ... int64, float16, "
+                             "bfloat16, float32 or float64",
                        "unknown dtype '%s'", text);
 }
 
-/* --- 16-bit floats ----------------------------------------------------------------------- */
+/* --- 16-bit floats --------------------------------------------------------- */
 
 static uint32_t bits_of(float value)
 {
@@ -102,8 +109,8 @@ static float float_of(uint32_t bits)
     return value;
 }
 
-/* binary16: 1 sign, 5 exponent (bias 15), 10 mantissa. A signalling NaN comes out quiet, as
- * from the processor's own conversion. */
+/* binary16: 1 sign, 5 exponent (bias 15), 10 mantissa. A signalling NaN comes out quiet,
+ * as from the processor's own conversion. */
 float sonde_f16_to_f32(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000U) << 16;
@@ -169,7 +176,7 @@ uint16_t sonde_f32_to_bf16(float value)
     return (uint16_t)round_off(bits, 16);
 }
 
-/* --- single elements ---------------------------------------------------------------------- */
+/* --- single elements ------------------------------------------------------- */
 
 double sonde_element_get(sonde_dtype dtype, const void *element)
 {

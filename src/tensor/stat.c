@@ -9,15 +9,24 @@
 #include <strings.h>
 
 static const char *const stat_names[SONDE_STAT_ENTRIES] = {
-    [SONDE_STAT_COUNT] = "count",       [SONDE_STAT_MIN] = "min",
-    [SONDE_STAT_MAX] = "max",           [SONDE_STAT_MEAN] = "mean",
-    [SONDE_STAT_VARIANCE] = "variance", [SONDE_STAT_STD] = "std",
-    [SONDE_STAT_SUM] = "sum",           [SONDE_STAT_L1] = "l1",
-    [SONDE_STAT_L2] = "l2",             [SONDE_STAT_LINF] = "linf",
-    [SONDE_STAT_ABS_MIN] = "abs_min",   [SONDE_STAT_ABS_MAX] = "abs_max",
-    [SONDE_STAT_ABS_MEAN] = "abs_mean", [SONDE_STAT_NAN] = "nan",
-    [SONDE_STAT_POS_INF] = "pos_inf",   [SONDE_STAT_NEG_INF] = "neg_inf",
-    [SONDE_STAT_ZERO] = "zero",         [SONDE_STAT_NONFINITE] = "nonfinite",
+    [SONDE_STAT_COUNT] = "count",
+    [SONDE_STAT_MIN] = "min",
+    [SONDE_STAT_MAX] = "max",
+    [SONDE_STAT_MEAN] = "mean",
+    [SONDE_STAT_VARIANCE] = "variance",
+    [SONDE_STAT_STD] = "std",
+    [SONDE_STAT_SUM] = "sum",
+    [SONDE_STAT_L1] = "l1",
+    [SONDE_STAT_L2] = "l2",
+    [SONDE_STAT_LINF] = "linf",
+    [SONDE_STAT_ABS_MIN] = "abs_min",
+    [SONDE_STAT_ABS_MAX] = "abs_max",
+    [SONDE_STAT_ABS_MEAN] = "abs_mean",
+    [SONDE_STAT_NAN] = "nan",
+    [SONDE_STAT_POS_INF] = "pos_inf",
+    [SONDE_STAT_NEG_INF] = "neg_inf",
+    [SONDE_STAT_ZERO] = "zero",
+    [SONDE_STAT_NONFINITE] = "nonfinite",
 };
 
 const char *sonde_stat_name(sonde_stat stat)
@@ -37,10 +46,11 @@ sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
     }
     nearest = sonde__nearest(text, stat_names, SONDE_STAT_ENTRIES);
     return sonde__fail(diag, SONDE_EINVAL, "statistic",
-                       nearest != NULL ? nearest
-                                       : "count, min, max, mean, variance, std, sum, l1, l2, "
-                                         "linf, abs_min, abs_max, abs_mean, nan, pos_inf, "
-                                         "neg_inf, zero or nonfinite",
+                       nearest != NULL
+                           ? nearest
+                           : "count, min, max, mean, variance, std, sum, l1, l2, "
+                             "linf, abs_min, abs_max, abs_mean, nan, pos_inf, "
+                             "neg_inf, zero or nonfinite",
                        "unknown statistic '%s'", text);
 }
 

@@ -82,7 +82,8 @@ const char *sonde_shape_text(int rank, const int64_t *shape, char *buf, size_t s
     return buf;
 }
 
-static sonde_err check_copy(const sonde_view *dst, const sonde_view *src, sonde_diag *diag)
+static sonde_err check_copy(const sonde_view *dst, const sonde_view *src,
+                            sonde_diag *diag)
 {
     char expected[128], found[128];
 

@@ -1,10 +1,10 @@
 /*
  * vitals.c - vital signs of whole views: cutting into blocks, closing a block, merging.
  *
- * A block's kernel gives plain sums. Two things they cannot tell are settled here, from the
- * block's memory, which is in cache: which elements were not finite (the finite ones close
- * up in a buffer, and the kernel runs again), and the variance where |mean| is so large that
- * the sum of squares consists of it (a second pass about the mean).
+ * A block's kernel gives plain sums. Two things they cannot tell are settled here, from
+ * the block's memory, which is in cache: which elements were not finite (the finite ones
+ * close up in a buffer, and the kernel runs again), and the variance where |mean| is so
+ * large that the sum of squares consists of it (a second pass about the mean).
  *
  * Compiled without contraction: what is computed here is the same for every kernel.
  */
@@ -80,12 +80,12 @@ void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
     into->sumsq += part->sumsq;
 }
 
-/* --- closing a block --------------------------------------------------------------------- */
+/* --- closing a block ------------------------------------------------------- */
 
 /*
- * Whether the difference sumsq - sum * mean has lost too much. Of a sum of squares about an
- * arbitrary point, rounding takes some 2^-53 * sqrt(256); what is left for m2 is better than
- * 1e-12 while m2 is at least 1/64 of it.
+ * Whether the difference sumsq - sum * mean has lost too much. Of a sum of squares about
+ * an arbitrary point, rounding takes some 2^-53 * sqrt(256); what is left for m2 is
+ * better than 1e-12 while m2 is at least 1/64 of it.
  */
 static bool is_off_centre(double sumsq, double m2)
 {
@@ -109,8 +109,8 @@ static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
     }
 }
 
-/* sum of (x - mean)^2 in two passes; the second term mends what mean was rounded by (Chan,
- * Golub and LeVeque 1983). */
+/* sum of (x - mean)^2 in two passes; the second term mends what mean was rounded by
+ * (Chan, Golub and LeVeque 1983). */
 static double m2_about(const sonde__vitals_kernels *kernels, const block *b, double mean)
 {
     double moments[2] = {0.0, 0.0};
@@ -223,7 +223,7 @@ void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *
     sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, out);
 }
 
-/* --- whole views ------------------------------------------------------------------------- */
+/* --- whole views ----------------------------------------------------------- */
 
 static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                        const block *b)
@@ -273,7 +273,8 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
 
     sonde_vitals_init(vitals);
     sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) > 0) {
+    while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) >
+           0) {
         const block b = block_of(kernels, view->dtype, elements, n, widened);
 
         take_block(kernels, vitals, &b);

@@ -1,6 +1,7 @@
 /*
- * vitals.h - vital signs, block by block: what kernels, the fused loops of other libraries
- * and the merging code share. Internal; vitals_accum.h tells the order of things.
+ * vitals.h - vital signs, block by block: what kernels, the fused loops of other
+ * libraries and the merging code share. Internal; vitals_accum.h tells the order of
+ * things.
  */
 #ifndef SONDE_TENSOR_VITALS_H
 #define SONDE_TENSOR_VITALS_H
@@ -41,7 +42,8 @@ SONDE_API void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view,
                                     sonde_vitals *vitals);
 
 /* Sums of one block of n <= SONDE__VITALS_BLOCK float32, by the best kernel there is. */
-SONDE_API void sonde__vitals_sums_of(const float *block, size_t n, sonde__vitals_sums *out);
+SONDE_API void sonde__vitals_sums_of(const float *block, size_t n,
+                                     sonde__vitals_sums *out);
 
 /* Whether take will have to read the block: it holds NaN or infinities, or its mean is
  * large against its deviation. */

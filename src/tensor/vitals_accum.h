@@ -4,11 +4,11 @@
  *
  * Order of things. An array is cut into blocks of SONDE__VITALS_BLOCK elements, the last
  * one shorter, and a block into vectors of 16. Elements l and l + 8 of a vector are added
- * in double, and that to lane l of eight (sum, and l1 of magnitudes); squares go to sixteen
- * lanes. The lanes are added as a tree (8 + 8, 4 + 4, 2 + 2, 1 + 1), and blocks are merged
- * from first to last. A float32 squared is exact in double, so contraction changes nothing,
- * and every instruction set comes to the same bits. So does any loop that keeps to these
- * calls:
+ * in double, and that to lane l of eight (sum, and l1 of magnitudes); squares go to
+ * sixteen lanes. The lanes are added as a tree (8 + 8, 4 + 4, 2 + 2, 1 + 1), and blocks
+ * are merged from first to last. A float32 squared is exact in double, so contraction
+ * changes nothing, and every instruction set comes to the same bits. So does any loop
+ * that keeps to these calls:
  *
  *     sonde_vitals vitals;
  *     sonde_vitals_init(&vitals);
@@ -31,15 +31,15 @@
  *     }
  *
  * vitals is then, bit for bit, what sonde_vitals_of says of the array. Blocks are
- * independent up to the take: threads may close whole blocks each, if the takes are made in
- * the order of the blocks, or if each block is taken into an initialised sonde_vitals of
- * its own and those are merged, in that order, into an initialised one.
+ * independent up to the take: threads may close whole blocks each, if the takes are made
+ * in the order of the blocks, or if each block is taken into an initialised sonde_vitals
+ * of its own and those are merged, in that order, into an initialised one.
  *
  * Nothing here asks whether a number is finite. A NaN or an infinity makes sumsq NaN or
  * infinite, which finite float32 cannot do; take then reads the block's memory again and
  * sorts it out, as it does when |mean| is so large against the deviation that the sum of
- * squares has lost it. So the block handed to take must still hold what was added. Where it
- * cannot (a gradient that the same loop sets to zero), let the loop keep a copy of one
+ * squares has lost it. So the block handed to take must still hold what was added. Where
+ * it cannot (a gradient that the same loop sets to zero), let the loop keep a copy of one
  * block, or ask sonde__vitals_needs_memory before clearing.
  *
  * Cost: 17 vector operations for 16 elements with AVX-512 (one more from a register);
@@ -164,7 +164,8 @@ static inline double sonde__vacc_tree(__m512d s8)
 {
     const __m256d s4 =
         _mm256_add_pd(_mm512_castpd512_pd256(s8), _mm512_extractf64x4_pd(s8, 1));
-    const __m128d s2 = _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+    const __m128d s2 =
+        _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
 
     return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
@@ -234,8 +235,8 @@ static inline void sonde__vacc_quarter(sonde__vacc *a, int q, __m128 low, __m128
     const __m256d x = _mm256_cvtps_pd(low), y = _mm256_cvtps_pd(high);
 
     a->sum[q] = _mm256_add_pd(a->sum[q], _mm256_add_pd(x, y));
-    a->l1[q] = _mm256_add_pd(
-        a->l1[q], _mm256_add_pd(_mm256_and_pd(x, magnitude), _mm256_and_pd(y, magnitude)));
+    a->l1[q] = _mm256_add_pd(a->l1[q], _mm256_add_pd(_mm256_and_pd(x, magnitude),
+                                                     _mm256_and_pd(y, magnitude)));
     a->sumsq[q] = _mm256_fmadd_pd(x, x, a->sumsq[q]);
     a->sumsq[q + 2] = _mm256_fmadd_pd(y, y, a->sumsq[q + 2]);
 }
@@ -247,8 +248,7 @@ static inline void sonde__vacc_moments(sonde__vacc *a, sonde__v16 v)
     const __m256i one = _mm256_set1_epi32(1), magnitude = _mm256_set1_epi32(INT32_MAX);
 
     for (int h = 0; h < 2; h++) {
-        const __m256i size =
-            _mm256_and_si256(_mm256_castps_si256(v.half[h]), magnitude);
+        const __m256i size = _mm256_and_si256(_mm256_castps_si256(v.half[h]), magnitude);
 
         a->nonzero = _mm256_add_epi32(a->nonzero, _mm256_min_epu32(size, one));
     }
@@ -293,7 +293,8 @@ static inline void sonde__vacc_tail(sonde__vacc *a, const float *p, size_t n)
 static inline double sonde__vacc_tree(__m256d low, __m256d high)
 {
     const __m256d s4 = _mm256_add_pd(low, high);
-    const __m128d s2 = _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
+    const __m128d s2 =
+        _mm_add_pd(_mm256_castpd256_pd128(s4), _mm256_extractf128_pd(s4, 1));
 
     return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }

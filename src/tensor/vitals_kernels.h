@@ -1,7 +1,7 @@
 /*
- * vitals_kernels.h - the kernels of vital signs, written once and compiled per instruction
- * set: vitals_generic.c, vitals_avx2.c and vitals_avx512.c define SONDE__KERNELS, the name
- * of their table, and include this. Internal.
+ * vitals_kernels.h - the kernels of vital signs, written once and compiled per
+ * instruction set: vitals_generic.c, vitals_avx2.c and vitals_avx512.c define
+ * SONDE__KERNELS, the name of their table, and include this. Internal.
  *
  * float64 and shifted sums have sixteen lanes each, element i in lane i mod 16, and the
  * tree. Their products do round, so the compiler is kept from contracting them: here too
@@ -16,7 +16,7 @@
 
 #include <math.h>
 
-/* --- a vector of doubles ---------------------------------------------------------------- */
+/* --- a vector of doubles --------------------------------------------------- */
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 enum { WIDTH = 8 };
@@ -142,7 +142,7 @@ static double add_lanes(double *lanes)
     return lanes[0];
 }
 
-/* --- float32 ------------------------------------------------------------------------- */
+/* --- float32 --------------------------------------------------------------- */
 
 static void sums_f32(const float *x, size_t n, sonde__vitals_sums *out)
 {
@@ -157,7 +157,7 @@ static void sums_f32(const float *x, size_t n, sonde__vitals_sums *out)
     sonde__vacc_close(&acc, n, out);
 }
 
-/* --- moments about a pivot, of both widths ---------------------------------------------- */
+/* --- moments about a pivot, of both widths --------------------------------- */
 
 #define DEFINE_SHIFTED(name, type, load)                                                 \
     static void name(const type *x, size_t n, double pivot, double out[2])               \
@@ -197,7 +197,7 @@ static void sums_f32(const float *x, size_t n, sonde__vitals_sums *out)
 DEFINE_SHIFTED(shifted_f32, float, vec_load_f32)
 DEFINE_SHIFTED(shifted_f64, double, vec_load_f64)
 
-/* --- float64 ------------------------------------------------------------------------- */
+/* --- float64 --------------------------------------------------------------- */
 
 /* Sixteen lanes of each sum, as vectors while there are whole vectors, then in memory. */
 typedef struct lanes_f64 {
@@ -280,7 +280,7 @@ static void sums_f64(const double *x, size_t n, sonde__vitals_sums *out)
     out->sumsq = add_lanes(lanes.sumsq);
 }
 
-/* --- half precision ---------------------------------------------------------------------- */
+/* --- half precision -------------------------------------------------------- */
 
 static void widen_bf16(const uint16_t *bits, size_t n, float *out)
 {

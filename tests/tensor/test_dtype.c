@@ -30,7 +30,8 @@ static float float32(uint32_t bits)
 
 static void dtypes_have_names_and_sizes(void **state)
 {
-    static const size_t sizes[SONDE_DTYPE_COUNT] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
+    static const size_t sizes[SONDE_DTYPE_COUNT] = {1, 1, 1, 2, 2, 4, 4,
+                                                    8, 8, 2, 2, 4, 8};
     sonde_dtype dtype = SONDE_U8;
     sonde_diag diag = {0};
 
@@ -100,7 +101,8 @@ static void rounding_is_to_nearest_even(void **state)
     (void)state;
     for (uint32_t b = 0; b < 0x7C00; b++) {
         const float low = sonde_f16_to_f32((uint16_t)b);
-        const float high = b + 1 < 0x7C00 ? sonde_f16_to_f32((uint16_t)(b + 1)) : 65536.0F;
+        const float high =
+            b + 1 < 0x7C00 ? sonde_f16_to_f32((uint16_t)(b + 1)) : 65536.0F;
         const float middle = low + (high - low) / 2;
         const uint32_t even = b + (b & 1);
 
@@ -143,8 +145,8 @@ static void vector_widening_is_that_of_single_elements(void **state)
     }
 }
 
-/* A double next to the middle between two neighbours, nearer to it than any float32 can be:
- * rounding it to float32 first would make it the middle, and the result wrong. */
+/* A double next to the middle between two neighbours, nearer to it than any float32 can
+ * be: rounding it to float32 first would make it the middle, and the result wrong. */
 static void doubles_are_rounded_once(void **state)
 {
     const double middle = 1.0 + 0x1p-11, hair = 0x1p-50;
@@ -175,7 +177,8 @@ static void large_integers_are_rounded_once(void **state)
     /* 2^60 + 2^52 is the middle of two bfloat16; one more is above it. */
     const int64_t whole[3] = {(INT64_C(1) << 60) + (INT64_C(1) << 52) + 1,
                               -((INT64_C(1) << 60) + (INT64_C(1) << 52) + 1), INT64_MAX};
-    const uint64_t natural[2] = {(UINT64_C(1) << 63) + (UINT64_C(1) << 55) + 1, UINT64_MAX};
+    const uint64_t natural[2] = {(UINT64_C(1) << 63) + (UINT64_C(1) << 55) + 1,
+                                 UINT64_MAX};
     uint16_t brain[3] = {0};
     float single[3] = {0};
 
@@ -225,9 +228,10 @@ static void all_pairs_convert(void **state)
 static void what_does_not_fit_saturates(void **state)
 {
     static const double values[] = {1e30, -1e30, (double)INFINITY, -(double)INFINITY};
-    static const double top[] = {1,          255.0,         127.0, 65535.0, 32767.0,
+    static const double top[] = {1,          255.0,        127.0,  65535.0, 32767.0,
                                  4294967295, 2147483647.0, 0x1p64, 0x1p63};
-    static const double bottom[] = {1, 0, -128.0, 0, -32768.0, 0, -2147483648.0, 0, -0x1p63};
+    static const double bottom[] = {1, 0,      -128.0, 0, -32768.0, 0, -2147483648.0,
+                                    0, -0x1p63};
     const int64_t wide[2] = {1000, -1000};
     const uint64_t natural = UINT64_MAX;
     int64_t signed_max = 0;

@@ -106,7 +106,8 @@ static void copies_agree_with_index_loops(void **state)
             unravel(&src, i, index);
             sonde_element_set(b, &expected,
                               sonde_element_get(a, sonde_view_at(&src, index)));
-            assert_memory_equal(sonde_view_at(&dst, index), &expected, sonde_dtype_size(b));
+            assert_memory_equal(sonde_view_at(&dst, index), &expected,
+                                sonde_dtype_size(b));
         }
     }
 }

@@ -1,6 +1,7 @@
 /*
  * test_vitals.c - vital signs against a two-pass reference in long double, on every
- * instruction set, of every dtype; and that their bits do not depend on how one gets there.
+ * instruction set, of every dtype; and that their bits do not depend on how one gets
+ * there.
  */
 #include "cmocka_all.h"
 
@@ -19,7 +20,7 @@ enum { MOST = 3 * SONDE__VITALS_BLOCK + 17 };
 static const size_t lengths[] = {0,  1,  2,   7,    8,    15,   16,   17,   31,  33,
                                  64, 97, 255, 1000, 4095, 4096, 4097, 8192, MOST};
 
-/* --- the reference ------------------------------------------------------------------------ */
+/* --- the reference --------------------------------------------------------- */
 
 typedef struct reference {
     sonde_vitals v;
@@ -76,10 +77,10 @@ static reference refer(const sonde_view *view)
     return r;
 }
 
-/* Tolerances: counts and extremes are exact. A sum of n doubles in sixteen lanes and blocks
- * of 4096 is off by less than 256 + n / 4096 roundings of what it adds up in magnitude; m2 by
- * the 64 times that which vitals.c allows before it goes about the mean, and by what the
- * means of the blocks, being doubles, are rounded by. */
+/* Tolerances: counts and extremes are exact. A sum of n doubles in sixteen lanes and
+ * blocks of 4096 is off by less than 256 + n / 4096 roundings of what it adds up in
+ * magnitude; m2 by the 64 times that which vitals.c allows before it goes about the mean,
+ * and by what the means of the blocks, being doubles, are rounded by. */
 static bool near(double value, long double exact, long double scale, double tolerance)
 {
     return fabsl((long double)value - exact) <= (long double)tolerance * scale ||
@@ -103,8 +104,8 @@ static void check(const sonde_vitals *v, const sonde_view *view)
     assert_true(near(v->mean, r.mean, r.l1 / (n > 0 ? n : 1), 3e-14));
     assert_true(near(v->l1, r.l1, r.l1, 3e-14));
     assert_true(near(v->sumsq, r.sumsq, r.sumsq, 3e-14));
-    assert_true(near(v->m2, r.m2, 2e-12L * r.m2 + 4 * slip * sqrtl(r.m2 * n) + n * slip * slip,
-                     1.0));
+    assert_true(near(v->m2, r.m2,
+                     2e-12L * r.m2 + 4 * slip * sqrtl(r.m2 * n) + n * slip * slip, 1.0));
 }
 
 /* Every instruction set against the reference, and all of them bit for bit alike. */
@@ -122,7 +123,7 @@ static void check_every_isa(const sonde_view *view)
     assert_memory_equal(&other, &first, sizeof first);
 }
 
-/* --- kinds of data ------------------------------------------------------------------------ */
+/* --- kinds of data --------------------------------------------------------- */
 
 static double normal(uint64_t seed, size_t i)
 {
@@ -198,8 +199,8 @@ static double wide_integers(uint64_t seed, size_t i)
 
 typedef double kind(uint64_t seed, size_t i);
 
-static kind *const kinds[] = {normal,   far_off,  heavy,     sparse, negative,
-                              positive, constant, subnormal, huge,   zeros,
+static kind *const kinds[] = {normal,   far_off,  heavy,     sparse,       negative,
+                              positive, constant, subnormal, huge,         zeros,
                               broken,   all_nan,  one_inf,   wide_integers};
 
 static unsigned char *make(kind *make_one, sonde_dtype dtype, uint64_t seed, size_t n)
@@ -214,7 +215,7 @@ static unsigned char *make(kind *make_one, sonde_dtype dtype, uint64_t seed, siz
     return data;
 }
 
-/* --- tests ------------------------------------------------------------------------------- */
+/* --- tests ----------------------------------------------------------------- */
 
 static void every_kind_and_length_of_float32(void **state)
 {
@@ -295,7 +296,8 @@ static void strides_and_alignment_change_no_bit(void **state)
         sonde_vitals a, b;
 
         assert_non_null(moved);
-        strided.stride[0] = 2; /* first dimension innermost, padded; second one backwards */
+        strided.stride[0] =
+            2; /* first dimension innermost, padded; second one backwards */
         strided.stride[1] = -7 * 70;
         strided.stride[2] = 7;
         strided.data = moved + (size_t)(40 * 7 * 70) * size;
@@ -312,8 +314,8 @@ static void strides_and_alignment_change_no_bit(void **state)
     }
 }
 
-/* A mean of 1e4 and a deviation of 1e-3: float32, whose sums are then exact, to twelve digits;
- * float64, whose means are rounded to 1e-9 of the deviation, to ten. */
+/* A mean of 1e4 and a deviation of 1e-3: float32, whose sums are then exact, to twelve
+ * digits; float64, whose means are rounded to 1e-9 of the deviation, to ten. */
 static void a_large_mean_does_not_drown_the_variance(void **state)
 {
     const int64_t n = MOST;
@@ -353,7 +355,8 @@ static void parts_merge_to_the_whole(void **state)
     check(&merged, &whole);
     sonde_vitals_init(&blocks);
     for (size_t start = 0; start < MOST; start += SONDE__VITALS_BLOCK) {
-        const int64_t some = (int64_t)SONDE_MIN(MOST - start, (size_t)SONDE__VITALS_BLOCK);
+        const int64_t some =
+            (int64_t)SONDE_MIN(MOST - start, (size_t)SONDE__VITALS_BLOCK);
         const sonde_view view = sonde_view_of(SONDE_F32, 1, &some, data + start * 4);
 
         sonde_vitals_of(&view, &part);
@@ -387,7 +390,7 @@ static void float64_overflows_to_infinity_only(void **state)
     }
 }
 
-/* --- single numbers ----------------------------------------------------------------------- */
+/* --- single numbers -------------------------------------------------------- */
 
 static sonde_vitals vitals_of_three(float a, float b, float c)
 {
