@@ -39,8 +39,7 @@ int64_t sonde__broadcast_at(const sonde__shape *from, const sonde__shape *to, in
     return at;
 }
 
-/* --- add, mul
- * ---------------------------------------------------------------------------- */
+/* --- add, mul --------------------------------------------------------------------- */
 
 static sonde_err binary_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -83,12 +82,23 @@ static void add_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(add, sonde__add_fast)
 
+static void add_gradient(const sonde__gradient_context *context)
+{
+    for (int i = 0; i < 2; i++) {
+        if (context->wanted[i]) {
+            context->grad_in[i] =
+                sonde__emit_sum_to(context, context->grad_out[0], context->in[i]);
+        }
+    }
+}
+
 const sonde__op_kind sonde__op_add = {
     .name = "Add",
     .in_min = 2,
     .in_max = 2,
     .out_count = 1,
     .infer = binary_infer,
+    .gradient = add_gradient,
     .kernels = add_kernels,
 };
 
@@ -107,17 +117,30 @@ static void mul_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(mul, NULL)
 
+static void mul_gradient(const sonde__gradient_context *context)
+{
+    for (int i = 0; i < 2; i++) {
+        if (context->wanted[i]) {
+            const sonde__value in[] = {context->grad_out[0], context->in[1 - i]};
+            const sonde__value wide =
+                sonde__emit(context->graph, &sonde__op_mul, NULL, in, 2);
+
+            context->grad_in[i] = sonde__emit_sum_to(context, wide, context->in[i]);
+        }
+    }
+}
+
 const sonde__op_kind sonde__op_mul = {
     .name = "Mul",
     .in_min = 2,
     .in_max = 2,
     .out_count = 1,
     .infer = binary_infer,
+    .gradient = mul_gradient,
     .kernels = mul_kernels,
 };
 
-/* --- scale
- * ------------------------------------------------------------------------------- */
+/* --- scale ------------------------------------------------------------------------ */
 
 static sonde_err scale_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -140,17 +163,23 @@ static void scale_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(scale, sonde__scale_fast)
 
+static void scale_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_scale, context->attrs,
+                                      &context->grad_out[0], 1);
+}
+
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = scale_infer,
+    .gradient = scale_gradient,
     .kernels = scale_kernels,
 };
 
-/* --- fill
- * -------------------------------------------------------------------------------- */
+/* --- fill ------------------------------------------------------------------------- */
 
 static sonde_err fill_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -178,8 +207,7 @@ const sonde__op_kind sonde__op_fill = {
     .kernels = fill_kernels,
 };
 
-/* --- accumulate
- * -------------------------------------------------------------------------- */
+/* --- accumulate ------------------------------------------------------------------- */
 
 static sonde_err accumulate_infer(sonde__call *call, sonde__attrs *attrs,
                                   sonde_diag *diag)

@@ -33,12 +33,20 @@ static void relu_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(relu, sonde__relu_fast)
 
+static void relu_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+
+    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_relu_grad, NULL, in, 2);
+}
+
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = relu_infer,
+    .gradient = relu_gradient,
     .kernels = relu_kernels,
 };
 

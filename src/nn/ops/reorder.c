@@ -14,7 +14,8 @@
 
 static sonde_err reorder_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
-    (void)attrs, (void)diag;
+    (void)attrs;
+    SONDE__TRY(sonde__expect_size(&call->in[0].shape, "input", diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
