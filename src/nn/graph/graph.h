@@ -28,6 +28,7 @@ typedef struct sonde__node_value {
     const char *name;   /* interned; NULL: cannot be asked for */
     const char *module; /* interned */
     const char *note;   /* static or NULL */
+    const char *op;     /* static: the kind that made it, before any fusion; NULL for a leaf */
     sonde_role role;
     sonde_pass pass;
     sonde__source source;
