@@ -28,7 +28,9 @@ typedef struct sonde_observer sonde_observer;
 
 /* The part a producer reads without a call. Written by the observer only. */
 typedef struct sonde_observer_gate {
-    int64_t next_due[SONDE_MODE_COUNT]; /* first step with anything due, by mode */
+    /* First step with anything due, by mode; or, where global schedules are about and
+     * other modes have run since, so that nobody knows, INT64_MIN: ask. */
+    int64_t next_due[SONDE_MODE_COUNT];
     const uint8_t *wants; /* by tensor id: SONDE_HOW_ bits due at this step */
 } sonde_observer_gate;
 

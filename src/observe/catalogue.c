@@ -87,8 +87,7 @@ const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
     return &catalogue->info[id];
 }
 
-/* --- declaring -------------------------------------------------------------------------
- */
+/* --- declaring --------------------------------------------------------------------- */
 
 static sonde_err check_enums(const sonde_tensor_info *info, sonde_diag *diag)
 {
@@ -109,6 +108,8 @@ static sonde_err check_enums(const sonde_tensor_info *info, sonde_diag *diag)
 
 static sonde_err check_shape(const sonde_tensor_info *info, sonde_diag *diag)
 {
+    int64_t bytes = 8; /* of the widest dtype; empty dimensions are left out */
+
     if (info->rank < 0 || info->rank > SONDE_MAX_DIMS) {
         return sonde__fail(diag, SONDE_ESHAPE, info->name, "0 to 8 dimensions", "rank %d",
                            info->rank);
@@ -117,6 +118,10 @@ static sonde_err check_shape(const sonde_tensor_info *info, sonde_diag *diag)
         if (info->shape[i] < 0) {
             return sonde__fail(diag, SONDE_ESHAPE, info->name, "0 or more",
                                "dimension %d is %lld", i, (long long)info->shape[i]);
+        }
+        if (__builtin_mul_overflow(bytes, SONDE_MAX(info->shape[i], 1), &bytes)) {
+            return sonde__fail(diag, SONDE_ESHAPE, info->name, "fewer than 2^60 elements",
+                               "a shape that no memory holds");
         }
     }
     return SONDE_OK;
@@ -214,8 +219,7 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
     return err == SONDE_OK ? add_entry(catalogue, info, id, diag) : err;
 }
 
-/* --- finding ---------------------------------------------------------------------------
- */
+/* --- finding ----------------------------------------------------------------------- */
 
 static bool ends_in(const char *text, size_t length, const char *end)
 {

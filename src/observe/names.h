@@ -6,7 +6,7 @@
 #ifndef SONDE_OBSERVE_NAMES_H
 #define SONDE_OBSERVE_NAMES_H
 
-#include <sonde/catalogue.h>
+#include <sonde/selector.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -41,6 +41,10 @@ SONDE_API bool sonde__glob_match(const char *pattern, const char *text);
  */
 SONDE_API size_t sonde__model_prefix(const char *text);
 enum { SONDE__MODEL_LENGTH = 6 };
+
+/* A selector of exactly that name, whatever characters it has. */
+SONDE_API sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
+                                                 sonde_diag *diag);
 
 /* Whether a tensor belongs to that module or to one inside it. path is not empty. */
 SONDE_API bool sonde__in_module(const sonde_tensor_info *info, const char *path);

@@ -14,8 +14,7 @@
 
 enum { LONGEST_REGEX = 65536 };
 
-/* --- collections -----------------------------------------------------------------------
- */
+/* --- collections ------------------------------------------------------------------- */
 
 static const struct collection {
     const char *name;
@@ -58,8 +57,7 @@ static const char *collection_at(const void *list, size_t i)
     return of[i].name;
 }
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ----------------------------------------------------------------------- */
 
 /* SONDE_EINVAL, with the position as a user counts it: characters from 1. */
 static sonde_err fail_at(const sonde_selector *selector, size_t offset, const char *wrong,
@@ -286,8 +284,9 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
     }
 }
 
-static sonde_err create(const char *text, bool regex, sonde_selector **out,
-                        sonde_diag *diag)
+/* Of a text to be cut into items, or of one that is an item of that kind whole. */
+static sonde_err create(const char *text, bool whole, sonde__item_kind kind,
+                        sonde_selector **out, sonde_diag *diag)
 {
     sonde_selector *selector = sonde__calloc(1, sizeof *selector);
     sonde_err err = SONDE_OK;
@@ -298,8 +297,8 @@ static sonde_err create(const char *text, bool regex, sonde_selector **out,
     selector->text = sonde__strdup(text);
     if (selector->text == NULL) {
         err = sonde__fail_nomem(diag, "a selector");
-    } else if (regex) {
-        err = add_item(selector, SONDE__ITEM_REGEX, sonde__strdup(text), 0, diag);
+    } else if (whole) {
+        err = add_item(selector, kind, sonde__strdup(text), 0, diag);
     } else {
         err = read_items(selector, diag);
     }
@@ -313,13 +312,19 @@ static sonde_err create(const char *text, bool regex, sonde_selector **out,
 
 sonde_err sonde_selector_create(const char *text, sonde_selector **out, sonde_diag *diag)
 {
-    return create(text, false, out, diag);
+    return create(text, false, SONDE__ITEM_EXACT, out, diag);
 }
 
 sonde_err sonde_selector_create_regex(const char *pattern, sonde_selector **out,
                                       sonde_diag *diag)
 {
-    return create(pattern, true, out, diag);
+    return create(pattern, true, SONDE__ITEM_REGEX, out, diag);
+}
+
+sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
+                                       sonde_diag *diag)
+{
+    return create(name, true, SONDE__ITEM_EXACT, out, diag);
 }
 
 void sonde_selector_destroy(sonde_selector *selector)

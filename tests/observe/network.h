@@ -200,9 +200,9 @@ static inline sonde_catalogue *net_create(void)
 }
 
 /*
- * Runs attempt(user) with ever more allocations succeeding, until it does. attempt cleans up
- * after itself and returns the error it got. Returns the number of failures, or -1 if an
- * attempt returned anything but SONDE_ENOMEM, leaked, or did not notice a failure.
+ * Runs attempt(user) with ever more allocations succeeding, until it does. attempt cleans
+ * up after itself and returns the error it got. Returns the number of failures, or -1 if
+ * an attempt returned anything but SONDE_ENOMEM, leaked, or did not notice a failure.
  */
 static inline int net_alloc_failures(sonde_err (*attempt)(void *user), void *user)
 {

@@ -21,6 +21,9 @@ class Planted(unittest.TestCase):
     def plant(self, path, text):
         whole = os.path.join(self.root, path)
         os.makedirs(os.path.dirname(whole), exist_ok=True)
+        # Never through a link: what it names may be the system's.
+        if os.path.realpath(whole) != os.path.join(os.path.realpath(self.root), path):
+            raise ValueError(f"{path}: leads out of the planted tree")
         with open(whole, "w", encoding="utf-8") as file:
             file.write(text)
         return whole

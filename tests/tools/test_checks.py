@@ -174,6 +174,20 @@ class Tidy(_planted.Planted):
             self.assert_finds("src/base/a.c:3:", "braces", "check-tidy")
             self.assert_finds("src/base/a.c:4:", "Division by zero", "check-tidy")
 
+    def test_a_finding_in_a_header_is_told_once(self):
+        shutil.copy(os.path.join(_planted.ROOT, ".clang-tidy"), self.root)
+        self.plant("src/base/a.h", "static inline int half(int a)\n{\n    if (a > 1)\n"
+                   "        return a / 2;\n    return 0;\n}\n")
+        entries = []
+        for name in ("a", "b"):
+            source = self.plant(f"src/base/{name}.c", '#include "base/a.h"\n'
+                                f"int {name}(int x);\nint {name}(int x)\n{{\n"
+                                "    return half(x);\n}\n")
+            entries.append({"directory": self.root, "file": source,
+                            "command": f"clang -std=c17 -I{self.root}/src -c {source}"})
+        self.plant("build/clang/compile_commands.json", json.dumps(entries))
+        self.assertEqual(self.check("check-tidy").count("src/base/a.h:3:"), 1)
+
     def test_a_header_counts(self):
         self.plant("src/base/a.h", "enum { STEP = 1 };\n")
         self.arrange('#include "base/a.h"\nint f(int a)\n{\n    return 10 / STEP + a;\n}\n')

@@ -19,6 +19,17 @@ CMOCKA = """[==========] Running {0} test(s).
 """
 
 
+class Safety(_planted.Planted):
+    def test_nothing_is_planted_through_a_link(self):
+        outside = os.path.join(self.root, "outside")
+        tree = self.root = os.path.join(self.root, "tree")
+        os.makedirs(tree)
+        os.symlink(outside, os.path.join(tree, "link"))
+        self.assertRaises(ValueError, self.plant, "link", "x")
+        self.assertRaises(ValueError, self.plant, "../outside", "x")
+        self.assertFalse(os.path.exists(outside))
+
+
 class Counting(_planted.Planted):
     def test_cmocka_groups_add_up(self):
         text = CMOCKA.format(7, 7) + CMOCKA.format(3, 2) + "[  FAILED  ] 1 test(s), listed below:\n"
@@ -152,15 +163,10 @@ class Installing(_planted.Planted):
         super().setUp()
         self.bin = os.path.join(self.root, "bin")
         for name in ("bash", "env", "id", "mktemp", "rm", "cat", "grep"):
-            self.link(name)
-
-    def link(self, name):
-        os.makedirs(self.bin, exist_ok=True)
-        os.symlink(shutil.which(name), os.path.join(self.bin, name))
+            self.pretend(name, f'exec {shutil.which(name)} "$@"')
 
     def pretend(self, name, body):
-        whole = self.plant("bin/" + name, "#!/bin/bash\n" + body + "\n")
-        os.chmod(whole, 0o755)
+        os.chmod(self.plant("bin/" + name, "#!/bin/bash\n" + body + "\n"), 0o755)
 
     def install(self, *lists):
         return self.run_tool("install-packages", *lists, env={"PATH": self.bin, "LOG": self.root})
