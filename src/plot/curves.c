@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SERIES_MAX = 32, NAME_SIZE = 24, DOTS_UP_TO = 40, MARK_EVERY = 7 };
+enum { SERIES_MAX = 32, NAME_SIZE = 32, DOTS_UP_TO = 40, MARK_EVERY = 7 };
 
 typedef struct chart {
     const sonde_curves_plot *plot;

@@ -103,7 +103,8 @@ static bool draw(const sonde_histogram_plot *plot, sonde__scene *scene, sonde__b
     sonde__frame frame = make_frame(plot, largest);
     double legend = 0;
 
-    (void)snprintf(zeros, sizeof zeros, "%s zeros (%.3g %%), set apart on the left",
+    (void)snprintf(zeros, sizeof zeros,
+                   "%s zeros (%.3g %%), set two below the smallest other value",
                    sonde__grouped(plot->zeros, count, sizeof count),
                    (double)plot->zeros / (double)total * 100);
     legend = sonde__legend(scene, space, entries, entry_count, true);

@@ -85,7 +85,8 @@ static void test_zeros_apart(void **state)
     (void)state;
     assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
-    assert_int_equal(count_texts(&scene, "6 zeros (6 %), set apart on the left"), 1);
+    assert_int_equal(
+        count_texts(&scene, "6 zeros (6 %), set two below the smallest other value"), 1);
     assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 8), 5); /* + legend */
     assert_int_equal(find_bars(&scene, sonde__line_colour(1), zeros, 2), 2);
     assert_true(fabs(zeros[1].h / bars[1].h - 6.0 / 4) < 1e-6);

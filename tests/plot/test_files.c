@@ -374,7 +374,7 @@ typedef struct drawer {
 
 static void *draw_some(void *user)
 {
-    const sonde_plot_page page = {.title = "T", .width = 400};
+    const sonde_plot_page page = {.title = "T", .width = 700};
     drawer *const d = user;
     samples s;
 
