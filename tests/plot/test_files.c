@@ -390,6 +390,7 @@ static void test_threads(void **state)
     enum { THREADS = 4 };
     drawer drawers[THREADS] = {{{0}, SONDE_OK}};
     pthread_t threads[THREADS];
+    int joined = 0;
 
     (void)state;
     for (int i = 0; i < THREADS; i++) {
@@ -397,8 +398,11 @@ static void test_threads(void **state)
                        i % 2 == 0 ? "png" : "svg");
         assert_int_equal(pthread_create(&threads[i], NULL, draw_some, &drawers[i]), 0);
     }
+    for (int i = 0; i < THREADS; i++) { /* all, before any assertion leaves this frame */
+        joined += pthread_join(threads[i], NULL) == 0;
+    }
+    assert_int_equal(joined, THREADS);
     for (int i = 0; i < THREADS; i++) {
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_int_equal(drawers[i].err, SONDE_OK);
         assert_int_equal(unlink(drawers[i].path), 0);
     }
