@@ -46,7 +46,9 @@ static int64_t first_due(const sonde_observer *observer, int mode, int64_t step)
         const sonde__tap *of = &observer->taps[i];
 
         if (of->count > 0) {
-            next = SONDE_MIN(next, sonde_schedule_next(&of->when[mode], step));
+            const int64_t due = sonde_schedule_next(&of->when[mode], step);
+
+            next = SONDE_MIN(next, due);
         }
     }
     return next;
@@ -90,8 +92,7 @@ static void set_next(sonde_observer *observer, const sonde_coordinate *at)
     if (observer->global) {
         const int64_t global =
             first_due(observer, SONDE_MODE_GLOBAL, at->global_step + 1);
-        int64_t same =
-            0; /* the step of this mode that global is, if no other mode runs */
+        int64_t same = 0; /* the step of this mode that this is, if no other runs */
 
         if (global != SONDE_SCHEDULE_NEVER &&
             !__builtin_add_overflow(at->mode_step, global - at->global_step, &same)) {
