@@ -15,10 +15,11 @@
 #include <math.h>
 #include <string.h>
 
-/* One block: narrow or wide is set. */
+/* One block: narrow or wide is set. ahead is the block behind it, or it itself again. */
 typedef struct block {
     const float *narrow;
     const double *wide;
+    const void *ahead;
     size_t n;
 } block;
 
@@ -49,7 +50,8 @@ static double finite_count(const sonde_vitals *v)
     return (double)(v->count - v->nan - v->pos_inf - v->neg_inf);
 }
 
-void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
+/* sonde_vitals_merge, where it can be inlined: once a block. */
+static inline void merge(sonde_vitals *into, const sonde_vitals *part)
 {
     const double na = finite_count(into), nb = finite_count(part), n = na + nb;
 
@@ -80,6 +82,11 @@ void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
     into->sumsq += part->sumsq;
 }
 
+void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
+{
+    merge(into, part);
+}
+
 /* --- closing a block ------------------------------------------------------- */
 
 /*
@@ -103,9 +110,9 @@ static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
                    sonde__vitals_sums *sums)
 {
     if (b->narrow != NULL) {
-        kernels->sums_f32(b->narrow, b->n, sums);
+        kernels->sums_f32(b->narrow, b->n, b->ahead, sums);
     } else {
-        kernels->sums_f64(b->wide, b->n, sums);
+        kernels->sums_f64(b->wide, b->n, b->ahead, sums);
     }
 }
 
@@ -148,21 +155,28 @@ static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into
     }
     part.m2 = isfinite(m2) ? m2 : (double)INFINITY;
     part.abs_max = -part.min > part.max ? -part.min : part.max;
-    sonde_vitals_merge(into, &part);
+    merge(into, &part);
 }
 
 #define DEFINE_CLOSE_UP(name, type)                                                      \
     /* The finite elements of x to finite, the others counted. Returns how many. */      \
     static size_t name(const type *x, size_t n, type *finite, sonde_vitals *counts)      \
     {                                                                                    \
+        const type inf = (type)INFINITY;                                                 \
+        uint32_t nan = 0, pos_inf = 0, neg_inf = 0;                                      \
         size_t kept = 0;                                                                 \
                                                                                          \
         for (size_t i = 0; i < n; i++) {                                                 \
+            nan += isnan(x[i]) != 0;                                                     \
+            pos_inf += x[i] == inf;                                                      \
+            neg_inf += x[i] == -inf;                                                     \
+        }                                                                                \
+        counts->nan = nan;                                                               \
+        counts->pos_inf = pos_inf;                                                       \
+        counts->neg_inf = neg_inf;                                                       \
+        for (size_t i = 0; i < n; i++) {                                                 \
             finite[kept] = x[i];                                                         \
             kept += isfinite(x[i]) != 0;                                                 \
-            counts->nan += isnan(x[i]) != 0;                                             \
-            counts->pos_inf += x[i] == (type)INFINITY;                                   \
-            counts->neg_inf += x[i] == -(type)INFINITY;                                  \
         }                                                                                \
         return kept;                                                                     \
     }
@@ -178,7 +192,7 @@ static void take_any(const sonde__vitals_kernels *kernels, sonde_vitals *into,
         float narrow[SONDE__VITALS_BLOCK];
         double wide[SONDE__VITALS_BLOCK];
     } room;
-    block finite = {0};
+    block finite = {.ahead = &room};
     sonde_vitals others;
     sonde__vitals_sums sums;
 
@@ -191,7 +205,7 @@ static void take_any(const sonde__vitals_kernels *kernels, sonde_vitals *into,
         finite.n = close_up_f64(b->wide, b->n, room.wide, &others);
     }
     others.count = b->n - finite.n;
-    sonde_vitals_merge(into, &others);
+    merge(into, &others);
     if (finite.n > 0) {
         sum_up(kernels, &finite, &sums);
         take_finite(kernels, into, &sums, &finite);
@@ -220,7 +234,7 @@ void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
 
 void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *out)
 {
-    sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, out);
+    sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, elements, out);
 }
 
 /* --- whole views ----------------------------------------------------------- */
@@ -236,9 +250,9 @@ static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
 
 /* n elements of any dtype as a block; widened if need be, into room. */
 static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
-                      const void *elements, size_t n, void *room)
+                      const void *elements, size_t n, const void *ahead, void *room)
 {
-    block b = {.narrow = elements, .n = n};
+    block b = {.narrow = elements, .ahead = ahead, .n = n};
 
     if (dtype == SONDE_F32) {
         return b;
@@ -254,11 +268,11 @@ static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
         b.wide = elements;
         if (dtype != SONDE_F64) {
             sonde__load_f64(dtype, elements, n, room);
-            b.wide = room;
+            b.wide = b.ahead = room;
         }
         return b;
     }
-    b.narrow = room;
+    b.narrow = b.ahead = room;
     return b;
 }
 
@@ -275,7 +289,9 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
     sonde__cursor_init(&cursor, view);
     while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) >
            0) {
-        const block b = block_of(kernels, view->dtype, elements, n, widened);
+        const bool more = cursor.direct && cursor.left > 0;
+        const block b = block_of(kernels, view->dtype, elements, n,
+                                 more ? cursor.at : elements, widened);
 
         take_block(kernels, vitals, &b);
     }

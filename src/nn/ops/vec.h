@@ -1,0 +1,489 @@
+/*
+ * vec.h - sixteen floats at once, on every instruction set by one source.
+ *
+ * For the kernel files that are compiled once per instruction set (x_generic.c, x_avx2.c,
+ * x_avx512.c); everything is static inline and takes the ISA of the file that includes
+ * it.
+ *
+ *   vf    the widest native vector of float, VF_WIDTH numbers (16, 8 or 4). A compiler
+ *         vector: + - * and comparisons work on it. For micro-kernels that count
+ * registers. v16   16 floats, a whole lane block of the LANES layout: one, two or four
+ * vf. Use the functions below, not operators: where it is wider than a register, it is a
+ * struct (a 64-byte compiler vector on AVX2 lives in memory, 10 times slower).
+ *
+ * Loads and stores need no alignment. a * b + c is contracted to one FMA wherever the ISA
+ * has it (-ffp-contract=fast in these files), so write one product per sum where bits
+ * matter. All sums have one fixed order: a tree of halves, the same on every ISA.
+ */
+#ifndef SONDE_NN_OPS_VEC_H
+#define SONDE_NN_OPS_VEC_H
+
+#include <stdint.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+/* 64-byte vectors in registers or not is settled by inlining: there is no ABI to warn of.
+ */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#if defined(__AVX512F__)
+#define VF_WIDTH 16
+#elif defined(__AVX__)
+#define VF_WIDTH 8
+#else
+#define VF_WIDTH 4
+#endif
+
+#define VEC_INLINE static inline __attribute__((always_inline, unused))
+/* Unrolls the loop behind it: needed where arrays of vectors are to become registers. */
+#if defined(__clang__)
+#define VEC_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define VEC_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+typedef float vf __attribute__((vector_size(VF_WIDTH * 4)));
+typedef int32_t vi __attribute__((vector_size(VF_WIDTH * 4)));
+typedef float vf_memory __attribute__((vector_size(VF_WIDTH * 4), aligned(4), may_alias));
+
+/* --- vf ------------------------------------------------------------------------------
+ */
+
+VEC_INLINE vf vf_load(const float *p)
+{
+    return *(const vf_memory *)p;
+}
+
+VEC_INLINE void vf_store(float *p, vf a)
+{
+    *(vf_memory *)p = a;
+}
+
+VEC_INLINE vf vf_set1(float s)
+{
+    return s - (vf){0}; /* the compilers' idiom for a broadcast; exact for every s */
+}
+
+VEC_INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
+
+/* mask (all ones or all zeros an element) ? a : b */
+VEC_INLINE vf vf_select(vi mask, vf a, vf b)
+{
+    return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+}
+
+/* gate <= 0 ? 0 : a. NaN in gate lets a through. */
+VEC_INLINE vf vf_gate(vf gate, vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_mov_ps(
+        _mm512_cmp_ps_mask((__m512)gate, _mm512_setzero_ps(), _CMP_NLE_UQ), (__m512)a);
+#else
+    return (vf)(~(vi)(gate <= (vf){0}) & (vi)a);
+#endif
+}
+
+/* a < 0 ? 0 : a, so NaN stays NaN and -0 stays -0. */
+VEC_INLINE vf vf_relu(vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps(_mm512_setzero_ps(), (__m512)a); /* a if either is NaN */
+#else
+    return (vf)(~(vi)(a < (vf){0}) & (vi)a);
+#endif
+}
+
+/* The greater of each pair; NaN if a or b is NaN. Of two zeros: either. */
+VEC_INLINE vf vf_max(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    const __m512 m = _mm512_max_ps((__m512)a, (__m512)b); /* b if any is NaN */
+    return (vf)_mm512_mask_mov_ps(
+        m, _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q), (__m512)a);
+#else
+    return vf_select((vi)(a > b) | (vi)(a != a), a, b);
+#endif
+}
+
+/* The smaller of each pair; NaN if a or b is NaN. */
+VEC_INLINE vf vf_min(vf a, vf b)
+{
+    return -vf_max(-a, -b);
+}
+
+VEC_INLINE vf vf_sqrt(vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_sqrt_ps((__m512)a);
+#elif defined(__AVX__)
+    return (vf)_mm256_sqrt_ps((__m256)a);
+#elif defined(__SSE2__)
+    return (vf)_mm_sqrt_ps((__m128)a);
+#else
+    for (int i = 0; i < VF_WIDTH; i++) {
+        a[i] = __builtin_sqrtf(a[i]);
+    }
+    return a;
+#endif
+}
+
+/* a itself, but rounded before it is added to anything: no FMA with what made it. */
+VEC_INLINE vf vf_rounded(vf a)
+{
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(a));
+#elif defined(__SSE2__)
+    __asm__("" : "+x"(a));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(a));
+#endif
+    return a;
+}
+
+/* --- v16 -----------------------------------------------------------------------------
+ */
+
+#if VF_WIDTH == 16
+typedef vf v16;
+#define V16_MAP1(f, a) f(a)
+#define V16_MAP2(f, a, b) f(a, b)
+#define V16_MAP3(f, a, b, c) f(a, b, c)
+#elif VF_WIDTH == 8
+typedef struct v16 {
+    vf p0, p1;
+} v16;
+#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1)})
+#define V16_MAP2(f, a, b) ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1)})
+#define V16_MAP3(f, a, b, c) ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1)})
+#else
+typedef struct v16 {
+    vf p0, p1, p2, p3;
+} v16;
+#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1), f((a).p2), f((a).p3)})
+#define V16_MAP2(f, a, b)                                                                \
+    ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1), f((a).p2, (b).p2), f((a).p3, (b).p3)})
+#define V16_MAP3(f, a, b, c)                                                             \
+    ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1),                         \
+           f((a).p2, (b).p2, (c).p2), f((a).p3, (b).p3, (c).p3)})
+#endif
+
+VEC_INLINE vf vf_add(vf a, vf b)
+{
+    return a + b;
+}
+
+VEC_INLINE vf vf_sub(vf a, vf b)
+{
+    return a - b;
+}
+
+VEC_INLINE vf vf_mul(vf a, vf b)
+{
+    return a * b;
+}
+
+VEC_INLINE vf vf_div(vf a, vf b)
+{
+    return a / b;
+}
+
+VEC_INLINE v16 v16_load(const float *p)
+{
+#if VF_WIDTH == 16
+    return vf_load(p);
+#elif VF_WIDTH == 8
+    return (v16){vf_load(p), vf_load(p + 8)};
+#else
+    return (v16){vf_load(p), vf_load(p + 4), vf_load(p + 8), vf_load(p + 12)};
+#endif
+}
+
+VEC_INLINE void v16_store(float *p, v16 a)
+{
+#if VF_WIDTH == 16
+    vf_store(p, a);
+#elif VF_WIDTH == 8
+    vf_store(p, a.p0);
+    vf_store(p + 8, a.p1);
+#else
+    vf_store(p, a.p0);
+    vf_store(p + 4, a.p1);
+    vf_store(p + 8, a.p2);
+    vf_store(p + 12, a.p3);
+#endif
+}
+
+VEC_INLINE v16 v16_set1(float s)
+{
+    const vf a = vf_set1(s);
+#if VF_WIDTH == 16
+    return a;
+#elif VF_WIDTH == 8
+    return (v16){a, a};
+#else
+    return (v16){a, a, a, a};
+#endif
+}
+
+VEC_INLINE v16 v16_zero(void)
+{
+    return v16_set1(0.0F);
+}
+
+/* Element-wise; the names say it, see vf_... above. */
+VEC_INLINE v16 v16_add(v16 a, v16 b)
+{
+    return V16_MAP2(vf_add, a, b);
+}
+
+VEC_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    return V16_MAP2(vf_sub, a, b);
+}
+
+VEC_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    return V16_MAP2(vf_mul, a, b);
+}
+
+VEC_INLINE v16 v16_div(v16 a, v16 b)
+{
+    return V16_MAP2(vf_div, a, b);
+}
+
+/* a * b + c */
+VEC_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return V16_MAP3(vf_fma, a, b, c);
+}
+
+VEC_INLINE v16 v16_max(v16 a, v16 b)
+{
+    return V16_MAP2(vf_max, a, b);
+}
+
+VEC_INLINE v16 v16_min(v16 a, v16 b)
+{
+    return V16_MAP2(vf_min, a, b);
+}
+
+VEC_INLINE v16 v16_relu(v16 a)
+{
+    return V16_MAP1(vf_relu, a);
+}
+
+VEC_INLINE v16 v16_sqrt(v16 a)
+{
+    return V16_MAP1(vf_sqrt, a);
+}
+
+/* See vf_rounded. */
+VEC_INLINE v16 v16_rounded(v16 a)
+{
+    return V16_MAP1(vf_rounded, a);
+}
+
+/* gate <= 0 ? 0 : a */
+VEC_INLINE v16 v16_gate(v16 gate, v16 a)
+{
+    return V16_MAP2(vf_gate, gate, a);
+}
+
+/* The first n (0 ... 16) floats at p, zeros behind; nothing else is read. */
+VEC_INLINE v16 v16_load_n(const float *p, int n)
+{
+#if VF_WIDTH == 16
+    return (v16)_mm512_maskz_loadu_ps((__mmask16)((1U << n) - 1U), p);
+#else
+    float part[16] = {0};
+
+    for (int i = 0; i < n; i++) {
+        part[i] = p[i];
+    }
+    return v16_load(part);
+#endif
+}
+
+/* Only the first n (0 ... 16) floats at p are written. */
+VEC_INLINE void v16_store_n(float *p, v16 a, int n)
+{
+#if VF_WIDTH == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1U << n) - 1U), (__m512)a);
+#else
+    float part[16];
+
+    v16_store(part, a);
+    for (int i = 0; i < n; i++) {
+        p[i] = part[i];
+    }
+#endif
+}
+
+/* --- across lanes --------------------------------------------------------------------
+ */
+
+/* The sum of the 16 lanes: i + (i + 8), then + 4, + 2, + 1. */
+VEC_INLINE float v16_sum(v16 a)
+{
+    float part[16];
+
+    v16_store(part, a);
+    VEC_UNROLL
+    for (int half = 8; half > 0; half /= 2) {
+        VEC_UNROLL
+        for (int i = 0; i < half; i++) {
+            part[i] += part[i + half];
+        }
+    }
+    return part[0];
+}
+
+/* Lane i of the result is v16_sum(a[i]), to the bit: 30 shuffles and 15 additions. */
+VEC_INLINE v16 v16_sums(const v16 a[16])
+{
+#if VF_WIDTH == 16
+    vf b[8], c[4], d[2];
+
+    VEC_UNROLL
+    for (int i = 0; i < 8; i++) {
+        b[i] = __builtin_shufflevector(a[i], a[i + 8], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18,
+                                       19, 20, 21, 22, 23) +
+               __builtin_shufflevector(a[i], a[i + 8], 8, 9, 10, 11, 12, 13, 14, 15, 24,
+                                       25, 26, 27, 28, 29, 30, 31);
+    }
+    VEC_UNROLL
+    for (int i = 0; i < 4; i++) {
+        c[i] = __builtin_shufflevector(b[i], b[i + 4], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9,
+                                       10, 11, 24, 25, 26, 27) +
+               __builtin_shufflevector(b[i], b[i + 4], 4, 5, 6, 7, 20, 21, 22, 23, 12, 13,
+                                       14, 15, 28, 29, 30, 31);
+    }
+    VEC_UNROLL
+    for (int i = 0; i < 2; i++) {
+        d[i] = __builtin_shufflevector(c[i], c[i + 2], 0, 1, 16, 17, 4, 5, 20, 21, 8, 9,
+                                       24, 25, 12, 13, 28, 29) +
+               __builtin_shufflevector(c[i], c[i + 2], 2, 3, 18, 19, 6, 7, 22, 23, 10, 11,
+                                       26, 27, 14, 15, 30, 31);
+    }
+    return __builtin_shufflevector(d[0], d[1], 0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26,
+                                   12, 28, 14, 30) +
+           __builtin_shufflevector(d[0], d[1], 1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27,
+                                   13, 29, 15, 31);
+#else
+    float sum[16];
+
+    for (int i = 0; i < 16; i++) {
+        sum[i] = v16_sum(a[i]);
+    }
+    return v16_load(sum);
+#endif
+}
+
+/* 4 x 4, 8 x 8 or 16 x 16: element j of row i goes to element i of row j. */
+VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
+{
+#if VF_WIDTH == 16
+    vf t[16];
+
+    VEC_UNROLL
+    for (int i = 0; i < 16; i += 4) { /* 4 x 4 inside each quarter of four rows */
+        const vf a = __builtin_shufflevector(r[i], r[i + 1], 0, 16, 1, 17, 4, 20, 5, 21,
+                                             8, 24, 9, 25, 12, 28, 13, 29);
+        const vf b = __builtin_shufflevector(r[i], r[i + 1], 2, 18, 3, 19, 6, 22, 7, 23,
+                                             10, 26, 11, 27, 14, 30, 15, 31);
+        const vf c = __builtin_shufflevector(r[i + 2], r[i + 3], 0, 16, 1, 17, 4, 20, 5,
+                                             21, 8, 24, 9, 25, 12, 28, 13, 29);
+        const vf d = __builtin_shufflevector(r[i + 2], r[i + 3], 2, 18, 3, 19, 6, 22, 7,
+                                             23, 10, 26, 11, 27, 14, 30, 15, 31);
+
+        t[i] = __builtin_shufflevector(a, c, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12,
+                                       13, 28, 29);
+        t[i + 1] = __builtin_shufflevector(a, c, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26,
+                                           27, 14, 15, 30, 31);
+        t[i + 2] = __builtin_shufflevector(b, d, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25,
+                                           12, 13, 28, 29);
+        t[i + 3] = __builtin_shufflevector(b, d, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26,
+                                           27, 14, 15, 30, 31);
+    }
+    VEC_UNROLL
+    for (int i = 0; i < 4; i++) { /* 4 x 4 of quarters */
+        const vf a = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11, 16,
+                                             17, 18, 19, 24, 25, 26, 27);
+        const vf b = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15,
+                                             20, 21, 22, 23, 28, 29, 30, 31);
+        const vf c = __builtin_shufflevector(t[i + 8], t[i + 12], 0, 1, 2, 3, 8, 9, 10,
+                                             11, 16, 17, 18, 19, 24, 25, 26, 27);
+        const vf d = __builtin_shufflevector(t[i + 8], t[i + 12], 4, 5, 6, 7, 12, 13, 14,
+                                             15, 20, 21, 22, 23, 28, 29, 30, 31);
+
+        r[i] = __builtin_shufflevector(a, c, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24,
+                                       25, 26, 27);
+        r[i + 4] = __builtin_shufflevector(b, d, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19,
+                                           24, 25, 26, 27);
+        r[i + 8] = __builtin_shufflevector(a, c, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
+                                           23, 28, 29, 30, 31);
+        r[i + 12] = __builtin_shufflevector(b, d, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
+                                            23, 28, 29, 30, 31);
+    }
+#elif VF_WIDTH == 8
+    vf t[8];
+
+    VEC_UNROLL
+    for (int i = 0; i < 8; i += 4) { /* 4 x 4 inside each half of four rows */
+        const vf a = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
+        const vf b = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
+        const vf c =
+            __builtin_shufflevector(r[i + 2], r[i + 3], 0, 8, 1, 9, 4, 12, 5, 13);
+        const vf d =
+            __builtin_shufflevector(r[i + 2], r[i + 3], 2, 10, 3, 11, 6, 14, 7, 15);
+
+        t[i] = __builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13);
+        t[i + 1] = __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15);
+        t[i + 2] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
+        t[i + 3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
+    }
+    VEC_UNROLL
+    for (int i = 0; i < 4; i++) {
+        r[i] = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+        r[i + 4] = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
+    }
+#else
+    const vf a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
+    const vf b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
+    const vf c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+    const vf d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+
+    r[0] = __builtin_shufflevector(a, c, 0, 1, 4, 5);
+    r[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
+    r[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
+    r[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
+#endif
+}
+
+/* to[j * to_stride + i] = from[i * from_stride + j] for i, j in 0 ... 15; no overlap. */
+VEC_INLINE void vec_transpose16(const float *from, int64_t from_stride, float *to,
+                                int64_t to_stride)
+{
+    for (int i = 0; i < 16; i += VF_WIDTH) {
+        for (int j = 0; j < 16; j += VF_WIDTH) {
+            vf r[VF_WIDTH];
+
+            VEC_UNROLL
+            for (int k = 0; k < VF_WIDTH; k++) {
+                r[k] = vf_load(from + (i + k) * from_stride + j);
+            }
+            vf_transpose(r);
+            VEC_UNROLL
+            for (int k = 0; k < VF_WIDTH; k++) {
+                vf_store(to + (j + k) * to_stride + i, r[k]);
+            }
+        }
+    }
+}
+
+#endif
