@@ -10,6 +10,7 @@
  * Broadcasting aligns dims at the end; a dim of 1, or none, repeats.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 bool sonde__broadcasts_to(const sonde__shape *from, const sonde__shape *to)
 {
@@ -79,7 +80,7 @@ static void add_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(add, NULL)
+SONDE__KERNELS(add, sonde__add_fast)
 
 static void add_gradient(const sonde__gradient_context *context)
 {
@@ -160,7 +161,7 @@ static void scale_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(scale, NULL)
+SONDE__KERNELS(scale, sonde__scale_fast)
 
 static void scale_gradient(const sonde__gradient_context *context)
 {
@@ -235,7 +236,7 @@ static void accumulate_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(accumulate, NULL)
+SONDE__KERNELS(accumulate, sonde__accumulate_fast)
 
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",

@@ -16,6 +16,7 @@
  * padding or dilation: windows that tile.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 /* A call of a member op. */
 static sonde__call member(const sonde__attrs *attrs, int in_count,
@@ -105,7 +106,7 @@ static void linear_relu_run(const sonde__call *call, int part, int parts)
     run_then_relu(&sonde__op_linear, call);
 }
 
-SONDE__KERNELS(linear_relu, NULL)
+SONDE__KERNELS(linear_relu, sonde__linear_relu_fast)
 
 const sonde__op_kind sonde__op_linear_relu = {
     .name = "LinearRelu",
@@ -282,7 +283,7 @@ static void linear_grad_weight_sgd_run(const sonde__call *call, int part, int pa
     run_member(&sonde__op_sgd, &update);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(linear_grad_weight_sgd, NULL)
+SONDE__KERNELS_WITH_SCRATCH(linear_grad_weight_sgd, sonde__linear_grad_weight_sgd_fast)
 
 const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
     .name = "LinearGradWeightSgd",

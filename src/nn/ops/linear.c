@@ -8,6 +8,7 @@
  * attrs: none.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 #include <stdio.h>
 
@@ -68,7 +69,7 @@ static void linear_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear, NULL)
+SONDE__KERNELS(linear, sonde__linear_fast)
 
 static void linear_gradient(const sonde__gradient_context *context)
 {
@@ -136,7 +137,7 @@ static void linear_grad_input_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear_grad_input, NULL)
+SONDE__KERNELS(linear_grad_input, sonde__linear_grad_input_fast)
 
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
@@ -185,7 +186,7 @@ static void linear_grad_weight_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear_grad_weight, NULL)
+SONDE__KERNELS(linear_grad_weight, sonde__linear_grad_weight_fast)
 
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",

@@ -8,6 +8,7 @@
  * attrs: none.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 #include <string.h>
 
@@ -39,7 +40,7 @@ static void reorder_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(reorder, NULL)
+SONDE__KERNELS(reorder, sonde__reorder_fast)
 
 const sonde__op_kind sonde__op_reorder = {
     .name = "Reorder",
