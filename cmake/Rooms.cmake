@@ -1,5 +1,5 @@
-# sonde_library(NAME room...): a shared library of all *.c in src/<room>, hidden by default, its
-# exports listed in cmake/<NAME>.map; and NAME_static, for tests that reach inside.
+# sonde_library(NAME room...): a shared library of all *.c in src/<room>, its symbols hidden but
+# for those of cmake/exports.map; nothing if its rooms are empty.
 function(sonde_library name)
   set(sources)
   foreach(room ${ARGN})
@@ -25,9 +25,13 @@ function(sonde_library name)
     $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
     PRIVATE ${CMAKE_SOURCE_DIR}/src)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
-  target_link_options(${name} PRIVATE -Wl,--no-undefined
+  add_library(sonde::${name} ALIAS ${name})
+  target_link_options(${name} PRIVATE -Wl,--as-needed
     -Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/exports.map)
+  if(NOT SONDE_SANITIZE) # clang leaves its sanitizers' symbols to the program
+    target_link_options(${name} PRIVATE -Wl,--no-undefined)
+  endif()
   set_target_properties(${name} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION 0
-    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map)
-  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map INSTALL_RPATH "$ORIGIN")
+  set_property(GLOBAL APPEND PROPERTY SONDE_LIBRARIES ${name})
 endfunction()

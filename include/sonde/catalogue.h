@@ -2,8 +2,9 @@
  * catalogue.h - the names and metadata of every tensor that can be observed.
  *
  * Whoever produces tensors (Sonde's engine, or any C program) declares each once and gets
- * a dense id back; afterwards only ids travel. A tensor may have several names: an alias is
- * an entry of its own (`fc1_input_0`) that points to the tensor it shares its value with
+ * a dense id back; afterwards only ids travel. A tensor may have several names: an alias
+ * is an entry of its own (`fc1_input_0`) that points to the tensor it shares its value
+ * with
  * (`relu_output_0`). Declaring costs a hash; nothing here is used while training.
  *
  * One thread at a time. Strings are copied.
@@ -21,16 +22,16 @@ extern "C" {
 typedef enum sonde_role {
     SONDE_ROLE_WEIGHT = 0,
     SONDE_ROLE_BIAS = 1,
-    SONDE_ROLE_BUFFER = 2,     /* running statistics and the like */
-    SONDE_ROLE_GRADIENT = 3,   /* of a parameter */
-    SONDE_ROLE_UPDATE = 4,     /* a parameter's value after its update */
-    SONDE_ROLE_OPTIMIZER = 5,  /* momentum, second moment, step counter */
+    SONDE_ROLE_BUFFER = 2,    /* running statistics and the like */
+    SONDE_ROLE_GRADIENT = 3,  /* of a parameter */
+    SONDE_ROLE_UPDATE = 4,    /* a parameter's value after its update */
+    SONDE_ROLE_OPTIMIZER = 5, /* momentum, second moment, step counter */
     SONDE_ROLE_LOSS = 6,
     SONDE_ROLE_INPUT = 7,      /* of the session, or of a module */
     SONDE_ROLE_OUTPUT = 8,     /* of a module or of the session */
     SONDE_ROLE_ACTIVATION = 9, /* a value inside a module */
     SONDE_ROLE_ACTIVATION_GRADIENT = 10,
-    SONDE_ROLE_SCALAR = 11,    /* a number that the user records */
+    SONDE_ROLE_SCALAR = 11, /* a number that the user records */
     SONDE_ROLE_OTHER = 12
 } sonde_role;
 enum { SONDE_ROLE_COUNT = 13 };
@@ -54,8 +55,8 @@ typedef struct sonde_tensor_info {
     sonde_dtype dtype;
     int rank;
     int64_t shape[SONDE_MAX_DIMS]; /* of one micro-batch */
-    uint32_t same_as;              /* the tensor an alias shares its value with, else its own id */
-    const char *note;              /* what the value means where its name does not say it, or "" */
+    uint32_t same_as; /* the tensor an alias shares its value with, else its own id */
+    const char *note; /* what the value means where its name does not say it, or "" */
 } sonde_tensor_info;
 
 #define SONDE_NO_TENSOR UINT32_MAX
@@ -67,9 +68,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_create(sonde_catalogue **out,
 SONDE_API void sonde_catalogue_destroy(sonde_catalogue *catalogue);
 
 /*
- * Adds a tensor; *id counts from 0. info->same_as SONDE_NO_TENSOR declares a tensor of its
- * own, else an alias of an id already declared (an alias of an alias points to the tensor).
- * A name already taken: SONDE_EEXIST. NULL strings count as "".
+ * Adds a tensor; *id counts from 0. info->same_as SONDE_NO_TENSOR declares a tensor of
+ * its own, else an alias of an id already declared (an alias of an alias points to the
+ * tensor) and of its dtype and shape. A name already taken: SONDE_EEXIST; none, or a role
+ * or pass that does not exist: SONDE_EINVAL; SONDE_EDTYPE, SONDE_ESHAPE and SONDE_ERANGE
+ * for the rest. NULL for module, op or note counts as "".
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
                                                           const sonde_tensor_info *info,

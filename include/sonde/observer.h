@@ -5,13 +5,13 @@
  *     create, add taps, bind                       configuration errors are found here
  *     for every call: begin_call
  *         for every step: begin_step; if it says yes:
- *             for every tensor, when it has its value: wants(id), and if so observe(id, view)
- *             end_step
+ *             for every tensor, when it has its value: wants(id), and if so observe(id,
+ * view) end_step
  *
- * Costs: a step at which nothing is due is one comparison (sonde_observer_begin_step, inline);
- * a tensor that nobody wants is one byte read (sonde_observer_wants, inline). After bind,
- * nothing is allocated. Aliases are the observer's business: a producer asks for and observes
- * a tensor under its own id only.
+ * Costs: a step at which nothing is due is one comparison (sonde_observer_begin_step,
+ * inline); a tensor that nobody wants is one byte read (sonde_observer_wants, inline).
+ * After bind, nothing is allocated. Aliases are the observer's business: a producer asks
+ * for and observes a tensor under its own id only.
  *
  * One observer serves one producing thread.
  */
@@ -28,8 +28,10 @@ typedef struct sonde_observer sonde_observer;
 
 /* The part a producer reads without a call. Written by the observer only. */
 typedef struct sonde_observer_gate {
-    int64_t next_due[SONDE_MODE_COUNT]; /* first step with anything due, by mode */
-    const uint8_t *wants;               /* by tensor id: SONDE_HOW_ bits due at this step */
+    /* First step with anything due, by mode; or, where global schedules are about and
+     * other modes have run since, so that nobody knows, INT64_MIN: ask. */
+    int64_t next_due[SONDE_MODE_COUNT];
+    const uint8_t *wants; /* by tensor id: SONDE_HOW_ bits due at this step */
 } sonde_observer_gate;
 
 /* catalogue is borrowed until destroy. */
@@ -40,13 +42,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_create(const sonde_catalogue *c
 SONDE_API void sonde_observer_destroy(sonde_observer *observer);
 
 /*
- * Resolves the tap against the catalogue as it is now; the tap and its schedules are copied.
- * Several taps may want the same tensor and end in the same sink. *matched (may be NULL) is
- * the number of tensors selected; 0 is also logged as a warning.
+ * Resolves the tap against the catalogue as it is now; the tap and its schedules are
+ * copied. Several taps may want the same tensor and end in the same sink. *matched (may
+ * be NULL) is the number of tensors selected; 0 is also logged as a warning.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_add(sonde_observer *observer,
-                                                     const sonde_tap *tap, size_t *matched,
-                                                     sonde_diag *diag);
+                                                     const sonde_tap *tap,
+                                                     size_t *matched, sonde_diag *diag);
 /* Ends configuration: prepares every sink for its tensors. After it, add fails. */
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
                                                       const sonde_call_shape *shape,
@@ -55,7 +57,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
  * counted in): SONDE_HOW_ bits. For whoever plans memory. Valid after bind. */
 SONDE_API unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id);
 
-SONDE_API const sonde_observer_gate *sonde_observer_get_gate(const sonde_observer *observer);
+SONDE_API const sonde_observer_gate *
+sonde_observer_get_gate(const sonde_observer *observer);
 
 SONDE_API void sonde_observer_begin_call(sonde_observer *observer);
 /* The slow half of begin_step: true if anything is due. */
@@ -63,9 +66,9 @@ SONDE_API bool sonde_observer_begin_due(sonde_observer *observer,
                                         const sonde_coordinate *at);
 
 /*
- * At the start of a step; at->iteration is set, at->micro_batch and replica are not looked
- * at. Steps of a mode come in ascending order. True: something is due; then, and only then,
- * end_step must follow.
+ * At the start of a step; at->iteration is set, at->micro_batch and replica are not
+ * looked at. Steps of a mode come in ascending order. True: something is due; then, and
+ * only then, end_step must follow.
  */
 static inline bool sonde_observer_begin_step(sonde_observer *observer,
                                              const sonde_observer_gate *gate,
@@ -75,15 +78,16 @@ static inline bool sonde_observer_begin_step(sonde_observer *observer,
            sonde_observer_begin_due(observer, at);
 }
 
-/* SONDE_HOW_ bits wanted of tensor id at this step, 0 for none. Within a due step only. */
+/* SONDE_HOW_ bits wanted of tensor id at this step, 0 for none. Within a due step only.
+ */
 static inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uint32_t id)
 {
     return gate->wants[id];
 }
 
 /*
- * Hands over one value of a tensor that is wanted. view is borrowed for the call and may be
- * strided. vitals may be NULL; a producer that has computed them already (bit-equal to
+ * Hands over one value of a tensor that is wanted. view is borrowed for the call and may
+ * be strided. vitals may be NULL; a producer that has computed them already (bit-equal to
  * sonde_vitals_of) saves a pass.
  */
 SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,

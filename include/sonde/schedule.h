@@ -22,9 +22,9 @@ extern "C" {
 #define SONDE_SCHEDULE_NEVER INT64_MAX
 
 typedef struct sonde_schedule {
-    int64_t interval;     /* >= 1; a zeroed schedule (interval 0, no steps) is never due */
-    int64_t start;        /* first step, inclusive */
-    int64_t end;          /* exclusive; 0 with start 0: no end (SONDE_SCHEDULE_NEVER too) */
+    int64_t interval; /* >= 1; a zeroed schedule (interval 0, no steps) is never due */
+    int64_t start;    /* first step, inclusive */
+    int64_t end;      /* exclusive; 0 with start 0: no end (SONDE_SCHEDULE_NEVER too) */
     const int64_t *steps; /* ascending; borrowed while checking, copied by an observer */
     size_t step_count;
 } sonde_schedule;

@@ -2,14 +2,21 @@
  * selector.h - which tensors a user means.
  *
  * Written as
- *     conv1.weight            exactly that name (aliases as sonde_catalogue_find has them)
+ *     conv1.weight            exactly that name (aliases as sonde_catalogue_find has
+ * them)
  *     *.weight  fc[12].*      a glob: any of * ? [ in the text, or a prefix "glob:"
  *     re:^Gradient___.*bias   a Perl-compatible regular expression, found anywhere
  *     @weight @gradient @all  a collection: every tensor of a role, or all
  *     module:fc1              everything that belongs to a module or to modules inside it
- * and several separated by commas. A backslash takes a comma literally. A selector that was
- * meant for exactly one name fails when the name is unknown; a pattern that matches nothing
- * succeeds with zero matches, which whoever resolves it reports as a warning.
+ * and several separated by commas; blanks around each are dropped. "\," is a comma that
+ * separates nothing (in a regular expression too: re:a{1\,2}); any other backslash
+ * belongs to the item. Collections are the roles of <sonde/catalogue.h>, singular or
+ * plural.
+ *
+ * Who means exactly one name or module gets an error if it is unknown; a pattern or a
+ * collection that matches nothing succeeds with zero matches, which whoever resolves it
+ * reports as a warning. A leading "model." that no module has is ignored in exact names,
+ * globs and modules.
  */
 #ifndef SONDE_SELECTOR_H
 #define SONDE_SELECTOR_H
@@ -22,17 +29,23 @@ extern "C" {
 
 typedef struct sonde_selector sonde_selector;
 
-/* A malformed expression: SONDE_EINVAL with the position. */
+/* A malformed expression or an unknown collection: SONDE_EINVAL with the position. */
 SONDE_API SONDE_CHECKED sonde_err sonde_selector_create(const char *text,
                                                         sonde_selector **out,
                                                         sonde_diag *diag);
+/* The whole pattern, commas and blanks included, is one regular expression. */
+SONDE_API SONDE_CHECKED sonde_err sonde_selector_create_regex(const char *pattern,
+                                                              sonde_selector **out,
+                                                              sonde_diag *diag);
 SONDE_API void sonde_selector_destroy(sonde_selector *selector);
 SONDE_API const char *sonde_selector_text(const sonde_selector *selector);
 
 /*
- * The ids selected, ascending, each once; *ids is new and freed with sonde_selector_free_ids.
- * An exact name that is unknown: SONDE_ENOTFOUND with the nearest names. Aliases are selected
- * only when their own name or role is; @all leaves them out.
+ * The ids selected, ascending, each once; *ids is new and freed with
+ * sonde_selector_free_ids. An exact name or a module that is unknown: SONDE_ENOTFOUND
+ * with the nearest ones. A regular expression that takes too many steps on some name:
+ * SONDE_EINVAL, after milliseconds. Aliases are selected only when their own name, role
+ * or module is; @all leaves them out.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_selector_resolve(const sonde_selector *selector,
                                                          const sonde_catalogue *catalogue,

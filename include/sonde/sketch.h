@@ -3,8 +3,8 @@
  *
  * One counter per (sign, binary exponent, top mantissa bits), zeros, NaN and both
  * infinities apart. The bin of a value depends on the value alone, so counts add up
- * exactly over batches, replicas and steps. Quantiles come from it with a relative error of
- * at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1), and so does any log2 histogram.
+ * exactly over batches, replicas and steps. Quantiles come from it with a relative error
+ * of at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1), and so does any log2 histogram.
  *
  * Range: 2^-149 ... 2^127 (what float32 has, subnormals included). Magnitudes of wider
  * dtypes beyond it fall into the outermost bins.
@@ -33,27 +33,33 @@ typedef struct sonde_sketch {
 } sonde_sketch;
 
 SONDE_API void sonde_sketch_init(sonde_sketch *sketch);
-/* Adds every element of a view of any dtype. Nothing is allocated. */
+/* Adds every element of a view of any dtype. Nothing is allocated; the stack takes some
+ * 70 KB. Cost: about one and a half cycles for an element of float32, more where it holds
+ * subnormals, infinities or NaN, and some ten for 32-bit integers and what is wider. */
 SONDE_API void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view);
 SONDE_API void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part);
-/* Lower and upper magnitude of bin i: lower <= |x| < upper. */
+/* Lower and upper magnitude of bin i: lower <= |x| < upper. NaN for no bin. */
 SONDE_API void sonde_sketch_bounds(int bin, double *lower, double *upper);
-/* The value below which a share q (0 ... 1) of the finite elements lies; NaN if none. */
+/* The value below which a share q (0 ... 1) of the finite elements lies: the middle of
+ * the bin that holds the element of rank ceil(q n). NaN if there is none, or q is no
+ * share. */
 SONDE_API double sonde_sketch_quantile(const sonde_sketch *sketch, double q);
 
 /* A histogram with equal bins, as numpy and matplotlib draw it. */
 typedef struct sonde_histogram {
-    int bins;         /* entries of counts used */
-    double lower;     /* edge of the first bin */
-    double upper;     /* edge of the last bin, inclusive */
+    int bins;     /* entries of counts used */
+    double lower; /* edge of the first bin */
+    double upper; /* edge of the last bin, inclusive */
     uint64_t counts[512];
 } sonde_histogram;
 
 /*
  * Of log2|x| over all elements of n views of float32 or float64, exactly: lower and upper
  * are the extremes found; zeros are counted two below the smallest log2|x|, so they stand
- * apart (lower is then that minimum minus two). NaN and infinities are left out. bins is
- * 1 ... 512, else SONDE_EINVAL. Two passes, nothing allocated.
+ * apart (lower is then that minimum minus two; with zeros only, -2). A range of one value
+ * is widened by a half to either side, and that of no value is 0 to 1. NaN and infinities
+ * are left out. bins is 1 ... 512, else SONDE_EINVAL; any other dtype is SONDE_EDTYPE.
+ * Two passes, nothing allocated.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_histogram_log2(const sonde_view *views, size_t n,
                                                        int bins, sonde_histogram *out,

@@ -1,12 +1,25 @@
 /*
  * stats.h - vital signs: what one pass over a tensor tells.
  *
- * Counts of every kind of value, and the moments of the finite ones, accumulated in double
- * in a fixed order: the same elements in the same logical (row-major) order give the same
- * bits, whatever the strides, on one instruction set. Partial results merge.
+ * Counts of every kind of value, and the moments of the finite ones, accumulated in
+ * double in a fixed order. Partial results merge.
+ *
+ * The fixed order: elements in row-major order are cut into blocks of 4096; within a
+ * block they go to sixteen (sums: eight pairs of) interleaved lanes, which are added as a
+ * tree; blocks are merged from first to last. In a block with NaN or infinities the
+ * finite elements close up first. So the same elements in the same logical order give the
+ * same bits, whatever the strides, the alignment and the instruction set; float16,
+ * bfloat16, bool and integers of 8 and 16 bits give those of the float32 array with the
+ * same values.
+ *
+ * Numbers: the mean and the sums have the error of adding doubles. m2 is computed about
+ * the mean where it has to be: a mean of 1e4 and a deviation of 1e-3 leave it ten digits
+ * and more. Sums of float32 cannot overflow. Those of float64 can (squares from 1.3e154
+ * on): l1, sumsq and m2 are then +Inf, and sum and mean infinite or NaN, although every
+ * element is finite. Integers of 64 bits are rounded to double first.
  *
  * The reductions below follow IEEE 754: if the tensor holds a NaN, so does its mean. The
- * finite_ fields stay readable beside them, so one bad value does not blind the rest.
+ * fields stay readable beside them, so one bad value does not blind the rest.
  */
 #ifndef SONDE_STATS_H
 #define SONDE_STATS_H
@@ -17,7 +30,8 @@
 extern "C" {
 #endif
 
-/* All fields describe the finite elements but for the first four. */
+/* All fields describe the finite elements but for the first four. Zeros have no sign
+ * here: an extreme that is -0 is +0. */
 typedef struct sonde_vitals {
     uint64_t count;   /* all elements */
     uint64_t nan;     /* of them NaN */
@@ -32,14 +46,19 @@ typedef struct sonde_vitals {
     double m2;        /* sum of (x - mean)^2 */
     double l1;        /* sum of |x| */
     double sumsq;     /* sum of x^2 */
+    double sum;       /* sum of x; exact for integers while below 2^53 */
 } sonde_vitals;
 
 /* The vital signs of nothing: what merging starts from. */
 SONDE_API void sonde_vitals_init(sonde_vitals *vitals);
-/* One pass over any view of any dtype; integers and bools are taken as numbers. Nothing is
- * allocated. Cost: a contiguous float32 array at memory speed. */
+/* One pass over any view of any dtype; integers and bools are taken as numbers. Nothing
+ * is allocated; the stack takes some 100 KB. Cost: a contiguous float32 array at memory
+ * speed; with AVX-512 from cache, some five cycles for 16 elements, and twice that in
+ * blocks of 4096 with NaN, infinities or |mean| > 8 std. */
 SONDE_API void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals);
-/* into := into + part, as if one pass had seen both (Chan, Golub and LeVeque 1979). */
+/* into := into + part, as if one pass had seen both (Chan, Golub and LeVeque 1979).
+ * Merging the vital signs of an array's blocks of 4096, in order, into an initialised one
+ * gives the bits of one pass. */
 SONDE_API void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part);
 
 /* The single numbers that a reduction names. */
@@ -51,9 +70,9 @@ typedef enum sonde_stat {
     SONDE_STAT_VARIANCE = 4, /* of the population: divided by n */
     SONDE_STAT_STD = 5,
     SONDE_STAT_SUM = 6,
-    SONDE_STAT_L1 = 7,       /* sum of |x| */
-    SONDE_STAT_L2 = 8,       /* sqrt of the sum of x^2 */
-    SONDE_STAT_LINF = 9,     /* max of |x| */
+    SONDE_STAT_L1 = 7,   /* sum of |x| */
+    SONDE_STAT_L2 = 8,   /* sqrt of the sum of x^2 */
+    SONDE_STAT_LINF = 9, /* max of |x| */
     SONDE_STAT_ABS_MIN = 10,
     SONDE_STAT_ABS_MAX = 11,
     SONDE_STAT_ABS_MEAN = 12,
@@ -65,10 +84,12 @@ typedef enum sonde_stat {
 } sonde_stat;
 enum { SONDE_STAT_ENTRIES = 18 };
 
-/* As IEEE 754 has it: NaN in, NaN out; of an empty tensor all but the counts are NaN. */
+/* As IEEE 754 has it: NaN in, NaN out, also for the extremes; an infinity makes the
+ * variance NaN; of an empty tensor all but the counts are NaN. */
 SONDE_API double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat);
 /* "mean", "abs_max" ...; NULL for no statistic. */
 SONDE_API const char *sonde_stat_name(sonde_stat stat);
+/* Any case. Unknown: SONDE_EINVAL with the nearest name, or all of them. */
 SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat *stat,
                                                    sonde_diag *diag);
 

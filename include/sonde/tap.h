@@ -39,9 +39,10 @@ enum {
 };
 
 /*
- * How often a step repeats inside: a call is `iterations` steps of `micro_batches` forward
- * (and backward) passes on each of `replicas` copies. Flat order of observations of a tensor
- * within a call: k = (iteration * micro_batches + micro_batch) * replicas + replica.
+ * How often a step repeats inside: a call is `iterations` steps of `micro_batches`
+ * forward (and backward) passes on each of `replicas` copies. Flat order of observations
+ * of a tensor within a call: k = (iteration * micro_batches + micro_batch) * replicas +
+ * replica.
  */
 typedef struct sonde_call_shape {
     int iterations;    /* D: steps a call */
@@ -71,14 +72,14 @@ typedef struct sonde_observation {
 } sonde_observation;
 
 /*
- * Where observations go. Embed this as the first member of your own struct. Any function but
- * put may be NULL. All are called on the producer's thread; put must not allocate and cannot
- * fail: what goes wrong is the sink's own to count and to tell.
+ * Where observations go. Embed this as the first member of your own struct. Any function
+ * but put may be NULL. All are called on the producer's thread; put must not allocate and
+ * cannot fail: what goes wrong is the sink's own to count and to tell.
  */
 typedef struct sonde_sink sonde_sink;
 struct sonde_sink {
-    /* Before the first step, once for every tensor of every tap that ends here: the place to
-     * allocate. An error here is a configuration error. */
+    /* Before the first step, once for every tensor of every tap that ends here: the place
+     * to allocate. An error here is a configuration error. */
     sonde_err (*prepare)(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag);
     void (*begin_call)(sonde_sink *sink);

@@ -78,7 +78,8 @@ SONDE_API void *sonde_view_at(const sonde_view *view, const int64_t *index);
  * Cost: memcpy when both are contiguous and of one dtype.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_view_copy(const sonde_view *dst,
-                                                  const sonde_view *src, sonde_diag *diag);
+                                                  const sonde_view *src,
+                                                  sonde_diag *diag);
 /* "(16, 5, 26, 26)", "()" for a scalar. Returns buf. */
 SONDE_API const char *sonde_shape_text(int rank, const int64_t *shape, char *buf,
                                        size_t size);

@@ -114,6 +114,7 @@ SONDE_API double sonde__now(void); /* seconds, monotonic */
 typedef enum sonde__isa { SONDE__GENERIC = 0, SONDE__AVX2 = 1, SONDE__AVX512 = 2 } sonde__isa;
 /* The best that this processor and SONDE_ISA allow; found once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
+SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
 SONDE_API int sonde__cpu_count(void); /* that this process may run on */
 
 /* --- counter-based random numbers (random.c) ------------------------------------------- */

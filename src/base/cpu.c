@@ -6,14 +6,25 @@
  */
 #include "base/base.h"
 
-#include <sonde/stats.h>
-
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 static const char *const isa_names[] = {"generic", "avx2", "avx512"};
+
+#if defined(__x86_64__)
+/* By hand: clang's __builtin_cpu_supports learnt this word only later. */
+static bool has_f16c(void)
+{
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
 
 static int detect(void)
 {
@@ -22,8 +33,7 @@ static int detect(void)
 
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c()) {
         best = SONDE__AVX2;
         if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
@@ -51,7 +61,7 @@ sonde__isa sonde__cpu_isa(void)
     return (sonde__isa)isa;
 }
 
-const char *sonde_isa_name(void)
+const char *sonde__isa_name(void)
 {
     return isa_names[sonde__cpu_isa()];
 }

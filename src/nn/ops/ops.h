@@ -20,6 +20,10 @@
 
 #include "base/base.h"
 
+#if defined(__GNUC__)
+#pragma GCC visibility push(default) /* for tests, which link the shared library */
+#endif
+
 /* --- layouts ------------------------------------------------------------------------- */
 
 /*
@@ -134,6 +138,7 @@ const sonde__shape *sonde__value_shape(const sonde__graph *graph, sonde__value v
 struct sonde__op_kind {
     const char *name; /* "Conv2d", "Relu", "Conv2dGradWeight" */
     int in_min, in_max, out_count;
+    const char *out_names[SONDE__MAX_OPERANDS]; /* of outputs behind the first: "Index" */
     /*
      * Shape rule: from call->in[].shape and attrs to call->out[].shape (and normalised
      * attrs: inferred dims, resolved negative axes). diag->where is the caller's to fill.
@@ -144,6 +149,7 @@ struct sonde__op_kind {
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and accepts
      * everything that infer accepted. */
     const sonde__kernel *const *(*kernels)(void);
+    unsigned optional_out; /* bit i: output i may be left out (data NULL) if nobody needs it */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */
     int alias[SONDE__MAX_OPERANDS];
 };
@@ -204,5 +210,9 @@ extern const sonde__op_kind sonde__op_linear_grad_weight_sgd; /* w, dy, x, v? â†
 
 /* All kinds, NULL-terminated: for tests that must not forget one. */
 extern const sonde__op_kind *const sonde__op_kinds[];
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #endif

@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-#if defined(__AVX512F__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -88,10 +88,14 @@ VEC_INLINE vf vf_gate(vf gate, vf a)
 #endif
 }
 
-/* a <= 0 ? 0 : a, so -0 gives +0 and NaN stays NaN. */
+/* a < 0 ? 0 : a, so NaN stays NaN and -0 stays -0. */
 VEC_INLINE vf vf_relu(vf a)
 {
-    return vf_gate(a, a);
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps(_mm512_setzero_ps(), (__m512)a); /* a if either is NaN */
+#else
+    return (vf)(~(vi)(a < (vf){0}) & (vi)a);
+#endif
 }
 
 /* The greater of each pair; NaN if a or b is NaN. Of two zeros: either. */
@@ -110,6 +114,35 @@ VEC_INLINE vf vf_max(vf a, vf b)
 VEC_INLINE vf vf_min(vf a, vf b)
 {
     return -vf_max(-a, -b);
+}
+
+VEC_INLINE vf vf_sqrt(vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_sqrt_ps((__m512)a);
+#elif defined(__AVX__)
+    return (vf)_mm256_sqrt_ps((__m256)a);
+#elif defined(__SSE2__)
+    return (vf)_mm_sqrt_ps((__m128)a);
+#else
+    for (int i = 0; i < VF_WIDTH; i++) {
+        a[i] = __builtin_sqrtf(a[i]);
+    }
+    return a;
+#endif
+}
+
+/* a itself, but rounded before it is added to anything: no FMA with what made it. */
+VEC_INLINE vf vf_rounded(vf a)
+{
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(a));
+#elif defined(__SSE2__)
+    __asm__("" : "+x"(a));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(a));
+#endif
+    return a;
 }
 
 /* --- v16 -----------------------------------------------------------------------------
@@ -242,6 +275,17 @@ VEC_INLINE v16 v16_min(v16 a, v16 b)
 VEC_INLINE v16 v16_relu(v16 a)
 {
     return V16_MAP1(vf_relu, a);
+}
+
+VEC_INLINE v16 v16_sqrt(v16 a)
+{
+    return V16_MAP1(vf_sqrt, a);
+}
+
+/* See vf_rounded. */
+VEC_INLINE v16 v16_rounded(v16 a)
+{
+    return V16_MAP1(vf_rounded, a);
 }
 
 /* gate <= 0 ? 0 : a */

@@ -1,0 +1,50 @@
+/*
+ * synth.h - a drawn stand-in for Fashion-MNIST, for machines without a network.
+ *
+ * Ten classes of garments in the order and with the names of Fashion-MNIST, 28 x 28 grey
+ * on black, drawn from outlines whose cut, pose, size, cloth and light vary from sample
+ * to sample. Neighbours overlap on purpose (a shirt is nearly a coat): a network learns
+ * them, but not to 100 %. Sample i of a split is a pure function of (seed, split, i) on
+ * one platform's math library.
+ */
+#ifndef SONDE_NN_SYNTH_H
+#define SONDE_NN_SYNTH_H
+
+#include <sonde/nn/dataset.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SONDE_NN_SYNTH_SIDE = 28, SONDE_NN_SYNTH_CLASSES = 10 };
+
+/* "T-shirt" ... "Ankle boot": SONDE_NN_SYNTH_CLASSES entries, those of Fashion-MNIST. */
+SONDE_API extern const char *const sonde_nn_garment_names[SONDE_NN_SYNTH_CLASSES];
+
+/* Draws sample index into pixels (28, 28); returns its label. Cost: some 10 us. */
+SONDE_API int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
+                                  uint8_t *pixels);
+
+typedef struct sonde_nn_synth_options {
+    uint64_t seed;
+    int64_t train, test; /* samples; 0: 60,000 and 10,000 */
+    bool (*progress)(void *user, int64_t done,
+                     int64_t total); /* may be NULL; false stops */
+    void *user;
+} sonde_nn_synth_options;
+
+/*
+ * Writes the four IDX.gz files of a data set that sonde_nn_dataset_open_named reads as
+ * "fashion-synth" into dir, made if need be (NULL: sonde_nn_data_cache of that name).
+ * options may be NULL. SONDE_EINTERRUPTED if stopped; files appear only when complete.
+ * Cost: one or two seconds.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_synth(const char *dir,
+                                                 const sonde_nn_synth_options *options,
+                                                 sonde_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,58 @@
+/*
+ * canvas.h - painting filled outlines, antialiased, on a small grey picture.
+ *
+ * Outlines live in garment space: u to the right, v down, both about -1 to 1, mapped to
+ * pixels by an affine pose. A shape is collected (outlines and strokes; where they
+ * overlap they are one), then painted over what is there with a brightness, the cloth's
+ * texture and an opacity.
+ *
+ * Coverage is exact: every edge adds its signed area to the pixels it crosses and a
+ * running sum along the row turns that into covered fractions, as font rasterisers do.
+ */
+#ifndef SONDE_NN_DATA_CANVAS_H
+#define SONDE_NN_DATA_CANVAS_H
+
+#include "base/base.h"
+
+#include <sonde/nn/synth.h>
+
+enum {
+    SONDE__SIDE = SONDE_NN_SYNTH_SIDE,
+    SONDE__PIXELS = SONDE__SIDE * SONDE__SIDE,
+    SONDE__OUTLINE_MAX = 96
+};
+
+/* x = xu u + xv v + x0, y = yu u + yv v + y0, in pixels. */
+typedef struct sonde__pose {
+    float xu, xv, x0, yu, yv, y0;
+} sonde__pose;
+
+typedef struct sonde__point {
+    float u, v;
+} sonde__point;
+
+typedef struct sonde__canvas {
+    sonde__pose pose;
+    float light[SONDE__PIXELS]; /* the picture, 0 to 1 */
+    float drawn[SONDE__PIXELS]; /* how much of a pixel anything covers */
+    float cloth[SONDE__PIXELS]; /* texture: brightness is multiplied by it */
+    float area[SONDE__SIDE * (SONDE__SIDE + 1)]; /* the shape being collected */
+    sonde__point outline[SONDE__OUTLINE_MAX];
+    int points;
+} sonde__canvas;
+
+void sonde__canvas_clear(sonde__canvas *canvas, const sonde__pose *pose);
+/* An outline, point by point; curve goes there by way of a control point (quadratic). */
+void sonde__canvas_point(sonde__canvas *canvas, float u, float v);
+void sonde__canvas_curve(sonde__canvas *canvas, float cu, float cv, float u, float v);
+/* Adds the left half, mirrored, to an outline of a right half drawn from top to bottom.
+ */
+void sonde__canvas_mirror(sonde__canvas *canvas);
+/* Closes the outline and adds it to the shape. */
+void sonde__canvas_close(sonde__canvas *canvas);
+/* Ends the outline as an open line and adds it to the shape, width wide. */
+void sonde__canvas_stroke(sonde__canvas *canvas, float width);
+/* Paints the shape and forgets it. */
+void sonde__canvas_paint(sonde__canvas *canvas, float brightness, float opacity);
+
+#endif

@@ -1,0 +1,34 @@
+/*
+ * curl.h - one HTTP download, by a libcurl that is loaded when it is first needed.
+ *
+ * The few entry points and numbers that are used have been the same in every libcurl.so.4
+ * since 2006, so no header of it is needed to build.
+ */
+#ifndef SONDE_NN_DATA_CURL_H
+#define SONDE_NN_DATA_CURL_H
+
+#include "base/base.h"
+
+typedef struct sonde__download {
+    const char *url;
+    uint64_t from; /* first byte asked for */
+    /* Takes bytes; false ends the download. */
+    bool (*take)(void *user, const void *bytes, size_t size);
+    /* Called now and then; of this transfer alone; false ends the download. */
+    bool (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user;
+} sonde__download;
+
+typedef enum sonde__download_end {
+    SONDE__DOWNLOAD_DONE,
+    SONDE__DOWNLOAD_STOPPED,   /* by take or progress */
+    SONDE__DOWNLOAD_NO_RANGE,  /* the server cannot begin at from, or has no more */
+    SONDE__DOWNLOAD_NOT_FOUND, /* 404 and the like */
+    SONDE__DOWNLOAD_FAILED
+} sonde__download_end;
+
+/* SONDE_EUNSUPPORTED if there is no libcurl; else how it ended, with why in message. */
+sonde_err sonde__download_run(const sonde__download *download, sonde__download_end *end,
+                              char *message, size_t message_size, sonde_diag *diag);
+
+#endif

@@ -1,0 +1,297 @@
+/*
+ * dataset.c - the data set object: samples by index, classes, sets over memory.
+ */
+#include "nn/data/dataset.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- building --------------------------------------------------------------------------
+ */
+
+sonde_err sonde__dataset_set_source(sonde_nn_dataset *set, const char *source,
+                                    sonde_diag *diag)
+{
+    set->source = sonde__strdup(source);
+    set->traits.source = set->source;
+    return set->source != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a data set");
+}
+
+sonde_err sonde__dataset_set_data(sonde_nn_dataset *set, const sonde_view *data,
+                                  const char *where, sonde_diag *diag)
+{
+    sonde_nn_dataset_traits *traits = &set->traits;
+    char text[96];
+
+    if (data->rank < 2 || data->rank > 1 + SONDE_NN_SAMPLE_DIMS) {
+        return sonde__fail(diag, SONDE_ESHAPE, where, "(N, F), (N, H, W) or (N, C, H, W)",
+                           "samples have shape %s",
+                           sonde_shape_text(data->rank, data->shape, text, sizeof text));
+    }
+    if (sonde_view_count(data) == 0) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "at least one sample",
+                           "the data set is empty: shape %s",
+                           sonde_shape_text(data->rank, data->shape, text, sizeof text));
+    }
+    traits->count = data->shape[0];
+    traits->dtype = data->dtype;
+    traits->rank = data->rank - 1;
+    memcpy(traits->shape, data->shape + 1, (size_t)traits->rank * sizeof *traits->shape);
+    if (traits->rank == 2) {
+        traits->rank = 3;
+        traits->shape[2] = traits->shape[1];
+        traits->shape[1] = traits->shape[0];
+        traits->shape[0] = 1;
+    }
+    set->data = data->data;
+    set->sample_bytes =
+        (size_t)(sonde_view_count(data) / traits->count) * sonde_dtype_size(data->dtype);
+    return SONDE_OK;
+}
+
+sonde_err sonde__dataset_add_name(sonde_nn_dataset *set, const char *name,
+                                  sonde_diag *diag)
+{
+    const size_t n = (size_t)set->traits.classes;
+
+    if (!sonde__reserve(&set->names, &set->name_capacity, n + 1, sizeof *set->names)) {
+        return sonde__fail_nomem(diag, "class names");
+    }
+    set->traits.class_names = (const char *const *)set->names;
+    set->names[n] = sonde__strdup(name);
+    if (set->names[n] == NULL) {
+        return sonde__fail_nomem(diag, "class names");
+    }
+    set->traits.classes++;
+    return SONDE_OK;
+}
+
+static sonde_err check_labels(const sonde_nn_dataset *set, int64_t classes,
+                              const char *where, int64_t *largest, sonde_diag *diag)
+{
+    for (int64_t i = 0; i < set->traits.count; i++) {
+        const int64_t label = set->labels[i];
+
+        if (label < 0 || (classes > 0 && label >= classes)) {
+            char expected[64];
+
+            if (classes > 0) {
+                (void)snprintf(expected, sizeof expected, "0 to %" PRId64, classes - 1);
+            }
+            return sonde__fail(diag, SONDE_ERANGE, where,
+                               classes > 0 ? expected : "0 or more",
+                               "label %" PRId64 " of sample %" PRId64, label, i);
+        }
+        *largest = SONDE_MAX(*largest, label);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
+                                     const sonde_nn_dataset_options *options,
+                                     const char *where, sonde_diag *diag)
+{
+    static const sonde_nn_dataset_options none;
+    const sonde_nn_dataset_options *wanted = options != NULL ? options : &none;
+    int64_t largest = 0;
+    sonde_err err = SONDE_OK;
+
+    if (wanted->classes < 0 || (wanted->class_names != NULL && wanted->classes == 0)) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "one name a class",
+                           "%" PRId64 " classes", wanted->classes);
+    }
+    set->traits.has_labels = set->labels != NULL;
+    if (!set->traits.has_labels) {
+        return SONDE_OK;
+    }
+    err = check_labels(set, wanted->classes, where, &largest, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (wanted->class_names == NULL) {
+        set->traits.classes = wanted->classes > 0 ? wanted->classes : largest + 1;
+        return SONDE_OK;
+    }
+    for (int64_t i = 0; err == SONDE_OK && i < wanted->classes; i++) {
+        err = sonde__dataset_add_name(set, wanted->class_names[i], diag);
+    }
+    return err;
+}
+
+/* --- over memory -----------------------------------------------------------------------
+ */
+
+static sonde_err check_memory(const sonde_view *data, const sonde_view *labels,
+                              sonde_diag *diag)
+{
+    if (data->dtype != SONDE_U8 && data->dtype != SONDE_F32) {
+        return sonde__fail(diag, SONDE_EDTYPE, "data", "uint8 or float32", "dtype is %s",
+                           sonde_dtype_name(data->dtype));
+    }
+    if (!sonde_view_is_contiguous(data) ||
+        (labels != NULL && !sonde_view_is_contiguous(labels))) {
+        return sonde__fail(diag, SONDE_EINVAL, "data and labels", "contiguous arrays",
+                           "strides are not row-major");
+    }
+    if (labels != NULL && labels->dtype != SONDE_I64) {
+        return sonde__fail(diag, SONDE_EDTYPE, "labels", "int64", "dtype is %s",
+                           sonde_dtype_name(labels->dtype));
+    }
+    if (labels != NULL && (labels->rank != 1 || labels->shape[0] != data->shape[0])) {
+        char found[96], expected[32];
+
+        (void)snprintf(expected, sizeof expected, "(%" PRId64 ")", data->shape[0]);
+        return sonde__fail(
+            diag, SONDE_ESHAPE, "labels", expected, "shape is %s",
+            sonde_shape_text(labels->rank, labels->shape, found, sizeof found));
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view *labels,
+                                       const sonde_nn_dataset_options *options,
+                                       sonde_nn_dataset **out, sonde_diag *diag)
+{
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+    sonde_err err = set != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a data set");
+
+    if (err == SONDE_OK) {
+        err = sonde__dataset_set_source(set, "memory", diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__dataset_set_data(set, data, "data", diag);
+    }
+    if (err == SONDE_OK) {
+        err = check_memory(data, labels, diag);
+    }
+    if (err == SONDE_OK) {
+        set->labels = labels != NULL ? labels->data : NULL;
+        err = sonde__dataset_set_classes(set, options, "labels", diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
+
+void sonde_nn_dataset_destroy(sonde_nn_dataset *set)
+{
+    if (set == NULL) {
+        return;
+    }
+    for (int64_t i = 0; set->files != NULL && i < set->traits.count; i++) {
+        sonde__free(set->files[i].path);
+    }
+    for (int64_t i = 0; set->names != NULL && i < set->traits.classes; i++) {
+        sonde__free(set->names[i]);
+    }
+    sonde__free(set->files);
+    sonde__free(set->names);
+    sonde__free(set->owned_data);
+    sonde__free(set->owned_labels);
+    sonde__free(set->source);
+    sonde__free(set);
+}
+
+/* --- reading ---------------------------------------------------------------------------
+ */
+
+const sonde_nn_dataset_traits *sonde_nn_dataset_get_traits(const sonde_nn_dataset *set)
+{
+    return &set->traits;
+}
+
+const char *sonde_nn_dataset_class_name(const sonde_nn_dataset *set, int64_t label)
+{
+    const bool known = set->names != NULL && label >= 0 && label < set->traits.classes;
+
+    return known ? set->names[label] : "";
+}
+
+/* scratch: | the file | interleaved pixels | planar pixels |, each on 16 bytes */
+static size_t round_up(size_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+size_t sonde_nn_dataset_scratch(const sonde_nn_dataset *set)
+{
+    return set->files == NULL
+               ? 0
+               : round_up(set->file_bytes + 1) + 2 * round_up(set->sample_bytes);
+}
+
+static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scratch,
+                           sonde_nn_sample *out, sonde_diag *diag)
+{
+    const sonde__image_file *file = &set->files[index];
+    unsigned char *bytes = scratch;
+    uint8_t *rows = bytes + round_up(set->file_bytes + 1);
+    uint8_t *planar =
+        file->info.channels == 1 ? rows : rows + round_up(set->sample_bytes);
+    sonde__bytes all = {bytes, 0, file->path};
+    sonde_err err =
+        sonde__file_read(file->path, bytes, set->file_bytes + 1, &all.size, diag);
+
+    if (err == SONDE_OK && all.size > set->file_bytes) {
+        err = sonde__fail(diag, SONDE_EFORMAT, file->path, NULL,
+                          "has grown since the data set was opened");
+    }
+    if (err == SONDE_OK) {
+        err = sonde__image_read(&all, &file->info, rows, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (planar != rows) {
+        sonde__image_planar(&file->info, rows, planar);
+    }
+    out->data = planar;
+    out->shape[0] = file->info.channels;
+    out->shape[1] = file->info.height;
+    out->shape[2] = file->info.width;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void *scratch,
+                               sonde_nn_sample *out, sonde_diag *diag)
+{
+    sonde_nn_sample sample = {0};
+    sonde_err err = SONDE_OK;
+
+    if (index < 0 || index >= set->traits.count) {
+        char expected[64];
+
+        (void)snprintf(expected, sizeof expected, "0 to %" PRId64, set->traits.count - 1);
+        return sonde__fail(diag, SONDE_ERANGE, set->source, expected, "sample %" PRId64,
+                           index);
+    }
+    sample.label = set->labels != NULL ? set->labels[index] : SONDE_NN_NO_LABEL;
+    if (set->files != NULL) {
+        err = get_image(set, index, scratch, &sample, diag);
+    } else {
+        sample.data = set->data + (size_t)index * set->sample_bytes;
+        memcpy(sample.shape, set->traits.shape, sizeof sample.shape);
+    }
+    if (err == SONDE_OK) {
+        *out = sample;
+    }
+    return err;
+}
+
+int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
+{
+    assert(index >= 0 && index < set->traits.count);
+    return set->labels != NULL ? set->labels[index] : SONDE_NN_NO_LABEL;
+}
+
+const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)
+{
+    const bool file = set->files != NULL && index >= 0 && index < set->traits.count;
+
+    return file ? set->files[index].path : set->source;
+}

@@ -1,0 +1,66 @@
+/*
+ * dataset.h - what a data set is inside.
+ *
+ * Two kinds: samples side by side in memory (data), or one image file each (files).
+ * Either may own its data and labels or borrow them.
+ */
+#ifndef SONDE_NN_DATA_DATASET_H
+#define SONDE_NN_DATA_DATASET_H
+
+#include "nn/data/image.h"
+
+#include <sonde/nn/dataset.h>
+
+typedef struct sonde__image_file {
+    char *path;
+    sonde__image_info info;
+} sonde__image_file;
+
+struct sonde_nn_dataset {
+    sonde_nn_dataset_traits traits;
+    const unsigned char *data; /* (count, shape...); NULL with files */
+    size_t sample_bytes;       /* the largest, if they vary */
+    const int64_t *labels;     /* (count) or NULL */
+    sonde__image_file *files;  /* count entries or NULL */
+    size_t file_capacity;
+    size_t file_bytes; /* the largest file */
+    void *owned_data;
+    int64_t *owned_labels;
+    size_t label_capacity;
+    char **names; /* class names, with traits.class_names an alias */
+    size_t name_capacity;
+    char *source;
+};
+
+/* Begins to bring a sample into cache; of large ones the beginning, the rest comes by
+ * itself. */
+static inline void sonde__dataset_prefetch(const sonde_nn_dataset *set, int64_t index)
+{
+    enum { LINE = 64, MOST = 2048 };
+    const size_t bytes = SONDE_MIN(set->sample_bytes, (size_t)MOST);
+
+    if (set->files == NULL) {
+        const unsigned char *sample = set->data + (size_t)index * set->sample_bytes;
+
+        for (size_t at = 0; at < bytes; at += LINE) {
+            __builtin_prefetch(sample + at);
+        }
+    }
+}
+
+/* Copies the path or word that a set came from. */
+sonde_err sonde__dataset_set_source(sonde_nn_dataset *set, const char *source,
+                                    sonde_diag *diag);
+/* Count, shape and dtype from data (N, ...), whose elements must be contiguous. */
+sonde_err sonde__dataset_set_data(sonde_nn_dataset *set, const sonde_view *data,
+                                  const char *where, sonde_diag *diag);
+/* Takes the labels in set->labels for what they are: checks them against the options
+ * (which may be NULL), settles the number of classes and copies their names. */
+sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
+                                     const sonde_nn_dataset_options *options,
+                                     const char *where, sonde_diag *diag);
+/* One more class name. */
+sonde_err sonde__dataset_add_name(sonde_nn_dataset *set, const char *name,
+                                  sonde_diag *diag);
+
+#endif

@@ -1,0 +1,308 @@
+/*
+ * fetch.c - downloads with resume and digests, and the table of the public data sets.
+ *
+ * Of one file: what lies under its name and has the right digest is left alone. Otherwise
+ * <file>.part is continued, or begun again if the server cannot continue; then checked. A
+ * part from an earlier attempt whose digest is wrong in the end is thrown away, and the
+ * file fetched once more from its first byte, before the error is believed.
+ */
+#include "nn/data/curl.h"
+#include "nn/data/input.h"
+#include "nn/data/output.h"
+#include "nn/data/sha256.h"
+
+#include <sonde/nn/dataset.h>
+#include <sonde/nn/fetch.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { URL_SIZE = 1024, PATH_SIZE = 4096, FILES = 4 };
+
+static const char *const file_names[FILES] = {
+    "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"};
+
+/* Digests are of the IDX content: mirrors compress it differently. */
+typedef struct public_set {
+    const char *name, *address;
+    const char *sha256[FILES];
+} public_set;
+
+static const public_set public_sets[] = {
+    {"fashion-mnist",
+     "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+     {"c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+      "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+      "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+      "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"}},
+    {"mnist",
+     "https://ossci-datasets.s3.amazonaws.com/mnist",
+     {"ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+      "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+      "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+      "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}},
+};
+
+/* One file on its way. */
+typedef struct fetch_job {
+    const sonde_nn_remote_file *file;
+    const char *path;
+    const sonde_nn_fetch_options *options;
+    char part[PATH_SIZE];
+    FILE *to;
+    uint64_t from; /* bytes that were there already */
+    bool asked_to_stop, write_failed;
+    sonde_diag *diag;
+} fetch_job;
+
+/* --- digests ---------------------------------------------------------------------------
+ */
+
+/* Of the bytes as they lie there, or of the gzip content. */
+static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA256_HEX],
+                        sonde_diag *diag)
+{
+    unsigned char *block = sonde__malloc(SONDE__INPUT_BUFFER);
+    sonde__sha256 sha;
+    sonde__input input;
+    size_t got = 1;
+    sonde_err err = block != NULL ? sonde__input_open(&input, path, diag)
+                                  : sonde__fail_nomem(diag, "a buffer");
+
+    if (err != SONDE_OK) {
+        sonde__free(block);
+        return err;
+    }
+    sonde__sha256_init(&sha);
+    if (!of_content) {
+        sonde__input_raw(&input);
+    }
+    while (err == SONDE_OK && got > 0) {
+        err = sonde__input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag);
+        if (err == SONDE_OK) {
+            sonde__sha256_add(&sha, block, got);
+        }
+    }
+    sonde__input_close(&input);
+    sonde__free(block);
+    if (err == SONDE_OK) {
+        sonde__sha256_hex(&sha, hex);
+    }
+    return err;
+}
+
+/* SONDE_EFORMAT if it is not what the table says. */
+static sonde_err check(const fetch_job *job, const char *path)
+{
+    char found[SONDE__SHA256_HEX];
+    sonde_err err = SONDE_OK;
+
+    if (job->file->sha256 == NULL) {
+        return SONDE_OK;
+    }
+    err = digest(path, job->file->of_content, found, job->diag);
+    if (err == SONDE_OK && strcasecmp(found, job->file->sha256) != 0) {
+        err = sonde__fail(job->diag, SONDE_EFORMAT, job->file->url, job->file->sha256,
+                          "wrong contents: its SHA-256%s is %s",
+                          job->file->of_content ? " (unzipped)" : "", found);
+    }
+    return err;
+}
+
+/* --- one transfer ----------------------------------------------------------------------
+ */
+
+static bool take(void *user, const void *bytes, size_t size)
+{
+    fetch_job *job = user;
+
+    job->write_failed = fwrite(bytes, 1, size, job->to) != size;
+    return !job->write_failed;
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool progress(void *user, uint64_t done, uint64_t total)
+{
+    fetch_job *job = user;
+    const sonde_nn_fetch_options *options = job->options;
+
+    if (options->progress != NULL) {
+        job->asked_to_stop =
+            !options->progress(options->user, base_name(job->path), job->from + done,
+                               total > 0 ? job->from + total : 0);
+    }
+    return !job->asked_to_stop;
+}
+
+static sonde_err fail_download(const fetch_job *job, sonde__download_end end,
+                               const char *message)
+{
+    const char *url = job->file->url;
+
+    if (job->asked_to_stop) {
+        return sonde__fail(job->diag, SONDE_EINTERRUPTED, url, NULL,
+                           "stopped; what there is stays in %s", job->part);
+    }
+    if (job->write_failed) {
+        return sonde__fail_errno(job->diag, job->part, "cannot write");
+    }
+    if (end == SONDE__DOWNLOAD_NOT_FOUND) {
+        return sonde__fail(job->diag, SONDE_ENOTFOUND, url, NULL, "%s", message);
+    }
+    return sonde__fail(job->diag, SONDE_EIO, url, NULL, "cannot download: %s", message);
+}
+
+/* Appends to the part from where it ends (fresh: from its beginning). */
+static sonde_err transfer(fetch_job *job, bool fresh, sonde__download_end *end)
+{
+    sonde__download download = {
+        .url = job->file->url, .take = take, .progress = progress, .user = job};
+    char message[256] = "";
+    sonde_err err = SONDE_OK;
+    bool closed = false;
+
+    job->to = fopen(job->part, fresh ? "wb" : "ab");
+    if (job->to == NULL) {
+        return sonde__fail_errno(job->diag, job->part, "cannot write");
+    }
+    (void)fseek(job->to, 0, SEEK_END);
+    job->from = (uint64_t)ftell(job->to);
+    download.from = job->from;
+    err = sonde__download_run(&download, end, message, sizeof message, job->diag);
+    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->to) == 0 &&
+        fsync(fileno(job->to)) != 0) {
+        job->write_failed = true;
+    }
+    closed = fclose(job->to) == 0;
+    job->to = NULL;
+    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE &&
+        (!closed || job->write_failed)) {
+        return sonde__fail_errno(job->diag, job->part, "cannot write");
+    }
+    if (err == SONDE_OK && *end != SONDE__DOWNLOAD_DONE &&
+        *end != SONDE__DOWNLOAD_NO_RANGE) {
+        err = fail_download(job, *end, message);
+    }
+    return err;
+}
+
+/* Downloads what is missing and checks the whole; fresh forgets what there is. */
+static sonde_err complete(fetch_job *job, bool fresh)
+{
+    sonde__download_end end = SONDE__DOWNLOAD_DONE;
+    sonde_err err = transfer(job, fresh, &end);
+
+    if (err == SONDE_OK && end == SONDE__DOWNLOAD_NO_RANGE &&
+        (job->file->sha256 == NULL || check(job, job->part) != SONDE_OK)) {
+        err = transfer(job, true, &end);
+        if (err == SONDE_OK && end != SONDE__DOWNLOAD_DONE) {
+            err = fail_download(job, end, "the server sends no such range");
+        }
+    }
+    return err == SONDE_OK ? check(job, job->part) : err;
+}
+
+static sonde_err fetch(fetch_job *job)
+{
+    const bool had_part = access(job->part, F_OK) == 0;
+    struct stat status;
+    sonde_err err = complete(job, false);
+
+    if (err == SONDE_EFORMAT && had_part) {
+        err = complete(job, true);
+    }
+    if (err == SONDE_EFORMAT ||
+        (err != SONDE_OK && stat(job->part, &status) == 0 && status.st_size == 0)) {
+        (void)unlink(job->part);
+    }
+    if (err == SONDE_OK && rename(job->part, job->path) != 0) {
+        err = sonde__fail_errno(job->diag, job->path, "cannot write");
+    }
+    return err;
+}
+
+sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path,
+                              const sonde_nn_fetch_options *options, sonde_diag *diag)
+{
+    static const sonde_nn_fetch_options none;
+    fetch_job job = {
+        .file = file, .path = path, .options = options ? options : &none, .diag = diag};
+    struct stat status;
+    const int length = snprintf(job.part, sizeof job.part, "%s.part", path);
+
+    if (length < 0 || (size_t)length >= sizeof job.part) {
+        return sonde__fail(diag, SONDE_EINVAL, path, "a shorter path", "is too long");
+    }
+    if (file->sha256 != NULL && stat(path, &status) == 0 &&
+        check(&job, path) == SONDE_OK) {
+        if (job.options->progress != NULL) {
+            (void)job.options->progress(job.options->user, base_name(path),
+                                        (uint64_t)status.st_size,
+                                        (uint64_t)status.st_size);
+        }
+        return SONDE_OK;
+    }
+    return fetch(&job);
+}
+
+/* --- sets ------------------------------------------------------------------------------
+ */
+
+static sonde_err find_set(const char *name, const public_set **out, sonde_diag *diag)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(public_sets); i++) {
+        if (strcmp(name, public_sets[i].name) == 0) {
+            *out = &public_sets[i];
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, "fetch", "fashion-mnist or mnist",
+                       "no data set '%s' is published", name);
+}
+
+static sonde_err fetch_all(const public_set *set, const char *dir,
+                           const sonde_nn_fetch_options *options, sonde_diag *diag)
+{
+    const char *address =
+        options != NULL && options->mirror != NULL ? options->mirror : set->address;
+    sonde_err err = sonde__make_folders(dir, diag);
+
+    for (size_t i = 0; err == SONDE_OK && i < FILES; i++) {
+        char url[URL_SIZE], path[PATH_SIZE];
+        const sonde_nn_remote_file file = {url, set->sha256[i], true};
+        const int a = snprintf(url, sizeof url, "%s/%s", address, file_names[i]);
+        const int b = snprintf(path, sizeof path, "%s/%s", dir, file_names[i]);
+
+        if ((size_t)a >= sizeof url || (size_t)b >= sizeof path) {
+            return sonde__fail(diag, SONDE_EINVAL, dir, "shorter ones",
+                               "the address or the path is too long");
+        }
+        err = sonde_nn_fetch_file(&file, path, options, diag);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_data_fetch(const char *name, const char *dir,
+                              const sonde_nn_fetch_options *options, sonde_diag *diag)
+{
+    const public_set *set = NULL;
+    char cache[PATH_SIZE];
+    sonde_err err = find_set(name, &set, diag);
+
+    if (err == SONDE_OK && dir == NULL) {
+        err = sonde_nn_data_cache(name, cache, sizeof cache, diag);
+    }
+    return err == SONDE_OK ? fetch_all(set, dir != NULL ? dir : cache, options, diag)
+                           : err;
+}

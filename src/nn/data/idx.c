@@ -1,0 +1,176 @@
+/*
+ * idx.c - reading IDX arrays.
+ *
+ * One pass: header, one allocation, elements, end. Elements are swapped in place, so a
+ * uint8 array costs nothing but the read.
+ */
+#include "nn/data/idx.h"
+
+#include "nn/data/input.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct idx_dtype {
+    unsigned char code;
+    sonde_dtype dtype;
+} idx_dtype;
+
+static const idx_dtype dtypes[] = {
+    {0x08, SONDE_U8},  {0x09, SONDE_I8},  {0x0B, SONDE_I16},
+    {0x0C, SONDE_I32}, {0x0D, SONDE_F32}, {0x0E, SONDE_F64},
+};
+
+static sonde_err read_magic(sonde__input *input, sonde_view *view, sonde_diag *diag)
+{
+    unsigned char magic[4];
+    const sonde_err err =
+        sonde__input_read(input, magic, sizeof magic, "the header", diag);
+    const idx_dtype *found = NULL;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(dtypes); i++) {
+        if (magic[0] == 0 && magic[1] == 0 && magic[2] == dtypes[i].code) {
+            found = &dtypes[i];
+        }
+    }
+    if (found == NULL || magic[3] == 0) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name,
+                           "an IDX file: 00 00, 08 to 0E, number of dimensions",
+                           "begins with %02x %02x %02x %02x", magic[0], magic[1],
+                           magic[2], magic[3]);
+    }
+    if (magic[3] > SONDE_MAX_DIMS) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, input->name, "at most 8",
+                           "%d dimensions", magic[3]);
+    }
+    view->dtype = found->dtype;
+    view->rank = magic[3];
+    return SONDE_OK;
+}
+
+static sonde_err read_shape(sonde__input *input, sonde_view *view, size_t *bytes,
+                            sonde_diag *diag)
+{
+    unsigned char sizes[SONDE_MAX_DIMS * 4];
+    char text[SONDE_MAX_DIMS * 12 + 4];
+    size_t total = sonde_dtype_size(view->dtype);
+    const sonde_err err =
+        sonde__input_read(input, sizes, (size_t)view->rank * 4, "the header", diag);
+    bool fits = err == SONDE_OK;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (int i = 0; i < view->rank; i++) {
+        const unsigned char *b = sizes + i * 4;
+
+        view->shape[i] = (int64_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 |
+                                   (uint32_t)b[2] << 8 | b[3]);
+        fits = fits && sonde__mul(total, (size_t)view->shape[i], &total);
+    }
+    if (!fits || !sonde__input_may_hold(input, total)) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
+                           "truncated: %" PRIu64 " bytes cannot hold its %s %s",
+                           input->size,
+                           sonde_shape_text(view->rank, view->shape, text, sizeof text),
+                           sonde_dtype_name(view->dtype));
+    }
+    *bytes = total;
+    return SONDE_OK;
+}
+
+static void swap_elements(unsigned char *data, size_t bytes, size_t size)
+{
+    for (size_t at = 0; size > 1 && at < bytes; at += size) {
+        for (size_t i = 0; i < size / 2; i++) {
+            const unsigned char byte = data[at + i];
+
+            data[at + i] = data[at + size - 1 - i];
+            data[at + size - 1 - i] = byte;
+        }
+    }
+}
+
+static sonde_err read_array(sonde__input *input, sonde_nn_idx *array, sonde_diag *diag)
+{
+    sonde_view header = {0};
+    size_t bytes = 0;
+    sonde_err err = read_magic(input, &header, diag);
+
+    if (err == SONDE_OK) {
+        err = read_shape(input, &header, &bytes, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    array->data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    if (array->data == NULL) {
+        return sonde__fail(diag, SONDE_ENOMEM, input->name, NULL,
+                           "out of memory for %zu bytes", bytes);
+    }
+    err = sonde__input_read(input, array->data, bytes, "the data", diag);
+    if (err == SONDE_OK) {
+        err = sonde__input_at_end(input, diag);
+    }
+    if (err == SONDE_OK) {
+        swap_elements(array->data, bytes, sonde_dtype_size(header.dtype));
+        array->view = sonde_view_of(header.dtype, header.rank, header.shape, array->data);
+    }
+    return err;
+}
+
+static sonde_err load(sonde__input *input, sonde_nn_idx **out, sonde_diag *diag)
+{
+    sonde_nn_idx *array = sonde__calloc(1, sizeof *array);
+    sonde_err err = array != NULL ? read_array(input, array, diag)
+                                  : sonde__fail_nomem(diag, "an array");
+
+    sonde__input_close(input);
+    if (err != SONDE_OK) {
+        sonde_nn_idx_destroy(array);
+        return err;
+    }
+    *out = array;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *diag)
+{
+    sonde__input input;
+    const sonde_err err = sonde__input_open(&input, path, diag);
+
+    return err == SONDE_OK ? load(&input, out, diag) : err;
+}
+
+sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
+                             sonde_nn_idx **out, sonde_diag *diag)
+{
+    sonde__input input;
+    const sonde_err err = sonde__input_of_memory(&input, bytes, size, name, diag);
+
+    return err == SONDE_OK ? load(&input, out, diag) : err;
+}
+
+void sonde_nn_idx_destroy(sonde_nn_idx *array)
+{
+    if (array != NULL) {
+        sonde__free(array->data);
+        sonde__free(array);
+    }
+}
+
+const sonde_view *sonde_nn_idx_view(const sonde_nn_idx *array)
+{
+    return &array->view;
+}
+
+void *sonde__idx_take(sonde_nn_idx *array)
+{
+    void *data = array->data;
+
+    array->data = NULL;
+    return data;
+}

@@ -1,0 +1,50 @@
+/*
+ * image.h - decoding in two steps, so that the caller brings the memory.
+ *
+ * probe reads the header only; read puts interleaved rows where it is told; planar sorts
+ * them by channel. png.c and jpeg.c each do the first two for their kind.
+ */
+#ifndef SONDE_NN_DATA_IMAGE_H
+#define SONDE_NN_DATA_IMAGE_H
+
+#include "base/base.h"
+
+#include <sonde/nn/image.h>
+
+typedef struct sonde__bytes {
+    const unsigned char *data;
+    size_t size;
+    const char *name; /* for diagnostics */
+} sonde__bytes;
+
+typedef struct sonde__image_info {
+    int channels, height, width;
+} sonde__image_info;
+
+SONDE_API sonde_err sonde__image_probe(const sonde__bytes *bytes, sonde__image_info *info,
+                                       sonde_diag *diag);
+/* Bytes of pixels of such an image; sides are bounded, so it cannot overflow. */
+size_t sonde__image_size(const sonde__image_info *info);
+/* pixels: (height, width, channels). SONDE_EFORMAT if the header is not info any more. */
+sonde_err sonde__image_read(const sonde__bytes *bytes, const sonde__image_info *info,
+                            uint8_t *pixels, sonde_diag *diag);
+/* (H, W, C) to (C, H, W). */
+void sonde__image_planar(const sonde__image_info *info, const uint8_t *pixels,
+                         uint8_t *out);
+
+/* A file's bytes into room, which holds capacity; *size of them. */
+sonde_err sonde__file_read(const char *path, void *room, size_t capacity, size_t *size,
+                           sonde_diag *diag);
+/* The size of a regular file. */
+sonde_err sonde__file_size(const char *path, size_t *size, sonde_diag *diag);
+
+/* rows NULL: the header only. */
+sonde_err sonde__png_decode(const sonde__bytes *bytes, sonde__image_info *info,
+                            uint8_t *pixels, sonde_diag *diag);
+sonde_err sonde__jpeg_decode(const sonde__bytes *bytes, sonde__image_info *info,
+                             uint8_t *pixels, sonde_diag *diag);
+/* Shared by both: sides within the limit. */
+sonde_err sonde__image_sides(const char *name, unsigned long width, unsigned long height,
+                             sonde_diag *diag);
+
+#endif

@@ -1,0 +1,276 @@
+/*
+ * input.c - see input.h. gzip members that follow each other are one content, as gunzip
+ * has it; anything else behind a member is an error.
+ */
+#include "nn/data/input.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { GZIP_0 = 0x1F, GZIP_1 = 0x8B, DEFLATE_RATIO = 1032 };
+
+/* Puts more bytes of the file into the empty buffer; leaves it empty at the end. */
+static sonde_err refill(sonde__input *input, sonde_diag *diag)
+{
+    ssize_t got = 0;
+
+    if (input->fd < 0) {
+        const size_t n = SONDE_MIN(input->memory_left, (size_t)SONDE__INPUT_BUFFER);
+
+        input->next = input->memory;
+        input->left = n;
+        input->memory += n;
+        input->memory_left -= n;
+        input->taken += n;
+        return SONDE_OK;
+    }
+    do {
+        got = read(input->fd, input->buffer, SONDE__INPUT_BUFFER);
+    } while (got < 0 && errno == EINTR);
+    if (got < 0) {
+        return sonde__fail_errno(diag, input->name, "cannot read");
+    }
+    input->next = input->buffer;
+    input->left = (size_t)got;
+    input->taken += (uint64_t)got;
+    return SONDE_OK;
+}
+
+static uint64_t offset(const sonde__input *input)
+{
+    return input->taken - input->left;
+}
+
+static sonde_err gzip_failed(const sonde__input *input, const char *why, sonde_diag *diag)
+{
+    return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
+                       "corrupt gzip stream at byte %" PRIu64 " of %" PRIu64 ": %s",
+                       offset(input), input->size, why);
+}
+
+/* Looks at the first two bytes. */
+static sonde_err begin(sonde__input *input, sonde_diag *diag)
+{
+    const sonde_err err = refill(input, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    input->gzip =
+        input->left >= 2 && input->next[0] == GZIP_0 && input->next[1] == GZIP_1;
+    if (input->gzip) {
+        if (inflateInit2(&input->stream, 16 + MAX_WBITS) != Z_OK) {
+            return sonde__fail_nomem(diag, "gzip");
+        }
+        input->stream_open = true;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__input_open(sonde__input *input, const char *path, sonde_diag *diag)
+{
+    struct stat status;
+    sonde_err err = SONDE_OK;
+
+    *input = (sonde__input){.name = path, .fd = -1};
+    input->fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (input->fd < 0 || fstat(input->fd, &status) != 0) {
+        err = sonde__fail_errno(diag, path, "cannot open");
+    } else if (!S_ISREG(status.st_mode)) {
+        err = sonde__fail(diag, SONDE_EFORMAT, path, "a file", "%s",
+                          S_ISDIR(status.st_mode) ? "is a folder" : "is not a file");
+    } else {
+        input->size = (uint64_t)status.st_size;
+        input->buffer = sonde__malloc(SONDE__INPUT_BUFFER);
+        err = input->buffer != NULL ? begin(input, diag)
+                                    : sonde__fail_nomem(diag, "an input buffer");
+    }
+    if (err != SONDE_OK) {
+        sonde__input_close(input);
+    }
+    return err;
+}
+
+sonde_err sonde__input_of_memory(sonde__input *input, const void *bytes, size_t size,
+                                 const char *name, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    *input = (sonde__input){
+        .name = name, .fd = -1, .memory = bytes, .memory_left = size, .size = size};
+    err = begin(input, diag);
+    if (err != SONDE_OK) {
+        sonde__input_close(input);
+    }
+    return err;
+}
+
+void sonde__input_close(sonde__input *input)
+{
+    if (input->stream_open) {
+        (void)inflateEnd(&input->stream);
+    }
+    if (input->fd >= 0) {
+        (void)close(input->fd);
+    }
+    sonde__free(input->buffer);
+    *input = (sonde__input){.fd = -1};
+}
+
+void sonde__input_raw(sonde__input *input)
+{
+    input->gzip = false;
+}
+
+/* Between gzip members: whether another one follows. */
+static sonde_err next_member(sonde__input *input, sonde_diag *diag)
+{
+    if (input->left == 0) {
+        const sonde_err err = refill(input, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    if (input->left == 0) {
+        return SONDE_OK;
+    }
+    if (input->next[0] != GZIP_0) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
+                           "foreign bytes behind the gzip stream, at byte %" PRIu64
+                           " of %" PRIu64,
+                           offset(input), input->size);
+    }
+    (void)inflateReset(&input->stream);
+    input->stream_over = false;
+    return SONDE_OK;
+}
+
+/* One step of zlib towards out, at most size bytes; *got 0 at the end of the content. */
+static sonde_err inflate_some(sonde__input *input, unsigned char *out, size_t size,
+                              size_t *got, sonde_diag *diag)
+{
+    const uInt room = (uInt)SONDE_MIN(size, (size_t)(UINT_MAX / 2));
+
+    for (*got = 0; *got == 0;) {
+        sonde_err err = input->left == 0 ? refill(input, diag) : SONDE_OK;
+        int code = Z_OK;
+
+        if (err == SONDE_OK && input->stream_over) {
+            err = next_member(input, diag);
+        }
+        if (err != SONDE_OK || input->stream_over) {
+            return err;
+        }
+        if (input->left == 0) {
+            return gzip_failed(input, "it ends too early", diag);
+        }
+        input->stream.next_in = input->next;
+        input->stream.avail_in = (uInt)input->left;
+        input->stream.next_out = out;
+        input->stream.avail_out = room;
+        code = inflate(&input->stream, Z_NO_FLUSH);
+        input->next = input->stream.next_in;
+        input->left = input->stream.avail_in;
+        *got = room - input->stream.avail_out;
+        if (code == Z_MEM_ERROR) {
+            return sonde__fail_nomem(diag, "gzip");
+        }
+        if (code != Z_OK && code != Z_STREAM_END && code != Z_BUF_ERROR) {
+            return gzip_failed(input, input->stream.msg ? input->stream.msg : "not gzip",
+                               diag);
+        }
+        input->stream_over = code == Z_STREAM_END;
+    }
+    return SONDE_OK;
+}
+
+/* Plain bytes: the buffer's first, then straight into out. */
+static sonde_err copy_some(sonde__input *input, unsigned char *out, size_t size,
+                           size_t *got, sonde_diag *diag)
+{
+    const sonde_err err = input->left == 0 ? refill(input, diag) : SONDE_OK;
+
+    *got = 0;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *got = SONDE_MIN(size, input->left);
+    if (*got > 0) {
+        memcpy(out, input->next, *got);
+    }
+    input->next += *got;
+    input->left -= *got;
+    return SONDE_OK;
+}
+
+sonde_err sonde__input_read_some(sonde__input *input, void *out, size_t size, size_t *got,
+                                 sonde_diag *diag)
+{
+    unsigned char *to = out;
+    size_t done = 0, step = 1;
+
+    while (done < size && step > 0) {
+        const sonde_err err =
+            input->gzip ? inflate_some(input, to + done, size - done, &step, diag)
+                        : copy_some(input, to + done, size - done, &step, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        done += step;
+        input->given += step;
+    }
+    *got = done;
+    return SONDE_OK;
+}
+
+sonde_err sonde__input_read(sonde__input *input, void *out, size_t size, const char *what,
+                            sonde_diag *diag)
+{
+    const uint64_t start = input->given;
+    size_t got = 0;
+    const sonde_err err = sonde__input_read_some(input, out, size, &got, diag);
+
+    if (err == SONDE_OK && got < size) {
+        char expected[96];
+
+        (void)snprintf(expected, sizeof expected, "%" PRIu64 " bytes up to the end of %s",
+                       start + size, what);
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, expected,
+                           "truncated: ends at byte %" PRIu64 "%s", input->given,
+                           input->gzip ? " of its content" : "");
+    }
+    return err;
+}
+
+sonde_err sonde__input_at_end(sonde__input *input, sonde_diag *diag)
+{
+    const uint64_t end = input->given;
+    unsigned char byte = 0;
+    size_t got = 0;
+    const sonde_err err = sonde__input_read_some(input, &byte, 1, &got, diag);
+
+    if (err == SONDE_OK && got > 0) {
+        return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
+                           "foreign bytes behind the data, from byte %" PRIu64 "%s", end,
+                           input->gzip ? " of its content" : "");
+    }
+    return err;
+}
+
+bool sonde__input_may_hold(const sonde__input *input, uint64_t bytes)
+{
+    const uint64_t rest = input->size - offset(input);
+
+    if (!input->gzip) {
+        return bytes <= rest;
+    }
+    return bytes / DEFLATE_RATIO <= input->size + SONDE__INPUT_BUFFER;
+}

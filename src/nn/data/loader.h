@@ -1,0 +1,108 @@
+/*
+ * loader.h - a loader inside, and the hand-over between its threads.
+ *
+ * Batches are made and handed over in chunks of a few consecutive ones of one epoch.
+ * Chunks carry tickets 0, 1, 2 ...; ticket t is chunk t mod C of epoch first + t / C,
+ * where C chunks make an epoch, and goes through slot t mod S of the ring:
+ *
+ *     released <= reading < ... filled, in any order ... < claimed <= released + S
+ *
+ * A worker claims a ticket under the lock, fills the slot without it, and stores
+ * slot.filled = t + 1 (release). The consumer loads that (acquire): if it finds the chunk
+ * there, no lock is taken. It gives a chunk back by storing released (release; the
+ * claiming worker's load under the lock is the acquire).
+ *
+ * Whoever finds nothing to do says so (consumer_waits, idle_workers) and looks again
+ * before it sleeps; whoever has made something looks at that flag afterwards. Both pairs
+ * are sequentially consistent, so one of the two always sees the other. Idle workers are
+ * woken when half of the ring is free, not for every chunk: hand-overs cost no system
+ * call while the loader is ahead.
+ *
+ * Nobody runs further ahead than the epoch after the consumer's, so two orders are
+ * enough: that of epoch e lies in orders[e mod 2].
+ */
+#ifndef SONDE_NN_DATA_LOADER_H
+#define SONDE_NN_DATA_LOADER_H
+
+#include "base/base.h"
+
+#include <sonde/nn/loader.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* A place for one chunk. The buffers belong to the filler until filled is stored, then to
+ * the consumer until released passes the ticket. */
+typedef struct sonde__slot {
+    _Atomic uint64_t filled; /* ticket + 1 of the chunk that is in it */
+    unsigned char *data;     /* (chunk, batch, sample) */
+    int64_t *labels;         /* (chunk, batch) */
+    uint32_t *indices;       /* (chunk, batch) */
+    sonde_err err;           /* of making batch failed_batch of the chunk */
+    int64_t failed_batch;
+    sonde_diag diag;
+} sonde__slot;
+
+/* One who fills slots: a thread, or the consumer itself. */
+typedef struct sonde__filler {
+    struct sonde_nn_loader *loader;
+    void *set_scratch, *pipe_scratch;
+    pthread_t thread;
+    bool started;
+} sonde__filler;
+
+struct sonde_nn_loader {
+    /* fixed after create */
+    const sonde_nn_dataset *set;
+    sonde_nn_pipeline *pipeline;
+    sonde_nn_loader_options options;
+    int64_t samples, batches; /* of an epoch, this rank */
+    int64_t block;   /* first sample of this rank in the order, epochs 0, 2 ... */
+    int64_t shift;   /* added to it in odd epochs */
+    int64_t chunk;   /* batches in one */
+    uint64_t chunks; /* C */
+    uint64_t slots;  /* S */
+    size_t sample_bytes, batch_bytes;
+    sonde__slot *ring;
+    sonde__filler *fillers; /* workers, or one */
+    uint32_t *orders[2];    /* NULL: as it comes */
+    void *memory;           /* all of the above in one block */
+
+    /* the consumer's own */
+    uint64_t epoch; /* it is in */
+    int64_t next;   /* batch of it */
+    bool fresh;     /* nothing of this epoch was asked for */
+    sonde_nn_loader_stats stats;
+
+    /* under the lock */
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* for workers */
+    pthread_cond_t news; /* for the consumer */
+    bool locks_made;
+    bool stop, paused;
+    int busy;             /* workers that are filling */
+    uint64_t claimed;     /* tickets */
+    uint64_t first_epoch; /* of ticket 0 */
+    uint64_t ordered[2];  /* epoch + 1 whose order is there */
+    bool ordering;        /* somebody is making one */
+
+    /* shared without it */
+    _Atomic uint64_t released;      /* tickets the consumer is done with */
+    _Atomic uint64_t reading_epoch; /* the consumer's, for workers */
+    atomic_bool consumer_waits;
+    atomic_int idle_workers;
+    atomic_bool give_up;   /* fillers end their chunk early */
+    _Atomic uint64_t idle; /* times a worker became idle */
+};
+
+/* Makes the order of an epoch. */
+void sonde__loader_order(struct sonde_nn_loader *loader, uint64_t epoch);
+/* Fills a slot with the batches of a chunk. */
+void sonde__loader_fill(sonde__filler *filler, sonde__slot *slot, uint64_t epoch,
+                        int64_t first_batch, int64_t batches);
+/* Samples in batch number n of an epoch. */
+int64_t sonde__loader_batch_samples(const struct sonde_nn_loader *loader, int64_t n);
+/* The thread: argument is a sonde__filler. */
+void *sonde__loader_worker(void *argument);
+
+#endif

@@ -1,0 +1,274 @@
+/*
+ * metrics.c - confusion matrix, what follows from it, and running means.
+ */
+#include "base/base.h"
+
+#include <sonde/nn/metrics.h>
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct sonde_nn_confusion {
+    int64_t classes;
+    uint64_t total, correct, nan_rows;
+    uint64_t *counts;     /* (classes, classes): label, predicted */
+    uint64_t *nan_counts; /* (classes): NaN rows by label; behind counts in one block */
+};
+
+sonde_err sonde_nn_confusion_create(int64_t classes, sonde_nn_confusion **out,
+                                    sonde_diag *diag)
+{
+    sonde_nn_confusion *matrix = NULL;
+    size_t entries = 0;
+
+    if (classes < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, "confusion matrix", "1 or more",
+                           "%" PRId64 " classes", classes);
+    }
+    if (classes > INT32_MAX ||
+        !sonde__mul((size_t)classes, (size_t)classes + 1, &entries)) {
+        return sonde__fail_nomem(diag, "a confusion matrix");
+    }
+    matrix = sonde__calloc(1, sizeof *matrix);
+    if (matrix == NULL) {
+        return sonde__fail_nomem(diag, "a confusion matrix");
+    }
+    matrix->counts = sonde__calloc(entries, sizeof *matrix->counts);
+    if (matrix->counts == NULL) {
+        sonde__free(matrix);
+        return sonde__fail_nomem(diag, "a confusion matrix");
+    }
+    matrix->classes = classes;
+    matrix->nan_counts = matrix->counts + classes * classes;
+    *out = matrix;
+    return SONDE_OK;
+}
+
+void sonde_nn_confusion_destroy(sonde_nn_confusion *matrix)
+{
+    if (matrix != NULL) {
+        sonde__free(matrix->counts);
+        sonde__free(matrix);
+    }
+}
+
+void sonde_nn_confusion_reset(sonde_nn_confusion *matrix)
+{
+    const size_t entries = (size_t)matrix->classes * ((size_t)matrix->classes + 1);
+
+    memset(matrix->counts, 0, entries * sizeof *matrix->counts);
+    matrix->total = 0;
+    matrix->correct = 0;
+    matrix->nan_rows = 0;
+}
+
+int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n, int64_t stride)
+{
+    const char *at = row;
+    const int64_t step = stride * (int64_t)sonde_dtype_size(dtype);
+    int64_t best = SONDE_NN_NAN_ROW;
+    double most = -INFINITY;
+
+    for (int64_t i = 0; i < n; i++) {
+        const double value = sonde_element_get(dtype, at + i * step);
+
+        if (isnan(value)) {
+            return SONDE_NN_NAN_ROW;
+        }
+        if (best < 0 || value > most) {
+            best = i;
+            most = value;
+        }
+    }
+    return best;
+}
+
+static void count(sonde_nn_confusion *matrix, int64_t label, int64_t predicted)
+{
+    matrix->total++;
+    if (predicted == SONDE_NN_NAN_ROW) {
+        matrix->nan_rows++;
+        matrix->nan_counts[label]++;
+        return;
+    }
+    matrix->correct += label == predicted ? 1 : 0;
+    matrix->counts[label * matrix->classes + predicted]++;
+}
+
+static sonde_err check_range(const sonde_nn_confusion *matrix, const char *what,
+                             int64_t value, int64_t row, sonde_diag *diag)
+{
+    char expected[64];
+
+    if (value >= 0 && value < matrix->classes) {
+        return SONDE_OK;
+    }
+    (void)snprintf(expected, sizeof expected, "0 to %" PRId64, matrix->classes - 1);
+    return sonde__fail(diag, SONDE_ERANGE, "confusion matrix", expected,
+                       "%s %" PRId64 " of sample %" PRId64, what, value, row);
+}
+
+sonde_err sonde_nn_confusion_add(sonde_nn_confusion *matrix, int64_t label,
+                                 int64_t predicted, sonde_diag *diag)
+{
+    sonde_err err = check_range(matrix, "label", label, (int64_t)matrix->total, diag);
+
+    if (err == SONDE_OK && predicted != SONDE_NN_NAN_ROW) {
+        err = check_range(matrix, "prediction", predicted, (int64_t)matrix->total, diag);
+    }
+    if (err == SONDE_OK) {
+        count(matrix, label, predicted);
+    }
+    return err;
+}
+
+/* Elements of a view along its first dimension. */
+static const void *row_of(const sonde_view *view, int64_t row)
+{
+    return (const char *)view->data +
+           row * view->stride[0] * (int64_t)sonde_dtype_size(view->dtype);
+}
+
+static int64_t label_of(const sonde_view *labels, int64_t row)
+{
+    const void *element = row_of(labels, row);
+    int64_t value = 0;
+
+    if (labels->dtype == SONDE_I64) {
+        memcpy(&value, element, sizeof value);
+        return value;
+    }
+    return (int64_t)sonde_element_get(labels->dtype, element);
+}
+
+static sonde_err check_batch(const sonde_nn_confusion *matrix, const sonde_view *scores,
+                             const sonde_view *labels, sonde_diag *diag)
+{
+    char found[96], expected[96];
+
+    if (scores->rank != 2 || scores->shape[1] != matrix->classes) {
+        (void)snprintf(expected, sizeof expected, "(N, %" PRId64 ")", matrix->classes);
+        return sonde__fail(
+            diag, SONDE_ESHAPE, "scores", expected, "shape is %s",
+            sonde_shape_text(scores->rank, scores->shape, found, sizeof found));
+    }
+    if (labels->rank != 1 || labels->shape[0] != scores->shape[0]) {
+        (void)snprintf(expected, sizeof expected, "(%" PRId64 ")", scores->shape[0]);
+        return sonde__fail(
+            diag, SONDE_ESHAPE, "labels", expected, "shape is %s",
+            sonde_shape_text(labels->rank, labels->shape, found, sizeof found));
+    }
+    if (!sonde_dtype_is_float(scores->dtype) || sonde_dtype_is_float(labels->dtype) ||
+        labels->dtype == SONDE_BOOL) {
+        return sonde__fail(diag, SONDE_EDTYPE, "scores and labels", "floats and integers",
+                           "dtypes are %s and %s", sonde_dtype_name(scores->dtype),
+                           sonde_dtype_name(labels->dtype));
+    }
+    for (int64_t i = 0; i < labels->shape[0]; i++) {
+        const sonde_err err = check_range(matrix, "label", label_of(labels, i), i, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_confusion_update(sonde_nn_confusion *matrix, const sonde_view *scores,
+                                    const sonde_view *labels, sonde_diag *diag)
+{
+    const sonde_err err = check_batch(matrix, scores, labels, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (int64_t i = 0; i < scores->shape[0]; i++) {
+        count(matrix, label_of(labels, i),
+              sonde_nn_argmax(scores->dtype, row_of(scores, i), matrix->classes,
+                              scores->stride[1]));
+    }
+    return SONDE_OK;
+}
+
+int64_t sonde_nn_confusion_classes(const sonde_nn_confusion *matrix)
+{
+    return matrix->classes;
+}
+
+uint64_t sonde_nn_confusion_count(const sonde_nn_confusion *matrix, int64_t label,
+                                  int64_t predicted)
+{
+    assert(label >= 0 && label < matrix->classes);
+    assert(predicted >= 0 && predicted < matrix->classes);
+    return matrix->counts[label * matrix->classes + predicted];
+}
+
+const uint64_t *sonde_nn_confusion_counts(const sonde_nn_confusion *matrix)
+{
+    return matrix->counts;
+}
+
+uint64_t sonde_nn_confusion_total(const sonde_nn_confusion *matrix)
+{
+    return matrix->total;
+}
+
+uint64_t sonde_nn_confusion_nan_rows(const sonde_nn_confusion *matrix)
+{
+    return matrix->nan_rows;
+}
+
+double sonde_nn_confusion_accuracy(const sonde_nn_confusion *matrix)
+{
+    return matrix->total > 0 ? (double)matrix->correct / (double)matrix->total
+                             : (double)NAN;
+}
+
+sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
+                                               int64_t label)
+{
+    sonde_nn_class_scores scores = {0};
+    uint64_t predicted = 0;
+    double right = 0.0;
+
+    assert(label >= 0 && label < matrix->classes);
+    for (int64_t i = 0; i < matrix->classes; i++) {
+        scores.support += matrix->counts[label * matrix->classes + i];
+        predicted += matrix->counts[i * matrix->classes + label];
+    }
+    scores.nan_rows = matrix->nan_counts[label];
+    scores.support += scores.nan_rows;
+    right = (double)sonde_nn_confusion_count(matrix, label, label);
+    scores.precision = predicted > 0 ? right / (double)predicted : 0.0;
+    scores.recall = scores.support > 0 ? right / (double)scores.support : 0.0;
+    if (right > 0.0) {
+        scores.f1 = 2.0 * right / ((double)predicted + (double)scores.support);
+    }
+    return scores;
+}
+
+void sonde_nn_mean_add(sonde_nn_mean *mean, double value, double weight)
+{
+    const double x = value * weight;
+    const double sum = mean->sum + x;
+
+    if (!isfinite(x)) {
+        mean->nonfinite++;
+        return;
+    }
+    mean->rest +=
+        fabs(mean->sum) >= fabs(x) ? (mean->sum - sum) + x : (x - sum) + mean->sum;
+    mean->sum = sum;
+    mean->weight += weight;
+}
+
+double sonde_nn_mean_get(const sonde_nn_mean *mean)
+{
+    if (mean->nonfinite > 0 || mean->weight == 0.0) {
+        return (double)NAN;
+    }
+    return (mean->sum + mean->rest) / mean->weight;
+}

@@ -1,0 +1,39 @@
+/*
+ * pipeline.h - a composed list of transforms inside.
+ */
+#ifndef SONDE_NN_DATA_PIPELINE_H
+#define SONDE_NN_DATA_PIPELINE_H
+
+#include "nn/data/pixels.h"
+
+#include <sonde/nn/transform.h>
+
+/* One step: a transform, or to_float and the normalise behind it as one (affine). */
+typedef struct sonde__step {
+    sonde_nn_transform transform;
+    bool fused;            /* to_float that also normalises */
+    sonde__affine *affine; /* of to_float: one, or one a channel; in the pipeline */
+    int affines;
+    uint64_t place; /* in the list as given, from 1: tells random draws apart */
+} sonde__step;
+
+struct sonde_nn_pipeline {
+    sonde__step steps[SONDE_NN_TRANSFORMS_MAX];
+    size_t count;
+    sonde__affine_fn *kernel;
+    sonde_dtype in_dtype, out_dtype;
+    int rank;
+    int64_t out_shape[SONDE_NN_SAMPLE_DIMS];
+    size_t out_bytes;
+    size_t buffer_bytes; /* of each of the two buffers between steps */
+    size_t resize_bytes;
+    sonde__affine *affines; /* owned */
+};
+
+/* Streams of random numbers of one epoch: 0 is the order, place p of the list is p. */
+static inline uint64_t sonde__data_stream(uint64_t epoch, uint64_t place)
+{
+    return epoch * (SONDE_NN_TRANSFORMS_MAX + 1) + place;
+}
+
+#endif

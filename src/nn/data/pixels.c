@@ -1,0 +1,42 @@
+/*
+ * pixels.c - choosing a kernel and proving it against the table. Compiled without fused
+ * multiply-add, so the table is what three float32 operations give.
+ */
+#include "nn/data/pixels.h"
+
+#include <string.h>
+
+sonde__affine_fn *sonde__affine_kernel(void)
+{
+#if defined(__x86_64__)
+    switch (sonde__cpu_isa()) {
+    case SONDE__AVX512:
+        return sonde__affine_avx512;
+    case SONDE__AVX2:
+        return sonde__affine_avx2;
+    case SONDE__GENERIC:
+        break;
+    }
+#endif
+    return sonde__affine_generic;
+}
+
+void sonde__affine_init(sonde__affine *affine, float mean, float std)
+{
+    uint8_t bytes[256];
+    float computed[256];
+
+    affine->mean = mean;
+    affine->std = std;
+    affine->inverse_std = 1.0f / std;
+    for (int i = 0; i < 256; i++) {
+        const float unit = (float)i / 255.0f;
+        const float centred = unit - mean;
+
+        affine->table[i] = centred / std;
+        bytes[i] = (uint8_t)i;
+    }
+    affine->exact = true;
+    sonde__affine_kernel()(affine, bytes, sizeof bytes, computed);
+    affine->exact = memcmp(computed, affine->table, sizeof computed) == 0;
+}

@@ -1,0 +1,35 @@
+/*
+ * pixels.h - bytes to normalised floats, one kernel per instruction set.
+ *
+ * out = ((x / 255) - mean) / std, each operation rounded to float32. The table holds
+ * these 256 results. The vector kernels compute instead of looking up: a quotient is x
+ * times the reciprocal, corrected once by its remainder (Markstein 1990), which is nearly
+ * always the rounded quotient. Nearly is not enough, so exact is set only if a run over
+ * all 256 bytes gave the table bit for bit; without it every kernel looks up.
+ */
+#ifndef SONDE_NN_DATA_PIXELS_H
+#define SONDE_NN_DATA_PIXELS_H
+
+#include "base/base.h"
+
+typedef struct sonde__affine {
+    float mean, std;
+    float inverse_std;
+    bool exact;
+    float table[256];
+} sonde__affine;
+
+typedef void sonde__affine_fn(const sonde__affine *affine, const uint8_t *in,
+                              size_t count, float *out);
+
+sonde__affine_fn sonde__affine_generic;
+#if defined(__x86_64__)
+sonde__affine_fn sonde__affine_avx2, sonde__affine_avx512;
+#endif
+
+/* The one for this processor. */
+sonde__affine_fn *sonde__affine_kernel(void);
+/* Fills the table and tries the kernel. */
+SONDE_API void sonde__affine_init(sonde__affine *affine, float mean, float std);
+
+#endif

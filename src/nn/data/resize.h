@@ -1,0 +1,26 @@
+/*
+ * resize.h - resampling one uint8 plane.
+ *
+ * Separable: rows first, into a plane of (in height, out width), then columns, each pass
+ * rounded to uint8. The filter is stretched by the factor when the image shrinks. Weights
+ * are made anew for every plane's sizes; that is little beside applying them.
+ */
+#ifndef SONDE_NN_DATA_RESIZE_H
+#define SONDE_NN_DATA_RESIZE_H
+
+#include "base/base.h"
+
+#include <sonde/nn/transform.h>
+
+typedef struct sonde__resize {
+    int in_height, in_width, out_height, out_width;
+    sonde_nn_filter filter;
+} sonde__resize;
+
+/* Bytes of scratch (aligned to 16) for planes up to in_height x in_width. */
+size_t sonde__resize_scratch(const sonde__resize *sizes);
+/* planes of (in_height, in_width) to planes of (out_height, out_width). */
+void sonde__resize_run(const sonde__resize *sizes, int planes, const uint8_t *in,
+                       void *scratch, uint8_t *out);
+
+#endif

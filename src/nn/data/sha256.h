@@ -1,0 +1,25 @@
+/*
+ * sha256.h - the digest that downloads are checked against (FIPS 180-4).
+ *
+ * Own code, because it is the only thing here that would need OpenSSL, and a loadable
+ * library that may be missing is a poor foundation for a check.
+ */
+#ifndef SONDE_NN_DATA_SHA256_H
+#define SONDE_NN_DATA_SHA256_H
+
+#include "base/base.h"
+
+enum { SONDE__SHA256_HEX = 65 };
+
+typedef struct sonde__sha256 {
+    uint32_t state[8];
+    uint64_t bytes;
+    unsigned char block[64];
+} sonde__sha256;
+
+SONDE_API void sonde__sha256_init(sonde__sha256 *sha);
+SONDE_API void sonde__sha256_add(sonde__sha256 *sha, const void *bytes, size_t size);
+/* 64 lower-case hexadecimal digits. Ends the computation. */
+SONDE_API void sonde__sha256_hex(sonde__sha256 *sha, char hex[SONDE__SHA256_HEX]);
+
+#endif

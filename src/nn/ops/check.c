@@ -1,0 +1,165 @@
+/*
+ * check.c - the checks that shape rules are made of, and their messages.
+ */
+#include "nn/ops/common.h"
+
+#include <stdio.h>
+
+const char *sonde__shape_text(const sonde__shape *shape, char buf[SONDE__SHAPE_TEXT])
+{
+    char dims[SONDE__SHAPE_TEXT - 16];
+
+    (void)snprintf(buf, SONDE__SHAPE_TEXT, "%s %s", sonde_dtype_name(shape->dtype),
+                   sonde_shape_text(shape->rank, shape->dim, dims, sizeof dims));
+    return buf;
+}
+
+sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
+                             sonde_diag *diag)
+{
+    /* A panel widens a row by 32 at most, an element has 8 bytes at most. */
+    const int64_t most = INT64_MAX / 8 / SONDE__PANEL_WIDTH;
+    char text[SONDE__SHAPE_TEXT];
+    int64_t count = 1;
+
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] < 0 ||
+            __builtin_mul_overflow(count, SONDE_MAX(shape->dim[i], 1), &count) ||
+            count > most) {
+            return sonde__fail(diag, SONDE_ESHAPE, NULL, NULL,
+                               "%s of impossible size, %s", what,
+                               sonde__shape_text(shape, text));
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__expect_float(const sonde__shape *shape, const char *what,
+                              sonde_diag *diag)
+{
+    if (shape->dtype == SONDE_F32 || shape->dtype == SONDE_F64) {
+        return sonde__expect_size(shape, what, diag);
+    }
+    return sonde__fail(diag, SONDE_EDTYPE, NULL, "float32 or float64", "%s has dtype %s",
+                       what, sonde_dtype_name(shape->dtype));
+}
+
+sonde_err sonde__expect_dtype(const sonde__shape *shape, sonde_dtype dtype,
+                              const char *what, sonde_diag *diag)
+{
+    if (shape->dtype == dtype) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_EDTYPE, NULL, sonde_dtype_name(dtype),
+                       "%s has dtype %s", what, sonde_dtype_name(shape->dtype));
+}
+
+sonde_err sonde__expect_rank(const sonde__shape *shape, int rank, const char *what,
+                             const char *form, sonde_diag *diag)
+{
+    char text[SONDE__SHAPE_TEXT];
+
+    SONDE__TRY(sonde__expect_float(shape, what, diag));
+    if (shape->rank == rank) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_ESHAPE, NULL, form, "%s is %s", what,
+                       sonde__shape_text(shape, text));
+}
+
+sonde_err sonde__expect_shape(const sonde__shape *shape, const sonde__shape *expected,
+                              const char *what, sonde_diag *diag)
+{
+    char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
+    bool same = shape->rank == expected->rank;
+
+    for (int i = 0; same && i < shape->rank; i++) {
+        same = shape->dim[i] == expected->dim[i];
+    }
+    if (same && shape->dtype == expected->dtype) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, same ? SONDE_EDTYPE : SONDE_ESHAPE, NULL,
+                       sonde__shape_text(expected, wanted), "%s is %s", what,
+                       sonde__shape_text(shape, found));
+}
+
+sonde_err sonde__expect_axis(int *axis, int rank, sonde_diag *diag)
+{
+    if (rank == 0 || *axis < -rank || *axis >= rank) {
+        char range[48];
+
+        (void)snprintf(range, sizeof range, "%d to %d", -rank, rank - 1);
+        return sonde__fail(diag, SONDE_EINVAL, NULL, rank == 0 ? NULL : range,
+                           "axis %d of a tensor of rank %d", *axis, rank);
+    }
+    *axis += *axis < 0 ? rank : 0;
+    return SONDE_OK;
+}
+
+sonde_err sonde__expect_dims(const sonde__attrs *attrs, int rank, sonde_dtype dtype,
+                             const char *what, sonde__shape *shape, sonde_diag *diag)
+{
+    sonde__shape made = {.dtype = dtype, .rank = attrs->rank};
+
+    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS ||
+        (rank >= 0 && attrs->rank != rank)) {
+        char wanted[32];
+
+        (void)snprintf(wanted, sizeof wanted, rank < 0 ? "0 to %d" : "%d",
+                       rank < 0 ? SONDE_MAX_DIMS : rank);
+        return sonde__fail(diag, SONDE_EINVAL, NULL, wanted, "%s has rank %d", what,
+                           attrs->rank);
+    }
+    for (int i = 0; i < attrs->rank; i++) {
+        made.dim[i] = attrs->dims[i];
+        if (made.dim[i] < 0) {
+            char text[SONDE__SHAPE_TEXT];
+
+            return sonde__fail(
+                diag, SONDE_EINVAL, NULL, "no negative dimension", "%s would be %s", what,
+                sonde_shape_text(made.rank, attrs->dims, text, sizeof text));
+        }
+    }
+    SONDE__TRY(sonde__expect_size(&made, what, diag));
+    *shape = made;
+    return SONDE_OK;
+}
+
+static sonde_err expect_in(int64_t value, int64_t least, const char *what,
+                           sonde_diag *diag)
+{
+    char range[48];
+
+    if (value >= least && value <= SONDE__MAX_EXTENT) {
+        return SONDE_OK;
+    }
+    (void)snprintf(range, sizeof range, "%lld to %d", (long long)least,
+                   SONDE__MAX_EXTENT);
+    return sonde__fail(diag, SONDE_EINVAL, NULL, range, "%s is %lld", what,
+                       (long long)value);
+}
+
+sonde_err sonde__window_count(const sonde__attrs *attrs, int d, int64_t extent,
+                              int64_t *count, sonde_diag *diag)
+{
+    int64_t padded = 0, window = 0;
+
+    SONDE__TRY(
+        expect_in(attrs->kernel[d], 1, d == 0 ? "kernel height" : "kernel width", diag));
+    SONDE__TRY(expect_in(attrs->stride[d], 1, "stride", diag));
+    SONDE__TRY(expect_in(attrs->padding[d], 0, "padding", diag));
+    SONDE__TRY(expect_in(attrs->dilation[d], 1, "dilation", diag));
+    padded = extent + 2 * attrs->padding[d];
+    window = attrs->dilation[d] * (attrs->kernel[d] - 1) + 1;
+    if (window > padded) {
+        char most[64];
+
+        (void)snprintf(most, sizeof most, "at most the padded input's %lld",
+                       (long long)padded);
+        return sonde__fail(diag, SONDE_ESHAPE, NULL, most, "kernel spans %lld in %s",
+                           (long long)window, d == 0 ? "height" : "width");
+    }
+    *count = (padded - window) / attrs->stride[d] + 1;
+    return SONDE_OK;
+}

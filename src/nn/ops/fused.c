@@ -1,0 +1,298 @@
+/*
+ * fused.c - ops that the fuse pass puts in the place of several: their shape rules, and
+ * references that run the members one after the other, so that fast kernels have
+ * something to be compared with. Every member's value is an output; one whose data is
+ * NULL is kept in scratch or not computed.
+ *
+ *   conv2d_relu        y = relu(conv2d(x, w, b))
+ *   conv2d_relu_pool   y, index = max_pool2d(relu(conv2d(x, w, b)))
+ *   linear_relu        y = relu(linear(x, w, b))
+ *   pool_relu_conv_grad       drelu = max_pool2d_grad(dy, index), dconv = relu_grad of
+ * it, dw = conv2d_grad_weight(dconv, x), db = channel_sum(dconv). Only winners have a
+ * gradient, and the ReLU of a winner is the pool's output: so that stands in for the
+ * ReLU's. linear_grad_weight_sgd    dw = linear_grad_weight(dy, x), then sgd(w, dw, v)
+ *
+ * attrs are those of the convolution. The pool is always 2 x 2 with stride 2, without
+ * padding or dilation: windows that tile.
+ */
+#include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
+
+/* A call of a member op. */
+static sonde__call member(const sonde__attrs *attrs, int in_count,
+                          const sonde__operand *in, int out_count,
+                          const sonde__operand *out)
+{
+    sonde__call call = {.attrs = attrs, .in_count = in_count, .out_count = out_count};
+
+    for (int i = 0; i < in_count; i++) {
+        call.in[i] = in[i];
+    }
+    for (int i = 0; i < out_count; i++) {
+        call.out[i] = out[i];
+    }
+    return call;
+}
+
+static void run_member(const sonde__op_kind *kind, const sonde__call *call)
+{
+    sonde__reference_of(kind)->run(call, 0, 1);
+}
+
+static size_t bytes_of(const sonde__shape *shape)
+{
+    return (size_t)sonde__shape_count(shape) * sonde_dtype_size(shape->dtype);
+}
+
+static const sonde__attrs two_by_two = {
+    .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
+
+/* --- conv2d_relu ------------------------------------------------------------------ */
+
+static sonde_err conv2d_relu_infer(sonde__call *call, sonde__attrs *attrs,
+                                   sonde_diag *diag)
+{
+    SONDE__TRY(sonde__op_conv2d.infer(call, attrs, diag));
+    call->out[1].shape = call->out[0].shape;
+    return SONDE_OK;
+}
+
+/* The op `kind`, then ReLU: out[0] holds the op's value if wanted, else the place of the
+ * ReLU's serves for both. */
+static void run_then_relu(const sonde__op_kind *kind, const sonde__call *call)
+{
+    const sonde__operand *pre = &call->out[call->out[0].data != NULL ? 0 : 1];
+    const sonde__call first = member(call->attrs, call->in_count, call->in, 1, pre);
+    const sonde__call second = member(call->attrs, 1, pre, 1, &call->out[1]);
+
+    if (pre->data != NULL) {
+        run_member(kind, &first);
+        run_member(&sonde__op_relu, &second);
+    }
+}
+
+static void conv2d_relu_run(const sonde__call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    run_then_relu(&sonde__op_conv2d, call);
+}
+
+SONDE__KERNELS(conv2d_relu, NULL)
+
+const sonde__op_kind sonde__op_conv2d_relu = {
+    .name = "Conv2dRelu",
+    .in_min = 2,
+    .in_max = 3,
+    .out_count = 2,
+    .out_names = {NULL, "Relu"},
+    .optional_out = 1u << 0,
+    .infer = conv2d_relu_infer,
+    .kernels = conv2d_relu_kernels,
+};
+
+/* --- linear_relu ------------------------------------------------------------------ */
+
+static sonde_err linear_relu_infer(sonde__call *call, sonde__attrs *attrs,
+                                   sonde_diag *diag)
+{
+    SONDE__TRY(sonde__op_linear.infer(call, attrs, diag));
+    call->out[1].shape = call->out[0].shape;
+    return SONDE_OK;
+}
+
+static void linear_relu_run(const sonde__call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    run_then_relu(&sonde__op_linear, call);
+}
+
+SONDE__KERNELS(linear_relu, sonde__linear_relu_fast)
+
+const sonde__op_kind sonde__op_linear_relu = {
+    .name = "LinearRelu",
+    .in_min = 2,
+    .in_max = 3,
+    .out_count = 2,
+    .out_names = {NULL, "Relu"},
+    .optional_out = 1u << 0,
+    .infer = linear_relu_infer,
+    .kernels = linear_relu_kernels,
+};
+
+/* --- conv2d_relu_pool ------------------------------------------------------------- */
+
+static sonde_err conv2d_relu_pool_infer(sonde__call *call, sonde__attrs *attrs,
+                                        sonde_diag *diag)
+{
+    sonde__attrs pool = two_by_two;
+    sonde__call pooling = {.in_count = 1, .out_count = 2};
+
+    SONDE__TRY(sonde__op_conv2d.infer(call, attrs, diag));
+    pooling.in[0].shape = call->out[0].shape;
+    SONDE__TRY(sonde__op_max_pool2d.infer(&pooling, &pool, diag));
+    call->out[1].shape = call->out[0].shape;
+    call->out[2].shape = pooling.out[0].shape;
+    call->out[3].shape = pooling.out[1].shape;
+    return SONDE_OK;
+}
+
+/* Room for the ReLU's value. */
+static size_t conv2d_relu_pool_scratch(const sonde__call *call, int parts)
+{
+    (void)parts;
+    return bytes_of(&call->out[1].shape);
+}
+
+static void conv2d_relu_pool_run(const sonde__call *call, int part, int parts)
+{
+    sonde__operand outs[2] = {call->out[0], call->out[1]};
+    sonde__call convolution, pooling;
+
+    (void)part, (void)parts;
+    if (outs[1].data == NULL) {
+        outs[1].data = call->scratch;
+    }
+    convolution = member(call->attrs, call->in_count, call->in, 2, outs);
+    pooling = member(&two_by_two, 1, &outs[1], 2, &call->out[2]);
+    run_then_relu(&sonde__op_conv2d, &convolution);
+    run_member(&sonde__op_max_pool2d, &pooling);
+}
+
+SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, NULL)
+
+const sonde__op_kind sonde__op_conv2d_relu_pool = {
+    .name = "Conv2dReluPool",
+    .in_min = 2,
+    .in_max = 3,
+    .out_count = 4,
+    .out_names = {NULL, "Relu", "MaxPool2d", "Index"},
+    .optional_out = 1u << 0 | 1u << 1,
+    .infer = conv2d_relu_pool_infer,
+    .kernels = conv2d_relu_pool_kernels,
+};
+
+/* --- pool_relu_conv_grad ---------------------------------------------------------- */
+
+enum { DY = 0, INDEX = 1, POOL_Y = 2, X = 3 };
+enum { DRELU = 0, DCONV = 1, DW = 2, DB = 3 };
+
+static sonde_err pool_relu_conv_grad_infer(sonde__call *call, sonde__attrs *attrs,
+                                           sonde_diag *diag)
+{
+    sonde__call forward = {.in_count = 2, .in = {call->in[X]}};
+    const sonde__shape *w = &forward.in[1].shape;
+
+    SONDE__TRY(sonde__expect_dims(attrs, 4, call->in[X].shape.dtype, "weight",
+                                  &forward.in[1].shape, diag));
+    SONDE__TRY(conv2d_relu_pool_infer(&forward, attrs, diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[DY].shape, &forward.out[2].shape,
+                                   "output gradient", diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[INDEX].shape, &forward.out[3].shape, "index",
+                                   diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[POOL_Y].shape, &forward.out[2].shape,
+                                   "pool's output", diag));
+    call->out[DRELU].shape = forward.out[0].shape;
+    call->out[DCONV].shape = forward.out[0].shape;
+    call->out[DW].shape = *w;
+    call->out[DB].shape = (sonde__shape){w->dtype, 1, {w->dim[0]}};
+    return SONDE_OK;
+}
+
+/* Room for the convolution's output gradient, and for dy behind the ReLU. */
+static size_t pool_relu_conv_grad_scratch(const sonde__call *call, int parts)
+{
+    (void)parts;
+    return bytes_of(&call->out[DCONV].shape) + bytes_of(&call->in[DY].shape);
+}
+
+static void pool_relu_conv_grad_run(const sonde__call *call, int part, int parts)
+{
+    sonde__operand dconv = call->out[DCONV], masked = call->in[DY];
+    const sonde__operand dy_index[2] = {call->in[DY], call->in[INDEX]};
+    const sonde__operand dy_y[2] = {call->in[DY], call->in[POOL_Y]};
+    sonde__call op;
+
+    (void)part, (void)parts;
+    dconv.data = dconv.data != NULL ? dconv.data : call->scratch;
+    masked.data = (char *)call->scratch + bytes_of(&dconv.shape);
+    op = member(&two_by_two, 2, dy_index, 1, &call->out[DRELU]);
+    run_member(&sonde__op_max_pool2d_grad, &op);
+    op = member(&two_by_two, 2, dy_y, 1, &masked);
+    run_member(&sonde__op_relu_grad, &op);
+    op = member(&two_by_two, 2, (const sonde__operand[]){masked, call->in[INDEX]}, 1,
+                &dconv);
+    run_member(&sonde__op_max_pool2d_grad, &op);
+    op = member(call->attrs, 2, (const sonde__operand[]){dconv, call->in[X]}, 1,
+                &call->out[DW]);
+    run_member(&sonde__op_conv2d_grad_weight, &op);
+    op = member(call->attrs, 1, &dconv, 1, &call->out[DB]);
+    run_member(&sonde__op_channel_sum, &op);
+}
+
+SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, NULL)
+
+const sonde__op_kind sonde__op_pool_relu_conv_grad = {
+    .name = "PoolReluConvGrad",
+    .in_min = 4,
+    .in_max = 4,
+    .out_count = 4,
+    .out_names = {NULL, "ReluGrad", "Conv2dGradWeight", "ChannelSum"},
+    .optional_out = 1u << DRELU | 1u << DCONV | 1u << DB,
+    .infer = pool_relu_conv_grad_infer,
+    .kernels = pool_relu_conv_grad_kernels,
+};
+
+/* --- linear_grad_weight_sgd ------------------------------------------------------- */
+
+static sonde_err linear_grad_weight_sgd_infer(sonde__call *call, sonde__attrs *attrs,
+                                              sonde_diag *diag)
+{
+    sonde__call product = {.in_count = 2, .in = {call->in[1], call->in[2]}};
+    sonde__call update = {.in_count = call->in_count - 1, .in = {call->in[0]}};
+
+    SONDE__TRY(sonde__op_linear_grad_weight.infer(&product, attrs, diag));
+    update.in[1].shape = product.out[0].shape;
+    update.in[2] = call->in[3];
+    SONDE__TRY(sonde__op_sgd.infer(&update, attrs, diag));
+    call->out[0].shape = update.out[0].shape;
+    call->out[1].shape = product.out[0].shape;
+    call->out[2].shape = update.out[1].shape;
+    return SONDE_OK;
+}
+
+/* Room for the gradient. */
+static size_t linear_grad_weight_sgd_scratch(const sonde__call *call, int parts)
+{
+    (void)parts;
+    return bytes_of(&call->out[1].shape);
+}
+
+static void linear_grad_weight_sgd_run(const sonde__call *call, int part, int parts)
+{
+    sonde__operand dw = call->out[1];
+    sonde__call product, update;
+
+    (void)part, (void)parts;
+    dw.data = dw.data != NULL ? dw.data : call->scratch;
+    product = member(call->attrs, 2, &call->in[1], 1, &dw);
+    update = member(call->attrs, call->in_count - 1,
+                    (const sonde__operand[]){call->in[0], dw, call->in[3]}, 2,
+                    (const sonde__operand[]){call->out[0], call->out[2]});
+    update.live = call->live;
+    run_member(&sonde__op_linear_grad_weight, &product);
+    run_member(&sonde__op_sgd, &update);
+}
+
+SONDE__KERNELS_WITH_SCRATCH(linear_grad_weight_sgd, sonde__linear_grad_weight_sgd_fast)
+
+const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
+    .name = "LinearGradWeightSgd",
+    .in_min = 3,
+    .in_max = 4,
+    .out_count = 3,
+    .out_names = {NULL, "LinearGradWeight", "Velocity"},
+    .optional_out = 1u << 1,
+    .infer = linear_grad_weight_sgd_infer,
+    .kernels = linear_grad_weight_sgd_kernels,
+    .alias = {1, 0, 4},
+};

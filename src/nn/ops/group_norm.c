@@ -1,0 +1,253 @@
+/*
+ * group_norm.c - group normalisation (Wu and He 2018) and its gradient.
+ *
+ * For each sample and group, over its D = C / groups * (H * W ...) elements:
+ *
+ *   mean = sum x / D,  rstd = 1 / sqrt(sum (x - mean)^2 / D + eps)
+ *   y = (x - mean) rstd gamma[c] + beta[c]
+ *
+ * as torch.nn.GroupNorm; gamma and beta may be missing (beta alone may), which means 1
+ * and 0. With z = (x - mean) rstd and h = dy gamma[c], the gradient is
+ *
+ *   dgamma[c] = sum dy z,  dbeta[c] = sum dy,  dx = rstd (h - sum h / D - z sum (h z) /
+ * D)
+ *
+ * No gradient flows through the outputs mean and rstd: they are there to be looked at.
+ *
+ * attrs: groups, eps.
+ */
+#include "nn/ops/common.h"
+
+#include <math.h>
+
+/* The groups of a tensor (N, C, ...). */
+typedef struct grouping {
+    int64_t samples, channels, inner; /* inner: elements of a channel */
+    int64_t groups, size;             /* size: elements of a group, contiguous */
+} grouping;
+
+static grouping grouping_of(const sonde__shape *x, const sonde__attrs *attrs)
+{
+    grouping g = {.samples = x->dim[0], .channels = x->dim[1], .groups = attrs->groups};
+
+    g.inner = sonde__dims_product(x, 2, x->rank);
+    g.size = g.channels / g.groups * g.inner;
+    return g;
+}
+
+static int64_t channel_at(const grouping *g, int64_t group, int64_t i)
+{
+    return group * (g->channels / g->groups) + i / g->inner;
+}
+
+static sonde_err expect_groups(const sonde__shape *x, const sonde__attrs *attrs,
+                               sonde_diag *diag)
+{
+    SONDE__TRY(sonde__expect_float(x, "input", diag));
+    if (x->rank < 2) {
+        return sonde__expect_rank(x, 2, "input", "(N, C, ...)", diag);
+    }
+    if (attrs->groups < 1 || x->dim[1] % attrs->groups != 0) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL, "a divisor of the channels",
+                           "%lld groups of %lld channels", (long long)attrs->groups,
+                           (long long)x->dim[1]);
+    }
+    return SONDE_OK;
+}
+
+/* --- forward ---------------------------------------------------------------------- */
+
+static sonde_err group_norm_infer(sonde__call *call, sonde__attrs *attrs,
+                                  sonde_diag *diag)
+{
+    static const char *const names[] = {"input", "gamma", "beta"};
+    const sonde__shape *x = &call->in[0].shape;
+    const sonde__shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
+
+    SONDE__TRY(expect_groups(x, attrs, diag));
+    for (int i = 1; i < call->in_count; i++) {
+        SONDE__TRY(sonde__expect_shape(&call->in[i].shape, &channels, names[i], diag));
+    }
+    call->out[0].shape = *x;
+    for (int i = 1; i <= 2; i++) {
+        call->out[i].shape = (sonde__shape){x->dtype, 2, {x->dim[0], attrs->groups}};
+    }
+    return SONDE_OK;
+}
+
+static void moments(const sonde__operand *x, int64_t base, int64_t size, float eps,
+                    double *mean, double *rstd)
+{
+    double sum = 0.0, squares = 0.0;
+
+    for (int64_t i = 0; i < size; i++) {
+        sum += sonde__load(x, base + i);
+    }
+    *mean = sum / (double)size;
+    for (int64_t i = 0; i < size; i++) {
+        const double d = sonde__load(x, base + i) - *mean;
+
+        squares += d * d;
+    }
+    *rstd = 1.0 / sqrt(squares / (double)size + (double)eps);
+}
+
+static void group_norm_run(const sonde__call *call, int part, int parts)
+{
+    const grouping g = grouping_of(&call->in[0].shape, call->attrs);
+    const bool has_gamma = sonde__has_in(call, 1), has_beta = sonde__has_in(call, 2);
+
+    (void)part, (void)parts;
+    for (int64_t at = 0; at < g.samples * g.groups; at++) {
+        const int64_t base = at * g.size;
+        double mean = 0.0, rstd = 0.0;
+
+        moments(&call->in[0], base, g.size, call->attrs->eps, &mean, &rstd);
+        sonde__store(&call->out[1], at, mean);
+        sonde__store(&call->out[2], at, rstd);
+        for (int64_t i = 0; i < g.size; i++) {
+            const int64_t c = channel_at(&g, at % g.groups, i);
+            const double gamma = has_gamma ? sonde__load(&call->in[1], c) : 1.0;
+            const double beta = has_beta ? sonde__load(&call->in[2], c) : 0.0;
+            const double z = (sonde__load(&call->in[0], base + i) - mean) * rstd;
+
+            sonde__store(&call->out[0], base + i, z * gamma + beta);
+        }
+    }
+}
+
+SONDE__KERNELS(group_norm, NULL)
+
+static void group_norm_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->in[0], context->out[1],
+                               context->out[2], context->in[1]};
+    sonde__value dx = 0;
+
+    if (context->grad_out[0] == 0) {
+        return; /* something reads the statistics only */
+    }
+    dx = sonde__emit(context->graph, &sonde__op_group_norm_grad, context->attrs, in,
+                     context->in[1] != 0 ? 5 : 4);
+    for (sonde__value i = 0; i < 3 && dx != 0; i++) {
+        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
+    }
+}
+
+const sonde__op_kind sonde__op_group_norm = {
+    .name = "GroupNorm",
+    .in_min = 1,
+    .in_max = 3,
+    .out_count = 3,
+    .out_names = {NULL, "Mean", "Rstd"},
+    .infer = group_norm_infer,
+    .gradient = group_norm_gradient,
+    .kernels = group_norm_kernels,
+};
+
+/* --- gradient --------------------------------------------------------------------- */
+
+enum { DY = 0, X = 1, MEAN = 2, RSTD = 3, GAMMA = 4 };
+
+static sonde_err group_norm_grad_infer(sonde__call *call, sonde__attrs *attrs,
+                                       sonde_diag *diag)
+{
+    const sonde__shape *x = &call->in[X].shape;
+    const sonde__shape statistics = {x->dtype, 2, {x->dim[0], attrs->groups}};
+    const sonde__shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
+
+    SONDE__TRY(expect_groups(x, attrs, diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[DY].shape, x, "output gradient", diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[MEAN].shape, &statistics, "mean", diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[RSTD].shape, &statistics, "rstd", diag));
+    if (call->in_count > GAMMA) {
+        SONDE__TRY(sonde__expect_shape(&call->in[GAMMA].shape, &channels, "gamma", diag));
+    }
+    call->out[0].shape = *x;
+    call->out[1].shape = channels;
+    call->out[2].shape = channels;
+    return SONDE_OK;
+}
+
+/* h = dy gamma[c] and z = (x - mean) rstd of element i of the group numbered `at`. */
+static double scaled_grad(const sonde__call *call, const grouping *g, int64_t at,
+                          int64_t i)
+{
+    const int64_t c = channel_at(g, at % g->groups, i);
+    const double gamma =
+        sonde__has_in(call, GAMMA) ? sonde__load(&call->in[GAMMA], c) : 1.0;
+
+    return sonde__load(&call->in[DY], at * g->size + i) * gamma;
+}
+
+static double normalised(const sonde__call *call, const grouping *g, int64_t at,
+                         int64_t i)
+{
+    return (sonde__load(&call->in[X], at * g->size + i) -
+            sonde__load(&call->in[MEAN], at)) *
+           sonde__load(&call->in[RSTD], at);
+}
+
+static void grad_of_group(const sonde__call *call, const grouping *g, int64_t at)
+{
+    double sum_h = 0.0, sum_hz = 0.0;
+
+    for (int64_t i = 0; i < g->size; i++) {
+        const double h = scaled_grad(call, g, at, i);
+
+        sum_h += h;
+        sum_hz += h * normalised(call, g, at, i);
+    }
+    for (int64_t i = 0; i < g->size; i++) {
+        const double h = scaled_grad(call, g, at, i), z = normalised(call, g, at, i);
+        const double dx = h - sum_h / (double)g->size - z * sum_hz / (double)g->size;
+
+        sonde__store(&call->out[0], at * g->size + i,
+                     dx * sonde__load(&call->in[RSTD], at));
+    }
+}
+
+static void grad_of_channel(const sonde__call *call, const grouping *g, int64_t c)
+{
+    const int64_t width = g->channels / g->groups; /* channels of a group */
+    double dgamma = 0.0, dbeta = 0.0;
+
+    for (int64_t n = 0; n < g->samples; n++) {
+        const int64_t at = n * g->groups + c / width;
+
+        for (int64_t k = 0; k < g->inner; k++) {
+            const int64_t i = c % width * g->inner + k;
+            const double dy = sonde__load(&call->in[DY], at * g->size + i);
+
+            dgamma += dy * normalised(call, g, at, i);
+            dbeta += dy;
+        }
+    }
+    sonde__store(&call->out[1], c, dgamma);
+    sonde__store(&call->out[2], c, dbeta);
+}
+
+static void group_norm_grad_run(const sonde__call *call, int part, int parts)
+{
+    const grouping g = grouping_of(&call->in[X].shape, call->attrs);
+
+    (void)part, (void)parts;
+    for (int64_t at = 0; at < g.samples * g.groups; at++) {
+        grad_of_group(call, &g, at);
+    }
+    for (int64_t c = 0; c < g.channels; c++) {
+        grad_of_channel(call, &g, c);
+    }
+}
+
+SONDE__KERNELS(group_norm_grad, NULL)
+
+const sonde__op_kind sonde__op_group_norm_grad = {
+    .name = "GroupNormGrad",
+    .in_min = 4,
+    .in_max = 5,
+    .out_count = 3,
+    .out_names = {NULL, "GradGamma", "GradBeta"},
+    .infer = group_norm_grad_infer,
+    .kernels = group_norm_grad_kernels,
+};

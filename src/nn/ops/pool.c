@@ -1,0 +1,217 @@
+/*
+ * pool.c - two-dimensional max pooling and its gradient.
+ *
+ *   y[n,c,i,j] = max over k, l of x[n, c, i s - p + k d, j s - p + l d]
+ *
+ * as torch.nn.MaxPool2d: the padding counts as -Inf, the first of equal maxima wins, and
+ * a NaN beats every number (of several, the last). The second output is the position of
+ * the winner within its window, k * kw + l, in a byte; hence windows of at most 256
+ * elements. The gradient gives each input the sum of the output gradients of the windows
+ * it won.
+ *
+ * attrs: kernel, stride, padding (at most half of the window's span), dilation. The
+ * gradient has those of the forward op, and the shape of x in dims.
+ */
+#include "nn/ops/common.h"
+
+#include <math.h>
+
+enum { LARGEST_WINDOW = 256 };
+
+static sonde_err output_shape(const sonde__shape *x, const sonde__attrs *attrs,
+                              sonde__shape *y, sonde_diag *diag)
+{
+    sonde__shape made = *x;
+
+    for (int d = 0; d < 2; d++) {
+        SONDE__TRY(sonde__window_count(attrs, d, x->dim[2 + d], &made.dim[2 + d], diag));
+        if (attrs->padding[d] * 2 > attrs->dilation[d] * (attrs->kernel[d] - 1) + 1) {
+            return sonde__fail(
+                diag, SONDE_EINVAL, NULL, "at most half of the window",
+                "padding %lld around a window of %lld", (long long)attrs->padding[d],
+                (long long)(attrs->dilation[d] * (attrs->kernel[d] - 1) + 1));
+        }
+    }
+    if (attrs->kernel[0] * attrs->kernel[1] > LARGEST_WINDOW) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, NULL, "at most 256 elements",
+                           "a window of %lld x %lld", (long long)attrs->kernel[0],
+                           (long long)attrs->kernel[1]);
+    }
+    SONDE__TRY(sonde__expect_size(&made, "output", diag));
+    *y = made;
+    return SONDE_OK;
+}
+
+static sonde_err max_pool2d_infer(sonde__call *call, sonde__attrs *attrs,
+                                  sonde_diag *diag)
+{
+    sonde__shape y;
+
+    SONDE__TRY(sonde__expect_rank(&call->in[0].shape, 4, "input", "(N, C, H, W)", diag));
+    SONDE__TRY(output_shape(&call->in[0].shape, attrs, &y, diag));
+    call->out[0].shape = y;
+    y.dtype = SONDE_U8;
+    call->out[1].shape = y;
+    return SONDE_OK;
+}
+
+/* Maximum and winner of window (i, j). A window that lies in the padding alone is -Inf
+ * with winner 0, a position in the padding. */
+static void pool_window(const sonde__call *call, int64_t n, int64_t c, int64_t i,
+                        int64_t j, double *max, int64_t *winner)
+{
+    const sonde__operand *x = &call->in[0];
+    const sonde__attrs *a = call->attrs;
+    bool seen = false;
+
+    *max = -(double)INFINITY;
+    *winner = 0;
+    for (int64_t k = 0; k < a->kernel[0]; k++) {
+        for (int64_t l = 0; l < a->kernel[1]; l++) {
+            const int64_t row = i * a->stride[0] - a->padding[0] + k * a->dilation[0];
+            const int64_t col = j * a->stride[1] - a->padding[1] + l * a->dilation[1];
+            double value = 0.0;
+
+            if (row < 0 || row >= x->shape.dim[2] || col < 0 || col >= x->shape.dim[3]) {
+                continue;
+            }
+            value = sonde__load(x, sonde__at4(&x->shape, n, c, row, col));
+            if (!seen || value > *max || isnan(value)) {
+                *max = value;
+                *winner = k * a->kernel[1] + l;
+                seen = true;
+            }
+        }
+    }
+}
+
+static void max_pool2d_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__operand *y = &call->out[0];
+    uint8_t *index = call->out[1].data;
+    int64_t at = 0;
+
+    (void)part, (void)parts;
+    for (int64_t n = 0; n < y->shape.dim[0]; n++) {
+        for (int64_t c = 0; c < y->shape.dim[1]; c++) {
+            for (int64_t i = 0; i < y->shape.dim[2]; i++) {
+                for (int64_t j = 0; j < y->shape.dim[3]; j++, at++) {
+                    double max = 0.0;
+                    int64_t winner = 0;
+
+                    pool_window(call, n, c, i, j, &max, &winner);
+                    sonde__store(y, at, max);
+                    if (index != NULL) {
+                        index[at] = (uint8_t)winner;
+                    }
+                }
+            }
+        }
+    }
+}
+
+SONDE__KERNELS(max_pool2d, NULL)
+
+static void max_pool2d_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[1]};
+
+    if (context->grad_out[0] != 0) {
+        context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_max_pool2d_grad,
+                                                 context->in[0], in, 2);
+    }
+}
+
+const sonde__op_kind sonde__op_max_pool2d = {
+    .name = "MaxPool2d",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 2,
+    .out_names = {NULL, "Index"},
+    .infer = max_pool2d_infer,
+    .gradient = max_pool2d_gradient,
+    .kernels = max_pool2d_kernels,
+};
+
+/* --- gradient --------------------------------------------------------------------- */
+
+static sonde_err max_pool2d_grad_infer(sonde__call *call, sonde__attrs *attrs,
+                                       sonde_diag *diag)
+{
+    const sonde__shape *dy = &call->in[0].shape;
+    sonde__shape x, y;
+
+    SONDE__TRY(sonde__expect_float(dy, "output gradient", diag));
+    SONDE__TRY(sonde__expect_dims(attrs, 4, dy->dtype, "input", &x, diag));
+    SONDE__TRY(output_shape(&x, attrs, &y, diag));
+    SONDE__TRY(sonde__expect_shape(dy, &y, "output gradient", diag));
+    y.dtype = SONDE_U8;
+    SONDE__TRY(sonde__expect_shape(&call->in[1].shape, &y, "index", diag));
+    call->out[0].shape = x;
+    return SONDE_OK;
+}
+
+/* The window whose element k lies at position `at`, or -1. */
+static int64_t window_of(const sonde__attrs *attrs, int d, int64_t at, int64_t k,
+                         int64_t windows)
+{
+    const int64_t start = at + attrs->padding[d] - k * attrs->dilation[d];
+
+    return start >= 0 && start % attrs->stride[d] == 0 &&
+                   start / attrs->stride[d] < windows
+               ? start / attrs->stride[d]
+               : -1;
+}
+
+/* Sum over the windows that element (n, c, row, col) has won. */
+static double won_at(const sonde__call *call, int64_t n, int64_t c, int64_t row,
+                     int64_t col)
+{
+    const sonde__operand *dy = &call->in[0];
+    const uint8_t *index = call->in[1].data;
+    const sonde__attrs *a = call->attrs;
+    double sum = 0.0;
+
+    for (int64_t k = 0; k < a->kernel[0]; k++) {
+        const int64_t i = window_of(a, 0, row, k, dy->shape.dim[2]);
+
+        for (int64_t l = 0; i >= 0 && l < a->kernel[1]; l++) {
+            const int64_t j = window_of(a, 1, col, l, dy->shape.dim[3]);
+
+            if (j >= 0) {
+                const int64_t at = sonde__at4(&dy->shape, n, c, i, j);
+
+                sum += index[at] == k * a->kernel[1] + l ? sonde__load(dy, at) : 0.0;
+            }
+        }
+    }
+    return sum;
+}
+
+static void max_pool2d_grad_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__operand *dx = &call->out[0];
+    int64_t at = 0;
+
+    (void)part, (void)parts;
+    for (int64_t n = 0; n < dx->shape.dim[0]; n++) {
+        for (int64_t c = 0; c < dx->shape.dim[1]; c++) {
+            for (int64_t row = 0; row < dx->shape.dim[2]; row++) {
+                for (int64_t col = 0; col < dx->shape.dim[3]; col++) {
+                    sonde__store(dx, at++, won_at(call, n, c, row, col));
+                }
+            }
+        }
+    }
+}
+
+SONDE__KERNELS(max_pool2d_grad, NULL)
+
+const sonde__op_kind sonde__op_max_pool2d_grad = {
+    .name = "MaxPool2dGrad",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = max_pool2d_grad_infer,
+    .kernels = max_pool2d_grad_kernels,
+};

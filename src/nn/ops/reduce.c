@@ -1,0 +1,161 @@
+/*
+ * reduce.c - sum or mean over any axes, and the sum over all but the channels.
+ *
+ *   reduce       y = sum of x over the axes of attrs.axes, divided by their extent if
+ *                attrs.mean; attrs.keep_dims leaves dims of 1 (torch.sum, torch.mean). No
+ *                axis named means all of them.
+ *   channel_sum  dy (N, C, ...) summed to (C): the gradient of a bias.
+ *
+ * A mean over nothing is NaN, a sum over nothing 0.
+ */
+#include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
+
+/* --- reduce ----------------------------------------------------------------------- */
+
+static bool is_reduced(const sonde__attrs *attrs, int dim)
+{
+    return (attrs->axes >> dim & 1u) != 0;
+}
+
+static sonde_err reduce_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    const sonde__shape *x = &call->in[0].shape;
+    const uint32_t all = (1u << x->rank) - 1u;
+    sonde__shape y = {.dtype = x->dtype, .rank = 0};
+
+    SONDE__TRY(sonde__expect_float(x, "input", diag));
+    if ((attrs->axes & ~all) != 0) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
+                           "axes 0x%x of a tensor of rank %d", attrs->axes, x->rank);
+    }
+    attrs->axes = attrs->axes == 0 ? all : attrs->axes;
+    for (int i = 0; i < x->rank; i++) {
+        if (!is_reduced(attrs, i)) {
+            y.dim[y.rank++] = x->dim[i];
+        } else if (attrs->keep_dims) {
+            y.dim[y.rank++] = 1;
+        }
+    }
+    call->out[0].shape = y;
+    return SONDE_OK;
+}
+
+/* Spells i in the dims of x that are reduced (or that are not) and gives the position in
+ * x of those coordinates. */
+static int64_t position(const sonde__shape *x, const sonde__attrs *attrs, bool reduced,
+                        int64_t i)
+{
+    int64_t at = 0, step = 1;
+
+    for (int d = x->rank - 1; d >= 0; d--) {
+        if (is_reduced(attrs, d) == reduced) {
+            at += i % x->dim[d] * step;
+            i /= x->dim[d];
+        }
+        step *= x->dim[d];
+    }
+    return at;
+}
+
+static void reduce_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__operand *x = &call->in[0];
+    const int64_t outputs = sonde__shape_count(&call->out[0].shape);
+    int64_t terms = 1;
+
+    (void)part, (void)parts;
+    for (int d = 0; d < x->shape.rank; d++) {
+        terms *= is_reduced(call->attrs, d) ? x->shape.dim[d] : 1;
+    }
+    for (int64_t i = 0; i < outputs; i++) {
+        const int64_t base = position(&x->shape, call->attrs, false, i);
+        double sum = 0.0;
+
+        for (int64_t k = 0; k < terms; k++) {
+            sum += sonde__load(x, base + position(&x->shape, call->attrs, true, k));
+        }
+        sonde__store(&call->out[0], i, call->attrs->mean ? sum / (double)terms : sum);
+    }
+}
+
+SONDE__KERNELS(reduce, NULL)
+
+static void reduce_gradient(const sonde__gradient_context *context)
+{
+    const sonde__shape x = *sonde__value_shape(context->graph, context->in[0]);
+    sonde__attrs kept = {.rank = x.rank};
+    sonde__attrs share = {0};
+    int64_t terms = 1;
+    sonde__value dy = context->grad_out[0];
+
+    for (int i = 0; i < x.rank; i++) {
+        kept.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
+        terms *= is_reduced(context->attrs, i) ? x.dim[i] : 1;
+    }
+    if (context->attrs->mean) {
+        share.scale = (float)(1.0 / (double)terms);
+        dy = sonde__emit(context->graph, &sonde__op_scale, &share, &dy, 1);
+    }
+    if (!context->attrs->keep_dims) {
+        dy = sonde__emit(context->graph, &sonde__op_reshape, &kept, &dy, 1);
+    }
+    context->grad_in[0] =
+        sonde__emit_shaped(context, &sonde__op_broadcast, context->in[0], &dy, 1);
+}
+
+const sonde__op_kind sonde__op_reduce = {
+    .name = "Reduce",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = reduce_infer,
+    .gradient = reduce_gradient,
+    .kernels = reduce_kernels,
+};
+
+/* --- channel sum ------------------------------------------------------------------ */
+
+static sonde_err channel_sum_infer(sonde__call *call, sonde__attrs *attrs,
+                                   sonde_diag *diag)
+{
+    const sonde__shape *dy = &call->in[0].shape;
+
+    (void)attrs;
+    SONDE__TRY(sonde__expect_float(dy, "output gradient", diag));
+    if (dy->rank < 2) {
+        return sonde__expect_rank(dy, 2, "output gradient", "(N, C, ...)", diag);
+    }
+    call->out[0].shape = (sonde__shape){dy->dtype, 1, {dy->dim[1]}};
+    return SONDE_OK;
+}
+
+static void channel_sum_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__operand *dy = &call->in[0];
+    const int64_t samples = dy->shape.dim[0], channels = dy->shape.dim[1];
+    const int64_t inner = sonde__dims_product(&dy->shape, 2, dy->shape.rank);
+
+    (void)part, (void)parts;
+    for (int64_t c = 0; c < channels; c++) {
+        double sum = 0.0;
+
+        for (int64_t n = 0; n < samples; n++) {
+            for (int64_t i = 0; i < inner; i++) {
+                sum += sonde__load(dy, (n * channels + c) * inner + i);
+            }
+        }
+        sonde__store(&call->out[0], c, sum);
+    }
+}
+
+SONDE__KERNELS(channel_sum, sonde__linear_channel_sum_fast)
+
+const sonde__op_kind sonde__op_channel_sum = {
+    .name = "ChannelSum",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = channel_sum_infer,
+    .kernels = channel_sum_kernels,
+};

@@ -1,0 +1,276 @@
+/*
+ * shape.c - ops that move elements and compute nothing: identity, reshape, transpose,
+ * broadcast. They take every dtype.
+ *
+ *   identity   y = x: a place to print.
+ *   reshape    the same elements, in row-major order, under other dims. attrs.dims, of
+ *              attrs.rank entries: 0 copies the input's dim at that place, one -1 takes
+ *              what is left (ONNX's Reshape).
+ *   transpose  dim i of y is dim attrs.dims[i] of x (torch.permute); negative ones count
+ *              from the end.
+ *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
+ *              the end, and a dim of 1, or none, repeats.
+ */
+#include "nn/ops/common.h"
+
+#include <string.h>
+
+/* Copies element `from` of x to element `to` of y. */
+static void move(const sonde__operand *y, int64_t to, const sonde__operand *x,
+                 int64_t from)
+{
+    const size_t size = sonde_dtype_size(x->shape.dtype);
+
+    memcpy((char *)y->data + (size_t)to * size,
+           (const char *)x->data + (size_t)from * size, size);
+}
+
+static void copy(const sonde__call *call)
+{
+    const sonde__operand *x = &call->in[0];
+    const size_t bytes =
+        (size_t)sonde__shape_count(&x->shape) * sonde_dtype_size(x->shape.dtype);
+
+    if (bytes > 0 && call->out[0].data != NULL) {
+        memmove(call->out[0].data, x->data, bytes);
+    }
+}
+
+/* --- identity --------------------------------------------------------------------- */
+
+static sonde_err identity_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    (void)attrs;
+    SONDE__TRY(sonde__expect_size(&call->in[0].shape, "input", diag));
+    call->out[0].shape = call->in[0].shape;
+    return SONDE_OK;
+}
+
+static void identity_run(const sonde__call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    copy(call);
+}
+
+SONDE__KERNELS(identity, NULL)
+
+static void identity_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] = context->grad_out[0];
+}
+
+const sonde__op_kind sonde__op_identity = {
+    .name = "Identity",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = identity_infer,
+    .gradient = identity_gradient,
+    .kernels = identity_kernels,
+};
+
+/* --- reshape ---------------------------------------------------------------------- */
+
+/* Replaces 0 and -1 in dims. */
+static sonde_err resolve_dims(const sonde__shape *x, sonde__attrs *attrs,
+                              sonde_diag *diag)
+{
+    const int64_t count = sonde__shape_count(x);
+    int64_t known = 1;
+    int open = -1;
+
+    for (int i = 0; i < attrs->rank; i++) {
+        if (attrs->dims[i] == 0) {
+            if (i >= x->rank) {
+                return sonde__fail(
+                    diag, SONDE_EINVAL, NULL, NULL,
+                    "target dim %d copies one that an input of rank %d has not", i,
+                    x->rank);
+            }
+            attrs->dims[i] = x->dim[i];
+        }
+        if (attrs->dims[i] == -1 && open < 0) {
+            open = i;
+        } else if (attrs->dims[i] < 0) {
+            return sonde__fail(diag, SONDE_EINVAL, NULL, "at most one -1, else positive",
+                               "target dim %d is %lld", i, (long long)attrs->dims[i]);
+        } else if (__builtin_mul_overflow(known, attrs->dims[i], &known)) {
+            known = INT64_MAX; /* differs from every count */
+        }
+    }
+    if (open >= 0 && known > 0 && count % known == 0) {
+        attrs->dims[open] = count / known;
+    }
+    return SONDE_OK;
+}
+
+static sonde_err reshape_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    const sonde__shape *x = &call->in[0].shape;
+    const sonde__attrs asked = *attrs;
+    char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
+    sonde__shape y;
+
+    SONDE__TRY(sonde__expect_size(x, "input", diag));
+    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS) {
+        return sonde__expect_dims(attrs, -1, x->dtype, "target", &y, diag);
+    }
+    SONDE__TRY(resolve_dims(x, attrs, diag));
+    y = (sonde__shape){.dtype = x->dtype, .rank = attrs->rank};
+    memcpy(y.dim, attrs->dims, sizeof y.dim);
+    if (sonde__expect_size(&y, "target", NULL) != SONDE_OK ||
+        sonde__shape_count(&y) != sonde__shape_count(x)) {
+        return sonde__fail(
+            diag, SONDE_ESHAPE, NULL, "as many elements before as after", "%s as %s",
+            sonde__shape_text(x, found),
+            sonde_shape_text(asked.rank, asked.dims, wanted, sizeof wanted));
+    }
+    call->out[0].shape = y;
+    return SONDE_OK;
+}
+
+static void reshape_run(const sonde__call *call, int part, int parts)
+{
+    (void)part, (void)parts;
+    copy(call);
+}
+
+SONDE__KERNELS(reshape, NULL)
+
+static void reshape_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_reshape, context->in[0],
+                                             &context->grad_out[0], 1);
+}
+
+const sonde__op_kind sonde__op_reshape = {
+    .name = "Reshape",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = reshape_infer,
+    .gradient = reshape_gradient,
+    .kernels = reshape_kernels,
+};
+
+/* --- transpose -------------------------------------------------------------------- */
+
+static sonde_err transpose_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    const sonde__shape *x = &call->in[0].shape;
+    sonde__shape y = {.dtype = x->dtype, .rank = x->rank};
+    unsigned seen = 0;
+
+    SONDE__TRY(sonde__expect_size(x, "input", diag));
+    if (attrs->rank != x->rank) {
+        return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
+                           "a permutation of %d dims for a tensor of rank %d",
+                           attrs->rank, x->rank);
+    }
+    for (int i = 0; i < x->rank; i++) {
+        const int64_t from = attrs->dims[i] + (attrs->dims[i] < 0 ? x->rank : 0);
+
+        if (from < 0 || from >= x->rank || (seen & 1u << from) != 0) {
+            char text[SONDE__SHAPE_TEXT];
+
+            return sonde__fail(
+                diag, SONDE_EINVAL, NULL, "each dim once", "permutation %s",
+                sonde_shape_text(attrs->rank, attrs->dims, text, sizeof text));
+        }
+        seen |= 1u << from;
+        attrs->dims[i] = from;
+        y.dim[i] = x->dim[from];
+    }
+    call->out[0].shape = y;
+    return SONDE_OK;
+}
+
+static void transpose_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__shape *x = &call->in[0].shape, *y = &call->out[0].shape;
+    const int64_t count = sonde__shape_count(y);
+
+    (void)part, (void)parts;
+    for (int64_t to = 0; to < count && call->out[0].data != NULL; to++) {
+        int64_t rest = to, from = 0;
+
+        for (int i = y->rank - 1; i >= 0; i--) {
+            const int dim = (int)call->attrs->dims[i];
+
+            from += rest % y->dim[i] * sonde__dims_product(x, dim + 1, x->rank);
+            rest /= y->dim[i];
+        }
+        move(&call->out[0], to, &call->in[0], from);
+    }
+}
+
+SONDE__KERNELS(transpose, NULL)
+
+static void transpose_gradient(const sonde__gradient_context *context)
+{
+    sonde__attrs inverse = {.rank = context->attrs->rank};
+
+    for (int i = 0; i < inverse.rank; i++) {
+        inverse.dims[context->attrs->dims[i]] = i;
+    }
+    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_transpose, &inverse,
+                                      &context->grad_out[0], 1);
+}
+
+const sonde__op_kind sonde__op_transpose = {
+    .name = "Transpose",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = transpose_infer,
+    .gradient = transpose_gradient,
+    .kernels = transpose_kernels,
+};
+
+/* --- broadcast -------------------------------------------------------------------- */
+
+static sonde_err broadcast_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    const sonde__shape *x = &call->in[0].shape;
+    char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
+    sonde__shape y;
+
+    SONDE__TRY(sonde__expect_dims(attrs, -1, x->dtype, "target", &y, diag));
+    if (!sonde__broadcasts_to(x, &y)) {
+        return sonde__fail(diag, SONDE_ESHAPE, NULL,
+                           "dims of 1 or alike, aligned at the end", "%s broadcast to %s",
+                           sonde__shape_text(x, found),
+                           sonde_shape_text(y.rank, y.dim, wanted, sizeof wanted));
+    }
+    call->out[0].shape = y;
+    return SONDE_OK;
+}
+
+static void broadcast_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__shape *x = &call->in[0].shape, *y = &call->out[0].shape;
+    const int64_t count = sonde__shape_count(y);
+
+    (void)part, (void)parts;
+    for (int64_t to = 0; to < count && call->out[0].data != NULL; to++) {
+        move(&call->out[0], to, &call->in[0], sonde__broadcast_at(x, y, to));
+    }
+}
+
+SONDE__KERNELS(broadcast, NULL)
+
+static void broadcast_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] =
+        sonde__emit_sum_to(context, context->grad_out[0], context->in[0]);
+}
+
+const sonde__op_kind sonde__op_broadcast = {
+    .name = "Broadcast",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = broadcast_infer,
+    .gradient = broadcast_gradient,
+    .kernels = broadcast_kernels,
+};

@@ -1,0 +1,219 @@
+/*
+ * softmax.c - softmax and log-softmax along any axis, and their gradients.
+ *
+ *   softmax      y = exp(x - m) / s           dx = y (dy - sum dy y)
+ *   log-softmax  y = x - m - log s            dx = dy - exp(y) sum dy
+ *
+ * with m = max x and s = sum exp(x - m) along the axis, so that nothing overflows; as
+ * torch.softmax and torch.log_softmax. A NaN or +Inf on the way makes the whole line NaN,
+ * and so does a line of nothing but -Inf.
+ *
+ * attrs: axis, from the end if negative.
+ */
+#include "nn/ops/common.h"
+
+#include <math.h>
+
+/* The lines along the axis: element i of line l lies at start(l) + i * step. */
+typedef struct lines {
+    int64_t count, length, step;
+} lines;
+
+static lines lines_of(const sonde__shape *shape, int axis)
+{
+    return (lines){.count = sonde__dims_product(shape, 0, axis) *
+                            sonde__dims_product(shape, axis + 1, shape->rank),
+                   .length = shape->dim[axis],
+                   .step = sonde__dims_product(shape, axis + 1, shape->rank)};
+}
+
+static int64_t start_of(const lines *l, int64_t line)
+{
+    return line / l->step * l->length * l->step + line % l->step;
+}
+
+static sonde_err softmax_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    SONDE__TRY(sonde__expect_float(&call->in[0].shape, "input", diag));
+    SONDE__TRY(sonde__expect_axis(&attrs->axis, call->in[0].shape.rank, diag));
+    call->out[0].shape = call->in[0].shape;
+    return SONDE_OK;
+}
+
+static sonde_err softmax_grad_infer(sonde__call *call, sonde__attrs *attrs,
+                                    sonde_diag *diag)
+{
+    const sonde__shape *y = &call->in[1].shape;
+
+    SONDE__TRY(sonde__expect_float(y, "output", diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[0].shape, y, "output gradient", diag));
+    SONDE__TRY(sonde__expect_axis(&attrs->axis, y->rank, diag));
+    call->out[0].shape = *y;
+    return SONDE_OK;
+}
+
+/* m and s of one line. A NaN need not become m: it gets into s all the same. */
+static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
+                        double *max, double *sum)
+{
+    *max = -(double)INFINITY;
+    *sum = 0.0;
+    for (int64_t i = 0; i < l->length; i++) {
+        const double value = sonde__load(x, start + i * l->step);
+
+        *max = value > *max ? value : *max;
+    }
+    for (int64_t i = 0; i < l->length; i++) {
+        *sum += exp(sonde__load(x, start + i * l->step) - *max);
+    }
+}
+
+/* --- forward ---------------------------------------------------------------------- */
+
+static void softmax_run(const sonde__call *call, int part, int parts)
+{
+    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+
+    (void)part, (void)parts;
+    for (int64_t line = 0; line < l.count; line++) {
+        const int64_t start = start_of(&l, line);
+        double max = 0.0, sum = 0.0;
+
+        max_and_sum(&call->in[0], &l, start, &max, &sum);
+        for (int64_t i = 0; i < l.length; i++) {
+            const int64_t at = start + i * l.step;
+
+            sonde__store(&call->out[0], at,
+                         exp(sonde__load(&call->in[0], at) - max) / sum);
+        }
+    }
+}
+
+SONDE__KERNELS(softmax, NULL)
+
+static void softmax_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+
+    context->grad_in[0] =
+        sonde__emit(context->graph, &sonde__op_softmax_grad, context->attrs, in, 2);
+}
+
+const sonde__op_kind sonde__op_softmax = {
+    .name = "Softmax",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = softmax_infer,
+    .gradient = softmax_gradient,
+    .kernels = softmax_kernels,
+};
+
+static void log_softmax_run(const sonde__call *call, int part, int parts)
+{
+    const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
+
+    (void)part, (void)parts;
+    for (int64_t line = 0; line < l.count; line++) {
+        const int64_t start = start_of(&l, line);
+        double max = 0.0, sum = 0.0;
+
+        max_and_sum(&call->in[0], &l, start, &max, &sum);
+        for (int64_t i = 0; i < l.length; i++) {
+            const int64_t at = start + i * l.step;
+
+            sonde__store(&call->out[0], at,
+                         sonde__load(&call->in[0], at) - max - log(sum));
+        }
+    }
+}
+
+SONDE__KERNELS(log_softmax, NULL)
+
+static void log_softmax_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+
+    context->grad_in[0] =
+        sonde__emit(context->graph, &sonde__op_log_softmax_grad, context->attrs, in, 2);
+}
+
+const sonde__op_kind sonde__op_log_softmax = {
+    .name = "LogSoftmax",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = softmax_infer,
+    .gradient = log_softmax_gradient,
+    .kernels = log_softmax_kernels,
+};
+
+/* --- gradients -------------------------------------------------------------------- */
+
+static void softmax_grad_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__operand *dy = &call->in[0], *y = &call->in[1];
+    const lines l = lines_of(&y->shape, call->attrs->axis);
+
+    (void)part, (void)parts;
+    for (int64_t line = 0; line < l.count; line++) {
+        const int64_t start = start_of(&l, line);
+        double dot = 0.0;
+
+        for (int64_t i = 0; i < l.length; i++) {
+            const int64_t at = start + i * l.step;
+
+            dot += sonde__load(dy, at) * sonde__load(y, at);
+        }
+        for (int64_t i = 0; i < l.length; i++) {
+            const int64_t at = start + i * l.step;
+
+            sonde__store(&call->out[0], at,
+                         sonde__load(y, at) * (sonde__load(dy, at) - dot));
+        }
+    }
+}
+
+SONDE__KERNELS(softmax_grad, NULL)
+
+const sonde__op_kind sonde__op_softmax_grad = {
+    .name = "SoftmaxGrad",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = softmax_grad_infer,
+    .kernels = softmax_grad_kernels,
+};
+
+static void log_softmax_grad_run(const sonde__call *call, int part, int parts)
+{
+    const sonde__operand *dy = &call->in[0], *y = &call->in[1];
+    const lines l = lines_of(&y->shape, call->attrs->axis);
+
+    (void)part, (void)parts;
+    for (int64_t line = 0; line < l.count; line++) {
+        const int64_t start = start_of(&l, line);
+        double sum = 0.0;
+
+        for (int64_t i = 0; i < l.length; i++) {
+            sum += sonde__load(dy, start + i * l.step);
+        }
+        for (int64_t i = 0; i < l.length; i++) {
+            const int64_t at = start + i * l.step;
+
+            sonde__store(&call->out[0], at,
+                         sonde__load(dy, at) - exp(sonde__load(y, at)) * sum);
+        }
+    }
+}
+
+SONDE__KERNELS(log_softmax_grad, NULL)
+
+const sonde__op_kind sonde__op_log_softmax_grad = {
+    .name = "LogSoftmaxGrad",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = softmax_grad_infer,
+    .kernels = log_softmax_grad_kernels,
+};

@@ -1,0 +1,192 @@
+/*
+ * observer.c - the half of an observer that works within steps.
+ *
+ * A due step sets wants for the taps that are due and clears it at its end, so its cost
+ * is proportional to what is observed. next_due is recomputed there, from all taps.
+ *
+ * Global schedules count the steps of all modes, of which a mode's gate sees only its
+ * own. While steps of one mode follow each other, both counts rise together, so the gate
+ * of that mode is exact; the gates of the other modes then stand at LOOK, which makes the
+ * first step after a change of mode (or the first of a call) take the slow half.
+ */
+#include "observe/observer_state.h"
+
+#include "base/base.h"
+#include "observe/hash.h"
+
+#include <assert.h>
+
+#define LOOK INT64_MIN
+enum { RUN_MODES = SONDE_MODE_GLOBAL /* modes that steps are made in */ };
+
+const char *sonde_mode_name(sonde_mode mode)
+{
+    static const char *const names[SONDE_MODE_COUNT] = {"train", "eval", "predict",
+                                                        "global"};
+    const size_t i = (size_t)mode;
+
+    return i < SONDE_COUNT_OF(names) ? names[i] : "?";
+}
+
+unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id)
+{
+    return id < observer->declared && observer->ever != NULL ? observer->ever[id] : 0;
+}
+
+const sonde_observer_gate *sonde_observer_get_gate(const sonde_observer *observer)
+{
+    return &observer->gate;
+}
+
+static int64_t first_due(const sonde_observer *observer, int mode, int64_t step)
+{
+    int64_t next = SONDE_SCHEDULE_NEVER;
+
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        const sonde__tap *of = &observer->taps[i];
+
+        if (of->count > 0) {
+            next = SONDE_MIN(next, sonde_schedule_next(&of->when[mode], step));
+        }
+    }
+    return next;
+}
+
+/* All gates at LOOK, if there are global schedules, else nothing. */
+static void look_again(sonde_observer *observer)
+{
+    for (int mode = 0; mode < RUN_MODES && observer->global; mode++) {
+        observer->gate.next_due[mode] = LOOK;
+    }
+}
+
+void sonde__observer_open(sonde_observer *observer)
+{
+    observer->gate.wants = observer->wants;
+    observer->global = first_due(observer, SONDE_MODE_GLOBAL, 0) != SONDE_SCHEDULE_NEVER;
+    for (int mode = 0; mode < RUN_MODES; mode++) {
+        observer->gate.next_due[mode] = first_due(observer, mode, 0);
+    }
+    look_again(observer);
+}
+
+/* --- stepping ---------------------------------------------------------------------- */
+
+void sonde_observer_begin_call(sonde_observer *observer)
+{
+    look_again(observer);
+    for (size_t i = 0; i < observer->sink_count; i++) {
+        if (observer->sinks[i]->begin_call != NULL) {
+            observer->sinks[i]->begin_call(observer->sinks[i]);
+        }
+    }
+}
+
+/* The next step of this mode at which anything is due, as far as it can be known now. */
+static void set_next(sonde_observer *observer, const sonde_coordinate *at)
+{
+    int64_t next = first_due(observer, (int)at->mode, at->mode_step + 1);
+
+    if (observer->global) {
+        const int64_t global =
+            first_due(observer, SONDE_MODE_GLOBAL, at->global_step + 1);
+        int64_t same =
+            0; /* the step of this mode that global is, if no other mode runs */
+
+        if (global != SONDE_SCHEDULE_NEVER &&
+            !__builtin_add_overflow(at->mode_step, global - at->global_step, &same)) {
+            next = SONDE_MIN(next, same);
+        }
+    }
+    look_again(observer);
+    observer->gate.next_due[at->mode] = next;
+}
+
+bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *at)
+{
+    bool any = false;
+
+    assert(!observer->stepping && (int)at->mode < RUN_MODES);
+    observer->at = *at;
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        sonde__tap *of = &observer->taps[i];
+
+        of->due = of->count > 0 &&
+                  (sonde_schedule_due(&of->when[at->mode], at->mode_step) ||
+                   sonde_schedule_due(&of->when[SONDE_MODE_GLOBAL], at->global_step));
+        if (!of->due) {
+            continue;
+        }
+        any = true;
+        observer->sink_due[of->sink] = 1;
+        for (size_t j = 0; j < of->count; j++) {
+            observer->wants[sonde__tensor_of(observer, of->ids[j])] |= (uint8_t)of->how;
+        }
+    }
+    observer->stepping = any;
+    if (!any) {
+        set_next(observer, at);
+    }
+    return any;
+}
+
+void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_view *view,
+                            const sonde_vitals *vitals, int micro_batch, int replica)
+{
+    const unsigned wanted = observer->wants[id];
+    sonde_observation seen = {.at = observer->at, .view = view};
+    sonde_vitals own;
+    uint64_t hash = 0;
+
+    assert(id < observer->declared);
+    seen.at.micro_batch = micro_batch;
+    seen.at.replica = replica;
+    if ((wanted & SONDE_HOW_VITALS) && vitals == NULL) {
+        sonde_vitals_of(view, &own);
+        vitals = &own;
+    }
+    if (wanted & SONDE_HOW_SKETCH) {
+        sonde_sketch_init(observer->sketch);
+        sonde_sketch_add(observer->sketch, view);
+    }
+    if (wanted & SONDE_HOW_HASH) {
+        hash = sonde__hash_view(view);
+    }
+    for (size_t i = observer->first[id]; i < observer->first[id + 1] && wanted != 0;
+         i++) {
+        const sonde__entry *to = &observer->entries[i];
+        const sonde__tap *of = &observer->taps[to->tap];
+
+        if (of->due) {
+            seen.id = to->id;
+            seen.info = sonde_catalogue_info(observer->catalogue, to->id);
+            seen.vitals = (of->how & SONDE_HOW_VITALS) ? vitals : NULL;
+            seen.sketch = (of->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;
+            seen.hash = (of->how & SONDE_HOW_HASH) ? hash : 0;
+            observer->sinks[of->sink]->put(observer->sinks[of->sink], &seen);
+        }
+    }
+}
+
+void sonde_observer_end_step(sonde_observer *observer)
+{
+    assert(observer->stepping);
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        sonde__tap *of = &observer->taps[i];
+
+        for (size_t j = 0; j < of->count && of->due; j++) {
+            observer->wants[sonde__tensor_of(observer, of->ids[j])] = 0;
+        }
+        of->due = false;
+    }
+    for (size_t i = 0; i < observer->sink_count; i++) {
+        sonde_sink *sink = observer->sinks[i];
+
+        if (observer->sink_due[i] && sink->end_step != NULL) {
+            sink->end_step(sink, &observer->at);
+        }
+        observer->sink_due[i] = 0;
+    }
+    observer->stepping = false;
+    set_next(observer, &observer->at);
+}

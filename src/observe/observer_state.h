@@ -1,0 +1,56 @@
+/*
+ * observer_state.h - an observer from inside: taps.c fills it, observer.c works on it.
+ *
+ * At bind, the tensors that taps selected become one list sorted by tensor:
+ *
+ *     first[t] ... first[t + 1]   entries of tensor t: (tap, id as selected), in the
+ *                                 order in which taps were added, aliases ascending
+ *     wants[t]                    union of how over the taps due now; 0 between steps
+ */
+#ifndef SONDE_OBSERVE_OBSERVER_STATE_H
+#define SONDE_OBSERVE_OBSERVER_STATE_H
+
+#include <sonde/observer.h>
+
+typedef struct sonde__tap {
+    uint32_t *ids; /* as selected, ascending */
+    size_t count;
+    sonde_schedule when[SONDE_MODE_COUNT];
+    int64_t *steps[SONDE_MODE_COUNT]; /* what their steps point to, ours */
+    unsigned how;
+    uint32_t sink; /* index */
+    bool due;      /* at the step that is on */
+} sonde__tap;
+
+typedef struct sonde__entry {
+    uint32_t tap, id;
+} sonde__entry;
+
+struct sonde_observer {
+    sonde_observer_gate gate;
+    const sonde_catalogue *catalogue;
+    sonde__tap *taps;
+    size_t tap_count, tap_capacity;
+    sonde_sink **sinks; /* each once, in the order of their first taps */
+    size_t sink_count, sink_capacity;
+    /* From bind on: */
+    uint32_t declared; /* tensors */
+    uint8_t *wants, *ever;
+    size_t *first;
+    sonde__entry *entries;
+    uint8_t *sink_due;
+    sonde_sketch *sketch; /* if any tap asks for one */
+    sonde_coordinate at;  /* of the step that is on */
+    bool bound, stepping, global;
+};
+
+/* The tensor that an id, perhaps an alias, stands for. */
+static inline uint32_t sonde__tensor_of(const sonde_observer *observer, uint32_t id)
+{
+    return sonde_catalogue_info(observer->catalogue, id)->same_as;
+}
+
+/* Sets the gates after bind (observer.c). */
+void sonde__observer_open(sonde_observer *observer);
+
+#endif

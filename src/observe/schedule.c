@@ -1,0 +1,109 @@
+/*
+ * schedule.c - due, next due, and what a schedule cannot be.
+ *
+ * A list of steps is searched by halves; an interval is a division.
+ */
+#include <sonde/schedule.h>
+
+#include "base/base.h"
+
+sonde_schedule sonde_schedule_always(void)
+{
+    return sonde_schedule_every(1);
+}
+
+sonde_schedule sonde_schedule_every(int64_t interval)
+{
+    return (sonde_schedule){.interval = interval};
+}
+
+static sonde_err check_steps(const sonde_schedule *schedule, sonde_diag *diag)
+{
+    if (schedule->steps == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "steps", "a list", "%zu steps at NULL",
+                           schedule->step_count);
+    }
+    for (size_t i = 0; i < schedule->step_count; i++) {
+        const long long step = (long long)schedule->steps[i];
+
+        if (step < 0) {
+            return sonde__fail(diag, SONDE_EINVAL, "steps", "0 or more", "step %lld",
+                               step);
+        }
+        if (i > 0 && schedule->steps[i - 1] > schedule->steps[i]) {
+            return sonde__fail(diag, SONDE_EINVAL, "steps", "ascending steps",
+                               "%lld follows %lld", step,
+                               (long long)schedule->steps[i - 1]);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
+{
+    const long long start = (long long)schedule->start, end = (long long)schedule->end;
+
+    if (schedule->step_count > 0) {
+        return check_steps(schedule, diag);
+    }
+    if (schedule->interval == 0 && start == 0 && end == 0) {
+        return SONDE_OK; /* never */
+    }
+    if (schedule->interval < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, "interval", "1 or more", "%lld",
+                           (long long)schedule->interval);
+    }
+    if (start < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "start", "0 or more", "%lld", start);
+    }
+    if (end <= start && !(start == 0 && end == 0)) {
+        return sonde__fail(diag, SONDE_EINVAL, "end", "a step behind start",
+                           "%lld with start %lld", end, start);
+    }
+    return SONDE_OK;
+}
+
+/* The first index whose step is >= step, or step_count. */
+static size_t search(const sonde_schedule *schedule, int64_t step)
+{
+    size_t low = 0, high = schedule->step_count;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (schedule->steps[middle] < step) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
+{
+    const int64_t first = SONDE_MAX(SONDE_MAX(step, schedule->start), 0);
+    const int64_t end =
+        schedule->end == 0 && schedule->start == 0 ? SONDE_SCHEDULE_NEVER : schedule->end;
+    int64_t beyond = 0;
+
+    if (schedule->step_count > 0) {
+        const size_t i = search(schedule, step);
+
+        return i < schedule->step_count ? schedule->steps[i] : SONDE_SCHEDULE_NEVER;
+    }
+    if (schedule->interval < 1 || first >= end) {
+        return SONDE_SCHEDULE_NEVER;
+    }
+    beyond = first % schedule->interval;
+    if (beyond == 0) {
+        return first;
+    }
+    beyond = schedule->interval - beyond; /* steps still to go */
+    return first < end - beyond ? first + beyond : SONDE_SCHEDULE_NEVER;
+}
+
+bool sonde_schedule_due(const sonde_schedule *schedule, int64_t step)
+{
+    return step != SONDE_SCHEDULE_NEVER && sonde_schedule_next(schedule, step) == step;
+}

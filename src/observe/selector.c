@@ -1,0 +1,348 @@
+/*
+ * selector.c - reads a selector's text into items.
+ *
+ * The text is cut at commas, each item is classified by how it starts, and patterns are
+ * compiled at once, so that a malformed one is found before anything is resolved.
+ */
+#include "observe/selector_items.h"
+
+#include "base/base.h"
+#include "observe/names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LONGEST_REGEX = 65536 };
+
+/* --- collections ------------------------------------------------------------------- */
+
+static const struct collection {
+    const char *name;
+    int role;
+} collections[] = {
+    {"all", SONDE__ROLE_ALL},
+    {"weight", SONDE_ROLE_WEIGHT},
+    {"weights", SONDE_ROLE_WEIGHT},
+    {"bias", SONDE_ROLE_BIAS},
+    {"biases", SONDE_ROLE_BIAS},
+    {"buffer", SONDE_ROLE_BUFFER},
+    {"buffers", SONDE_ROLE_BUFFER},
+    {"gradient", SONDE_ROLE_GRADIENT},
+    {"gradients", SONDE_ROLE_GRADIENT},
+    {"update", SONDE_ROLE_UPDATE},
+    {"updates", SONDE_ROLE_UPDATE},
+    {"optimizer", SONDE_ROLE_OPTIMIZER},
+    {"optimizers", SONDE_ROLE_OPTIMIZER},
+    {"optimizer_state", SONDE_ROLE_OPTIMIZER},
+    {"loss", SONDE_ROLE_LOSS},
+    {"losses", SONDE_ROLE_LOSS},
+    {"input", SONDE_ROLE_INPUT},
+    {"inputs", SONDE_ROLE_INPUT},
+    {"output", SONDE_ROLE_OUTPUT},
+    {"outputs", SONDE_ROLE_OUTPUT},
+    {"activation", SONDE_ROLE_ACTIVATION},
+    {"activations", SONDE_ROLE_ACTIVATION},
+    {"activation_gradient", SONDE_ROLE_ACTIVATION_GRADIENT},
+    {"activation_gradients", SONDE_ROLE_ACTIVATION_GRADIENT},
+    {"scalar", SONDE_ROLE_SCALAR},
+    {"scalars", SONDE_ROLE_SCALAR},
+    {"other", SONDE_ROLE_OTHER},
+    {"others", SONDE_ROLE_OTHER},
+};
+
+static const char *collection_at(const void *list, size_t i)
+{
+    const struct collection *of = list;
+
+    return of[i].name;
+}
+
+/* --- reading ----------------------------------------------------------------------- */
+
+/* SONDE_EINVAL, with the position as a user counts it: characters from 1. */
+static sonde_err fail_at(const sonde_selector *selector, size_t offset, const char *wrong,
+                         const char *expected, sonde_diag *diag)
+{
+    return sonde__fail(diag, SONDE_EINVAL, selector->text, expected,
+                       "%s at character %zu", wrong, offset + 1);
+}
+
+/* The offset in the selector's text of an offset in an item's, where "\," became ",". */
+static size_t source_offset(const sonde_selector *selector, const sonde__item *of,
+                            size_t offset)
+{
+    const char *p = selector->text + of->at;
+
+    for (size_t i = 0; i < offset && *p != '\0'; i++) {
+        if (of->text[i] == ',' && *p == '\\') {
+            p++;
+        }
+        p++;
+    }
+    return (size_t)(p - selector->text);
+}
+
+static sonde_err read_glob(const sonde_selector *selector, const sonde__item *of,
+                           sonde_diag *diag)
+{
+    size_t at = 0;
+    const char *wrong = sonde__glob_check(of->text, &at);
+
+    return wrong == NULL ? SONDE_OK
+                         : fail_at(selector, source_offset(selector, of, at), wrong,
+                                   "a glob of * ? [a-z] [!a-z]", diag);
+}
+
+static sonde_err read_collection(const sonde_selector *selector, sonde__item *of,
+                                 sonde_diag *diag)
+{
+    char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
+    char wrong[64];
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(collections); i++) {
+        if (strcmp(of->text, collections[i].name) == 0) {
+            of->role = collections[i].role;
+            return SONDE_OK;
+        }
+    }
+    (void)snprintf(wrong, sizeof wrong, "unknown collection '%.32s'", of->text);
+    if (sonde__nearest_names(of->text, collections, collection_at,
+                             SONDE_COUNT_OF(collections), near, sizeof near) > 0) {
+        (void)snprintf(expected, sizeof expected, "a collection such as %s", near);
+        return fail_at(selector, of->at, wrong, expected, diag);
+    }
+    return fail_at(selector, of->at, wrong,
+                   "all, weights, biases, buffers, gradients, updates, optimizer_state, "
+                   "losses, inputs, outputs, activations, activation_gradients, scalars "
+                   "or others",
+                   diag);
+}
+
+static void *pcre_malloc(PCRE2_SIZE size, void *user)
+{
+    (void)user;
+    return sonde__malloc(size);
+}
+
+static void pcre_free(void *ptr, void *user)
+{
+    (void)user;
+    sonde__free(ptr);
+}
+
+static sonde_err read_regex(sonde_selector *selector, sonde__item *of, sonde_diag *diag)
+{
+    pcre2_compile_context *limits = NULL;
+    PCRE2_SIZE at = 0;
+    int code = 0;
+
+    if (selector->memory == NULL) {
+        selector->memory = pcre2_general_context_create(pcre_malloc, pcre_free, NULL);
+    }
+    if (selector->memory != NULL) {
+        limits = pcre2_compile_context_create(selector->memory);
+    }
+    if (limits == NULL) {
+        return sonde__fail_nomem(diag, "a regular expression");
+    }
+    (void)pcre2_set_max_pattern_length(limits, LONGEST_REGEX);
+    of->code = pcre2_compile((PCRE2_SPTR)of->text, PCRE2_ZERO_TERMINATED,
+                             PCRE2_DOLLAR_ENDONLY, &code, &at, limits);
+    pcre2_compile_context_free(limits);
+    if (of->code == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
+        return sonde__fail_nomem(diag, "a regular expression");
+    }
+    if (of->code == NULL) {
+        PCRE2_UCHAR wrong[128] = {0};
+
+        (void)pcre2_get_error_message(code, wrong, sizeof wrong);
+        return fail_at(selector, source_offset(selector, of, at), (const char *)wrong,
+                       "a Perl-compatible regular expression", diag);
+    }
+    return SONDE_OK;
+}
+
+/* The kind of the sonde__item at text, and the length of the prefix that says so. */
+static sonde__item_kind classify(const char *text, size_t length, size_t *prefix)
+{
+    static const struct {
+        const char *text;
+        sonde__item_kind kind;
+    } prefixes[] = {{"re:", SONDE__ITEM_REGEX},
+                    {"glob:", SONDE__ITEM_GLOB},
+                    {"module:", SONDE__ITEM_MODULE},
+                    {"@", SONDE__ITEM_COLLECTION}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(prefixes); i++) {
+        *prefix = strlen(prefixes[i].text);
+        if (length >= *prefix && memcmp(text, prefixes[i].text, *prefix) == 0) {
+            return prefixes[i].kind;
+        }
+    }
+    *prefix = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (strchr("*?[", text[i]) != NULL) {
+            return SONDE__ITEM_GLOB;
+        }
+    }
+    return SONDE__ITEM_EXACT;
+}
+
+/* A copy of length bytes in which "\," is ","; NULL if memory is out. */
+static char *copy_unescaped(const char *text, size_t length)
+{
+    char *copy = sonde__strndup(text, length);
+    size_t used = 0;
+
+    for (size_t i = 0; copy != NULL && i < length; i++) {
+        if (text[i] == '\\' && i + 1 < length) {
+            if (text[i + 1] != ',') {
+                copy[used++] = text[i];
+            }
+            i++;
+        }
+        copy[used++] = text[i];
+    }
+    if (copy != NULL) {
+        copy[used] = '\0';
+    }
+    return copy;
+}
+
+/* Takes text, which may be NULL for want of memory. */
+static sonde_err add_item(sonde_selector *selector, sonde__item_kind kind, char *text,
+                          size_t at, sonde_diag *diag)
+{
+    sonde__item *added = NULL;
+
+    if (text == NULL || !sonde__reserve(&selector->items, &selector->capacity,
+                                        selector->count + 1, sizeof *selector->items)) {
+        sonde__free(text);
+        return sonde__fail_nomem(diag, "a selector");
+    }
+    added = &selector->items[selector->count++];
+    *added = (sonde__item){.kind = kind, .text = text, .at = at};
+    if (text[0] == '\0') {
+        return fail_at(selector, at, "nothing", "a name, pattern, collection or module",
+                       diag);
+    }
+    switch (kind) {
+    case SONDE__ITEM_GLOB:
+        return read_glob(selector, added, diag);
+    case SONDE__ITEM_REGEX:
+        return read_regex(selector, added, diag);
+    case SONDE__ITEM_COLLECTION:
+        return read_collection(selector, added, diag);
+    case SONDE__ITEM_EXACT:
+    case SONDE__ITEM_MODULE:
+        break;
+    }
+    return SONDE_OK;
+}
+
+/* The comma that ends the sonde__item at text, or the end. */
+static size_t item_length(const char *text)
+{
+    size_t i = 0;
+
+    while (text[i] != '\0' && text[i] != ',') {
+        i += text[i] == '\\' && text[i + 1] != '\0' ? 2 : 1;
+    }
+    return i;
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
+{
+    const char *p = selector->text;
+
+    for (;;) {
+        const char *end = p + item_length(p);
+        const char *last = end;
+        sonde_err err = SONDE_OK;
+        sonde__item_kind kind = SONDE__ITEM_EXACT;
+        size_t prefix = 0, length = 0;
+
+        while (p < last && is_blank(*p)) {
+            p++;
+        }
+        while (last > p && is_blank(last[-1])) {
+            last--;
+        }
+        length = (size_t)(last - p);
+        kind = classify(p, length, &prefix);
+        err = add_item(selector, kind, copy_unescaped(p + prefix, length - prefix),
+                       (size_t)(p + prefix - selector->text), diag);
+        if (err != SONDE_OK || *end == '\0') {
+            return err;
+        }
+        p = end + 1;
+    }
+}
+
+/* Of a text to be cut into items, or of one that is an item of that kind whole. */
+static sonde_err create(const char *text, bool whole, sonde__item_kind kind,
+                        sonde_selector **out, sonde_diag *diag)
+{
+    sonde_selector *selector = sonde__calloc(1, sizeof *selector);
+    sonde_err err = SONDE_OK;
+
+    if (selector == NULL) {
+        return sonde__fail_nomem(diag, "a selector");
+    }
+    selector->text = sonde__strdup(text);
+    if (selector->text == NULL) {
+        err = sonde__fail_nomem(diag, "a selector");
+    } else if (whole) {
+        err = add_item(selector, kind, sonde__strdup(text), 0, diag);
+    } else {
+        err = read_items(selector, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_selector_destroy(selector);
+        return err;
+    }
+    *out = selector;
+    return SONDE_OK;
+}
+
+sonde_err sonde_selector_create(const char *text, sonde_selector **out, sonde_diag *diag)
+{
+    return create(text, false, SONDE__ITEM_EXACT, out, diag);
+}
+
+sonde_err sonde_selector_create_regex(const char *pattern, sonde_selector **out,
+                                      sonde_diag *diag)
+{
+    return create(pattern, true, SONDE__ITEM_REGEX, out, diag);
+}
+
+sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
+                                       sonde_diag *diag)
+{
+    return create(name, true, SONDE__ITEM_EXACT, out, diag);
+}
+
+void sonde_selector_destroy(sonde_selector *selector)
+{
+    if (selector == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < selector->count; i++) {
+        pcre2_code_free(selector->items[i].code);
+        sonde__free(selector->items[i].text);
+    }
+    pcre2_general_context_free(selector->memory);
+    sonde__free(selector->items);
+    sonde__free(selector->text);
+    sonde__free(selector);
+}
+
+const char *sonde_selector_text(const sonde_selector *selector)
+{
+    return selector->text;
+}

@@ -1,0 +1,63 @@
+/*
+ * convert.h - runs of elements from one dtype to another, and walking through a view in
+ * row-major order. Internal.
+ *
+ * Elements in memory are aligned for their dtype here; the cursor sees to that for views
+ * that are not. Nothing allocates.
+ */
+#ifndef SONDE_TENSOR_CONVERT_H
+#define SONDE_TENSOR_CONVERT_H
+
+#include "base/base.h"
+
+#include <sonde/tensor.h>
+
+/* --- runs (convert.c) ------------------------------------------------------ */
+
+/* "F32", "BF16" ...: the names that safetensors uses. */
+SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
+/* The dtype that has exactly this short name; false if none has. */
+SONDE_API bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype);
+
+/* n elements of any dtype to double (64-bit integers round) and back (see sonde_view_copy
+ * for what does not fit). */
+SONDE_API void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to);
+SONDE_API void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n,
+                                void *to);
+
+/* Whether every value of dtype is a float32. */
+SONDE_API bool sonde__fits_f32(sonde_dtype dtype);
+/* n elements of such a dtype. */
+SONDE_API void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, float *to);
+
+/* n elements of any dtype to any other, each rounded once. */
+SONDE_API void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
+                              sonde_dtype to_dtype, void *to);
+
+/* --- walking (cursor.c) ---------------------------------------------------- */
+
+/*
+ * A view's elements, one after the other in row-major order. Dimensions that lie behind
+ * one another in memory are walked as one. Borrows the view's data.
+ */
+typedef struct sonde__cursor {
+    unsigned char *at;              /* the next element */
+    size_t size;                    /* bytes of one */
+    size_t left;                    /* elements to come */
+    int rank;                       /* of what is left after joining dimensions; >= 1 */
+    int64_t extent[SONDE_MAX_DIMS]; /* elements */
+    int64_t stride[SONDE_MAX_DIMS]; /* bytes */
+    int64_t index[SONDE_MAX_DIMS];
+    bool direct; /* contiguous and aligned: no copy is needed */
+} sonde__cursor;
+
+SONDE_API void sonde__cursor_init(sonde__cursor *cursor, const sonde_view *view);
+/* The next elements, at most most: how many, and where in *out: in the view itself if
+ * that is direct, else in room, which has space for most and is aligned. 0 at the end
+ * (*out is then as it was). */
+SONDE_API size_t sonde__cursor_take(sonde__cursor *cursor, size_t most, void *room,
+                                    const void **out);
+/* Writes the next n elements; n is at most what is left. */
+SONDE_API void sonde__cursor_put(sonde__cursor *cursor, const void *elements, size_t n);
+
+#endif

@@ -1,0 +1,265 @@
+/*
+ * sketch.c - the mergeable histogram of magnitudes.
+ *
+ * A bin is the exponent and the upper mantissa bits of a float, so for a normal float32
+ * it is the upper eleven bits, sign included, moved by a constant. Large runs are counted
+ * raw into four tables in turn (equal values one after the other would wait for each
+ * other in one table) that are added to the sketch at the end. Zeros, subnormals,
+ * infinities and NaN share eight raw bins of each sign; a block that hits one of these is
+ * gone through again, which is quick when they are all zeros.
+ *
+ *     float32   s eeeeeeee mm mmmmm...
+ *               |----- raw bin -----|
+ */
+#include "tensor/convert.h"
+
+#include <sonde/sketch.h>
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    BLOCK = 4096, /* elements at a time */
+    SPLIT = 4,    /* tables */
+    RAW_SHIFT = 23 - SONDE_SKETCH_MANTISSA_BITS,
+    RAW_BINS = 1 << (32 - RAW_SHIFT),
+    RAW_SIGN = RAW_BINS / 2, /* the raw bin of -0 */
+    PER_EXPONENT = 1 << SONDE_SKETCH_MANTISSA_BITS,
+    RAW_INFINITE = 255 * PER_EXPONENT, /* the first of infinities and NaN */
+    /* Raw bin r, sign taken off, is bin r + RAW_OFFSET of the sketch. */
+    RAW_OFFSET = (-127 - SONDE_SKETCH_MIN_EXPONENT) * PER_EXPONENT,
+    FEW = 1024 /* elements that are not worth clearing tables for */
+};
+
+typedef struct raw_tables {
+    uint32_t count[SPLIT][RAW_BINS];
+    uint64_t special; /* in the bins of zeros, subnormals, infinities, NaN; seen so far */
+} raw_tables;
+
+void sonde_sketch_init(sonde_sketch *sketch)
+{
+    memset(sketch, 0, sizeof *sketch);
+}
+
+/* The bin of a finite magnitude that is not 0. */
+static int bin_of(double size)
+{
+    uint64_t bits = 0;
+    int exponent = 0;
+
+    memcpy(&bits, &size, sizeof bits);
+    exponent = (int)(bits >> 52) - 1023;
+    if (exponent < SONDE_SKETCH_MIN_EXPONENT) {
+        return 0;
+    }
+    if (exponent > SONDE_SKETCH_MAX_EXPONENT) {
+        return SONDE_SKETCH_BINS - 1;
+    }
+    return (exponent - SONDE_SKETCH_MIN_EXPONENT) * PER_EXPONENT +
+           (int)(bits >> (52 - SONDE_SKETCH_MANTISSA_BITS) & (PER_EXPONENT - 1));
+}
+
+static void add_one(sonde_sketch *sketch, double x)
+{
+    if (x == 0.0) {
+        sketch->zero++;
+    } else if (isfinite(x)) {
+        (x > 0.0 ? sketch->positive : sketch->negative)[bin_of(fabs(x))]++;
+    } else {
+        sketch->nan += isnan(x) != 0;
+        sketch->pos_inf += x > 0.0;
+        sketch->neg_inf += x < 0.0;
+    }
+}
+
+/* Those of a block's elements whose raw bins are not bins. */
+static void add_special(sonde_sketch *sketch, const float *x, size_t n, uint64_t special)
+{
+    uint32_t zeros = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        zeros += x[i] == 0.0F;
+    }
+    if (zeros == special) {
+        sketch->zero += zeros;
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (!isnormal(x[i])) {
+            add_one(sketch, (double)x[i]);
+        }
+    }
+}
+
+static uint64_t count_special(const raw_tables *raw)
+{
+    uint64_t special = 0;
+
+    for (int t = 0; t < SPLIT; t++) {
+        for (int b = 0; b < PER_EXPONENT; b++) {
+            special += raw->count[t][b];
+            special += raw->count[t][RAW_SIGN + b];
+            special += raw->count[t][RAW_INFINITE + b];
+            special += raw->count[t][RAW_SIGN + RAW_INFINITE + b];
+        }
+    }
+    return special;
+}
+
+/* One block of float32. Two elements to a load; the order of the tables is that of the
+ * elements. */
+static void add_block(sonde_sketch *sketch, raw_tables *raw, const float *x, size_t n)
+{
+    const uint64_t before = raw->special;
+    size_t i = 0;
+
+    for (; i + 4 <= n; i += 4) {
+        uint64_t pair[2];
+
+        memcpy(pair, x + i, sizeof pair);
+        raw->count[0][pair[0] >> RAW_SHIFT & (RAW_BINS - 1)]++;
+        raw->count[1][pair[0] >> (32 + RAW_SHIFT)]++;
+        raw->count[2][pair[1] >> RAW_SHIFT & (RAW_BINS - 1)]++;
+        raw->count[3][pair[1] >> (32 + RAW_SHIFT)]++;
+    }
+    for (; i < n; i++) {
+        uint32_t bits = 0;
+
+        memcpy(&bits, x + i, sizeof bits);
+        raw->count[0][bits >> RAW_SHIFT]++;
+    }
+    raw->special = count_special(raw);
+    if (raw->special != before) {
+        add_special(sketch, x, n, raw->special - before);
+    }
+}
+
+/* The tables' counts of normal numbers to the sketch, and the tables to zero. */
+static void flush(sonde_sketch *sketch, raw_tables *raw)
+{
+    for (int b = PER_EXPONENT; b < RAW_INFINITE; b++) {
+        for (int t = 0; t < SPLIT; t++) {
+            sketch->positive[b + RAW_OFFSET] += raw->count[t][b];
+            sketch->negative[b + RAW_OFFSET] += raw->count[t][RAW_SIGN + b];
+        }
+    }
+    memset(raw, 0, sizeof *raw);
+}
+
+static void add_narrow(sonde_sketch *sketch, const sonde_view *view)
+{
+    enum { FLUSH = 1 << 18 }; /* blocks: 2^30 elements, which a uint32 counts */
+    _Alignas(SONDE__ALIGN) unsigned char gathered[BLOCK * 4];
+    float widened[BLOCK];
+    raw_tables raw;
+    const void *elements = NULL;
+    sonde__cursor cursor;
+    size_t n = 0, blocks = 0;
+
+    memset(&raw, 0, sizeof raw);
+    sonde__cursor_init(&cursor, view);
+    while ((n = sonde__cursor_take(&cursor, BLOCK, gathered, &elements)) > 0) {
+        if (view->dtype != SONDE_F32) {
+            sonde__load_f32(view->dtype, elements, n, widened);
+            elements = widened;
+        }
+        add_block(sketch, &raw, elements, n);
+        if (++blocks % FLUSH == 0) {
+            flush(sketch, &raw);
+        }
+    }
+    flush(sketch, &raw);
+}
+
+static void add_one_by_one(sonde_sketch *sketch, const sonde_view *view)
+{
+    enum { RUN = 512 };
+    _Alignas(8) unsigned char gathered[RUN * 8];
+    double wide[RUN];
+    const void *elements = NULL;
+    sonde__cursor cursor;
+    size_t n = 0;
+
+    sonde__cursor_init(&cursor, view);
+    while ((n = sonde__cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
+        sonde__load_f64(view->dtype, elements, n, wide);
+        for (size_t i = 0; i < n; i++) {
+            add_one(sketch, wide[i]);
+        }
+    }
+}
+
+void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view)
+{
+    const int64_t count = sonde_view_count(view);
+
+    sketch->count += (uint64_t)count;
+    if (count > FEW && sonde__fits_f32(view->dtype)) {
+        add_narrow(sketch, view);
+    } else {
+        add_one_by_one(sketch, view);
+    }
+}
+
+void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part)
+{
+    into->count += part->count;
+    into->nan += part->nan;
+    into->pos_inf += part->pos_inf;
+    into->neg_inf += part->neg_inf;
+    into->zero += part->zero;
+    for (int b = 0; b < SONDE_SKETCH_BINS; b++) {
+        into->positive[b] += part->positive[b];
+        into->negative[b] += part->negative[b];
+    }
+}
+
+void sonde_sketch_bounds(int bin, double *lower, double *upper)
+{
+    if (bin < 0 || bin >= SONDE_SKETCH_BINS) {
+        *lower = *upper = (double)NAN;
+        return;
+    }
+    const int exponent = bin / PER_EXPONENT + SONDE_SKETCH_MIN_EXPONENT;
+    const int step = bin % PER_EXPONENT + PER_EXPONENT;
+
+    *lower = ldexp(step, exponent - SONDE_SKETCH_MANTISSA_BITS);
+    *upper = ldexp(step + 1, exponent - SONDE_SKETCH_MANTISSA_BITS);
+}
+
+static double middle_of(int bin)
+{
+    double lower = 0.0, upper = 0.0;
+
+    sonde_sketch_bounds(bin, &lower, &upper);
+    return (lower + upper) / 2.0;
+}
+
+double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
+{
+    const uint64_t n = sketch->count - sketch->nan - sketch->pos_inf - sketch->neg_inf;
+    uint64_t below = 0, rank = 0;
+
+    if (n == 0 || !(q >= 0.0 && q <= 1.0)) {
+        return (double)NAN;
+    }
+    rank = (uint64_t)ceil(q * (double)n);
+    rank = SONDE_MIN(SONDE_MAX(rank, 1), n);
+    for (int b = SONDE_SKETCH_BINS - 1; b >= 0; b--) {
+        below += sketch->negative[b];
+        if (below >= rank) {
+            return -middle_of(b);
+        }
+    }
+    below += sketch->zero;
+    if (below >= rank) {
+        return 0.0;
+    }
+    for (int b = 0; b < SONDE_SKETCH_BINS; b++) {
+        below += sketch->positive[b];
+        if (below >= rank) {
+            return middle_of(b);
+        }
+    }
+    return (double)NAN; /* counts that do not add up to count */
+}

@@ -1,0 +1,147 @@
+/*
+ * stat.c - the single numbers that vital signs give, and their names.
+ */
+#include "base/base.h"
+
+#include <sonde/stats.h>
+
+#include <math.h>
+#include <strings.h>
+
+static const char *const stat_names[SONDE_STAT_ENTRIES] = {
+    [SONDE_STAT_COUNT] = "count",
+    [SONDE_STAT_MIN] = "min",
+    [SONDE_STAT_MAX] = "max",
+    [SONDE_STAT_MEAN] = "mean",
+    [SONDE_STAT_VARIANCE] = "variance",
+    [SONDE_STAT_STD] = "std",
+    [SONDE_STAT_SUM] = "sum",
+    [SONDE_STAT_L1] = "l1",
+    [SONDE_STAT_L2] = "l2",
+    [SONDE_STAT_LINF] = "linf",
+    [SONDE_STAT_ABS_MIN] = "abs_min",
+    [SONDE_STAT_ABS_MAX] = "abs_max",
+    [SONDE_STAT_ABS_MEAN] = "abs_mean",
+    [SONDE_STAT_NAN] = "nan",
+    [SONDE_STAT_POS_INF] = "pos_inf",
+    [SONDE_STAT_NEG_INF] = "neg_inf",
+    [SONDE_STAT_ZERO] = "zero",
+    [SONDE_STAT_NONFINITE] = "nonfinite",
+};
+
+const char *sonde_stat_name(sonde_stat stat)
+{
+    return (size_t)stat < SONDE_STAT_ENTRIES ? stat_names[stat] : NULL;
+}
+
+sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
+{
+    const char *nearest = NULL;
+
+    for (size_t i = 0; i < SONDE_STAT_ENTRIES; i++) {
+        if (strcasecmp(text, stat_names[i]) == 0) {
+            *stat = (sonde_stat)i;
+            return SONDE_OK;
+        }
+    }
+    nearest = sonde__nearest(text, stat_names, SONDE_STAT_ENTRIES);
+    return sonde__fail(diag, SONDE_EINVAL, "statistic",
+                       nearest != NULL
+                           ? nearest
+                           : "count, min, max, mean, variance, std, sum, l1, l2, "
+                             "linf, abs_min, abs_max, abs_mean, nan, pos_inf, "
+                             "neg_inf, zero or nonfinite",
+                       "unknown statistic '%s'", text);
+}
+
+/* The counts are what they are; everything else is NaN of nothing and of a NaN. */
+static bool get_count(const sonde_vitals *v, sonde_stat stat, double *out)
+{
+    const uint64_t nonfinite = v->nan + v->pos_inf + v->neg_inf;
+    const uint64_t counts[SONDE_STAT_ENTRIES] = {
+        [SONDE_STAT_COUNT] = v->count,     [SONDE_STAT_NAN] = v->nan,
+        [SONDE_STAT_POS_INF] = v->pos_inf, [SONDE_STAT_NEG_INF] = v->neg_inf,
+        [SONDE_STAT_ZERO] = v->zero,       [SONDE_STAT_NONFINITE] = nonfinite,
+    };
+    const uint32_t is_count = 1U << SONDE_STAT_COUNT | 1U << SONDE_STAT_NAN |
+                              1U << SONDE_STAT_POS_INF | 1U << SONDE_STAT_NEG_INF |
+                              1U << SONDE_STAT_ZERO | 1U << SONDE_STAT_NONFINITE;
+
+    if ((size_t)stat >= SONDE_STAT_ENTRIES || (is_count >> stat & 1U) == 0) {
+        return false;
+    }
+    *out = (double)counts[stat];
+    return true;
+}
+
+/* What the infinities make of a value that grows with every element: x, or infinite. */
+static double with_both(const sonde_vitals *v, double x)
+{
+    const double inf = (double)INFINITY;
+
+    if (v->pos_inf > 0 && v->neg_inf > 0) {
+        return (double)NAN;
+    }
+    return v->pos_inf > 0 ? inf : v->neg_inf > 0 ? -inf : x;
+}
+
+static double with_either(const sonde_vitals *v, double x)
+{
+    return v->pos_inf + v->neg_inf > 0 ? (double)INFINITY : x;
+}
+
+/* No NaN, and something to speak of. Where all elements are infinite, the fields of the
+ * finite ones are what an empty minimum or maximum is, which is right here too. */
+static double get_value(const sonde_vitals *v, sonde_stat stat)
+{
+    const double n = (double)v->count, inf = (double)INFINITY;
+    const bool infinite = v->pos_inf + v->neg_inf > 0;
+    const double variance = infinite ? (double)NAN : v->m2 / n;
+
+    switch (stat) {
+    case SONDE_STAT_MIN:
+        return v->neg_inf > 0 ? -inf : v->min;
+    case SONDE_STAT_MAX:
+        return v->pos_inf > 0 ? inf : v->max;
+    case SONDE_STAT_MEAN:
+        return with_both(v, v->mean);
+    case SONDE_STAT_VARIANCE:
+        return variance;
+    case SONDE_STAT_STD:
+        return sqrt(variance);
+    case SONDE_STAT_SUM:
+        return with_both(v, v->sum);
+    case SONDE_STAT_L1:
+        return with_either(v, v->l1);
+    case SONDE_STAT_L2:
+        return with_either(v, sqrt(v->sumsq));
+    case SONDE_STAT_ABS_MIN:
+        return v->abs_min;
+    case SONDE_STAT_LINF:
+    case SONDE_STAT_ABS_MAX:
+        return with_either(v, v->abs_max);
+    case SONDE_STAT_ABS_MEAN:
+        return with_either(v, v->l1 / n);
+    case SONDE_STAT_COUNT:
+    case SONDE_STAT_NAN:
+    case SONDE_STAT_POS_INF:
+    case SONDE_STAT_NEG_INF:
+    case SONDE_STAT_ZERO:
+    case SONDE_STAT_NONFINITE:
+    default:
+        return (double)NAN;
+    }
+}
+
+double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
+{
+    double count = 0.0;
+
+    if (get_count(vitals, stat, &count)) {
+        return count;
+    }
+    if (vitals->count == 0 || vitals->nan > 0) {
+        return (double)NAN;
+    }
+    return get_value(vitals, stat);
+}

@@ -1,0 +1,303 @@
+/*
+ * vitals.c - vital signs of whole views: cutting into blocks, closing a block, merging.
+ *
+ * A block's kernel gives plain sums. Two things they cannot tell are settled here, from
+ * the block's memory, which is in cache: which elements were not finite (the finite ones
+ * close up in a buffer, and the kernel runs again), and the variance where |mean| is so
+ * large that the sum of squares consists of it (a second pass about the mean).
+ *
+ * Compiled without contraction: what is computed here is the same for every kernel.
+ */
+#include "tensor/vitals.h"
+
+#include "tensor/convert.h"
+
+#include <math.h>
+#include <string.h>
+
+/* One block: narrow or wide is set. ahead is the block behind it, or it itself again. */
+typedef struct block {
+    const float *narrow;
+    const double *wide;
+    const void *ahead;
+    size_t n;
+} block;
+
+const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
+{
+#if defined(__x86_64__)
+    if (isa == SONDE__AVX512) {
+        return &sonde__vitals_avx512;
+    }
+    if (isa == SONDE__AVX2) {
+        return &sonde__vitals_avx2;
+    }
+#endif
+    (void)isa;
+    return &sonde__vitals_generic;
+}
+
+void sonde_vitals_init(sonde_vitals *vitals)
+{
+    *vitals = (sonde_vitals){.min = (double)INFINITY,
+                             .max = -(double)INFINITY,
+                             .abs_min = (double)INFINITY,
+                             .abs_max = -(double)INFINITY};
+}
+
+static double finite_count(const sonde_vitals *v)
+{
+    return (double)(v->count - v->nan - v->pos_inf - v->neg_inf);
+}
+
+/* sonde_vitals_merge, where it can be inlined: once a block. */
+static inline void merge(sonde_vitals *into, const sonde_vitals *part)
+{
+    const double na = finite_count(into), nb = finite_count(part), n = na + nb;
+
+    if (na > 0.0 && nb > 0.0) {
+        const double apart = part->mean - into->mean;
+
+        into->m2 += part->m2 + apart * apart * (na * (nb / n));
+        into->sum += part->sum;
+        into->mean = into->sum / n;
+    } else if (nb > 0.0) {
+        into->m2 = part->m2;
+        into->sum = part->sum;
+        into->mean = part->mean;
+    }
+    if (isnan(into->m2)) { /* float64 near its limits: sums overflowed */
+        into->m2 = (double)INFINITY;
+    }
+    into->count += part->count;
+    into->nan += part->nan;
+    into->pos_inf += part->pos_inf;
+    into->neg_inf += part->neg_inf;
+    into->zero += part->zero;
+    into->min = part->min < into->min ? part->min : into->min;
+    into->max = part->max > into->max ? part->max : into->max;
+    into->abs_min = part->abs_min < into->abs_min ? part->abs_min : into->abs_min;
+    into->abs_max = part->abs_max > into->abs_max ? part->abs_max : into->abs_max;
+    into->l1 += part->l1;
+    into->sumsq += part->sumsq;
+}
+
+void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
+{
+    merge(into, part);
+}
+
+/* --- closing a block ------------------------------------------------------- */
+
+/*
+ * Whether the difference sumsq - sum * mean has lost too much. Of a sum of squares about
+ * an arbitrary point, rounding takes some 2^-53 * sqrt(256); what is left for m2 is
+ * better than 1e-12 while m2 is at least 1/64 of it.
+ */
+static bool is_off_centre(double sumsq, double m2)
+{
+    return m2 * 64.0 < sumsq;
+}
+
+bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n)
+{
+    const double m2 = sums->sumsq - sums->sum * (sums->sum / (double)n);
+
+    return !isfinite(sums->sumsq) || (n > 1 && is_off_centre(sums->sumsq, m2));
+}
+
+static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
+                   sonde__vitals_sums *sums)
+{
+    if (b->narrow != NULL) {
+        kernels->sums_f32(b->narrow, b->n, b->ahead, sums);
+    } else {
+        kernels->sums_f64(b->wide, b->n, b->ahead, sums);
+    }
+}
+
+/* sum of (x - mean)^2 in two passes; the second term mends what mean was rounded by
+ * (Chan, Golub and LeVeque 1983). */
+static double m2_about(const sonde__vitals_kernels *kernels, const block *b, double mean)
+{
+    double moments[2] = {0.0, 0.0};
+    double m2 = 0.0;
+
+    if (b->narrow != NULL) {
+        kernels->shifted_f32(b->narrow, b->n, mean, moments);
+    } else {
+        kernels->shifted_f64(b->wide, b->n, mean, moments);
+    }
+    m2 = moments[1] - moments[0] * (moments[0] / (double)b->n);
+    return m2 > 0.0 ? m2 : 0.0;
+}
+
+/* into := into + b, all of whose elements are finite. */
+static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                        const sonde__vitals_sums *sums, const block *b)
+{
+    const double mean = sums->sum / (double)b->n;
+    double m2 = sums->sumsq - sums->sum * mean;
+    sonde_vitals part = {.count = b->n,
+                         .zero = sums->zero,
+                         .min = sums->min + 0.0, /* -0 becomes +0 */
+                         .max = sums->max + 0.0,
+                         .abs_min = sums->abs_min,
+                         .mean = mean,
+                         .l1 = sums->l1,
+                         .sumsq = sums->sumsq,
+                         .sum = sums->sum};
+
+    if (b->n == 1) {
+        m2 = 0.0;
+    } else if (is_off_centre(sums->sumsq, m2)) {
+        m2 = m2_about(kernels, b, mean);
+    }
+    part.m2 = isfinite(m2) ? m2 : (double)INFINITY;
+    part.abs_max = -part.min > part.max ? -part.min : part.max;
+    merge(into, &part);
+}
+
+#define DEFINE_CLOSE_UP(name, type)                                                      \
+    /* The finite elements of x to finite, the others counted. Returns how many. */      \
+    static size_t name(const type *x, size_t n, type *finite, sonde_vitals *counts)      \
+    {                                                                                    \
+        const type inf = (type)INFINITY;                                                 \
+        uint32_t nan = 0, pos_inf = 0, neg_inf = 0;                                      \
+        size_t kept = 0;                                                                 \
+                                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                 \
+            nan += isnan(x[i]) != 0;                                                     \
+            pos_inf += x[i] == inf;                                                      \
+            neg_inf += x[i] == -inf;                                                     \
+        }                                                                                \
+        counts->nan = nan;                                                               \
+        counts->pos_inf = pos_inf;                                                       \
+        counts->neg_inf = neg_inf;                                                       \
+        for (size_t i = 0; i < n; i++) {                                                 \
+            finite[kept] = x[i];                                                         \
+            kept += isfinite(x[i]) != 0;                                                 \
+        }                                                                                \
+        return kept;                                                                     \
+    }
+
+DEFINE_CLOSE_UP(close_up_f32, float)
+DEFINE_CLOSE_UP(close_up_f64, double)
+
+/* into := into + b, which may hold anything. */
+static void take_any(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                     const block *b)
+{
+    union {
+        float narrow[SONDE__VITALS_BLOCK];
+        double wide[SONDE__VITALS_BLOCK];
+    } room;
+    block finite = {.ahead = &room};
+    sonde_vitals others;
+    sonde__vitals_sums sums;
+
+    sonde_vitals_init(&others);
+    if (b->narrow != NULL) {
+        finite.narrow = room.narrow;
+        finite.n = close_up_f32(b->narrow, b->n, room.narrow, &others);
+    } else {
+        finite.wide = room.wide;
+        finite.n = close_up_f64(b->wide, b->n, room.wide, &others);
+    }
+    others.count = b->n - finite.n;
+    merge(into, &others);
+    if (finite.n > 0) {
+        sum_up(kernels, &finite, &sums);
+        take_finite(kernels, into, &sums, &finite);
+    }
+}
+
+static void take(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                 const sonde__vitals_sums *sums, const block *b)
+{
+    if (isfinite(sums->sumsq)) {
+        take_finite(kernels, into, sums, b);
+    } else {
+        take_any(kernels, into, b);
+    }
+}
+
+void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
+                        const float *elements, size_t n)
+{
+    const block b = {.narrow = elements, .n = n};
+
+    if (n > 0) {
+        take(sonde__vitals_kernels_of(sonde__cpu_isa()), into, sums, &b);
+    }
+}
+
+void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *out)
+{
+    sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, elements, out);
+}
+
+/* --- whole views ----------------------------------------------------------- */
+
+static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                       const block *b)
+{
+    sonde__vitals_sums sums;
+
+    sum_up(kernels, b, &sums);
+    take(kernels, into, &sums, b);
+}
+
+/* n elements of any dtype as a block; widened if need be, into room. */
+static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
+                      const void *elements, size_t n, const void *ahead, void *room)
+{
+    block b = {.narrow = elements, .ahead = ahead, .n = n};
+
+    if (dtype == SONDE_F32) {
+        return b;
+    }
+    if (dtype == SONDE_F16) {
+        kernels->widen_f16(elements, n, room);
+    } else if (dtype == SONDE_BF16) {
+        kernels->widen_bf16(elements, n, room);
+    } else if (sonde__fits_f32(dtype)) {
+        sonde__load_f32(dtype, elements, n, room);
+    } else {
+        b.narrow = NULL;
+        b.wide = elements;
+        if (dtype != SONDE_F64) {
+            sonde__load_f64(dtype, elements, n, room);
+            b.wide = b.ahead = room;
+        }
+        return b;
+    }
+    b.narrow = b.ahead = room;
+    return b;
+}
+
+void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *vitals)
+{
+    _Alignas(SONDE__ALIGN) unsigned char gathered[SONDE__VITALS_BLOCK * 8];
+    _Alignas(SONDE__ALIGN) unsigned char widened[SONDE__VITALS_BLOCK * 8];
+    const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(isa);
+    const void *elements = NULL;
+    sonde__cursor cursor;
+    size_t n = 0;
+
+    sonde_vitals_init(vitals);
+    sonde__cursor_init(&cursor, view);
+    while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) >
+           0) {
+        const bool more = cursor.direct && cursor.left > 0;
+        const block b = block_of(kernels, view->dtype, elements, n,
+                                 more ? cursor.at : elements, widened);
+
+        take_block(kernels, vitals, &b);
+    }
+}
+
+void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals)
+{
+    sonde__vitals_of_isa(sonde__cpu_isa(), view, vitals);
+}

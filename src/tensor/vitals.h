@@ -1,0 +1,63 @@
+/*
+ * vitals.h - vital signs, block by block: what kernels, the fused loops of other
+ * libraries and the merging code share. Internal; vitals_accum.h tells the order of
+ * things.
+ */
+#ifndef SONDE_TENSOR_VITALS_H
+#define SONDE_TENSOR_VITALS_H
+
+#include "base/base.h"
+
+#include <sonde/stats.h>
+
+enum { SONDE__VITALS_BLOCK = 4096 /* elements */ };
+
+/* One block's lanes added up. If sumsq is not finite, nothing else is meaningful. */
+typedef struct sonde__vitals_sums {
+    double sum, l1, sumsq;
+    double min, max, abs_min;
+    uint64_t zero;
+} sonde__vitals_sums;
+
+/* The kernels of one instruction set. n is at most SONDE__VITALS_BLOCK and not 0,
+ * but for widening. */
+typedef struct sonde__vitals_kernels {
+    /* ahead: what to bring into cache meanwhile, as many elements as x has (x: nothing).
+     * From memory this is worth a half: the arithmetic leaves the processor's window too
+     * short to see the next block itself. */
+    void (*sums_f32)(const float *x, size_t n, const float *ahead,
+                     sonde__vitals_sums *out);
+    void (*sums_f64)(const double *x, size_t n, const double *ahead,
+                     sonde__vitals_sums *out);
+    /* Sums of x - pivot and of its square. */
+    void (*shifted_f32)(const float *x, size_t n, double pivot, double out[2]);
+    void (*shifted_f64)(const double *x, size_t n, double pivot, double out[2]);
+    void (*widen_f16)(const uint16_t *bits, size_t n, float *out);
+    void (*widen_bf16)(const uint16_t *bits, size_t n, float *out);
+} sonde__vitals_kernels;
+
+extern const sonde__vitals_kernels sonde__vitals_generic;
+extern const sonde__vitals_kernels sonde__vitals_avx2;   /* x86-64 only */
+extern const sonde__vitals_kernels sonde__vitals_avx512; /* x86-64 only */
+
+/* Those of one instruction set, which the processor must have. */
+SONDE_API const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa);
+
+/* sonde_vitals_of, of one instruction set. */
+SONDE_API void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view,
+                                    sonde_vitals *vitals);
+
+/* Sums of one block of n <= SONDE__VITALS_BLOCK float32, by the best kernel there is. */
+SONDE_API void sonde__vitals_sums_of(const float *block, size_t n,
+                                     sonde__vitals_sums *out);
+
+/* Whether take will have to read the block: it holds NaN or infinities, or its mean is
+ * large against its deviation. */
+SONDE_API bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n);
+
+/* into := into + the block that sums were made from, n elements. Reads block only if
+ * sonde__vitals_needs_memory says so. */
+SONDE_API void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
+                                  const float *block, size_t n);
+
+#endif

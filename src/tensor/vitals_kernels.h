@@ -1,0 +1,319 @@
+/*
+ * vitals_kernels.h - the kernels of vital signs, written once and compiled per
+ * instruction set: vitals_generic.c, vitals_avx2.c and vitals_avx512.c define
+ * SONDE__KERNELS, the name of their table, and include this. Internal.
+ *
+ * float64 and shifted sums have sixteen lanes each, element i in lane i mod 16, and the
+ * tree. Their products do round, so the compiler is kept from contracting them: here too
+ * the bits are the same on every instruction set.
+ */
+#ifndef SONDE_TENSOR_VITALS_KERNELS_H
+#define SONDE_TENSOR_VITALS_KERNELS_H
+
+#include "tensor/vitals_accum.h"
+
+#include <sonde/tensor.h>
+
+#include <math.h>
+
+/* --- a vector of doubles --------------------------------------------------- */
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+enum { WIDTH = 8 };
+typedef __m512d vec;
+
+static inline vec vec_of(double x)
+{
+    return _mm512_set1_pd(x);
+}
+static inline vec vec_load_f64(const double *p)
+{
+    return _mm512_loadu_pd(p);
+}
+static inline vec vec_load_f32(const float *p)
+{
+    return _mm512_cvtps_pd(_mm256_loadu_ps(p));
+}
+static inline vec vec_abs(vec x)
+{
+    return _mm512_abs_pd(x);
+}
+static inline vec vec_min(vec x, vec least)
+{
+    return _mm512_min_pd(x, least);
+}
+static inline vec vec_max(vec x, vec most)
+{
+    return _mm512_max_pd(x, most);
+}
+static inline vec vec_count_zero(vec x, vec count)
+{
+    const __mmask8 zero = _mm512_cmp_pd_mask(x, _mm512_setzero_pd(), _CMP_EQ_OQ);
+
+    return _mm512_mask_add_pd(count, zero, count, _mm512_set1_pd(1.0));
+}
+#define ROUNDED(x) __asm__("" : "+v"(x))
+
+#elif defined(__AVX2__) && defined(__FMA__)
+enum { WIDTH = 4 };
+typedef __m256d vec;
+
+static inline vec vec_of(double x)
+{
+    return _mm256_set1_pd(x);
+}
+static inline vec vec_load_f64(const double *p)
+{
+    return _mm256_loadu_pd(p);
+}
+static inline vec vec_load_f32(const float *p)
+{
+    return _mm256_cvtps_pd(_mm_loadu_ps(p));
+}
+static inline vec vec_abs(vec x)
+{
+    return _mm256_and_pd(x, _mm256_castsi256_pd(_mm256_set1_epi64x(INT64_MAX)));
+}
+static inline vec vec_min(vec x, vec least)
+{
+    return _mm256_min_pd(x, least);
+}
+static inline vec vec_max(vec x, vec most)
+{
+    return _mm256_max_pd(x, most);
+}
+static inline vec vec_count_zero(vec x, vec count)
+{
+    const vec zero = _mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_EQ_OQ);
+
+    return _mm256_add_pd(count, _mm256_and_pd(zero, _mm256_set1_pd(1.0)));
+}
+#define ROUNDED(x) __asm__("" : "+x"(x))
+
+#else
+enum { WIDTH = 1 };
+typedef double vec;
+
+static inline vec vec_of(double x)
+{
+    return x;
+}
+static inline vec vec_load_f64(const double *p)
+{
+    return *p;
+}
+static inline vec vec_load_f32(const float *p)
+{
+    return (double)*p;
+}
+static inline vec vec_abs(vec x)
+{
+    return fabs(x);
+}
+static inline vec vec_min(vec x, vec least)
+{
+    return x < least ? x : least;
+}
+static inline vec vec_max(vec x, vec most)
+{
+    return x > most ? x : most;
+}
+static inline vec vec_count_zero(vec x, vec count)
+{
+    return count + (x == 0.0 ? 1.0 : 0.0);
+}
+#if defined(__aarch64__)
+#define ROUNDED(x) __asm__("" : "+w"(x))
+#else
+#define ROUNDED(x) (void)(x)
+#endif
+#endif
+
+enum { VECS = 16 / WIDTH };
+
+/* Sixteen lanes, as a tree. */
+static double add_lanes(double *lanes)
+{
+    for (int width = 8; width > 0; width /= 2) {
+        for (int l = 0; l < width; l++) {
+            lanes[l] += lanes[l + width];
+        }
+    }
+    return lanes[0];
+}
+
+/* --- float32 --------------------------------------------------------------- */
+
+static void sums_f32(const float *x, size_t n, const float *ahead,
+                     sonde__vitals_sums *out)
+{
+    sonde__vacc acc;
+    size_t i = 0;
+
+    sonde__vacc_init(&acc);
+    for (; i + 16 <= n; i += 16) {
+        __builtin_prefetch(ahead + i);
+        sonde__vacc_add_at(&acc, x + i);
+    }
+    sonde__vacc_tail(&acc, x + i, n - i);
+    sonde__vacc_close(&acc, n, out);
+}
+
+/* --- moments about a pivot, of both widths --------------------------------- */
+
+#define DEFINE_SHIFTED(name, type, load)                                                 \
+    static void name(const type *x, size_t n, double pivot, double out[2])               \
+    {                                                                                    \
+        const vec shift = vec_of(pivot);                                                 \
+        vec sum[VECS], square[VECS];                                                     \
+        double lanes[2][16];                                                             \
+        size_t i = 0;                                                                    \
+                                                                                         \
+        for (int q = 0; q < VECS; q++) {                                                 \
+            sum[q] = square[q] = vec_of(0.0);                                            \
+        }                                                                                \
+        for (; i + 16 <= n; i += 16) {                                                   \
+            for (int q = 0; q < VECS; q++) {                                             \
+                const vec d = load(x + i + (size_t)(q * WIDTH)) - shift;                 \
+                vec product = d * d;                                                     \
+                                                                                         \
+                ROUNDED(product);                                                        \
+                sum[q] += d;                                                             \
+                square[q] += product;                                                    \
+            }                                                                            \
+        }                                                                                \
+        memcpy(lanes[0], sum, sizeof sum);                                               \
+        memcpy(lanes[1], square, sizeof square);                                         \
+        for (size_t l = 0; l < n - i; l++) {                                             \
+            const double d = (double)x[i + l] - pivot;                                   \
+            double product = d * d;                                                      \
+                                                                                         \
+            ROUNDED(product);                                                            \
+            lanes[0][l] += d;                                                            \
+            lanes[1][l] += product;                                                      \
+        }                                                                                \
+        out[0] = add_lanes(lanes[0]);                                                    \
+        out[1] = add_lanes(lanes[1]);                                                    \
+    }
+
+DEFINE_SHIFTED(shifted_f32, float, vec_load_f32)
+DEFINE_SHIFTED(shifted_f64, double, vec_load_f64)
+
+/* --- float64 --------------------------------------------------------------- */
+
+/* Sixteen lanes of each sum, as vectors while there are whole vectors, then in memory. */
+typedef struct lanes_f64 {
+    double min[16], max[16], abs_min[16], zero[16], sum[16], l1[16], sumsq[16];
+} lanes_f64;
+
+/* All elements but the last n mod 16; returns how many that were. */
+static size_t whole_f64(const double *x, size_t n, const double *ahead, lanes_f64 *out)
+{
+    vec min[VECS], max[VECS], abs_min[VECS], zero[VECS];
+    vec sum[VECS], l1[VECS], sumsq[VECS];
+    size_t i = 0;
+
+    for (int q = 0; q < VECS; q++) {
+        min[q] = abs_min[q] = vec_of((double)INFINITY);
+        max[q] = vec_of(-(double)INFINITY);
+        zero[q] = sum[q] = l1[q] = sumsq[q] = vec_of(0.0);
+    }
+    for (; i + 16 <= n; i += 16) {
+        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead + i + 8);
+        for (int q = 0; q < VECS; q++) {
+            const vec v = vec_load_f64(x + i + (size_t)(q * WIDTH));
+            const vec size = vec_abs(v);
+            vec product = v * v;
+
+            ROUNDED(product);
+            min[q] = vec_min(v, min[q]);
+            max[q] = vec_max(v, max[q]);
+            abs_min[q] = vec_min(size, abs_min[q]);
+            zero[q] = vec_count_zero(v, zero[q]);
+            sum[q] += v;
+            l1[q] += size;
+            sumsq[q] += product;
+        }
+    }
+    memcpy(out->min, min, sizeof min);
+    memcpy(out->max, max, sizeof max);
+    memcpy(out->abs_min, abs_min, sizeof abs_min);
+    memcpy(out->zero, zero, sizeof zero);
+    memcpy(out->sum, sum, sizeof sum);
+    memcpy(out->l1, l1, sizeof l1);
+    memcpy(out->sumsq, sumsq, sizeof sumsq);
+    return i;
+}
+
+static void rest_f64(const double *x, size_t n, lanes_f64 *lanes)
+{
+    for (size_t l = 0; l < n; l++) {
+        const double v = x[l], size = fabs(v);
+        double product = v * v;
+
+        ROUNDED(product);
+        lanes->min[l] = v < lanes->min[l] ? v : lanes->min[l];
+        lanes->max[l] = v > lanes->max[l] ? v : lanes->max[l];
+        lanes->abs_min[l] = size < lanes->abs_min[l] ? size : lanes->abs_min[l];
+        lanes->zero[l] += v == 0.0 ? 1.0 : 0.0;
+        lanes->sum[l] += v;
+        lanes->l1[l] += size;
+        lanes->sumsq[l] += product;
+    }
+}
+
+static void sums_f64(const double *x, size_t n, const double *ahead,
+                     sonde__vitals_sums *out)
+{
+    lanes_f64 lanes;
+    const size_t whole = whole_f64(x, n, ahead, &lanes);
+
+    rest_f64(x + whole, n - whole, &lanes);
+    for (int l = 1; l < 16; l++) {
+        lanes.min[0] = lanes.min[l] < lanes.min[0] ? lanes.min[l] : lanes.min[0];
+        lanes.max[0] = lanes.max[l] > lanes.max[0] ? lanes.max[l] : lanes.max[0];
+        lanes.abs_min[0] =
+            lanes.abs_min[l] < lanes.abs_min[0] ? lanes.abs_min[l] : lanes.abs_min[0];
+    }
+    out->min = lanes.min[0];
+    out->max = lanes.max[0];
+    out->abs_min = lanes.abs_min[0];
+    out->zero = (uint64_t)add_lanes(lanes.zero);
+    out->sum = add_lanes(lanes.sum);
+    out->l1 = add_lanes(lanes.l1);
+    out->sumsq = add_lanes(lanes.sumsq);
+}
+
+/* --- half precision -------------------------------------------------------- */
+
+static void widen_bf16(const uint16_t *bits, size_t n, float *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t wide = (uint32_t)bits[i] << 16;
+
+        memcpy(out + i, &wide, sizeof wide);
+    }
+}
+
+static void widen_f16(const uint16_t *bits, size_t n, float *out)
+{
+    size_t i = 0;
+
+#if defined(__F16C__)
+    for (; i + 8 <= n; i += 8) {
+        __m128i half;
+
+        memcpy(&half, bits + i, sizeof half);
+        _mm256_storeu_ps(out + i, _mm256_cvtph_ps(half));
+    }
+#endif
+    for (; i < n; i++) {
+        out[i] = sonde_f16_to_f32(bits[i]);
+    }
+}
+
+const sonde__vitals_kernels SONDE__KERNELS = {sums_f32,    sums_f64,  shifted_f32,
+                                              shifted_f64, widen_f16, widen_bf16};
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * test_seams.c - what a user can put in place of ours: the allocator, the log's stream,
+ * the instruction set.
+ */
+#include "cmocka_all.h"
+
+#include "base/base.h"
+
+#include <sonde/alloc.h>
+#include <sonde/log.h>
+#include <sonde/stats.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct counts {
+    size_t taken, returned;
+} counts;
+
+static void *counted_alloc(void *user, size_t align, size_t size)
+{
+    ((counts *)user)->taken++;
+    return aligned_alloc(align, (size + align - 1) / align * align);
+}
+
+static void counted_free(void *user, void *ptr)
+{
+    ((counts *)user)->returned++;
+    free(ptr);
+}
+
+static void every_block_comes_through_the_seam(void **state)
+{
+    counts seen = {0};
+    const sonde_allocator ours = {counted_alloc, counted_free, &seen};
+    char *text = NULL;
+    void *block = NULL;
+
+    (void)state;
+    sonde_set_allocator(&ours);
+    text = sonde__strdup("conv1.weight");
+    block = sonde__malloc_aligned(SONDE__ALIGN, 5);
+    assert_string_equal(text, "conv1.weight");
+    assert_int_equal((uintptr_t)block % SONDE__ALIGN, 0);
+    sonde__free(block);
+    sonde__free(text);
+    sonde__free(NULL);
+    sonde_set_allocator(NULL);
+    assert_int_equal(seen.taken, 2);
+    assert_int_equal(seen.returned, 2);
+    sonde__free(sonde__malloc(1));
+    assert_int_equal(seen.taken, 2);
+}
+
+static void log_lines_have_their_form(void **state)
+{
+    char line[256] = "";
+    FILE *const stream = tmpfile();
+
+    (void)state;
+    assert_non_null(stream);
+    sonde_log_set_level(SONDE_LOG_INFO);
+    assert_int_equal(sonde_log_get_level(), SONDE_LOG_INFO);
+    assert_false(sonde_log_enabled(SONDE_LOG_ERROR)); /* nobody listens */
+    sonde_log_to_stream(stream);
+    assert_true(sonde_log_enabled(SONDE_LOG_INFO));
+    assert_false(sonde_log_enabled(SONDE_LOG_DEBUG));
+    sonde_log(SONDE_LOG_DEBUG, "data", "too quiet");
+    sonde_log(SONDE_LOG_INFO, "data", "%d images", 60000);
+    sonde_log_set_sink(NULL, NULL);
+    rewind(stream);
+    assert_non_null(fgets(line, sizeof line, stream));
+    /* [HH:MM:SS.mmm] first, whatever the time */
+    assert_int_equal(strlen(line), strlen("[HH:MM:SS.mmm] [data] [info] 60000 images\n"));
+    assert_string_equal(line + strlen("[HH:MM:SS.mmm] "), "[data] [info] 60000 images\n");
+    assert_null(fgets(line, sizeof line, stream));
+    (void)fclose(stream);
+}
+
+/* The choice is made once, so this is the first that asks in this program. */
+static void instruction_set_is_capped(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SONDE_ISA", "generic", 1), 0);
+    assert_string_equal(sonde_isa_name(), "generic");
+    assert_int_equal(sonde__cpu_isa(), SONDE__GENERIC);
+    assert_int_equal(setenv("SONDE_ISA", "avx512", 1), 0);
+    assert_string_equal(sonde_isa_name(), "generic");
+    assert_true(sonde__cpu_count() >= 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_block_comes_through_the_seam),
+        cmocka_unit_test(log_lines_have_their_form),
+        cmocka_unit_test(instruction_set_is_capped),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

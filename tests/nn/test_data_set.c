@@ -1,0 +1,510 @@
+/*
+ * test_data_set.c - data sets: from every source, found by name, described; and what is
+ * wrong with them.
+ */
+#include "nn/data_files.h"
+
+#include <sonde/nn/dataset.h>
+
+#include <math.h>
+
+static void expect_line(const sonde_diag *diag, const char *words)
+{
+    char line[SONDE_DIAG_LINE];
+
+    if (strstr(sonde_diag_line(diag, line, sizeof line), words) == NULL) {
+        fail_msg("'%s' lacks '%s'", line, words);
+    }
+}
+
+static void a_pair_of_idx_files_is_a_set(void **state)
+{
+    const char *const names[3] = {"zero", "one", "two"};
+    const sonde_nn_dataset_options options = {.classes = 3, .class_names = names};
+    sonde_nn_dataset *set = NULL;
+    const sonde_nn_dataset_traits *traits = NULL;
+    sonde_nn_sample sample;
+    sonde_diag diag = {0};
+
+    (void)state;
+    data_write_images(data_path("i.gz"), 7, true);
+    data_write_labels(data_path("l"), 7, 3, false);
+    assert_int_equal(sonde_nn_dataset_open_idx(data_path("i.gz"), data_path("l"),
+                                               &options, &set, NULL),
+                     SONDE_OK);
+    traits = sonde_nn_dataset_get_traits(set);
+    assert_int_equal(traits->count, 7);
+    assert_int_equal(traits->dtype, SONDE_U8);
+    assert_int_equal(traits->rank, 3);
+    assert_int_equal(traits->shape[0], 1);
+    assert_int_equal(traits->shape[1], 28);
+    assert_int_equal(traits->classes, 3);
+    assert_string_equal(traits->source, data_path("i.gz"));
+    assert_string_equal(sonde_nn_dataset_class_name(set, 2), "two");
+    assert_string_equal(sonde_nn_dataset_class_name(set, 3), "");
+    assert_int_equal(sonde_nn_dataset_scratch(set), 0);
+    assert_int_equal(sonde_nn_dataset_get(set, 5, NULL, &sample, NULL), SONDE_OK);
+    assert_int_equal(sample.label, 2);
+    assert_int_equal(sonde_nn_dataset_label(set, 5), 2);
+    assert_int_equal(((const uint8_t *)sample.data)[3],
+                     (uint8_t)((5 * 784 + 3) * 31 + 35));
+    assert_int_equal(sonde_nn_dataset_get(set, 7, NULL, &sample, &diag), SONDE_ERANGE);
+    expect_line(&diag, "sample 7 (expected 0 to 6)");
+    assert_int_equal(sonde_nn_dataset_get(set, -1, NULL, &sample, &diag), SONDE_ERANGE);
+    sonde_nn_dataset_destroy(set);
+}
+
+static void what_is_wrong_with_a_pair_is_found(void **state)
+{
+    const sonde_nn_dataset_options three = {.classes = 3};
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+
+    (void)state;
+    data_write_images(data_path("i"), 7, false);
+    data_write_labels(data_path("six"), 6, 3, false);
+    data_write_labels(data_path("five"), 7, 5, false);
+    assert_int_equal(
+        sonde_nn_dataset_open_idx(data_path("i"), data_path("six"), NULL, &set, &diag),
+        SONDE_ESHAPE);
+    expect_line(&diag, "six: 6 labels (expected 7, as many as there are samples)");
+    assert_int_equal(
+        sonde_nn_dataset_open_idx(data_path("i"), data_path("five"), &three, &set, &diag),
+        SONDE_ERANGE);
+    expect_line(&diag, "five: label 3 of sample 3 (expected 0 to 2)");
+    assert_int_equal(
+        sonde_nn_dataset_open_idx(data_path("i"), data_path("i"), NULL, &set, &diag),
+        SONDE_ESHAPE);
+    expect_line(&diag, "labels have shape (7, 28, 28)");
+    assert_int_equal(sonde_nn_dataset_open_idx(data_path("six"), NULL, NULL, &set, &diag),
+                     SONDE_ESHAPE);
+    expect_line(&diag, "samples have shape (6)");
+    assert_null(set);
+    assert_int_equal(
+        sonde_nn_dataset_open_idx(data_path("i"), data_path("five"), NULL, &set, &diag),
+        SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->classes, 5);
+    sonde_nn_dataset_destroy(set);
+}
+
+static void other_dtypes_become_float(void **state)
+{
+    int16_t values[2][3] = {{-1, 0, 300}, {7, 8, 9}};
+    const int64_t shape[2] = {2, 3};
+    const sonde_view view = sonde_view_of(SONDE_I16, 2, shape, values);
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_sample sample;
+
+    (void)state;
+    assert_int_equal(sonde_nn_idx_write(data_path("i16"), &view, true, NULL), SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_open_idx(data_path("i16"), NULL, NULL, &set, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->dtype, SONDE_F32);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->rank, 1);
+    assert_false(sonde_nn_dataset_get_traits(set)->has_labels);
+    assert_int_equal(sonde_nn_dataset_get(set, 0, NULL, &sample, NULL), SONDE_OK);
+    assert_int_equal(sample.label, SONDE_NN_NO_LABEL);
+    assert_true(((const float *)sample.data)[2] == 300.0f);
+    sonde_nn_dataset_destroy(set);
+}
+
+static void arrays_in_memory_are_borrowed(void **state)
+{
+    float values[4][6] = {{0}};
+    int64_t labels[4] = {0, 1, 0, 4};
+    const int64_t shape[3] = {4, 2, 3};
+    sonde_view data = sonde_view_of(SONDE_F32, 3, shape, values);
+    sonde_view classes = sonde_view_of(SONDE_I64, 1, shape, labels);
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_sample sample;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, &classes, NULL, &set, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get(set, 3, NULL, &sample, NULL), SONDE_OK);
+    assert_ptr_equal(sample.data, values[3]);
+    assert_int_equal(sample.label, 4);
+    assert_int_equal(sample.shape[2], 3);
+    assert_string_equal(sonde_nn_dataset_where(set, 3), "memory");
+    sonde_nn_dataset_destroy(set);
+    labels[2] = -4;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, &classes, NULL, &set, &diag),
+                     SONDE_ERANGE);
+    expect_line(&diag, "label -4 of sample 2 (expected 0 or more)");
+    classes.dtype = SONDE_I32;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, &classes, NULL, &set, &diag),
+                     SONDE_EDTYPE);
+    data.dtype = SONDE_F64;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, NULL, NULL, &set, &diag),
+                     SONDE_EDTYPE);
+    data.dtype = SONDE_F32;
+    data.stride[1] = 1;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, NULL, NULL, &set, &diag),
+                     SONDE_EINVAL);
+    data = sonde_view_of(SONDE_F32, 3, (const int64_t[]){0, 2, 3}, values);
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, NULL, NULL, &set, &diag),
+                     SONDE_EINVAL);
+    expect_line(&diag, "the data set is empty");
+}
+
+/* two classes, three images; the folder's name is returned */
+static const char *make_folder(const char *name, int channels, int width)
+{
+    char *path = data_path(name);
+
+    assert_int_equal(mkdir(path, 0777), 0);
+    (void)snprintf(path, DATA_PATH, "%s/%s/bags", data_folder, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+    (void)snprintf(path, DATA_PATH, "%s/%s/ankle boots", data_folder, name);
+    assert_int_equal(mkdir(path, 0777), 0);
+    (void)snprintf(path, DATA_PATH, "%s/%s/bags/b.PNG", data_folder, name);
+    data_write_png(path, channels, 4, width, 50);
+    (void)snprintf(path, DATA_PATH, "%s/%s/bags/a.png", data_folder, name);
+    data_write_png(path, 3, 4, 5, 20);
+    (void)snprintf(path, DATA_PATH, "%s/%s/bags/notes.txt", data_folder, name);
+    data_write(path, "x", 1);
+    (void)snprintf(path, DATA_PATH, "%s/%s/ankle boots/z.png", data_folder, name);
+    data_write_png(path, 3, 4, 5, 90);
+    return data_path(name);
+}
+
+static void a_folder_of_images_is_a_set(void **state)
+{
+    const char *folder = make_folder("folder", 3, 5);
+    sonde_nn_dataset *set = NULL;
+    const sonde_nn_dataset_traits *traits = NULL;
+    sonde_nn_sample sample;
+    sonde_diag diag = {0};
+    void *scratch = NULL;
+    static const int labels[3] = {0, 1, 1}, bases[3] = {90, 20, 50};
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_open_folder(folder, &set, NULL), SONDE_OK);
+    traits = sonde_nn_dataset_get_traits(set);
+    assert_int_equal(traits->count, 3);
+    assert_int_equal(traits->classes, 2);
+    assert_string_equal(traits->class_names[0], "ankle boots");
+    assert_int_equal(traits->shape[0], 3);
+    assert_int_equal(traits->shape[2], 5);
+    assert_false(traits->varied_size);
+    scratch = malloc(sonde_nn_dataset_scratch(set));
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(sonde_nn_dataset_get(set, i, scratch, &sample, NULL), SONDE_OK);
+        assert_int_equal(sample.label, labels[i]);
+        assert_int_equal(((const uint8_t *)sample.data)[26], bases[i] + 1 + 1 + 1);
+    }
+    assert_non_null(strstr(sonde_nn_dataset_where(set, 1), "bags/a.png"));
+    data_write_png(sonde_nn_dataset_where(set, 1), 3, 4, 4, 20);
+    assert_int_equal(sonde_nn_dataset_get(set, 1, scratch, &sample, &diag),
+                     SONDE_EFORMAT);
+    expect_line(&diag,
+                "a.png: has changed to 4 x 4, 3 channels (expected 5 x 4, 3 channels)");
+    data_write_png(sonde_nn_dataset_where(set, 1), 3, 100, 100, 20);
+    assert_int_equal(sonde_nn_dataset_get(set, 1, scratch, &sample, &diag),
+                     SONDE_EFORMAT);
+    expect_line(&diag, "has grown");
+    assert_int_equal(unlink(sonde_nn_dataset_where(set, 1)), 0);
+    assert_int_equal(sonde_nn_dataset_get(set, 1, scratch, &sample, &diag),
+                     SONDE_ENOTFOUND);
+    free(scratch);
+    sonde_nn_dataset_destroy(set);
+}
+
+static void a_mixed_folder_says_so(void **state)
+{
+    sonde_nn_dataset *set = NULL;
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_open_folder(make_folder("mixed", 1, 9), &set, NULL),
+                     SONDE_OK);
+    assert_true(sonde_nn_dataset_get_traits(set)->varied_size);
+    assert_true(sonde_nn_dataset_get_traits(set)->varied_channels);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->shape[2], 9);
+    sonde_nn_dataset_destroy(set);
+}
+
+static void what_is_wrong_with_a_folder_is_found(void **state)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+    char *path = data_path("bad");
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_open_folder(path, &set, &diag), SONDE_ENOTFOUND);
+    assert_int_equal(mkdir(path, 0777), 0);
+    assert_int_equal(sonde_nn_dataset_open_folder(path, &set, &diag), SONDE_ENOTFOUND);
+    expect_line(&diag, "has no sub-folders (expected one folder of images a class)");
+    assert_int_equal(mkdir(data_path("bad/dress"), 0777), 0);
+    assert_int_equal(sonde_nn_dataset_open_folder(path, &set, &diag), SONDE_ENOTFOUND);
+    expect_line(&diag, "bad/dress: this class has no images");
+    data_write(data_path("bad/dress/x.jpeg"), "GIF89a..", 8);
+    assert_int_equal(sonde_nn_dataset_open_folder(path, &set, &diag), SONDE_EFORMAT);
+    expect_line(&diag,
+                "x.jpeg: begins with 47 49 46 38, 8 bytes (expected a PNG or JPEG");
+    assert_null(set);
+}
+
+static void one_image_is_a_set(void **state)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_sample sample;
+    sonde_diag diag = {0};
+
+    (void)state;
+    data_write_png(data_path("one.png"), 3, 6, 7, 11);
+    assert_int_equal(sonde_nn_dataset_open_image(data_path("one.png"), &set, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 1);
+    assert_int_equal(sonde_nn_dataset_get(set, 0, NULL, &sample, NULL), SONDE_OK);
+    assert_int_equal(sample.label, SONDE_NN_NO_LABEL);
+    assert_int_equal(((const uint8_t *)sample.data)[2 * 42 + 8], 11 + 2 + 1 + 1);
+    sonde_nn_dataset_destroy(set);
+    data_write(data_path("one.png"), "nothing", 7);
+    assert_int_equal(sonde_nn_dataset_open_image(data_path("one.png"), &set, &diag),
+                     SONDE_EFORMAT);
+}
+
+static void write_named(const char *folder)
+{
+    char path[DATA_PATH];
+    const char *const prefixes[2] = {"train", "t10k"};
+
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s-images-idx3-ubyte%s", folder,
+                       prefixes[i], i ? "" : ".gz");
+        data_write_images(path, 20 - i * 10, i == 0);
+        (void)snprintf(path, sizeof path, "%s/%s-labels-idx1-ubyte.gz", folder,
+                       prefixes[i]);
+        data_write_labels(path, 20 - i * 10, 10, true);
+    }
+}
+
+static void open_named(const char *dir, const char *source)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+    char line[SONDE_DIAG_LINE];
+
+    if (sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST, dir, &set, &diag) !=
+        SONDE_OK) {
+        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
+    }
+    assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 10);
+    assert_non_null(strstr(sonde_nn_dataset_get_traits(set)->source, source));
+    assert_string_equal(sonde_nn_dataset_class_name(set, 0), "T-shirt");
+    assert_string_equal(sonde_nn_dataset_class_name(set, 9), "Ankle boot");
+    sonde_nn_dataset_destroy(set);
+}
+
+/* dir before $SONDE_DATA before the cache; in each the folder itself and its sub-folder.
+ */
+static void names_are_looked_up_in_order(void **state)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(unsetenv("SONDE_DATA"), 0);
+    assert_int_equal(setenv("SONDE_CACHE", data_path("cache"), 1), 0);
+    assert_int_equal(
+        sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, NULL, &set, &diag),
+        SONDE_ENOTFOUND);
+    expect_line(&diag, "cache/data/fashion-mnist; try 'sonde data fetch fashion-mnist'");
+    assert_int_equal(mkdir(data_path("cache"), 0777), 0);
+    assert_int_equal(mkdir(data_path("cache/data"), 0777), 0);
+    assert_int_equal(mkdir(data_path("cache/data/fashion-mnist"), 0777), 0);
+    write_named(data_path("cache/data/fashion-mnist"));
+    open_named(NULL, "cache/data/fashion-mnist");
+    assert_int_equal(mkdir(data_path("env"), 0777), 0);
+    assert_int_equal(mkdir(data_path("env/fashion-mnist"), 0777), 0);
+    write_named(data_path("env/fashion-mnist"));
+    assert_int_equal(setenv("SONDE_DATA", data_path("env"), 1), 0);
+    open_named(NULL, "env/fashion-mnist/t10k");
+    assert_int_equal(setenv("SONDE_DATA", data_path("env/fashion-mnist"), 1), 0);
+    open_named(NULL, "env/fashion-mnist/t10k");
+    assert_int_equal(mkdir(data_path("dir"), 0777), 0);
+    assert_int_equal(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN,
+                                                 data_path("dir"), &set, &diag),
+                     SONDE_ENOTFOUND); /* an explicit folder is the only one */
+    write_named(data_path("dir"));
+    open_named(data_path("dir"), "dir/t10k");
+    assert_int_equal(unlink(data_path("dir/t10k-labels-idx1-ubyte.gz")), 0);
+    assert_int_equal(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST,
+                                                 data_path("dir"), &set, &diag),
+                     SONDE_ENOTFOUND);
+    expect_line(&diag, "t10k-images-idx3-ubyte (expected labels beside it)");
+    assert_int_equal(
+        sonde_nn_dataset_open_named("fashon-mnist", SONDE_NN_TEST, NULL, &set, &diag),
+        SONDE_ENOTFOUND);
+    expect_line(&diag, "'fashon-mnist' (expected fashion-mnist)");
+}
+
+static void the_cache_has_three_bases(void **state)
+{
+    char path[DATA_PATH], small[8];
+
+    (void)state;
+    assert_int_equal(unsetenv("SONDE_CACHE"), 0);
+    assert_int_equal(setenv("XDG_CACHE_HOME", "/x", 1), 0);
+    assert_int_equal(setenv("HOME", "/h", 1), 0);
+    assert_int_equal(sonde_nn_data_cache("mnist", path, sizeof path, NULL), SONDE_OK);
+    assert_string_equal(path, "/x/sonde/data/mnist");
+    assert_int_equal(sonde_nn_data_cache("mnist", small, sizeof small, NULL),
+                     SONDE_EINVAL);
+    assert_int_equal(unsetenv("XDG_CACHE_HOME"), 0);
+    assert_int_equal(sonde_nn_data_cache("mnist", path, sizeof path, NULL), SONDE_OK);
+    assert_string_equal(path, "/h/.cache/sonde/data/mnist");
+    assert_int_equal(unsetenv("HOME"), 0);
+    assert_int_equal(sonde_nn_data_cache("mnist", path, sizeof path, NULL),
+                     SONDE_ENOTFOUND);
+    assert_string_equal(sonde_nn_dataset_name(0), "fashion-mnist");
+    assert_string_equal(sonde_nn_dataset_name(2), "fashion-synth");
+    assert_null(sonde_nn_dataset_name(3));
+}
+
+static void describing_counts_and_averages(void **state)
+{
+    uint8_t pixels[3][2][2][1] = {{{{0}, {255}}, {{51}, {51}}},
+                                  {{{0}, {255}}, {{102}, {102}}},
+                                  {{{0}, {255}}, {{51}, {51}}}};
+    int64_t labels[3] = {2, 0, 2}, counts[3] = {9, 9, 9};
+    const int64_t shape[4] = {3, 2, 2, 1};
+    const sonde_view data = sonde_view_of(SONDE_U8, 4, shape, pixels);
+    const sonde_view classes = sonde_view_of(SONDE_I64, 1, shape, labels);
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_dataset_info info;
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, &classes, NULL, &set, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_describe(set, &info, counts, NULL), SONDE_OK);
+    assert_int_equal(counts[0], 1);
+    assert_int_equal(counts[1], 0);
+    assert_int_equal(counts[2], 2);
+    assert_int_equal(info.smallest, 0);
+    assert_int_equal(info.largest, 2);
+    assert_int_equal(info.channels, 2);
+    assert_int_equal(info.bytes, 12);
+    assert_true(fabs(info.mean[0] - 0.5) < 1e-12 && fabs(info.std[0] - 0.5) < 1e-12);
+    assert_true(fabs(info.mean[1] - 0.8 / 3.0) < 1e-12);
+    assert_true(fabs(info.std[1] - 0.2 * sqrt(2.0) / 3.0) < 1e-12);
+    assert_true(info.min == 0.0 && info.max == 1.0);
+    sonde_nn_dataset_destroy(set);
+}
+
+static void describing_floats_shows_nan(void **state)
+{
+    float values[2][2] = {{1.0f, 3.0f}, {5.0f, 7.0f}};
+    const int64_t shape[2] = {2, 2};
+    const sonde_view data = sonde_view_of(SONDE_F32, 2, shape, values);
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_dataset_info info;
+
+    (void)state;
+    assert_int_equal(sonde_nn_dataset_from_memory(&data, NULL, NULL, &set, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_nn_dataset_describe(set, &info, NULL, NULL), SONDE_OK);
+    assert_true(info.mean[0] == 4.0 && fabs(info.std[0] - sqrt(5.0)) < 1e-12);
+    assert_true(info.min == 1.0 && info.max == 7.0);
+    values[1][0] = NAN;
+    assert_int_equal(sonde_nn_dataset_describe(set, &info, NULL, NULL), SONDE_OK);
+    assert_true(isnan(info.mean[0]));
+    sonde_nn_dataset_destroy(set);
+}
+
+static sonde_err open_folder(void *user)
+{
+    sonde_nn_dataset *set = NULL;
+    const sonde_err err = sonde_nn_dataset_open_folder(user, &set, NULL);
+
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
+static sonde_err open_pair(void *user)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_dataset_info info;
+    sonde_err err =
+        sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, user, &set, NULL);
+
+    if (err == SONDE_OK) {
+        err = sonde_nn_dataset_describe(set, &info, NULL, NULL);
+    }
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
+static sonde_err open_image(void *user)
+{
+    sonde_nn_dataset *set = NULL;
+    const sonde_err err = sonde_nn_dataset_open_image(user, &set, NULL);
+
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    assert_true(data_fail_allocations(open_folder, data_path("mixed")) > 20);
+    assert_int_equal(mkdir(data_path("named"), 0777), 0);
+    write_named(data_path("named"));
+    assert_true(data_fail_allocations(open_pair, data_path("named")) > 15);
+    data_write_png(data_path("one.png"), 1, 2, 2, 11);
+    assert_int_equal(data_fail_allocations(open_image, data_path("one.png")), 4);
+}
+
+/* The public sets as they are, where somebody has them: $SONDE_DATA at the start. */
+static char real_data[DATA_PATH];
+
+static void public_sets_have_their_known_moments(void **state)
+{
+    static const struct {
+        const char *name;
+        double mean, std;
+    } known[] = {{"fashion-mnist", 0.2860, 0.3530}, {"mnist", 0.1307, 0.3081}};
+
+    (void)state;
+    if (real_data[0] == '\0') {
+        skip();
+    }
+    for (size_t i = 0; i < 2; i++) {
+        sonde_nn_dataset *set = NULL;
+        sonde_nn_dataset_info info;
+
+        assert_int_equal(sonde_nn_dataset_open_named(known[i].name, SONDE_NN_TRAIN,
+                                                     real_data, &set, NULL),
+                         SONDE_OK);
+        assert_int_equal(sonde_nn_dataset_get_traits(set)->count, 60000);
+        assert_int_equal(sonde_nn_dataset_describe(set, &info, NULL, NULL), SONDE_OK);
+        assert_true(fabs(info.mean[0] - known[i].mean) < 5e-5);
+        assert_true(fabs(info.std[0] - known[i].std) < 5e-5);
+        sonde_nn_dataset_destroy(set);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_pair_of_idx_files_is_a_set),
+        cmocka_unit_test(what_is_wrong_with_a_pair_is_found),
+        cmocka_unit_test(other_dtypes_become_float),
+        cmocka_unit_test(arrays_in_memory_are_borrowed),
+        cmocka_unit_test(a_folder_of_images_is_a_set),
+        cmocka_unit_test(a_mixed_folder_says_so),
+        cmocka_unit_test(what_is_wrong_with_a_folder_is_found),
+        cmocka_unit_test(one_image_is_a_set),
+        cmocka_unit_test(names_are_looked_up_in_order),
+        cmocka_unit_test(the_cache_has_three_bases),
+        cmocka_unit_test(describing_counts_and_averages),
+        cmocka_unit_test(describing_floats_shows_nan),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(public_sets_have_their_known_moments),
+    };
+    const char *data = getenv("SONDE_DATA");
+
+    (void)snprintf(real_data, sizeof real_data, "%s", data != NULL ? data : "");
+    return cmocka_run_group_tests(tests, data_folder_make, data_folder_remove);
+}

@@ -1,0 +1,161 @@
+/*
+ * test_schedule.c - due and next due, against the definition spelt out step by step.
+ */
+#include "cmocka_all.h"
+
+#include "base/base.h"
+
+#include <sonde/schedule.h>
+
+#include <string.h>
+
+/* The definition in the header, word by word. */
+static bool due_by_definition(const sonde_schedule *s, int64_t step)
+{
+    if (step < 0) {
+        return false;
+    }
+    if (s->step_count > 0) {
+        for (size_t i = 0; i < s->step_count; i++) {
+            if (s->steps[i] == step) {
+                return true;
+            }
+        }
+        return false;
+    }
+    return s->interval >= 1 && s->start <= step &&
+           (step < s->end || (s->start == 0 && s->end == 0)) && step % s->interval == 0;
+}
+
+static void compare_with_definition(const sonde_schedule *s)
+{
+    int64_t next = SONDE_SCHEDULE_NEVER;
+
+    for (int64_t step = 60; step >= -3; step--) {
+        const bool due = due_by_definition(s, step);
+
+        next = due ? step : next;
+        assert_int_equal(sonde_schedule_due(s, step), due);
+        if (next != SONDE_SCHEDULE_NEVER) {
+            assert_int_equal(sonde_schedule_next(s, step), next);
+        }
+    }
+}
+
+static void random_schedules_follow_the_definition(void **state)
+{
+    (void)state;
+    for (uint64_t n = 0; n < 3000; n++) {
+        int64_t steps[5];
+        sonde_schedule s = {.interval = (int64_t)sonde__below(1, 0, n, 12)};
+
+        s.start = (int64_t)sonde__below(1, 1, n, 20);
+        s.end = sonde__below(1, 2, n, 2) ? (int64_t)sonde__below(1, 3, n, 50) : 0;
+        s.step_count =
+            sonde__below(1, 4, n, 3) == 0 ? (size_t)sonde__below(1, 5, n, 6) : 0;
+        for (size_t i = 0; i < s.step_count; i++) {
+            const int64_t before = i > 0 ? steps[i - 1] : 0;
+
+            steps[i] = before + (int64_t)sonde__below(1, 6 + i, n, 12);
+        }
+        s.steps = steps;
+        compare_with_definition(&s);
+    }
+}
+
+static int count_due(sonde_schedule s, int64_t steps)
+{
+    int count = 0;
+
+    for (int64_t step = 0; step < steps; step++) {
+        count += sonde_schedule_due(&s, step);
+    }
+    return count;
+}
+
+static void worked_cases_come_out(void **state)
+{
+    (void)state;
+    assert_int_equal(count_due((sonde_schedule){.interval = 2}, 10), 5);
+    assert_int_equal(count_due((sonde_schedule){.interval = 2, .start = 8}, 20), 0);
+    assert_int_equal(
+        count_due(
+            (sonde_schedule){.interval = 2, .start = 8, .end = SONDE_SCHEDULE_NEVER}, 20),
+        6);
+    assert_int_equal(
+        count_due((sonde_schedule){.interval = 2, .start = 8, .end = 14}, 20), 3);
+    /* The interval is anchored at step 0, not at start. */
+    const sonde_schedule late = {
+        .interval = 100, .start = 50, .end = SONDE_SCHEDULE_NEVER};
+
+    assert_int_equal(sonde_schedule_next(&late, 0), 100);
+    assert_int_equal(count_due(sonde_schedule_always(), 7), 7);
+    assert_int_equal(count_due(sonde_schedule_every(3), 7), 3);
+    assert_int_equal(count_due((sonde_schedule){0}, 100), 0);
+}
+
+static void the_far_end_does_not_overflow(void **state)
+{
+    const sonde_schedule huge = {.interval = INT64_MAX - 1};
+    const sonde_schedule always = sonde_schedule_always();
+
+    (void)state;
+    assert_int_equal(sonde_schedule_next(&huge, 1), INT64_MAX - 1);
+    assert_int_equal(sonde_schedule_next(&huge, INT64_MAX), SONDE_SCHEDULE_NEVER);
+    assert_int_equal(sonde_schedule_next(&always, INT64_MAX - 1), INT64_MAX - 1);
+    assert_int_equal(sonde_schedule_next(&always, INT64_MAX), SONDE_SCHEDULE_NEVER);
+    assert_false(sonde_schedule_due(&always, INT64_MAX));
+    assert_int_equal(sonde_schedule_next(&always, INT64_MIN), 0);
+}
+
+static void expect_refused(sonde_schedule s, const char *line)
+{
+    sonde_diag diag = {0};
+    char text[SONDE_DIAG_LINE];
+
+    assert_int_equal(sonde_schedule_check(&s, &diag), SONDE_EINVAL);
+    assert_string_equal(sonde_diag_line(&diag, text, sizeof text), line);
+}
+
+static void bad_schedules_name_the_key(void **state)
+{
+    static const int64_t unsorted[] = {1, 5, 3}, negative[] = {-1, 2}, good[] = {1, 1, 4};
+    const sonde_schedule fine[] = {
+        {0},
+        sonde_schedule_every(7),
+        {.interval = 1, .start = 3, .end = 4},
+        {.steps = good, .step_count = 3},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(fine); i++) {
+        assert_int_equal(sonde_schedule_check(&fine[i], NULL), SONDE_OK);
+    }
+    expect_refused((sonde_schedule){.interval = -1}, "interval: -1 (expected 1 or more)");
+    expect_refused((sonde_schedule){.interval = 0, .start = 1, .end = 9},
+                   "interval: 0 (expected 1 or more)");
+    expect_refused((sonde_schedule){.interval = 1, .start = -2, .end = 9},
+                   "start: -2 (expected 0 or more)");
+    expect_refused((sonde_schedule){.interval = 1, .start = 5, .end = 5},
+                   "end: 5 with start 5 (expected a step behind start)");
+    expect_refused((sonde_schedule){.interval = 1, .start = 5},
+                   "end: 0 with start 5 (expected a step behind start)");
+    expect_refused((sonde_schedule){.steps = unsorted, .step_count = 3},
+                   "steps: 3 follows 5 (expected ascending steps)");
+    expect_refused((sonde_schedule){.steps = negative, .step_count = 2},
+                   "steps: step -1 (expected 0 or more)");
+    expect_refused((sonde_schedule){.step_count = 2},
+                   "steps: 2 steps at NULL (expected a list)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_schedules_follow_the_definition),
+        cmocka_unit_test(worked_cases_come_out),
+        cmocka_unit_test(the_far_end_does_not_overflow),
+        cmocka_unit_test(bad_schedules_name_the_key),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs a build into an empty prefix, moves that prefix, and builds and runs a foreign
+# program against it: with pkg-config, with CMake, and once a library. Then the Debian packages.
+#
+#     install.sh BUILD_DIR CMAKE
+set -eu
+build=$1
+cmake=$2
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() {
+    echo "error: $*" >&2
+    exit 1
+}
+
+"$cmake" --install "$build" --prefix "$work/first" >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "cmake --install failed"; }
+mv "$work/first" "$work/prefix" # nothing installed may remember where it was put
+libdir=$(dirname "$(find "$work/prefix" -name libsonde.so)")
+export PKG_CONFIG_PATH=$libdir/pkgconfig LD_LIBRARY_PATH=$libdir
+
+for pc in "$libdir"/pkgconfig/*.pc; do
+    name=$(basename "$pc" .pc)
+    # shellcheck disable=SC2046
+    cc -std=c17 -Wall -Werror -o "$work/$name" "$here/foreign/main.c" -Wl,--no-as-needed \
+        $(pkg-config --cflags --libs "$name")
+    [ "$("$work/$name")" = SONDE_ENOMEM ] || fail "$name with pkg-config: wrong answer"
+done
+
+"$cmake" -S "$here/foreign" -B "$work/build" -DCMAKE_PREFIX_PATH="$work/prefix" \
+    >"$work/log" 2>&1 || { cat "$work/log"; fail "find_package(sonde) failed"; }
+"$cmake" --build "$work/build" >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "the foreign program does not build with CMake"; }
+for program in "$work"/build/foreign*; do
+    [ -f "$program" ] || continue
+    [ "$("$program")" = SONDE_ENOMEM ] || fail "$program: wrong answer"
+done
+
+# Every program that was installed finds its libraries without help.
+unset LD_LIBRARY_PATH
+for program in "$work/prefix/bin"/*; do
+    [ -x "$program" ] || continue
+    ! ldd "$program" | grep 'not found' || fail "$program: a library is not found"
+done
+
+command -v dpkg-deb >/dev/null || exit 0
+(cd "$work" && "$(dirname "$cmake")/cpack" --config "$build/CPackConfig.cmake" -G DEB) >"$work/log" 2>&1 ||
+    { cat "$work/log"; fail "cpack failed"; }
+dpkg-deb -c "$work"/sonde_*.deb >"$work/runtime"
+dpkg-deb -c "$work"/sonde-dev_*.deb >"$work/development"
+grep -q 'libsonde\.so\.0$\|libsonde\.so\.0 ->' "$work/runtime" || fail "package sonde: no libsonde.so.0"
+grep -q '\.h$' "$work/runtime" && fail "package sonde: holds headers"
+for file in include/sonde/error.h libsonde.so sonde.pc sondeConfig.cmake; do
+    grep -q "$file" "$work/development" || fail "package sonde-dev: no $file"
+done
+dpkg-deb -f "$work"/sonde_*.deb Depends | grep -q libc6 || fail "package sonde: no libc6 in Depends"

@@ -1,0 +1,271 @@
+"""test_checks.py - every check finds what is planted for it, and is silent without it."""
+
+import json
+import os
+import shutil
+import subprocess
+
+import _planted
+
+HEADER = "#ifndef SONDE_X_H\n#define SONDE_X_H\n{}\n#endif\n"
+
+
+class Layers(_planted.Planted):
+    def test_base_may_not_look_up(self):
+        self.plant("src/tensor/tensor.h", "int t;\n")
+        self.plant("src/base/a.c", '#include <stdio.h>\n#include "tensor/tensor.h"\n')
+        self.assert_finds("src/base/a.c:2:", "base may not include", "check-layers")
+
+    def test_a_path_beside_is_seen_through(self):
+        self.plant("src/tensor/tensor.h", "int t;\n")
+        self.plant("src/base/a.c", '#include "../tensor/tensor.h"\n')
+        self.assert_finds("src/base/a.c:1:", "of tensor", "check-layers")
+
+    def test_public_headers_have_rooms(self):
+        self.plant("src/base/a.c", "#include <sonde/tap.h>\n")
+        self.assert_finds("src/base/a.c:1:", "of observe", "check-layers")
+
+    def test_a_header_of_no_room_is_told(self):
+        self.plant("src/base/a.c", "#include <sonde/novelty.h>\n")
+        self.assert_finds("src/base/a.c:1:", "belongs to no room", "check-layers")
+
+    def test_libsonde_knows_no_networks(self):
+        for room in ("base", "tensor", "observe", "record", "trial", "rules", "plot"):
+            self.plant(f"src/{room}/a.c", "#include <sonde/nn/model.h>\n")
+            self.assert_finds(f"src/{room}/a.c:1:", "of nn", "check-layers")
+
+    def test_public_headers_of_libsonde_know_no_networks(self):
+        self.plant("include/sonde/tap.h", "#include <sonde/nn/model.h>\n")
+        self.assert_finds("include/sonde/tap.h:1:", "of nn", "check-layers")
+
+    def test_public_headers_show_nothing_internal(self):
+        self.plant("src/base/base.h", "int b;\n")
+        self.plant("include/sonde/tap.h", '#include "base/base.h"\n')
+        self.assert_finds("include/sonde/tap.h:1:", "may not include", "check-layers")
+
+    def test_the_engine_goes_one_way(self):
+        self.plant("src/nn/run/run.h", "int r;\n")
+        self.plant("src/nn/graph/a.c", '#include "nn/run/run.h"\n')
+        self.assert_finds("src/nn/graph/a.c:1:", "of nn/run", "check-layers")
+
+    def test_the_engine_sees_the_observer_from_outside(self):
+        self.plant("src/observe/inside.h", "int o;\n")
+        self.plant("src/nn/run/a.c", '#include <sonde/observer.h>\n#include "observe/inside.h"\n')
+        self.assert_finds("src/nn/run/a.c:2:", "of observe", "check-layers")
+        self.assertNotIn("a.c:1:", self.check("check-layers"))
+
+    def test_commands_and_examples_see_public_headers_alone(self):
+        self.plant("src/base/base.h", "int b;\n")
+        self.plant("src/cli/a.c", '#include "base/base.h"\n')
+        self.plant("examples/a.c", '#include "../src/base/base.h"\n')
+        self.assert_finds("src/cli/a.c:1:", "cli may not include", "check-layers")
+        self.assert_finds("examples/a.c:1:", "examples may not include", "check-layers")
+
+    def test_foreign_headers_keep_their_place(self):
+        self.plant("src/cli/a.c", "#include <cairo.h>\n")
+        self.plant("src/observe/a.c", "#include <dnnl.h>\n")
+        self.assert_finds("src/cli/a.c:1:", "<cairo.h>", "check-layers")
+        self.assert_finds("src/observe/a.c:1:", "<dnnl.h>", "check-layers")
+
+    def test_a_new_room_needs_a_place(self):
+        self.plant("src/attic/a.c", "#include <stdio.h>\n")
+        self.assert_finds("src/attic/a.c:1:", "no room", "check-layers")
+
+    def test_what_is_allowed_is_silent(self):
+        self.plant("src/base/base.h", "#include <stddef.h>\n#include <sonde/error.h>\n")
+        self.plant("src/nn/graph/graph.h", '#include "nn/ops/ops.h"\n')
+        self.plant("src/nn/ops/ops.h", '#include "base/base.h"\n#include "nn/graph/graph.h"\n')
+        self.plant("src/nn/run/a.c", '#include "nn/ops/ops.h"\n#include <sonde/nn/run.h>\n')
+        self.plant("src/plot/a.c", '#include "base/base.h"\n#include <cairo.h>\n'
+                   "#include <sonde/stats.h>\n")
+        self.plant("src/cli/a.c", "#include <sonde/nn/run.h>\n#include <sonde/plot.h>\n")
+        self.plant("src/plot/plot.c", "#include <sonde/plot.h>\n")
+        self.assert_silent("check-layers")
+
+
+class Headers(_planted.Planted):
+    def test_a_header_that_needs_another(self):
+        self.plant("include/sonde/x.h", HEADER.format("size_t x(void);"))
+        self.assert_finds("include/sonde/x.h", "size_t", "check-headers")
+
+    def test_a_header_that_is_no_cplusplus(self):
+        self.plant("include/sonde/x.h", HEADER.format("void x(int class);"))
+        self.assert_finds("include/sonde/x.h", "++", "check-headers")
+
+    def test_a_header_without_guard(self):
+        self.plant("include/sonde/x.h", "typedef struct x { int y; } x;\n")
+        self.assert_finds("include/sonde/x.h", "redefinition", "check-headers")
+
+    def test_a_good_header(self):
+        self.plant("include/sonde/x.h", HEADER.format("#include <stddef.h>\nsize_t x(void);"))
+        self.assert_silent("check-headers")
+
+
+class Functions(_planted.Planted):
+    LONG = "static void far(int a,\n                int b)\n{\n" + "    a++;\n" * 70 + "}\n"
+
+    def test_a_long_function(self):
+        self.plant("src/base/a.c", "int x;\n\n" + self.LONG)
+        self.assert_finds("src/base/a.c:3:", "far has 74 lines", "check-functions")
+
+    def test_kernels_may_be_long(self):
+        self.plant("src/tensor/sum_avx2.c", self.LONG)
+        self.plant("src/tensor/sum_kernels.h", self.LONG)
+        self.assert_silent("check-functions")
+
+    def test_a_long_file(self):
+        self.plant("src/tensor/sum_avx2.c", "int x;\n" * 501)
+        self.assert_finds("src/tensor/sum_avx2.c:1:", "501 lines", "check-functions")
+
+    def test_exceptions_have_reasons_and_end(self):
+        self.plant("src/base/a.c", self.LONG)
+        allowed = self.plant("tools/functions.allow", "src/base/a.c far: a table of states\n")
+        self.assert_silent("check-functions")
+        self.plant("src/base/a.c", "int x;\n")
+        self.assert_finds("functions.allow", "no exception any more", "check-functions")
+        with open(allowed, "w", encoding="utf-8") as file:
+            file.write("src/base/a.c far\n")
+        self.assert_finds("functions.allow:1:", "needs a reason", "check-functions")
+
+    def test_comments_and_strings_open_nothing(self):
+        self.plant("src/base/a.c", "/*\n{\n" + "x\n" * 80 + "}\n*/\nint y;\n")
+        self.assert_silent("check-functions")
+
+
+class Words(_planted.Planted):
+    def test_what_must_not_be_said(self):
+        for text in ("/* TO" + "DO: later */", "# FIX" + "ME", "a stop-gap for " + "now",
+                     "see /wor" + "k/main/x", "path = '/hom" + "e/somebody/x'",
+                     "as in issue " + "#12", "thanks to Clau" + "de",
+                     "<<<<" + "<<< HEAD"):
+            self.plant("docs/x.md", "fine\n" + text + "\n")
+            self.assert_finds("docs/x.md:2:", "", "check-words")
+
+    def test_what_may(self):
+        self.plant("docs/x.md", "framework/home, https://x.org/home/y, colour #123456, issue 2 "
+                   "multiplications a cycle, /usr/lib\n")
+        self.plant("tests/golden/x.txt", "/wor" + "k/x\n")
+        self.plant("src/image.bin", "\0TO" + "DO")
+        self.assert_silent("check-words")
+
+
+class Format(_planted.Planted):
+    def test_finds_and_fixes(self):
+        shutil.copy(os.path.join(_planted.ROOT, ".clang-format"), self.root)
+        self.plant("src/base/a.c", "int  x ( void ) ;\n")
+        self.assert_finds("src/base/a.c:1:", "clang-formatted", "check-format")
+        self.assert_silent("check-format", "--fix")
+        self.assert_silent("check-format")
+
+
+class Tidy(_planted.Planted):
+    BAD = "int f(int a)\n{\n    if (a)\n        return 10 / (a - a);\n    return 0;\n}\n"
+
+    def arrange(self, text):
+        shutil.copy(os.path.join(_planted.ROOT, ".clang-tidy"), self.root)
+        source = self.plant("src/base/a.c", text)
+        self.plant("build/clang/compile_commands.json", json.dumps([
+            {"directory": self.root, "file": source,
+             "command": f"clang -std=c17 -I{self.root}/src -c {source}"}]))
+
+    def test_finds_and_forgets_nothing(self):
+        self.arrange(self.BAD)
+        for _ in range(2):  # a finding leaves no stamp
+            self.assert_finds("src/base/a.c:3:", "braces", "check-tidy")
+            self.assert_finds("src/base/a.c:4:", "Division by zero", "check-tidy")
+
+    def test_a_finding_in_a_header_is_told_once(self):
+        shutil.copy(os.path.join(_planted.ROOT, ".clang-tidy"), self.root)
+        self.plant("src/base/a.h", "static inline int half(int a)\n{\n    if (a > 1)\n"
+                   "        return a / 2;\n    return 0;\n}\n")
+        entries = []
+        for name in ("a", "b"):
+            source = self.plant(f"src/base/{name}.c", '#include "base/a.h"\n'
+                                f"int {name}(int x);\nint {name}(int x)\n{{\n"
+                                "    return half(x);\n}\n")
+            entries.append({"directory": self.root, "file": source,
+                            "command": f"clang -std=c17 -I{self.root}/src -c {source}"})
+        self.plant("build/clang/compile_commands.json", json.dumps(entries))
+        self.assertEqual(self.check("check-tidy").count("src/base/a.h:3:"), 1)
+
+    def test_a_header_counts(self):
+        self.plant("src/base/a.h", "enum { STEP = 1 };\n")
+        self.arrange('#include "base/a.h"\nint f(int a)\n{\n    return 10 / STEP + a;\n}\n')
+        self.assert_silent("check-tidy")
+        self.assertEqual(len(os.listdir(os.path.join(self.root, "build/tidy"))), 1)
+        self.assert_silent("check-tidy")
+        self.plant("src/base/a.h", "enum { STEP = 0 };\n")
+        self.assert_finds("src/base/a.c:4:", "zero", "check-tidy")
+
+
+class Symbols(_planted.Planted):
+    def arrange(self, header, library, test, *link):
+        self.plant("include/sonde/x.h", "#define SONDE_API\n" + header)
+        for kind in ("lib", "bin"):
+            os.makedirs(os.path.join(self.root, "build/release", kind), exist_ok=True)
+        built = os.path.join(self.root, "build/release/lib/libsonde.so")
+        source = self.plant("x.c", library)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", built, source, "-Wl,--no-as-needed",
+                        *link], check=True)
+        source = self.plant("test.c", test)
+        subprocess.run(["cc", "-o", os.path.join(self.root, "build/release/bin/base_test_x"),
+                        source, built], check=True)
+
+    def test_declared_and_missing(self):
+        self.arrange("SONDE_API void sonde_lost(int a);\n", "int y;\n", "int main(void){}\n")
+        self.assert_finds("include/sonde/x.h:2:", "no library exports it", "check-symbols")
+
+    def test_exported_and_untested(self):
+        self.arrange("SONDE_API const char *sonde_lonely(\n int a);\n",
+                     "const char *sonde_lonely(int a){(void)a;return 0;}\n", "int main(void){}\n")
+        self.assert_finds("sonde_lonely", "called by no test", "check-symbols")
+
+    def test_exported_and_undeclared(self):
+        self.arrange("\n", "void sonde_hidden(void){}\n", "int main(void){}\n")
+        self.assert_finds("sonde_hidden", "no public header", "check-symbols")
+
+    def test_a_library_too_many(self):
+        self.arrange("\n", "int y;\n", "int main(void){}\n", "-lz")
+        self.assert_finds("needs libz.so.1", "may not", "check-symbols")
+
+    def test_all_well(self):
+        self.arrange("SONDE_API void sonde_x(void);\n",
+                     "void sonde_x(void){}\nvoid sonde__private(void){}\n",
+                     "void sonde_x(void);\nint main(void){sonde_x();}\n", "-lm", "-ljansson")
+        self.assert_silent("check-symbols")
+
+
+class Replay(_planted.Planted):
+    """The driver that replays a fuzzer's seeds."""
+
+    def build(self, body):
+        source = self.plant("fuzz_x.c", "#include <stddef.h>\n#include <stdint.h>\n"
+                            "int LLVMFuzzerTestOneInput(const uint8_t *d, size_t n)\n"
+                            "{" + body + "}\n")
+        program = os.path.join(self.root, "replay")
+        subprocess.run(["cc", "-g", "-fsanitize=address", "-o", program, source,
+                        os.path.join(_planted.ROOT, "tests/fuzz/replay.c")], check=True)
+        return program
+
+    def test_sees_one_byte_too_far(self):
+        program = self.build("return n > 3 && d[n] == 7;")
+        self.plant("seeds/a", "abc")
+        status, output = self.run_tool(program, os.path.join(self.root, "seeds"))
+        self.assertEqual((status, output), (0, "a, 3 bytes\n"))
+        self.plant("seeds/b", "abcd")
+        status, output = self.run_tool(program, os.path.join(self.root, "seeds"))
+        self.assertNotEqual(status, 0)
+        self.assertIn("b, 4 bytes\n", output)
+        self.assertIn("heap-buffer-overflow", output)
+
+    def test_nothing_to_replay_is_an_error(self):
+        program = self.build("(void)d; (void)n; return 0;")
+        os.makedirs(os.path.join(self.root, "seeds"))
+        for folder in ("seeds", "absent"):
+            status, output = self.run_tool(program, os.path.join(self.root, folder))
+            self.assertEqual(status, 1)
+            self.assertIn("no files to replay", output)
+
+
+if __name__ == "__main__":
+    _planted.main()
