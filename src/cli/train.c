@@ -331,7 +331,7 @@ static sonde_err train_all(training *run, sonde_diag *diag)
         return err;
     }
     batches = sonde_nn_loader_batches(run->loader);
-    done = sonde_nn_session_step(run->session) / run->info->options.device_iterations;
+    done = sonde_nn_session_step(run->session) / plan.device_iterations;
     for (int epoch = (int)(done / batches); err == SONDE_OK && epoch < run->info->epochs;
          epoch++) {
         const double started = cli_now();
