@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* --- writing --------------------------------------------------------------- */
+/* --- writing ----------------------------------------------------------------------- */
 
 typedef struct sonde_named_view {
     const char *name;
@@ -28,20 +28,26 @@ typedef struct sonde_metadata {
 } sonde_metadata;
 
 /*
- * Writes tensors in the order given, with string metadata (may be NULL, 0) under
- * "__metadata__". The file appears whole or not at all: written beside its place, synced
- * and renamed. Duplicate names: SONDE_EINVAL.
+ * Writes tensors, with string metadata (may be NULL, 0) under "__metadata__". Their data
+ * comes in the order given, but wider elements before narrower ones, so that all of it
+ * lies aligned. The file appears whole or not at all: written beside its place, synced
+ * and renamed; what stood there before stays until then. Names and metadata are UTF-8.
+ * SONDE_EINVAL: a name that stands twice or is "__metadata__", text that is not UTF-8, a
+ * view without a dtype. SONDE_ENOTFOUND, SONDE_EIO: the folder or the disk. The views are
+ * borrowed for the call, and may have any strides.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
     const char *path, const sonde_named_view *tensors, size_t count,
     const sonde_metadata *metadata, size_t metadata_count, sonde_diag *diag);
 
-/* --- reading --------------------------------------------------------------- */
+/* --- reading ----------------------------------------------------------------------- */
 
 typedef struct sonde_safetensors sonde_safetensors;
 
 /* Opens and checks the whole header: lengths, dtypes, shapes, extents within the file and
- * without overlap. A damaged file is SONDE_EFORMAT with file and place. */
+ * without gap or overlap. A damaged file is SONDE_EFORMAT with file and place; a dtype
+ * that Sonde has not, or more than SONDE_MAX_DIMS dimensions, SONDE_EUNSUPPORTED. The
+ * file must not be cut short while it is open. */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_open(const char *path,
                                                          sonde_safetensors **out,
                                                          sonde_diag *diag);
@@ -54,7 +60,8 @@ SONDE_API void sonde_safetensors_destroy(sonde_safetensors *file);
 
 SONDE_API size_t sonde_safetensors_count(const sonde_safetensors *file);
 /* Name and view of tensor i, in the file's data order; both borrowed until destroy. The
- * view's data may be unaligned for its dtype: copy it out with sonde_view_copy. */
+ * view's data is read-only, and may be unaligned for its dtype: sonde_view_copy, vital
+ * signs and sketches take it as it is. NULL if i is not below the count. */
 SONDE_API const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i);
 SONDE_API const sonde_view *sonde_safetensors_view(const sonde_safetensors *file,
                                                    size_t i);

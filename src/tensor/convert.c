@@ -11,6 +11,8 @@
  */
 #include "tensor/convert.h"
 
+#include "tensor/vitals.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -69,8 +71,6 @@ LOAD(u8_f32, uint8_t, float, x)
 LOAD(i8_f32, int8_t, float, x)
 LOAD(u16_f32, uint16_t, float, x)
 LOAD(i16_f32, int16_t, float, x)
-LOAD(f16_f32, uint16_t, float, sonde_f16_to_f32(x))
-LOAD(bf16_f32, uint16_t, float, sonde_bf16_to_f32(x))
 
 static load_fn *const load_exact[SONDE_DTYPE_COUNT] = {
     [SONDE_BOOL] = load_bool_i64, [SONDE_U8] = load_u8_i64,
@@ -92,11 +92,11 @@ static load_fn *const load_double[SONDE_DTYPE_COUNT] = {
     [SONDE_F64] = copy_64,
 };
 
-/* NULL where float32 does not hold every value. */
+/* The two halves have kernels of their own; NULL where float32 does not hold every value.
+ */
 static load_fn *const load_float[SONDE_DTYPE_COUNT] = {
     [SONDE_BOOL] = load_bool_f32, [SONDE_U8] = load_u8_f32,   [SONDE_I8] = load_i8_f32,
-    [SONDE_U16] = load_u16_f32,   [SONDE_I16] = load_i16_f32, [SONDE_F16] = load_f16_f32,
-    [SONDE_BF16] = load_bf16_f32, [SONDE_F32] = copy_32,
+    [SONDE_U16] = load_u16_f32,   [SONDE_I16] = load_i16_f32, [SONDE_F32] = copy_32,
 };
 
 /* --- stores ---------------------------------------------------------------- */
@@ -237,12 +237,20 @@ void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n, void *to)
 
 bool sonde__fits_f32(sonde_dtype dtype)
 {
-    return load_float[dtype] != NULL;
+    return load_float[dtype] != NULL || dtype == SONDE_F16 || dtype == SONDE_BF16;
 }
 
 void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, float *to)
 {
-    load_float[dtype](from, n, to);
+    const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(sonde__cpu_isa());
+
+    if (dtype == SONDE_F16) {
+        kernels->widen_f16(from, n, to);
+    } else if (dtype == SONDE_BF16) {
+        kernels->widen_bf16(from, n, to);
+    } else {
+        load_float[dtype](from, n, to);
+    }
 }
 
 void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
@@ -261,7 +269,7 @@ void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
                                                              : store_from_i64[to_dtype];
 
     if (to_dtype == SONDE_F32 && sonde__fits_f32(from_dtype)) {
-        load_float[from_dtype](from, n, to);
+        sonde__load_f32(from_dtype, from, n, to);
         return;
     }
     for (size_t i = 0; i < n; i += RUN) {

@@ -16,6 +16,8 @@
 
 /* "F32", "BF16" ...: the names that safetensors uses. */
 SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
+/* The dtype that has exactly this short name; false if none has. */
+SONDE_API bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype);
 
 /* n elements of any dtype to double (64-bit integers round) and back (see sonde_view_copy
  * for what does not fit). */

@@ -62,6 +62,17 @@ const char *sonde__dtype_short_name(sonde_dtype dtype)
     return row != NULL ? row->short_name : "?";
 }
 
+bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype)
+{
+    for (size_t i = 0; i < SONDE_DTYPE_COUNT; i++) {
+        if (strcmp(text, dtypes[i].short_name) == 0) {
+            *dtype = (sonde_dtype)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sonde_dtype_is_float(sonde_dtype dtype)
 {
     const dtype_row *row = find_row(dtype);

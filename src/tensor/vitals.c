@@ -15,11 +15,13 @@
 #include <math.h>
 #include <string.h>
 
-/* One block: narrow or wide is set. */
+/* One block of float32, or of float64 if wide. ahead is the block behind it, or it itself
+ * again. */
 typedef struct block {
-    const float *narrow;
-    const double *wide;
+    const void *elements;
+    const void *ahead;
     size_t n;
+    bool wide;
 } block;
 
 const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
@@ -49,7 +51,8 @@ static double finite_count(const sonde_vitals *v)
     return (double)(v->count - v->nan - v->pos_inf - v->neg_inf);
 }
 
-void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
+/* sonde_vitals_merge, where it can be inlined: once a block. */
+static inline void merge(sonde_vitals *into, const sonde_vitals *part)
 {
     const double na = finite_count(into), nb = finite_count(part), n = na + nb;
 
@@ -80,6 +83,11 @@ void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
     into->sumsq += part->sumsq;
 }
 
+void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
+{
+    merge(into, part);
+}
+
 /* --- closing a block ------------------------------------------------------- */
 
 /*
@@ -102,10 +110,10 @@ bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n)
 static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
                    sonde__vitals_sums *sums)
 {
-    if (b->narrow != NULL) {
-        kernels->sums_f32(b->narrow, b->n, sums);
+    if (b->wide) {
+        kernels->sums_f64(b->elements, b->n, b->ahead, sums);
     } else {
-        kernels->sums_f64(b->wide, b->n, sums);
+        kernels->sums_f32(b->elements, b->n, b->ahead, sums);
     }
 }
 
@@ -116,10 +124,10 @@ static double m2_about(const sonde__vitals_kernels *kernels, const block *b, dou
     double moments[2] = {0.0, 0.0};
     double m2 = 0.0;
 
-    if (b->narrow != NULL) {
-        kernels->shifted_f32(b->narrow, b->n, mean, moments);
+    if (b->wide) {
+        kernels->shifted_f64(b->elements, b->n, mean, moments);
     } else {
-        kernels->shifted_f64(b->wide, b->n, mean, moments);
+        kernels->shifted_f32(b->elements, b->n, mean, moments);
     }
     m2 = moments[1] - moments[0] * (moments[0] / (double)b->n);
     return m2 > 0.0 ? m2 : 0.0;
@@ -148,21 +156,28 @@ static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into
     }
     part.m2 = isfinite(m2) ? m2 : (double)INFINITY;
     part.abs_max = -part.min > part.max ? -part.min : part.max;
-    sonde_vitals_merge(into, &part);
+    merge(into, &part);
 }
 
 #define DEFINE_CLOSE_UP(name, type)                                                      \
     /* The finite elements of x to finite, the others counted. Returns how many. */      \
     static size_t name(const type *x, size_t n, type *finite, sonde_vitals *counts)      \
     {                                                                                    \
+        const type inf = (type)INFINITY;                                                 \
+        uint32_t nan = 0, pos_inf = 0, neg_inf = 0;                                      \
         size_t kept = 0;                                                                 \
                                                                                          \
         for (size_t i = 0; i < n; i++) {                                                 \
+            nan += isnan(x[i]) != 0;                                                     \
+            pos_inf += x[i] == inf;                                                      \
+            neg_inf += x[i] == -inf;                                                     \
+        }                                                                                \
+        counts->nan = nan;                                                               \
+        counts->pos_inf = pos_inf;                                                       \
+        counts->neg_inf = neg_inf;                                                       \
+        for (size_t i = 0; i < n; i++) {                                                 \
             finite[kept] = x[i];                                                         \
             kept += isfinite(x[i]) != 0;                                                 \
-            counts->nan += isnan(x[i]) != 0;                                             \
-            counts->pos_inf += x[i] == (type)INFINITY;                                   \
-            counts->neg_inf += x[i] == -(type)INFINITY;                                  \
         }                                                                                \
         return kept;                                                                     \
     }
@@ -178,20 +193,15 @@ static void take_any(const sonde__vitals_kernels *kernels, sonde_vitals *into,
         float narrow[SONDE__VITALS_BLOCK];
         double wide[SONDE__VITALS_BLOCK];
     } room;
-    block finite = {0};
+    block finite = {.elements = &room, .ahead = &room, .wide = b->wide};
     sonde_vitals others;
     sonde__vitals_sums sums;
 
     sonde_vitals_init(&others);
-    if (b->narrow != NULL) {
-        finite.narrow = room.narrow;
-        finite.n = close_up_f32(b->narrow, b->n, room.narrow, &others);
-    } else {
-        finite.wide = room.wide;
-        finite.n = close_up_f64(b->wide, b->n, room.wide, &others);
-    }
+    finite.n = b->wide ? close_up_f64(b->elements, b->n, room.wide, &others)
+                       : close_up_f32(b->elements, b->n, room.narrow, &others);
     others.count = b->n - finite.n;
-    sonde_vitals_merge(into, &others);
+    merge(into, &others);
     if (finite.n > 0) {
         sum_up(kernels, &finite, &sums);
         take_finite(kernels, into, &sums, &finite);
@@ -211,7 +221,7 @@ static void take(const sonde__vitals_kernels *kernels, sonde_vitals *into,
 void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
                         const float *elements, size_t n)
 {
-    const block b = {.narrow = elements, .n = n};
+    const block b = {.elements = elements, .ahead = elements, .n = n};
 
     if (n > 0) {
         take(sonde__vitals_kernels_of(sonde__cpu_isa()), into, sums, &b);
@@ -220,7 +230,7 @@ void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
 
 void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *out)
 {
-    sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, out);
+    sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, elements, out);
 }
 
 /* --- whole views ----------------------------------------------------------- */
@@ -236,30 +246,24 @@ static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
 
 /* n elements of any dtype as a block; widened if need be, into room. */
 static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
-                      const void *elements, size_t n, void *room)
+                      const void *elements, size_t n, const void *ahead, void *room)
 {
-    block b = {.narrow = elements, .n = n};
+    const block as_it_is = {elements, ahead, n, dtype == SONDE_F64};
+    const block widened = {room, room, n, !sonde__fits_f32(dtype)};
 
-    if (dtype == SONDE_F32) {
-        return b;
+    if (dtype == SONDE_F32 || dtype == SONDE_F64) {
+        return as_it_is;
     }
     if (dtype == SONDE_F16) {
         kernels->widen_f16(elements, n, room);
     } else if (dtype == SONDE_BF16) {
         kernels->widen_bf16(elements, n, room);
-    } else if (sonde__fits_f32(dtype)) {
-        sonde__load_f32(dtype, elements, n, room);
+    } else if (widened.wide) {
+        sonde__load_f64(dtype, elements, n, room);
     } else {
-        b.narrow = NULL;
-        b.wide = elements;
-        if (dtype != SONDE_F64) {
-            sonde__load_f64(dtype, elements, n, room);
-            b.wide = room;
-        }
-        return b;
+        sonde__load_f32(dtype, elements, n, room);
     }
-    b.narrow = room;
-    return b;
+    return widened;
 }
 
 void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *vitals)
@@ -275,7 +279,9 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
     sonde__cursor_init(&cursor, view);
     while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) >
            0) {
-        const block b = block_of(kernels, view->dtype, elements, n, widened);
+        const bool more = cursor.direct && cursor.left > 0;
+        const block b = block_of(kernels, view->dtype, elements, n,
+                                 more ? cursor.at : elements, widened);
 
         take_block(kernels, vitals, &b);
     }

@@ -19,10 +19,16 @@ typedef struct sonde__vitals_sums {
     uint64_t zero;
 } sonde__vitals_sums;
 
-/* The kernels of one instruction set. n is at most SONDE__VITALS_BLOCK, and not 0. */
+/* The kernels of one instruction set. n is at most SONDE__VITALS_BLOCK and not 0,
+ * but for widening. */
 typedef struct sonde__vitals_kernels {
-    void (*sums_f32)(const float *x, size_t n, sonde__vitals_sums *out);
-    void (*sums_f64)(const double *x, size_t n, sonde__vitals_sums *out);
+    /* ahead: what to bring into cache meanwhile, as many elements as x has (x: nothing).
+     * From memory this is worth a half: the arithmetic leaves the processor's window too
+     * short to see the next block itself. */
+    void (*sums_f32)(const float *x, size_t n, const float *ahead,
+                     sonde__vitals_sums *out);
+    void (*sums_f64)(const double *x, size_t n, const double *ahead,
+                     sonde__vitals_sums *out);
     /* Sums of x - pivot and of its square. */
     void (*shifted_f32)(const float *x, size_t n, double pivot, double out[2]);
     void (*shifted_f64)(const double *x, size_t n, double pivot, double out[2]);

@@ -144,13 +144,15 @@ static double add_lanes(double *lanes)
 
 /* --- float32 --------------------------------------------------------------- */
 
-static void sums_f32(const float *x, size_t n, sonde__vitals_sums *out)
+static void sums_f32(const float *x, size_t n, const float *ahead,
+                     sonde__vitals_sums *out)
 {
     sonde__vacc acc;
     size_t i = 0;
 
     sonde__vacc_init(&acc);
     for (; i + 16 <= n; i += 16) {
+        __builtin_prefetch(ahead + i);
         sonde__vacc_add_at(&acc, x + i);
     }
     sonde__vacc_tail(&acc, x + i, n - i);
@@ -205,7 +207,7 @@ typedef struct lanes_f64 {
 } lanes_f64;
 
 /* All elements but the last n mod 16; returns how many that were. */
-static size_t whole_f64(const double *x, size_t n, lanes_f64 *out)
+static size_t whole_f64(const double *x, size_t n, const double *ahead, lanes_f64 *out)
 {
     vec min[VECS], max[VECS], abs_min[VECS], zero[VECS];
     vec sum[VECS], l1[VECS], sumsq[VECS];
@@ -217,6 +219,8 @@ static size_t whole_f64(const double *x, size_t n, lanes_f64 *out)
         zero[q] = sum[q] = l1[q] = sumsq[q] = vec_of(0.0);
     }
     for (; i + 16 <= n; i += 16) {
+        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead + i + 8);
         for (int q = 0; q < VECS; q++) {
             const vec v = vec_load_f64(x + i + (size_t)(q * WIDTH));
             const vec size = vec_abs(v);
@@ -259,10 +263,11 @@ static void rest_f64(const double *x, size_t n, lanes_f64 *lanes)
     }
 }
 
-static void sums_f64(const double *x, size_t n, sonde__vitals_sums *out)
+static void sums_f64(const double *x, size_t n, const double *ahead,
+                     sonde__vitals_sums *out)
 {
     lanes_f64 lanes;
-    const size_t whole = whole_f64(x, n, &lanes);
+    const size_t whole = whole_f64(x, n, ahead, &lanes);
 
     rest_f64(x + whole, n - whole, &lanes);
     for (int l = 1; l < 16; l++) {

@@ -119,21 +119,21 @@ static void bad_batches_count_nothing(void **state)
 
 static void means_are_weighted_and_compensated(void **state)
 {
-    sonde_nn_mean mean = {0};
+    sonde_nn_running_mean mean = {0};
 
     (void)state;
-    assert_true(isnan(sonde_nn_mean_get(&mean)));
-    sonde_nn_mean_add(&mean, 2.0, 16.0);
-    sonde_nn_mean_add(&mean, 5.0, 8.0);
-    assert_true(sonde_nn_mean_get(&mean) == 3.0);
-    mean = (sonde_nn_mean){0};
-    sonde_nn_mean_add(&mean, 1.0, 1.0);
-    sonde_nn_mean_add(&mean, 1e100, 1.0);
-    sonde_nn_mean_add(&mean, 1.0, 1.0);
-    sonde_nn_mean_add(&mean, -1e100, 1.0);
-    assert_true(sonde_nn_mean_get(&mean) == 0.5); /* a plain sum gives 0 */
-    sonde_nn_mean_add(&mean, (double)NAN, 1.0);
-    assert_true(isnan(sonde_nn_mean_get(&mean)));
+    assert_true(isnan(sonde_nn_running_mean_get(&mean)));
+    sonde_nn_running_mean_add(&mean, 2.0, 16.0);
+    sonde_nn_running_mean_add(&mean, 5.0, 8.0);
+    assert_true(sonde_nn_running_mean_get(&mean) == 3.0);
+    mean = (sonde_nn_running_mean){0};
+    sonde_nn_running_mean_add(&mean, 1.0, 1.0);
+    sonde_nn_running_mean_add(&mean, 1e100, 1.0);
+    sonde_nn_running_mean_add(&mean, 1.0, 1.0);
+    sonde_nn_running_mean_add(&mean, -1e100, 1.0);
+    assert_true(sonde_nn_running_mean_get(&mean) == 0.5); /* a plain sum gives 0 */
+    sonde_nn_running_mean_add(&mean, (double)NAN, 1.0);
+    assert_true(isnan(sonde_nn_running_mean_get(&mean)));
     assert_int_equal(mean.nonfinite, 1);
 }
 

@@ -104,6 +104,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_open_named(const char *name,
                                                               sonde_diag *diag);
 /* The known names, in order; NULL from the first index that is none. */
 SONDE_API const char *sonde_nn_dataset_name(size_t index);
+/* The names of a known set's ten classes, without opening it; NULL for an unknown set. */
+SONDE_API const char *const *sonde_nn_dataset_class_names(const char *name);
 
 /*
  * Where data set name is kept: <base>/data/<name> with base $SONDE_CACHE, else

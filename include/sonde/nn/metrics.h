@@ -66,16 +66,16 @@ SONDE_API sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusio
                                                          int64_t label);
 
 /* A running mean, with Neumaier's compensated sum (1974). {0} is an empty one. */
-typedef struct sonde_nn_mean {
+typedef struct sonde_nn_running_mean {
     double sum, rest; /* their sum is the sum */
     double weight;
     uint64_t nonfinite; /* values left out of the sum: NaN and infinities */
-} sonde_nn_mean;
+} sonde_nn_running_mean;
 
 /* Adds value with a weight (a mean over n samples counts n times). */
-SONDE_API void sonde_nn_mean_add(sonde_nn_mean *mean, double value, double weight);
+SONDE_API void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value, double weight);
 /* NaN if anything non-finite was added, and of nothing. */
-SONDE_API double sonde_nn_mean_get(const sonde_nn_mean *mean);
+SONDE_API double sonde_nn_running_mean_get(const sonde_nn_running_mean *mean);
 
 #ifdef __cplusplus
 }

@@ -38,6 +38,16 @@ const char *sonde_nn_dataset_name(size_t index)
     return index < SONDE_COUNT_OF(known) ? known[index].name : NULL;
 }
 
+const char *const *sonde_nn_dataset_class_names(const char *name)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
+        if (strcmp(known[i].name, name) == 0) {
+            return known[i].class_names;
+        }
+    }
+    return NULL;
+}
+
 sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_diag *diag)
 {
     static const struct {

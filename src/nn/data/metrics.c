@@ -250,7 +250,7 @@ sonde_nn_class_scores sonde_nn_confusion_class(const sonde_nn_confusion *matrix,
     return scores;
 }
 
-void sonde_nn_mean_add(sonde_nn_mean *mean, double value, double weight)
+void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value, double weight)
 {
     const double x = value * weight;
     const double sum = mean->sum + x;
@@ -265,7 +265,7 @@ void sonde_nn_mean_add(sonde_nn_mean *mean, double value, double weight)
     mean->weight += weight;
 }
 
-double sonde_nn_mean_get(const sonde_nn_mean *mean)
+double sonde_nn_running_mean_get(const sonde_nn_running_mean *mean)
 {
     if (mean->nonfinite > 0 || mean->weight == 0.0) {
         return (double)NAN;

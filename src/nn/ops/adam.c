@@ -19,6 +19,7 @@
  * 1 AdamW), gradient scale. attrs: none (eps is live).
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 #include <math.h>
 
@@ -85,7 +86,7 @@ static void adam_run(const sonde__call *call, int part, int parts)
     sonde__store(&call->out[OUT_STEP], 0, step);
 }
 
-SONDE__KERNELS(adam, NULL)
+SONDE__KERNELS(adam, sonde__adam_fast)
 
 const sonde__op_kind sonde__op_adam = {
     .name = "Adam",

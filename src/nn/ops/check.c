@@ -14,11 +14,31 @@ const char *sonde__shape_text(const sonde__shape *shape, char buf[SONDE__SHAPE_T
     return buf;
 }
 
+sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
+                             sonde_diag *diag)
+{
+    /* A panel widens a row by 32 at most, an element has 8 bytes at most. */
+    const int64_t most = INT64_MAX / 8 / SONDE__PANEL_WIDTH;
+    char text[SONDE__SHAPE_TEXT];
+    int64_t count = 1;
+
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] < 0 ||
+            __builtin_mul_overflow(count, SONDE_MAX(shape->dim[i], 1), &count) ||
+            count > most) {
+            return sonde__fail(diag, SONDE_ESHAPE, NULL, NULL,
+                               "%s of impossible size, %s", what,
+                               sonde__shape_text(shape, text));
+        }
+    }
+    return SONDE_OK;
+}
+
 sonde_err sonde__expect_float(const sonde__shape *shape, const char *what,
                               sonde_diag *diag)
 {
     if (shape->dtype == SONDE_F32 || shape->dtype == SONDE_F64) {
-        return SONDE_OK;
+        return sonde__expect_size(shape, what, diag);
     }
     return sonde__fail(diag, SONDE_EDTYPE, NULL, "float32 or float64", "%s has dtype %s",
                        what, sonde_dtype_name(shape->dtype));
@@ -62,25 +82,6 @@ sonde_err sonde__expect_shape(const sonde__shape *shape, const sonde__shape *exp
     return sonde__fail(diag, same ? SONDE_EDTYPE : SONDE_ESHAPE, NULL,
                        sonde__shape_text(expected, wanted), "%s is %s", what,
                        sonde__shape_text(shape, found));
-}
-
-sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
-                             sonde_diag *diag)
-{
-    /* A panel widens a row by 32 at most, an element has 8 bytes at most. */
-    const int64_t most = INT64_MAX / 8 / SONDE__PANEL_WIDTH;
-    char text[SONDE__SHAPE_TEXT];
-    int64_t count = 1;
-
-    for (int i = 0; i < shape->rank; i++) {
-        if (__builtin_mul_overflow(count, SONDE_MAX(shape->dim[i], 1), &count) ||
-            count > most) {
-            return sonde__fail(diag, SONDE_ESHAPE, NULL, NULL,
-                               "%s would be %s: too large", what,
-                               sonde__shape_text(shape, text));
-        }
-    }
-    return SONDE_OK;
 }
 
 sonde_err sonde__expect_axis(int *axis, int rank, sonde_diag *diag)

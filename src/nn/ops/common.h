@@ -20,15 +20,14 @@
         }                                                                                \
     } while (0)
 
-/* --- checks for shape rules (check.c); all fill diag and say found and expected
- * ---------- */
+/* --- checks for shape rules (check.c); all fill diag and say found and expected --- */
 
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };
 
 /* "float32 (16, 5, 26, 26)". Returns buf. */
 const char *sonde__shape_text(const sonde__shape *shape, char buf[SONDE__SHAPE_TEXT]);
 
-/* float32 or float64. */
+/* float32 or float64, of a size that sonde__expect_size takes. */
 sonde_err sonde__expect_float(const sonde__shape *shape, const char *what,
                               sonde_diag *diag);
 /* A float tensor of that rank; form tells what it stands for: "(N, C, H, W)". */
@@ -40,7 +39,8 @@ sonde_err sonde__expect_shape(const sonde__shape *shape, const sonde__shape *exp
 /* Of that dtype, whatever the shape. */
 sonde_err sonde__expect_dtype(const sonde__shape *shape, sonde_dtype dtype,
                               const char *what, sonde_diag *diag);
-/* Few enough elements that bytes and offsets of every layout fit in int64_t. */
+/* No negative dim, and few enough elements that bytes and offsets of every layout fit in
+ * int64_t. */
 sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
                              sonde_diag *diag);
 /* axis, counted from the end if negative, as 0 ... rank - 1 in *axis. */
@@ -54,8 +54,7 @@ sonde_err sonde__expect_dims(const sonde__attrs *attrs, int rank, sonde_dtype dt
 sonde_err sonde__window_count(const sonde__attrs *attrs, int d, int64_t extent,
                               int64_t *count, sonde_diag *diag);
 
-/* --- element access
- * ---------------------------------------------------------------------- */
+/* --- element access --------------------------------------------------------------- */
 
 /* Whether an optional input was given. */
 static inline bool sonde__has_in(const sonde__call *call, int i)
@@ -111,8 +110,19 @@ int64_t sonde__broadcast_at(const sonde__shape *from, const sonde__shape *to, in
 int64_t sonde__layout_at(const sonde__shape *shape, sonde__layout layout, int64_t n,
                          int64_t k);
 
-/* --- kernels
- * ----------------------------------------------------------------------------- */
+/* --- gradient rules (gradient.c) -------------------------------------------------- */
+
+/* Emits an op with the attrs of the forward op, but for dims: those of the value `like`.
+ */
+sonde__value sonde__emit_shaped(const sonde__gradient_context *context,
+                                const sonde__op_kind *kind, sonde__value like,
+                                const sonde__value *in, int in_count);
+/* Sums `from` over the dims in which `like` was broadcast to it, into like's shape: the
+ * gradient of broadcasting. */
+sonde__value sonde__emit_sum_to(const sonde__gradient_context *context, sonde__value from,
+                                sonde__value like);
+
+/* --- kernels ---------------------------------------------------------------------- */
 
 enum { SONDE__MAX_KERNELS = 15 };
 

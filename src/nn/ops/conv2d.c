@@ -67,8 +67,7 @@ static int64_t window_of(const sonde__attrs *attrs, int d, int64_t at, int64_t k
                : -1;
 }
 
-/* --- forward
- * ----------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------- */
 
 static sonde_err conv2d_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -129,17 +128,35 @@ static void conv2d_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(conv2d, NULL)
 
+static void conv2d_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value x = context->in[0], w = context->in[1], dy = context->grad_out[0];
+
+    if (context->wanted[0]) {
+        context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_conv2d_grad_input, x,
+                                                 (const sonde__value[]){dy, w}, 2);
+    }
+    if (context->wanted[1]) {
+        context->grad_in[1] = sonde__emit_shaped(context, &sonde__op_conv2d_grad_weight,
+                                                 w, (const sonde__value[]){dy, x}, 2);
+    }
+    if (context->wanted[2]) {
+        context->grad_in[2] =
+            sonde__emit(context->graph, &sonde__op_channel_sum, NULL, &dy, 1);
+    }
+}
+
 const sonde__op_kind sonde__op_conv2d = {
     .name = "Conv2d",
     .in_min = 2,
     .in_max = 3,
     .out_count = 1,
     .infer = conv2d_infer,
+    .gradient = conv2d_gradient,
     .kernels = conv2d_kernels,
 };
 
-/* --- gradient of the input
- * --------------------------------------------------------------- */
+/* --- gradient of the input -------------------------------------------------------- */
 
 static sonde_err conv2d_grad_input_infer(sonde__call *call, sonde__attrs *attrs,
                                          sonde_diag *diag)
@@ -210,8 +227,7 @@ const sonde__op_kind sonde__op_conv2d_grad_input = {
     .kernels = conv2d_grad_input_kernels,
 };
 
-/* --- gradient of the weight
- * -------------------------------------------------------------- */
+/* --- gradient of the weight ------------------------------------------------------- */
 
 static sonde_err conv2d_grad_weight_infer(sonde__call *call, sonde__attrs *attrs,
                                           sonde_diag *diag)

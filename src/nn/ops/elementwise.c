@@ -10,6 +10,7 @@
  * Broadcasting aligns dims at the end; a dim of 1, or none, repeats.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 bool sonde__broadcasts_to(const sonde__shape *from, const sonde__shape *to)
 {
@@ -38,8 +39,7 @@ int64_t sonde__broadcast_at(const sonde__shape *from, const sonde__shape *to, in
     return at;
 }
 
-/* --- add, mul
- * ---------------------------------------------------------------------------- */
+/* --- add, mul --------------------------------------------------------------------- */
 
 static sonde_err binary_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -80,7 +80,17 @@ static void add_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(add, NULL)
+SONDE__KERNELS(add, sonde__add_fast)
+
+static void add_gradient(const sonde__gradient_context *context)
+{
+    for (int i = 0; i < 2; i++) {
+        if (context->wanted[i]) {
+            context->grad_in[i] =
+                sonde__emit_sum_to(context, context->grad_out[0], context->in[i]);
+        }
+    }
+}
 
 const sonde__op_kind sonde__op_add = {
     .name = "Add",
@@ -88,6 +98,7 @@ const sonde__op_kind sonde__op_add = {
     .in_max = 2,
     .out_count = 1,
     .infer = binary_infer,
+    .gradient = add_gradient,
     .kernels = add_kernels,
 };
 
@@ -106,17 +117,30 @@ static void mul_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(mul, NULL)
 
+static void mul_gradient(const sonde__gradient_context *context)
+{
+    for (int i = 0; i < 2; i++) {
+        if (context->wanted[i]) {
+            const sonde__value in[] = {context->grad_out[0], context->in[1 - i]};
+            const sonde__value wide =
+                sonde__emit(context->graph, &sonde__op_mul, NULL, in, 2);
+
+            context->grad_in[i] = sonde__emit_sum_to(context, wide, context->in[i]);
+        }
+    }
+}
+
 const sonde__op_kind sonde__op_mul = {
     .name = "Mul",
     .in_min = 2,
     .in_max = 2,
     .out_count = 1,
     .infer = binary_infer,
+    .gradient = mul_gradient,
     .kernels = mul_kernels,
 };
 
-/* --- scale
- * ------------------------------------------------------------------------------- */
+/* --- scale ------------------------------------------------------------------------ */
 
 static sonde_err scale_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -137,7 +161,13 @@ static void scale_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(scale, NULL)
+SONDE__KERNELS(scale, sonde__scale_fast)
+
+static void scale_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_scale, context->attrs,
+                                      &context->grad_out[0], 1);
+}
 
 const sonde__op_kind sonde__op_scale = {
     .name = "Scale",
@@ -145,11 +175,11 @@ const sonde__op_kind sonde__op_scale = {
     .in_max = 1,
     .out_count = 1,
     .infer = scale_infer,
+    .gradient = scale_gradient,
     .kernels = scale_kernels,
 };
 
-/* --- fill
- * -------------------------------------------------------------------------------- */
+/* --- fill ------------------------------------------------------------------------- */
 
 static sonde_err fill_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -177,8 +207,7 @@ const sonde__op_kind sonde__op_fill = {
     .kernels = fill_kernels,
 };
 
-/* --- accumulate
- * -------------------------------------------------------------------------- */
+/* --- accumulate ------------------------------------------------------------------- */
 
 static sonde_err accumulate_infer(sonde__call *call, sonde__attrs *attrs,
                                   sonde_diag *diag)
@@ -207,7 +236,7 @@ static void accumulate_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(accumulate, NULL)
+SONDE__KERNELS(accumulate, sonde__accumulate_fast)
 
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",

@@ -16,6 +16,7 @@
  * padding or dilation: windows that tile.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 /* A call of a member op. */
 static sonde__call member(const sonde__attrs *attrs, int in_count,
@@ -46,8 +47,7 @@ static size_t bytes_of(const sonde__shape *shape)
 static const sonde__attrs two_by_two = {
     .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
 
-/* --- conv2d_relu
- * ------------------------------------------------------------------------- */
+/* --- conv2d_relu ------------------------------------------------------------------ */
 
 static sonde_err conv2d_relu_infer(sonde__call *call, sonde__attrs *attrs,
                                    sonde_diag *diag)
@@ -90,8 +90,7 @@ const sonde__op_kind sonde__op_conv2d_relu = {
     .kernels = conv2d_relu_kernels,
 };
 
-/* --- linear_relu
- * ------------------------------------------------------------------------- */
+/* --- linear_relu ------------------------------------------------------------------ */
 
 static sonde_err linear_relu_infer(sonde__call *call, sonde__attrs *attrs,
                                    sonde_diag *diag)
@@ -107,7 +106,7 @@ static void linear_relu_run(const sonde__call *call, int part, int parts)
     run_then_relu(&sonde__op_linear, call);
 }
 
-SONDE__KERNELS(linear_relu, NULL)
+SONDE__KERNELS(linear_relu, sonde__linear_relu_fast)
 
 const sonde__op_kind sonde__op_linear_relu = {
     .name = "LinearRelu",
@@ -120,8 +119,7 @@ const sonde__op_kind sonde__op_linear_relu = {
     .kernels = linear_relu_kernels,
 };
 
-/* --- conv2d_relu_pool
- * -------------------------------------------------------------------- */
+/* --- conv2d_relu_pool ------------------------------------------------------------- */
 
 static sonde_err conv2d_relu_pool_infer(sonde__call *call, sonde__attrs *attrs,
                                         sonde_diag *diag)
@@ -173,8 +171,7 @@ const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .kernels = conv2d_relu_pool_kernels,
 };
 
-/* --- pool_relu_conv_grad
- * ----------------------------------------------------------------- */
+/* --- pool_relu_conv_grad ---------------------------------------------------------- */
 
 enum { DY = 0, INDEX = 1, POOL_Y = 2, X = 3 };
 enum { DRELU = 0, DCONV = 1, DW = 2, DB = 3 };
@@ -245,8 +242,7 @@ const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .kernels = pool_relu_conv_grad_kernels,
 };
 
-/* --- linear_grad_weight_sgd
- * -------------------------------------------------------------- */
+/* --- linear_grad_weight_sgd ------------------------------------------------------- */
 
 static sonde_err linear_grad_weight_sgd_infer(sonde__call *call, sonde__attrs *attrs,
                                               sonde_diag *diag)
@@ -287,7 +283,7 @@ static void linear_grad_weight_sgd_run(const sonde__call *call, int part, int pa
     run_member(&sonde__op_sgd, &update);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(linear_grad_weight_sgd, NULL)
+SONDE__KERNELS_WITH_SCRATCH(linear_grad_weight_sgd, sonde__linear_grad_weight_sgd_fast)
 
 const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
     .name = "LinearGradWeightSgd",

@@ -55,8 +55,7 @@ static sonde_err expect_groups(const sonde__shape *x, const sonde__attrs *attrs,
     return SONDE_OK;
 }
 
-/* --- forward
- * ----------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------- */
 
 static sonde_err group_norm_infer(sonde__call *call, sonde__attrs *attrs,
                                   sonde_diag *diag)
@@ -119,6 +118,22 @@ static void group_norm_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(group_norm, NULL)
 
+static void group_norm_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->in[0], context->out[1],
+                               context->out[2], context->in[1]};
+    sonde__value dx = 0;
+
+    if (context->grad_out[0] == 0) {
+        return; /* something reads the statistics only */
+    }
+    dx = sonde__emit(context->graph, &sonde__op_group_norm_grad, context->attrs, in,
+                     context->in[1] != 0 ? 5 : 4);
+    for (sonde__value i = 0; i < 3 && dx != 0; i++) {
+        context->grad_in[i] = context->wanted[i] ? dx + i : 0;
+    }
+}
+
 const sonde__op_kind sonde__op_group_norm = {
     .name = "GroupNorm",
     .in_min = 1,
@@ -126,11 +141,11 @@ const sonde__op_kind sonde__op_group_norm = {
     .out_count = 3,
     .out_names = {NULL, "Mean", "Rstd"},
     .infer = group_norm_infer,
+    .gradient = group_norm_gradient,
     .kernels = group_norm_kernels,
 };
 
-/* --- gradient
- * ---------------------------------------------------------------------------- */
+/* --- gradient --------------------------------------------------------------------- */
 
 enum { DY = 0, X = 1, MEAN = 2, RSTD = 3, GAMMA = 4 };
 

@@ -8,6 +8,7 @@
  * attrs: none.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 #include <stdio.h>
 
@@ -29,8 +30,7 @@ static sonde_err expect_common(const sonde__operand *a, int dim_a,
                        sonde__shape_text(&b->shape, text_b));
 }
 
-/* --- forward
- * ----------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------- */
 
 static sonde_err linear_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -69,7 +69,25 @@ static void linear_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear, NULL)
+SONDE__KERNELS(linear, sonde__linear_fast)
+
+static void linear_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value x = context->in[0], w = context->in[1], dy = context->grad_out[0];
+
+    if (context->wanted[0]) {
+        context->grad_in[0] = sonde__emit(context->graph, &sonde__op_linear_grad_input,
+                                          NULL, (const sonde__value[]){dy, w}, 2);
+    }
+    if (context->wanted[1]) {
+        context->grad_in[1] = sonde__emit(context->graph, &sonde__op_linear_grad_weight,
+                                          NULL, (const sonde__value[]){dy, x}, 2);
+    }
+    if (context->wanted[2]) {
+        context->grad_in[2] =
+            sonde__emit(context->graph, &sonde__op_channel_sum, NULL, &dy, 1);
+    }
+}
 
 const sonde__op_kind sonde__op_linear = {
     .name = "Linear",
@@ -77,11 +95,11 @@ const sonde__op_kind sonde__op_linear = {
     .in_max = 3,
     .out_count = 1,
     .infer = linear_infer,
+    .gradient = linear_gradient,
     .kernels = linear_kernels,
 };
 
-/* --- gradient of the input
- * --------------------------------------------------------------- */
+/* --- gradient of the input -------------------------------------------------------- */
 
 static sonde_err linear_grad_input_infer(sonde__call *call, sonde__attrs *attrs,
                                          sonde_diag *diag)
@@ -119,7 +137,7 @@ static void linear_grad_input_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear_grad_input, NULL)
+SONDE__KERNELS(linear_grad_input, sonde__linear_grad_input_fast)
 
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
@@ -130,8 +148,7 @@ const sonde__op_kind sonde__op_linear_grad_input = {
     .kernels = linear_grad_input_kernels,
 };
 
-/* --- gradient of the weight
- * -------------------------------------------------------------- */
+/* --- gradient of the weight ------------------------------------------------------- */
 
 static sonde_err linear_grad_weight_infer(sonde__call *call, sonde__attrs *attrs,
                                           sonde_diag *diag)
@@ -169,7 +186,7 @@ static void linear_grad_weight_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(linear_grad_weight, NULL)
+SONDE__KERNELS(linear_grad_weight, sonde__linear_grad_weight_fast)
 
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",

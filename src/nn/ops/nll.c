@@ -51,12 +51,21 @@ static void nll_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(nll, NULL)
 
+static void nll_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->in[1]};
+
+    context->grad_in[0] =
+        sonde__emit_shaped(context, &sonde__op_nll_grad, context->in[0], in, 2);
+}
+
 const sonde__op_kind sonde__op_nll = {
     .name = "Nll",
     .in_min = 2,
     .in_max = 2,
     .out_count = 1,
     .infer = nll_infer,
+    .gradient = nll_gradient,
     .kernels = nll_kernels,
 };
 

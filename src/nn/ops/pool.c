@@ -112,6 +112,16 @@ static void max_pool2d_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(max_pool2d, NULL)
 
+static void max_pool2d_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[1]};
+
+    if (context->grad_out[0] != 0) {
+        context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_max_pool2d_grad,
+                                                 context->in[0], in, 2);
+    }
+}
+
 const sonde__op_kind sonde__op_max_pool2d = {
     .name = "MaxPool2d",
     .in_min = 1,
@@ -119,11 +129,11 @@ const sonde__op_kind sonde__op_max_pool2d = {
     .out_count = 2,
     .out_names = {NULL, "Index"},
     .infer = max_pool2d_infer,
+    .gradient = max_pool2d_gradient,
     .kernels = max_pool2d_kernels,
 };
 
-/* --- gradient
- * ---------------------------------------------------------------------------- */
+/* --- gradient --------------------------------------------------------------------- */
 
 static sonde_err max_pool2d_grad_infer(sonde__call *call, sonde__attrs *attrs,
                                        sonde_diag *diag)

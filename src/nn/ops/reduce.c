@@ -9,9 +9,9 @@
  * A mean over nothing is NaN, a sum over nothing 0.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
-/* --- reduce
- * ------------------------------------------------------------------------------ */
+/* --- reduce ----------------------------------------------------------------------- */
 
 static bool is_reduced(const sonde__attrs *attrs, int dim)
 {
@@ -81,17 +81,40 @@ static void reduce_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(reduce, NULL)
 
+static void reduce_gradient(const sonde__gradient_context *context)
+{
+    const sonde__shape x = *sonde__value_shape(context->graph, context->in[0]);
+    sonde__attrs kept = {.rank = x.rank};
+    sonde__attrs share = {0};
+    int64_t terms = 1;
+    sonde__value dy = context->grad_out[0];
+
+    for (int i = 0; i < x.rank; i++) {
+        kept.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
+        terms *= is_reduced(context->attrs, i) ? x.dim[i] : 1;
+    }
+    if (context->attrs->mean) {
+        share.scale = (float)(1.0 / (double)terms);
+        dy = sonde__emit(context->graph, &sonde__op_scale, &share, &dy, 1);
+    }
+    if (!context->attrs->keep_dims) {
+        dy = sonde__emit(context->graph, &sonde__op_reshape, &kept, &dy, 1);
+    }
+    context->grad_in[0] =
+        sonde__emit_shaped(context, &sonde__op_broadcast, context->in[0], &dy, 1);
+}
+
 const sonde__op_kind sonde__op_reduce = {
     .name = "Reduce",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = reduce_infer,
+    .gradient = reduce_gradient,
     .kernels = reduce_kernels,
 };
 
-/* --- channel sum
- * ------------------------------------------------------------------------- */
+/* --- channel sum ------------------------------------------------------------------ */
 
 static sonde_err channel_sum_infer(sonde__call *call, sonde__attrs *attrs,
                                    sonde_diag *diag)
@@ -126,7 +149,7 @@ static void channel_sum_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(channel_sum, NULL)
+SONDE__KERNELS(channel_sum, sonde__linear_channel_sum_fast)
 
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",

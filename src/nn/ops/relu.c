@@ -9,6 +9,7 @@
  * attrs: none.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 static sonde_err relu_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -30,7 +31,14 @@ static void relu_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(relu, NULL)
+SONDE__KERNELS(relu, sonde__relu_fast)
+
+static void relu_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+
+    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_relu_grad, NULL, in, 2);
+}
 
 const sonde__op_kind sonde__op_relu = {
     .name = "Relu",
@@ -38,6 +46,7 @@ const sonde__op_kind sonde__op_relu = {
     .in_max = 1,
     .out_count = 1,
     .infer = relu_infer,
+    .gradient = relu_gradient,
     .kernels = relu_kernels,
 };
 
@@ -64,7 +73,7 @@ static void relu_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(relu_grad, NULL)
+SONDE__KERNELS(relu_grad, sonde__relu_grad_fast)
 
 const sonde__op_kind sonde__op_relu_grad = {
     .name = "ReluGrad",

@@ -8,12 +8,14 @@
  * attrs: none.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 #include <string.h>
 
 static sonde_err reorder_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
-    (void)attrs, (void)diag;
+    (void)attrs;
+    SONDE__TRY(sonde__expect_size(&call->in[0].shape, "input", diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
@@ -38,7 +40,7 @@ static void reorder_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(reorder, NULL)
+SONDE__KERNELS(reorder, sonde__reorder_fast)
 
 const sonde__op_kind sonde__op_reorder = {
     .name = "Reorder",

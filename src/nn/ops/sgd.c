@@ -16,6 +16,7 @@
  * step (0, 1). attrs: none.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_linear.h"
 
 enum { LR, MOMENTUM, DAMPENING, DECAY, NESTEROV, SCALE, FIRST };
 enum { W = 0, G = 1, V = 2 };
@@ -65,7 +66,7 @@ static void sgd_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(sgd, NULL)
+SONDE__KERNELS(sgd, sonde__sgd_fast)
 
 const sonde__op_kind sonde__op_sgd = {
     .name = "Sgd",

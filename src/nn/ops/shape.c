@@ -36,12 +36,12 @@ static void copy(const sonde__call *call)
     }
 }
 
-/* --- identity
- * ---------------------------------------------------------------------------- */
+/* --- identity --------------------------------------------------------------------- */
 
 static sonde_err identity_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
-    (void)attrs, (void)diag;
+    (void)attrs;
+    SONDE__TRY(sonde__expect_size(&call->in[0].shape, "input", diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
@@ -54,17 +54,22 @@ static void identity_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(identity, NULL)
 
+static void identity_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] = context->grad_out[0];
+}
+
 const sonde__op_kind sonde__op_identity = {
     .name = "Identity",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = identity_infer,
+    .gradient = identity_gradient,
     .kernels = identity_kernels,
 };
 
-/* --- reshape
- * ----------------------------------------------------------------------------- */
+/* --- reshape ---------------------------------------------------------------------- */
 
 /* Replaces 0 and -1 in dims. */
 static sonde_err resolve_dims(const sonde__shape *x, sonde__attrs *attrs,
@@ -106,20 +111,19 @@ static sonde_err reshape_infer(sonde__call *call, sonde__attrs *attrs, sonde_dia
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
     sonde__shape y;
 
+    SONDE__TRY(sonde__expect_size(x, "input", diag));
     if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS) {
         return sonde__expect_dims(attrs, -1, x->dtype, "target", &y, diag);
     }
     SONDE__TRY(resolve_dims(x, attrs, diag));
     y = (sonde__shape){.dtype = x->dtype, .rank = attrs->rank};
     memcpy(y.dim, attrs->dims, sizeof y.dim);
-    for (int i = 0; i < y.rank; i++) {
-        if (y.dim[i] < 0 || sonde__expect_size(&y, "target", NULL) != SONDE_OK ||
-            sonde__shape_count(&y) != sonde__shape_count(x)) {
-            return sonde__fail(
-                diag, SONDE_ESHAPE, NULL, "as many elements before as after", "%s as %s",
-                sonde__shape_text(x, found),
-                sonde_shape_text(asked.rank, asked.dims, wanted, sizeof wanted));
-        }
+    if (sonde__expect_size(&y, "target", NULL) != SONDE_OK ||
+        sonde__shape_count(&y) != sonde__shape_count(x)) {
+        return sonde__fail(
+            diag, SONDE_ESHAPE, NULL, "as many elements before as after", "%s as %s",
+            sonde__shape_text(x, found),
+            sonde_shape_text(asked.rank, asked.dims, wanted, sizeof wanted));
     }
     call->out[0].shape = y;
     return SONDE_OK;
@@ -133,17 +137,23 @@ static void reshape_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(reshape, NULL)
 
+static void reshape_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_reshape, context->in[0],
+                                             &context->grad_out[0], 1);
+}
+
 const sonde__op_kind sonde__op_reshape = {
     .name = "Reshape",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = reshape_infer,
+    .gradient = reshape_gradient,
     .kernels = reshape_kernels,
 };
 
-/* --- transpose
- * --------------------------------------------------------------------------- */
+/* --- transpose -------------------------------------------------------------------- */
 
 static sonde_err transpose_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -151,6 +161,7 @@ static sonde_err transpose_infer(sonde__call *call, sonde__attrs *attrs, sonde_d
     sonde__shape y = {.dtype = x->dtype, .rank = x->rank};
     unsigned seen = 0;
 
+    SONDE__TRY(sonde__expect_size(x, "input", diag));
     if (attrs->rank != x->rank) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
                            "a permutation of %d dims for a tensor of rank %d",
@@ -195,17 +206,28 @@ static void transpose_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(transpose, NULL)
 
+static void transpose_gradient(const sonde__gradient_context *context)
+{
+    sonde__attrs inverse = {.rank = context->attrs->rank};
+
+    for (int i = 0; i < inverse.rank; i++) {
+        inverse.dims[context->attrs->dims[i]] = i;
+    }
+    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_transpose, &inverse,
+                                      &context->grad_out[0], 1);
+}
+
 const sonde__op_kind sonde__op_transpose = {
     .name = "Transpose",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = transpose_infer,
+    .gradient = transpose_gradient,
     .kernels = transpose_kernels,
 };
 
-/* --- broadcast
- * --------------------------------------------------------------------------- */
+/* --- broadcast -------------------------------------------------------------------- */
 
 static sonde_err broadcast_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
 {
@@ -237,11 +259,18 @@ static void broadcast_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(broadcast, NULL)
 
+static void broadcast_gradient(const sonde__gradient_context *context)
+{
+    context->grad_in[0] =
+        sonde__emit_sum_to(context, context->grad_out[0], context->in[0]);
+}
+
 const sonde__op_kind sonde__op_broadcast = {
     .name = "Broadcast",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = broadcast_infer,
+    .gradient = broadcast_gradient,
     .kernels = broadcast_kernels,
 };

@@ -68,8 +68,7 @@ static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
     }
 }
 
-/* --- forward
- * ----------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------- */
 
 static void softmax_run(const sonde__call *call, int part, int parts)
 {
@@ -92,12 +91,21 @@ static void softmax_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(softmax, NULL)
 
+static void softmax_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+
+    context->grad_in[0] =
+        sonde__emit(context->graph, &sonde__op_softmax_grad, context->attrs, in, 2);
+}
+
 const sonde__op_kind sonde__op_softmax = {
     .name = "Softmax",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = softmax_infer,
+    .gradient = softmax_gradient,
     .kernels = softmax_kernels,
 };
 
@@ -122,17 +130,25 @@ static void log_softmax_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(log_softmax, NULL)
 
+static void log_softmax_gradient(const sonde__gradient_context *context)
+{
+    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+
+    context->grad_in[0] =
+        sonde__emit(context->graph, &sonde__op_log_softmax_grad, context->attrs, in, 2);
+}
+
 const sonde__op_kind sonde__op_log_softmax = {
     .name = "LogSoftmax",
     .in_min = 1,
     .in_max = 1,
     .out_count = 1,
     .infer = softmax_infer,
+    .gradient = log_softmax_gradient,
     .kernels = log_softmax_kernels,
 };
 
-/* --- gradients
- * --------------------------------------------------------------------------- */
+/* --- gradients -------------------------------------------------------------------- */
 
 static void softmax_grad_run(const sonde__call *call, int part, int parts)
 {

@@ -1,0 +1,91 @@
+/*
+ * job.h - a training job as text: model, data, optimiser, options and what to observe, in
+ * YAML (of which JSON is a subset).
+ *
+ *     model:
+ *       input: [1, 28, 28]              # one sample, without the batch
+ *       layers:
+ *         - conv2d: {name: conv1, out: 5, kernel: 3}
+ *         - relu: {name: relu}
+ *         - linear: {name: fc1, out: 100, from: relu}
+ *         - log_softmax: {name: log_softmax, axis: 1}
+ *       loss: {nll: {name: loss}}       # or cross_entropy
+ *     data: {name: fashion-mnist, mean: 0.5, std: 0.5}
+ *     optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9}
+ *     options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}
+ *     observe:
+ *       - {tensors: "Gradient___*", every: 100, print: true}
+ *
+ * `model: fashion_cnn` takes a built-in model by its name. A layer reads what the layer before
+ * it made, or what `from` names; add and mul read the two layers of `from: [a, b]`. Unknown
+ * keys are errors that name the line and the nearest key.
+ */
+#ifndef SONDE_NN_JOB_H
+#define SONDE_NN_JOB_H
+
+#include <sonde/nn/model.h>
+#include <sonde/nn/optimizer.h>
+#include <sonde/nn/options.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One entry of `observe`. Strings belong to the job. */
+typedef struct sonde_nn_job_tap {
+    const char *tensors; /* a selector */
+    int64_t every;       /* 1 if not given */
+    int64_t start, end;  /* 0: from the first, without end */
+    bool print;
+} sonde_nn_job_tap;
+
+/* What a job says; strings belong to the job. */
+typedef struct sonde_nn_job_info {
+    const char *model_name;    /* of a built-in model, else "" */
+    const char *data_name;     /* "fashion-mnist", "mnist" ...; "" if a path is given */
+    const char *data_path;     /* of a data set's folder, or "" */
+    float mean, std;           /* of the normalisation */
+    sonde_nn_optimizer optimizer;
+    sonde_nn_options options;
+    int64_t batch_size, eval_batch_size;
+    int epochs;
+    uint64_t seed;
+    int64_t classes;           /* columns of the model's output */
+    int sample_rank;
+    int64_t sample_shape[SONDE_MAX_DIMS]; /* without the batch */
+} sonde_nn_job_info;
+
+typedef struct sonde_nn_job sonde_nn_job;
+
+/* SONDE_EFORMAT for what is no YAML, SONDE_EINVAL for what makes no sense; diag->where is
+ * "file:line". */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out,
+                                                    sonde_diag *diag);
+/* The same from memory; name stands in diagnostics. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t size,
+                                                     const char *name, sonde_nn_job **out,
+                                                     sonde_diag *diag);
+/* A job made of a built-in model and its usual data and options: fashion_cnn, mnist_mlp,
+ * mnist_mlp_small. Unknown: SONDE_ENOTFOUND with the list. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name, sonde_nn_job **out,
+                                                       sonde_diag *diag);
+/* The name and the text of built-in job i; NULL behind the last. Static. */
+SONDE_API const char *sonde_nn_job_builtin_name(size_t i);
+SONDE_API const char *sonde_nn_job_builtin_text(size_t i);
+SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
+
+/* Borrowed until destroy; may be changed before building. */
+SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
+SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
+SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
+
+/* A new model of the job's layers, for info->batch_size, initialised by info->seed. Inputs:
+ * samples, then int64 targets; one output; the loss. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_build(const sonde_nn_job *job,
+                                                     sonde_nn_model **out, sonde_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,197 @@
+/*
+ * model.h - building a network.
+ *
+ * A model is a graph of named values with static shapes, built by calling layers in order;
+ * shapes are inferred as it is built. Layers have PyTorch's names, defaults and parameter
+ * initialisation, and their parameters PyTorch's names (`conv1.weight`).
+ *
+ *     sonde_nn_model *model;
+ *     sonde_nn_model_create(&model, &diag);
+ *     sonde_nn_value x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){16, 1, 28, 28});
+ *     sonde_nn_value target = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){16});
+ *     x = sonde_nn_flatten(model, NULL, x, 1);
+ *     x = sonde_nn_linear(model, "fc", x, &(sonde_nn_linear_options){.out = 10});
+ *     x = sonde_nn_log_softmax(model, "log_softmax", x, 1);
+ *     sonde_nn_output(model, x);
+ *     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, target));
+ *     if (sonde_nn_model_status(model, &diag) != SONDE_OK) ...
+ *
+ * Building does not stop at the first mistake: a layer that fails returns value 0, layers fed
+ * with value 0 return 0, and sonde_nn_model_status tells the first error.
+ *
+ * The leading dimension of every input is the micro-batch; a session may be compiled for
+ * another one.
+ *
+ * Names. With a name, a layer is a module: its values are `<name>_input_<i>` and
+ * `<name>_output_<i>`, the index going on when a module is called again, which also shares its
+ * parameters. With NULL it is a function: `<Op>:<k>`, or `<module>/<Op>:<k>` inside a scope.
+ *
+ * The model owns the parameters' values; sessions train them in place. One thread at a time.
+ */
+#ifndef SONDE_NN_MODEL_H
+#define SONDE_NN_MODEL_H
+
+#include <sonde/print.h>
+#include <sonde/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sonde_nn_model sonde_nn_model;
+typedef uint32_t sonde_nn_value; /* 0: none */
+
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_create(sonde_nn_model **out,
+                                                        sonde_diag *diag);
+/* Sessions of the model must be destroyed before. NULL is fine. */
+SONDE_API void sonde_nn_model_destroy(sonde_nn_model *model);
+/* The first error of building, with the layer's name in diag->where; SONDE_OK if none. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_status(const sonde_nn_model *model,
+                                                        sonde_diag *diag);
+
+/* --- inputs, outputs, scopes --------------------------------------------------------- */
+
+/* `input`, `input/1`, `input/2` ... in order of creation. */
+SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank,
+                                        const int64_t *shape);
+/* Marks a value that a session returns, in the order of calls. */
+SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
+/* The scalar that training minimises; returned by training sessions behind the outputs. */
+SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
+/* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
+SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
+SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
+/* Shape of a value; NULL for value 0. Borrowed until the next layer. */
+SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
+                                              sonde_nn_value value, int *rank);
+
+/* --- layers with parameters ---------------------------------------------------------- */
+/* Fields left 0 mean the default. N is the micro-batch. */
+
+typedef struct sonde_nn_conv2d_options {
+    int64_t out;         /* output channels, required */
+    int64_t kernel[2];   /* (height, width), required; kernel[1] 0: square */
+    int64_t stride[2];   /* 1; [1] 0: as [0], here and below */
+    int64_t padding[2];  /* 0; both as given */
+    int64_t dilation[2]; /* 1 */
+    int64_t groups;      /* 1 */
+    bool no_bias;
+} sonde_nn_conv2d_options;
+
+/* (N, C, H, W) -> (N, out, H', W'), H' = floor((H + 2 p - d (k - 1) - 1) / s + 1). */
+SONDE_API sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name,
+                                         sonde_nn_value x,
+                                         const sonde_nn_conv2d_options *options);
+
+typedef struct sonde_nn_linear_options {
+    int64_t out; /* features, required */
+    bool no_bias;
+} sonde_nn_linear_options;
+
+/* (N, K) -> (N, out): y = x Wᵀ + b. */
+SONDE_API sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name,
+                                         sonde_nn_value x,
+                                         const sonde_nn_linear_options *options);
+
+typedef struct sonde_nn_group_norm_options {
+    int64_t groups; /* required, divides the channels */
+    float eps;      /* 1e-5 */
+    bool no_affine;
+} sonde_nn_group_norm_options;
+
+/* (N, C, ...) -> the same. Wu and He 2018. */
+SONDE_API sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
+                                             sonde_nn_value x,
+                                             const sonde_nn_group_norm_options *options);
+
+/* --- layers without ------------------------------------------------------------------ */
+
+typedef struct sonde_nn_pool2d_options {
+    int64_t kernel[2]; /* required */
+    int64_t stride[2]; /* as kernel */
+    int64_t padding[2];
+    int64_t dilation[2];
+} sonde_nn_pool2d_options;
+
+SONDE_API sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
+                                             sonde_nn_value x,
+                                             const sonde_nn_pool2d_options *options);
+SONDE_API sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name,
+                                       sonde_nn_value x);
+/* Axes may be negative, counted from the end, here and below. */
+SONDE_API sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name,
+                                          sonde_nn_value x, int axis);
+SONDE_API sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
+                                              sonde_nn_value x, int axis);
+/* Folds all dimensions from first_axis on into one. */
+SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name,
+                                          sonde_nn_value x, int first_axis);
+
+/* --- losses: mean over the micro-batch ------------------------------------------------ */
+
+/* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n, target[n]] */
+SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
+                                           sonde_nn_value log_probabilities,
+                                           sonde_nn_value target);
+/* logits (N, C): log-softmax over axis 1, then the above. */
+SONDE_API sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
+                                                sonde_nn_value logits,
+                                                sonde_nn_value target);
+
+/* --- functions ------------------------------------------------------------------------ */
+
+/* Shapes broadcast as PyTorch has it. */
+SONDE_API sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name,
+                                      sonde_nn_value a, sonde_nn_value b);
+SONDE_API sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name,
+                                      sonde_nn_value a, sonde_nn_value b);
+/* One dimension may be -1 (inferred); 0 copies the input's. Keep the micro-batch's dimension
+ * 0 or -1 if the model is to be compiled for other micro-batches. */
+SONDE_API sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name,
+                                          sonde_nn_value x, int rank, const int64_t *shape);
+SONDE_API sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
+                                            sonde_nn_value x, const int *permutation);
+/* Over the axes given; none (count 0): over all. */
+SONDE_API sonde_nn_value sonde_nn_sum(sonde_nn_model *model, const char *name,
+                                      sonde_nn_value x, const int *axes, int count,
+                                      bool keep_dims);
+SONDE_API sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name,
+                                       sonde_nn_value x, const int *axes, int count,
+                                       bool keep_dims);
+
+/*
+ * The same value, printed to stderr whenever it is computed, and its gradient as
+ * `<title>_gradient`. Use what it returns: a print whose result nobody uses is removed with
+ * a warning. title NULL: the value's name. options NULL: the defaults.
+ */
+SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
+                                        const char *title, bool print_gradient,
+                                        const sonde_print_options *options);
+
+/* --- parameters ----------------------------------------------------------------------- */
+
+SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
+/* The name, borrowed, of parameter i in order of creation. */
+SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
+/* A view of its values, which may be written to between a session's calls. */
+SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
+/*
+ * Draws all parameters anew as PyTorch's defaults distribute them: weights and biases of conv
+ * and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms 1 and 0.
+ * Parameter i uses stream i of the seed. A model starts as after seed 0.
+ */
+SONDE_API void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed);
+
+/* All parameters as safetensors under PyTorch's names. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_save(const sonde_nn_model *model,
+                                                      const char *path, sonde_diag *diag);
+/* Every parameter must be there with its shape, and nothing else: else SONDE_ENOTFOUND,
+ * SONDE_ESHAPE or SONDE_EINVAL with the name, and the model is as it was. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_load(sonde_nn_model *model,
+                                                      const char *path, sonde_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

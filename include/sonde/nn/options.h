@@ -1,0 +1,57 @@
+/*
+ * options.h - how a session compiles and runs. PopTorch's words.
+ *
+ * A plain struct; sonde_nn_options_init sets the defaults, the setters chain:
+ *
+ *     sonde_nn_options options;
+ *     sonde_nn_options_init(&options);
+ *     sonde_nn_device_iterations(sonde_nn_gradient_accumulation(&options, 4), 10);
+ *
+ * A session copies its options and checks them when it compiles; from then on they are
+ * frozen: changing the session's copy fails with SONDE_ESTATE.
+ */
+#ifndef SONDE_NN_OPTIONS_H
+#define SONDE_NN_OPTIONS_H
+
+#include <sonde/anchor.h>
+#include <sonde/tap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum sonde_nn_reduction {
+    SONDE_NN_REDUCTION_MEAN = 0, /* over micro-batches, as one large batch would give */
+    SONDE_NN_REDUCTION_SUM = 1
+} sonde_nn_reduction;
+
+typedef struct sonde_nn_options {
+    int device_iterations;     /* D: steps a call; 1 */
+    int gradient_accumulation; /* G: micro-batches a step; 1, and only 1 for inference */
+    int replication_factor;    /* R: 1; more is refused by this version */
+    sonde_nn_reduction reduction;
+    uint64_t random_seed;          /* of everything drawn while running */
+    sonde_anchor_mode output_mode; /* DEFAULT: Final in training, All in inference */
+    int output_period;             /* of EveryN */
+    int64_t batch_size;            /* micro-batch; 0: as the model was built */
+    int threads;                   /* 0: as many as pay, at most the processors there are */
+    bool progress_bar;             /* report compilation to on_progress */
+    void (*on_progress)(void *user, int done, int total);
+    void *progress_user;
+} sonde_nn_options;
+
+SONDE_API void sonde_nn_options_init(sonde_nn_options *options);
+SONDE_API sonde_nn_options *sonde_nn_device_iterations(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *sonde_nn_replication_factor(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *sonde_nn_output_mode(sonde_nn_options *options,
+                                                 sonde_anchor_mode mode, int period);
+SONDE_API sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options, uint64_t seed);
+SONDE_API sonde_nn_options *sonde_nn_batch_size(sonde_nn_options *options, int64_t n);
+SONDE_API sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

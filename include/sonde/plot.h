@@ -1,0 +1,231 @@
+/*
+ * plot.h - pictures of data, tensors and training, as PNG or SVG.
+ *
+ * One call makes one file; its kind follows from the ending of the path:
+ *
+ *     const sonde_confusion_plot plot = {
+ *         .page = {.title = "Fashion-MNIST, test set"},
+ *         .counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){10, 10}, counts),
+ *         .classes = class_names,
+ *     };
+ *     err = sonde_plot_confusion("confusion.png", &plot, &diag);
+ *
+ * A picture is described by a struct in which 0 and NULL always mean "as usual"; start
+ * from an initialiser and name only what differs. Everything in it is borrowed during the
+ * call. Texts are UTF-8 and measured before anything is placed: what is too long is
+ * wrapped, made smaller or ends in an ellipsis, so texts never overlap and are never cut
+ * off.
+ *
+ * NaN is never hidden: NaN pixels have a colour of their own (magenta), NaN and infinite
+ * points of a curve are marked at the edge, and both are counted below the picture.
+ *
+ * Files. A picture appears whole or not at all: it is written beside its place and
+ * renamed; on failure, what was there before stays. In an SVG, letters are outlines, so
+ * it looks the same everywhere; all its texts also stand in its <desc>, for search and
+ * screen readers.
+ *
+ * Errors, of every function that takes a path: SONDE_EINVAL for an ending other than .png
+ * and .svg (any case), for values that cannot be drawn and for a page too small for its
+ * contents; SONDE_ESHAPE and SONDE_EDTYPE for views of the wrong kind; SONDE_EIO,
+ * SONDE_ENOTFOUND for a place that cannot be written, with the path in diag;
+ * SONDE_ENOMEM.
+ *
+ * Threads: calls share nothing; any number may run at once. Cost: some 10 to 50 ms for a
+ * default page, most of it the PNG's compression.
+ */
+#ifndef SONDE_PLOT_H
+#define SONDE_PLOT_H
+
+#include <sonde/sketch.h>
+#include <sonde/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* SONDE_OK if path ends in a kind of picture that can be made. Whoever draws only after
+ * long work calls it first. Looks at the text alone, not at the disk. */
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_check_path(const char *path,
+                                                        sonde_diag *diag);
+
+/* --- the page --------------------------------------------------------------------------
+ */
+
+typedef struct sonde_plot_page {
+    const char *title; /* NULL: none */
+    const char *note;  /* a sentence below the picture; NULL: none */
+    int width;         /* pixels at scale 1; 160 ... 16000; 0: 900 */
+    int height;        /* pixels at scale 1; 120 ... 16000; 0: what the contents need */
+    double scale;      /* 0.5 ... 8: pixels per unit of PNG, magnification of SVG; 0: 1 */
+} sonde_plot_page;
+
+/* From the lowest value to the highest. */
+typedef enum sonde_colours {
+    SONDE_COLOURS_VIRIDIS =
+        0,                  /* dark blue, green, yellow; as matplotlib's, within 2/255 */
+    SONDE_COLOURS_GREY = 1, /* black to white */
+    SONDE_COLOURS_BLUES = 2 /* white to dark blue: for counts, where 0 is paper */
+} sonde_colours;
+
+/* --- images ----------------------------------------------------------------------------
+ */
+
+/*
+ * Sample images in a grid, each under its label.
+ *
+ * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; C in the
+ * second place is looked for first. Values low ... high span the colours; beyond them
+ * they are clamped. With low == high the range is found: of three channels 0 ... 255 for
+ * uint8 and 0 ... 1 for floats within it, and else the least and greatest finite value,
+ * over all images or, if each_range, of each image by itself. One channel takes a colour
+ * map, three are red, green and blue.
+ */
+typedef struct sonde_images_plot {
+    sonde_plot_page page;
+    sonde_view images;
+    const char *const *labels; /* (N), each may be NULL; NULL: no labels */
+    int columns;               /* 0: 5, or as many as there are images */
+    double low, high;
+    bool each_range;
+    sonde_colours colours;
+} sonde_images_plot;
+
+/* SONDE_ESHAPE: not images, or none. SONDE_EINVAL: low > high, or not finite. */
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_images(const char *path,
+                                                    const sonde_images_plot *plot,
+                                                    sonde_diag *diag);
+
+/* One image of its own size: (H, W), (C, H, W) or (H, W, C), otherwise as above. */
+typedef struct sonde_plot_panel {
+    const char *title; /* NULL: none */
+    sonde_view image;
+    double low, high;
+    sonde_colours colours;
+} sonde_plot_panel;
+
+/* Images side by side with their sizes in pixels, such as one before and after its
+ * transformation. */
+typedef struct sonde_panels_plot {
+    sonde_plot_page page;
+    const sonde_plot_panel *panels; /* (count) */
+    size_t count;                   /* 1 ... 8 */
+    bool arrows;                    /* an arrow from each to the next */
+} sonde_panels_plot;
+
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_panels(const char *path,
+                                                    const sonde_panels_plot *plot,
+                                                    sonde_diag *diag);
+
+/* --- confusion matrix ------------------------------------------------------------------
+ */
+
+/*
+ * counts is (K, K), any dtype, K at most 1000: true label down, predicted label across.
+ * Cells carry their value where it can be read; with shares, each row is divided by its
+ * sum and cells carry per cent. Accuracy and total stand below the title. SONDE_EINVAL: a
+ * negative, NaN or infinite count.
+ */
+typedef struct sonde_confusion_plot {
+    sonde_plot_page page;
+    sonde_view counts;
+    const char *const *classes; /* (K); NULL: 0, 1, 2 ... */
+    bool shares;
+    sonde_colours colours;
+} sonde_confusion_plot;
+
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
+                                                       const sonde_confusion_plot *plot,
+                                                       sonde_diag *diag);
+
+/* --- histogram -------------------------------------------------------------------------
+ */
+
+/*
+ * Bars between the histogram's edges. Of a histogram by sonde_histogram_log2, which sets
+ * zeros two below the smallest log2|x|, into the first bin, zeros says how many they are:
+ * they are drawn there on top in a second colour and named, with their share, in a
+ * legend. SONDE_EINVAL: no bins, edges not finite or not in order, nothing counted, more
+ * zeros than the first bin.
+ */
+typedef struct sonde_histogram_plot {
+    sonde_plot_page page;
+    const sonde_histogram *histogram;
+    const char *x_label; /* NULL: none */
+    const char *y_label; /* NULL: "Frequency" */
+    uint64_t zeros;
+    bool log_y;
+} sonde_histogram_plot;
+
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_histogram(const char *path,
+                                                       const sonde_histogram_plot *plot,
+                                                       sonde_diag *diag);
+
+/* --- curves ----------------------------------------------------------------------------
+ */
+
+/* y against x, or against 0, 1, 2 ... where x.data is NULL. Both are (n), any dtype. */
+typedef struct sonde_plot_series {
+    const char *name; /* for the legend; NULL: "series 1" and so on */
+    sonde_view y;
+    sonde_view x;
+} sonde_plot_series;
+
+/*
+ * Lines in order of their points. NaN and infinite y leave a gap and are marked at the
+ * edge of the plot; so are values <= 0 when log_y. smooth in (0, 1) adds to each series
+ * its exponential moving average with that weight on the past, bias-corrected as in Adam
+ * (Kingma and Ba 2015, section 3), and draws the series itself pale. Of long series, each
+ * pixel column keeps first, last, least and greatest value.
+ *
+ * SONDE_EINVAL: no series, a series without points, x not finite, smooth outside [0, 1),
+ * no value at all that can be drawn. SONDE_ESHAPE: not one axis, or x and y of two
+ * lengths.
+ */
+typedef struct sonde_curves_plot {
+    sonde_plot_page page;
+    const sonde_plot_series *series; /* (count) */
+    size_t count;                    /* 1 ... 32 */
+    const char *x_label;             /* NULL: none */
+    const char *y_label;             /* NULL: none */
+    double smooth;
+    bool log_y;
+} sonde_curves_plot;
+
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
+                                                    const sonde_curves_plot *plot,
+                                                    sonde_diag *diag);
+
+/* --- heat map over steps ---------------------------------------------------------------
+ */
+
+/*
+ * How a distribution moves: one column per step, its colour at a height being the share
+ * of that step's values in a bin there. Histograms may differ in edges and bins: each is
+ * spread over common bins, in proportion to the overlap. A column reaches half-way to its
+ * neighbours; columns closer than a pixel are averaged. A step without values stays
+ * paper.
+ *
+ * SONDE_EINVAL: no histograms, steps not ascending, one with edges that are not finite or
+ * not in order, or all of them empty.
+ */
+typedef struct sonde_heatmap_plot {
+    sonde_plot_page page;
+    const sonde_histogram *histograms; /* (count) */
+    const int64_t *steps;              /* (count), ascending; NULL: 0, 1, 2 ... */
+    size_t count;
+    const char *x_label; /* NULL: "Step" */
+    const char *y_label; /* NULL: none */
+    bool log_colours;    /* colours by the logarithm of the share, over four decades */
+    bool median;         /* a line through the medians */
+    sonde_colours colours;
+} sonde_heatmap_plot;
+
+SONDE_API SONDE_CHECKED sonde_err sonde_plot_heatmap(const char *path,
+                                                     const sonde_heatmap_plot *plot,
+                                                     sonde_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,126 @@
+/*
+ * autodiff.c - reverse-mode differentiation of the graph: gradients become values.
+ *
+ * Ops are walked backwards from the loss; each emits the ops of its own gradient. A value
+ * read by several ops has the sum of what comes back from each, in the order met. The
+ * gradient of value X is named Gradient___X.
+ */
+#include "nn/compile/compile.h"
+
+/* Marks the values through which the loss depends on a parameter. */
+static void mark_differentiable(const sonde__graph *graph, bool *needs)
+{
+    for (size_t v = 1; v < graph->value_count; v++) {
+        needs[v] = graph->values[v].source == SONDE__FROM_PARAM;
+    }
+    for (size_t i = 0; i < graph->op_count; i++) {
+        const sonde__node_op *op = &graph->ops[i];
+        bool any = false;
+
+        for (int k = 0; k < op->in_count; k++) {
+            any = any || needs[op->in[k]];
+        }
+        if (any && op->kind->gradient != NULL) {
+            needs[op->out[0]] = true;
+        }
+    }
+}
+
+static void name_gradient(sonde__graph *graph, sonde__value of, sonde__value gradient)
+{
+    const sonde__node_value *forward = &graph->values[of];
+
+    if (forward->name == NULL || gradient == 0) {
+        return;
+    }
+    graph->values[gradient].name =
+        sonde__graph_string(graph, "Gradient___%s", forward->name);
+    graph->values[gradient].module = forward->module;
+    if (forward->source == SONDE__FROM_PARAM) {
+        graph->values[gradient].role = SONDE_ROLE_GRADIENT;
+        graph->values[gradient].note = "of one micro-batch, unscaled";
+    } else {
+        graph->values[gradient].role = SONDE_ROLE_ACTIVATION_GRADIENT;
+    }
+}
+
+/* Gradients of one op's inputs, added to what is known of them. */
+static void differentiate(sonde__program *program, const sonde__node_op *op,
+                          const bool *needs)
+{
+    sonde__graph *graph = &program->graph;
+    sonde__value grad_out[SONDE__MAX_OPERANDS] = {0}, grad_in[SONDE__MAX_OPERANDS] = {0};
+    bool wanted[SONDE__MAX_OPERANDS] = {false};
+    const sonde__gradient_context context = {.graph = graph,
+                                             .attrs = &op->attrs,
+                                             .in = op->in,
+                                             .out = op->out,
+                                             .grad_out = grad_out,
+                                             .wanted = wanted,
+                                             .grad_in = grad_in};
+    bool any = false;
+
+    for (int i = 0; i < op->out_count; i++) {
+        grad_out[i] = program->gradient_of[op->out[i]];
+        any = any || grad_out[i] != 0;
+    }
+    if (!any || op->kind->gradient == NULL) {
+        return;
+    }
+    for (int i = 0; i < op->in_count; i++) {
+        wanted[i] = op->in[i] != 0 && needs[op->in[i]];
+    }
+    graph->module = op->module;
+    op->kind->gradient(&context);
+    for (int i = 0; i < op->in_count && graph->err == SONDE_OK; i++) {
+        sonde__value *known = &program->gradient_of[op->in[i]];
+
+        if (!wanted[i] || grad_in[i] == 0) {
+            continue;
+        }
+        if (*known == 0) {
+            *known = grad_in[i];
+        } else {
+            const sonde__value terms[2] = {*known, grad_in[i]};
+
+            *known = sonde__emit(graph, &sonde__op_add, NULL, terms, 2);
+        }
+    }
+}
+
+void sonde__pass_autodiff(sonde__program *program)
+{
+    sonde__graph *graph = &program->graph;
+    const size_t op_count = graph->op_count;
+    const sonde__shape *loss_shape = sonde__value_shape(graph, graph->loss);
+    sonde__attrs one = {.scale = 1.0F, .rank = loss_shape->rank};
+    bool *needs = sonde__calloc(program->forward_values, sizeof *needs);
+
+    if (needs == NULL) {
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory");
+        return;
+    }
+    for (int i = 0; i < loss_shape->rank; i++) {
+        one.dims[i] = loss_shape->dim[i];
+    }
+    mark_differentiable(graph, needs);
+    graph->pass = SONDE_PASS_BACKWARD;
+    program->gradient_of[graph->loss] = sonde__emit(graph, &sonde__op_fill, &one, NULL, 0);
+    for (size_t i = op_count; i-- > 0 && graph->err == SONDE_OK;) {
+        const sonde__node_op op = graph->ops[i]; /* a copy: the list grows */
+
+        for (int k = 0; k < op.out_count; k++) {
+            name_gradient(graph, op.out[k], program->gradient_of[op.out[k]]);
+        }
+        differentiate(program, &op, needs);
+    }
+    for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
+        sonde__trained *trained = &program->trained[i];
+
+        trained->gradient = program->gradient_of[trained->param];
+        trained->summed = trained->gradient;
+        name_gradient(graph, trained->param, trained->gradient);
+    }
+    graph->module = sonde__graph_string(graph, "%s", "");
+    sonde__free(needs);
+}

@@ -1,0 +1,162 @@
+/*
+ * bind.c - which tensors are shown to the observer, and after which step.
+ *
+ * A value is shown when the step that makes it is done. Exceptions:
+ *   - the gradient of a parameter, with G = 1, is shown at its update, where it streams
+ *     through registers and its vital signs cost next to nothing;
+ *   - a parameter is shown once it has its new value: at its update with G = 1, else at the
+ *     end of every micro-batch (where it still has the value the micro-batch used);
+ *   - inputs are shown when a micro-batch starts.
+ */
+#include "nn/compile/compile.h"
+
+#include <string.h>
+
+typedef struct bind_work {
+    const sonde__program *program;
+    const uint32_t *id_of;
+    const sonde_observer *observer;
+    sonde__plan *plan;
+    size_t scratch; /* bytes of the largest value that is shown from another layout */
+    bool out_of_memory;
+} bind_work;
+
+static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
+                 int vitals_out)
+{
+    sonde__plan *plan = work->plan;
+    const uint32_t id = work->id_of[value];
+    sonde__showing showing = {.id = id,
+                              .buffer = buffer,
+                              .shape = *sonde__value_shape(&work->program->graph, value),
+                              .vitals_in = vitals_in,
+                              .vitals_out = vitals_out};
+
+    if (id == SONDE_NO_TENSOR || sonde_observer_ever_wants(work->observer, id) == 0) {
+        return;
+    }
+    if (!sonde__reserve(&plan->showings, &plan->showing_capacity, plan->showing_count + 1,
+                        sizeof *plan->showings)) {
+        work->out_of_memory = true;
+        return;
+    }
+    if (buffer >= 0 && plan->buffers[buffer].layout != SONDE__PLAIN) {
+        work->scratch = SONDE_MAX(work->scratch,
+                                  (size_t)sonde__shape_count(&showing.shape) *
+                                      sonde_dtype_size(showing.shape.dtype));
+    }
+    plan->showings[plan->showing_count++] = showing;
+}
+
+/* The parameter whose micro-batch gradient is consumed by its update; SIZE_MAX if none. */
+static size_t trained_by(const sonde__program *program, sonde__value gradient)
+{
+    for (size_t i = 0; i < program->model->param_count; i++) {
+        if (program->optimizer != NULL && gradient != 0 &&
+            program->trained[i].gradient == gradient &&
+            program->trained[i].summed == gradient) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* Where the op keeps the gradient that it uses up: an input, or an output of a fused op. */
+static void show_update(bind_work *work, const sonde__step *step)
+{
+    const bool fused = step->kind == &sonde__op_linear_grad_weight_sgd;
+    const sonde__value gradient = fused ? step->out_value[1] : step->in_value[1];
+    const bool vitals = step->kernel->fuses_vitals;
+
+    if (trained_by(work->program, gradient) != SIZE_MAX) {
+        show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
+             vitals && !fused ? 1 : -1, vitals && fused ? 1 : -1);
+    }
+    if (work->program->options->gradient_accumulation == 1) {
+        show(work, step->in_value[0], step->in_buffer[0], -1, vitals ? 0 : -1);
+    }
+    show(work, step->out_value[0], step->out_buffer[0], -1, vitals ? 0 : -1);
+    for (int k = 1; k < step->call.out_count; k++) {
+        if (step->out_buffer[k] >= 0 && step->out_value[k] != gradient) {
+            show(work, step->out_value[k], step->out_buffer[k], -1, -1);
+        }
+    }
+}
+
+/* A value, and every view of it. */
+static void show_with_views(bind_work *work, sonde__value value, int buffer)
+{
+    const sonde__graph *graph = &work->program->graph;
+
+    if (value == 0 || buffer < 0) {
+        return;
+    }
+    if (trained_by(work->program, value) == SIZE_MAX) {
+        show(work, value, buffer, -1, -1);
+    }
+    for (size_t i = 0; i < graph->op_count; i++) {
+        const sonde__node_op *op = &graph->ops[i];
+
+        if ((op->kind == &sonde__op_reshape || op->kind == &sonde__op_identity) &&
+            op->in[0] == value) {
+            show_with_views(work, op->out[0], buffer);
+        }
+    }
+}
+
+static void show_inputs(bind_work *work)
+{
+    sonde__plan *plan = work->plan;
+
+    plan->first_start = (int)plan->showing_count;
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        if (plan->buffers[i].place == SONDE__IN_INPUT) {
+            show_with_views(work, plan->buffers[i].value, (int)i);
+        }
+    }
+    plan->start_count = (int)plan->showing_count - plan->first_start;
+}
+
+static void show_waiting_parameters(bind_work *work)
+{
+    sonde__plan *plan = work->plan;
+    const bool waiting = work->program->optimizer == NULL ||
+                         work->program->options->gradient_accumulation > 1;
+
+    plan->first_end = (int)plan->showing_count;
+    for (size_t i = 0; waiting && i < plan->buffer_count; i++) {
+        if (plan->buffers[i].place == SONDE__IN_PARAM) {
+            show(work, plan->buffers[i].value, (int)i, -1, -1);
+        }
+    }
+    plan->end_count = (int)plan->showing_count - plan->first_end;
+}
+
+sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
+                           const sonde_observer *observer, sonde__plan *plan,
+                           sonde_diag *diag)
+{
+    bind_work work = {program, id_of, observer, plan, 0, false};
+
+    show_inputs(&work);
+    for (size_t i = 0; i < plan->step_count; i++) {
+        sonde__step *step = &plan->steps[i];
+
+        step->first_showing = (int)plan->showing_count;
+        if (step->update) {
+            show_update(&work, step);
+        } else if (step->kind != &sonde__op_reorder) {
+            for (int k = 0; k < step->call.out_count; k++) {
+                show_with_views(&work, step->out_value[k], step->out_buffer[k]);
+            }
+        }
+        step->showing_count = (int)plan->showing_count - step->first_showing;
+    }
+    show_waiting_parameters(&work);
+    plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
+    plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);
+    if (work.out_of_memory || plan->vitals == NULL || plan->show_scratch == NULL) {
+        return sonde__fail_nomem(diag, "the list of what is observed");
+    }
+    return SONDE_OK;
+}

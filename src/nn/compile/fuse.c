@@ -1,0 +1,209 @@
+/*
+ * fuse.c - neighbours become one op whose kernel keeps the values between them in registers
+ * or cache. Bits do not change: a fused kernel does the arithmetic of its members in their
+ * order, and every member's value stays an output, left out only if nobody needs it.
+ *
+ * A rule fires only where a fast kernel takes the fused op; rules are tried in this order.
+ */
+#include "nn/compile/compile.h"
+
+/* Whether some kernel other than the scalar reference takes the op. */
+static bool has_fast_kernel(sonde__graph *graph, sonde__node_op *op)
+{
+    const sonde__kernel *const *kernels = op->kind->kernels();
+    sonde__call call = {
+        .attrs = &op->attrs, .in_count = op->in_count, .out_count = op->out_count};
+
+    for (int i = 0; i < op->in_count; i++) {
+        call.in[i].shape = *sonde__value_shape(graph, op->in[i]);
+    }
+    if (op->kind->infer(&call, &op->attrs, NULL) != SONDE_OK) {
+        return false;
+    }
+    for (; kernels[0] != NULL && kernels[1] != NULL; kernels++) {
+        if (kernels[0]->accepts == NULL || kernels[0]->accepts(&call)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sonde__node_op *op_making(const sonde__graph *graph, sonde__value value,
+                                 const sonde__op_kind *kind)
+{
+    const size_t i = value != 0 ? sonde__producer(graph, value) : SIZE_MAX;
+
+    return i != SIZE_MAX && graph->ops[i].kind == kind ? &graph->ops[i] : NULL;
+}
+
+/* The live op of a kind that reads value as its input `position`; NULL if there is none. */
+static sonde__node_op *op_reading(const sonde__graph *graph, sonde__value value, int position,
+                                  const sonde__op_kind *kind)
+{
+    for (size_t i = 0; i < graph->op_count; i++) {
+        sonde__node_op *op = &graph->ops[i];
+
+        if (op->kind == kind && position < op->in_count && op->in[position] == value) {
+            return op;
+        }
+    }
+    return NULL;
+}
+
+static bool is_two_by_two(const sonde__attrs *attrs)
+{
+    for (int i = 0; i < 2; i++) {
+        if (attrs->kernel[i] != 2 || attrs->stride[i] != 2 || attrs->padding[i] != 0 ||
+            attrs->dilation[i] != 1) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* conv2d, relu and a 2x2 max-pool. */
+static void fuse_conv_relu_pool(sonde__graph *graph, sonde__node_op *pool)
+{
+    sonde__node_op *relu = op_making(graph, pool->in[0], &sonde__op_relu);
+    sonde__node_op *conv =
+        relu != NULL ? op_making(graph, relu->in[0], &sonde__op_conv2d) : NULL;
+    sonde__node_op fused;
+
+    if (conv == NULL || !is_two_by_two(&pool->attrs)) {
+        return;
+    }
+    fused = *conv;
+    fused.kind = &sonde__op_conv2d_relu_pool;
+    fused.out_count = 4;
+    fused.out[1] = relu->out[0];
+    fused.out[2] = pool->out[0];
+    fused.out[3] = pool->out[1];
+    if (has_fast_kernel(graph, &fused)) {
+        *conv = fused;
+        relu->kind = NULL;
+        pool->kind = NULL;
+    }
+}
+
+/* conv2d or linear, and relu. */
+static void fuse_relu(sonde__graph *graph, sonde__node_op *relu)
+{
+    sonde__node_op *conv = op_making(graph, relu->in[0], &sonde__op_conv2d);
+    sonde__node_op *linear = op_making(graph, relu->in[0], &sonde__op_linear);
+    sonde__node_op *before = conv != NULL ? conv : linear;
+    sonde__node_op fused;
+
+    if (before == NULL) {
+        return;
+    }
+    fused = *before;
+    fused.kind = conv != NULL ? &sonde__op_conv2d_relu : &sonde__op_linear_relu;
+    fused.out_count = 2;
+    fused.out[1] = relu->out[0];
+    if (has_fast_kernel(graph, &fused)) {
+        *before = fused;
+        relu->kind = NULL;
+    }
+}
+
+/* The way back through a 2x2 max-pool, a relu and a convolution's weights. */
+static void fuse_pool_relu_conv_grad(sonde__graph *graph, sonde__node_op *pool_grad)
+{
+    sonde__node_op *forward =
+        op_making(graph, pool_grad->in[1], &sonde__op_conv2d_relu_pool);
+    sonde__node_op *relu_grad =
+        op_reading(graph, pool_grad->out[0], 0, &sonde__op_relu_grad);
+    sonde__node_op *weight = NULL, *bias = NULL, fused;
+
+    if (forward == NULL || relu_grad == NULL || relu_grad->in[1] != forward->out[1]) {
+        return;
+    }
+    weight = op_reading(graph, relu_grad->out[0], 0, &sonde__op_conv2d_grad_weight);
+    bias = op_reading(graph, relu_grad->out[0], 0, &sonde__op_channel_sum);
+    if (weight == NULL || op_reading(graph, relu_grad->out[0], 0,
+                                     &sonde__op_conv2d_grad_input) != NULL) {
+        return;
+    }
+    fused = *weight;
+    fused.kind = &sonde__op_pool_relu_conv_grad;
+    fused.in_count = 4;
+    fused.in[0] = pool_grad->in[0];
+    fused.in[1] = pool_grad->in[1];
+    fused.in[2] = forward->out[2];
+    fused.in[3] = weight->in[1];
+    fused.out_count = 4;
+    fused.out[0] = pool_grad->out[0];
+    fused.out[1] = relu_grad->out[0];
+    fused.out[2] = weight->out[0];
+    fused.out[3] = bias != NULL ? bias->out[0] : 0;
+    if (has_fast_kernel(graph, &fused)) {
+        *weight = fused;
+        pool_grad->kind = NULL;
+        relu_grad->kind = NULL;
+        if (bias != NULL) {
+            bias->kind = NULL;
+        }
+    }
+}
+
+/* Whether any op behind `from` but the one given reads value. */
+static bool read_later(const sonde__graph *graph, const sonde__node_op *from,
+                       const sonde__node_op *but, sonde__value value)
+{
+    for (const sonde__node_op *op = from + 1; op < graph->ops + graph->op_count; op++) {
+        for (int k = 0; op != but && op->kind != NULL && k < op->in_count; k++) {
+            if (op->in[k] == value) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A linear layer's weight gradient and its SGD update. */
+static void fuse_weight_update(sonde__graph *graph, sonde__node_op *sgd)
+{
+    sonde__node_op *gradient =
+        op_making(graph, sgd->in[1], &sonde__op_linear_grad_weight);
+    sonde__node_op fused;
+
+    if (gradient == NULL || sonde__use_count(graph, sgd->in[1]) != 1 ||
+        read_later(graph, gradient, sgd, sgd->in[0])) {
+        return;
+    }
+    fused = *sgd;
+    fused.kind = &sonde__op_linear_grad_weight_sgd;
+    fused.in_count = sgd->in_count + 1;
+    fused.in[1] = gradient->in[0];
+    fused.in[2] = gradient->in[1];
+    fused.in[3] = sgd->in[2]; /* the velocity, if there is one */
+    fused.out_count = 3;
+    fused.out[1] = gradient->out[0];
+    fused.out[2] = sgd->out[1];
+    if (has_fast_kernel(graph, &fused)) {
+        *gradient = fused;
+        sgd->kind = NULL;
+    }
+}
+
+static void for_each(sonde__graph *graph, const sonde__op_kind *kind,
+                     void (*rule)(sonde__graph *, sonde__node_op *))
+{
+    for (size_t i = 0; i < graph->op_count; i++) {
+        if (graph->ops[i].kind == kind) {
+            rule(graph, &graph->ops[i]);
+        }
+    }
+}
+
+void sonde__pass_fuse(sonde__program *program)
+{
+    sonde__graph *graph = &program->graph;
+
+    for_each(graph, &sonde__op_max_pool2d, fuse_conv_relu_pool);
+    for_each(graph, &sonde__op_relu, fuse_relu);
+    for_each(graph, &sonde__op_max_pool2d_grad, fuse_pool_relu_conv_grad);
+    if (program->options->gradient_accumulation == 1) {
+        for_each(graph, &sonde__op_sgd, fuse_weight_update);
+    }
+}

@@ -1,0 +1,328 @@
+/*
+ * layout.c - a kernel for every op, a buffer for every value and layout that is used, and
+ * reorders between kernels that want different layouts.
+ *
+ * Views cost nothing: a reshape or an identity is its input's buffer under another shape, in
+ * PLAIN always and in LANES as long as the leading dimension stays.
+ */
+#include "nn/compile/compile.h"
+
+enum { LAYOUTS = 3 };
+
+typedef struct layout_work {
+    const sonde__program *program;
+    const uint32_t *id_of;
+    const sonde_observer *observer;
+    sonde__plan *plan;
+    int *buffer_of; /* [value][layout]; -1: there is none */
+    sonde_diag *diag;
+} layout_work;
+
+static int *slot(const layout_work *work, sonde__value value, sonde__layout layout)
+{
+    return &work->buffer_of[value * LAYOUTS + (unsigned)layout];
+}
+
+static int add_buffer(layout_work *work, sonde__value value, sonde__layout layout)
+{
+    sonde__plan *plan = work->plan;
+    const sonde__node_value *node = &work->program->graph.values[value];
+    sonde__buffer buffer = {.value = value,
+                            .shape = node->shape,
+                            .layout = layout,
+                            .place = SONDE__IN_ARENA,
+                            .index = node->index,
+                            .first = INT32_MAX,
+                            .last = -1};
+
+    if (node->source != SONDE__FROM_OP && layout == SONDE__PLAIN) {
+        buffer.place = (sonde__place)node->source; /* the enums agree behind their first */
+    }
+    buffer.bytes = (size_t)sonde__layout_count(&node->shape, layout) *
+                   sonde_dtype_size(node->shape.dtype);
+    if (!sonde__reserve(&plan->buffers, &plan->buffer_capacity, plan->buffer_count + 1,
+                        sizeof *plan->buffers)) {
+        return -1;
+    }
+    plan->buffers[plan->buffer_count] = buffer;
+    *slot(work, value, layout) = (int)plan->buffer_count;
+    return (int)plan->buffer_count++;
+}
+
+static sonde__step *add_step(layout_work *work, const sonde__op_kind *kind)
+{
+    sonde__plan *plan = work->plan;
+    sonde__step *step = NULL;
+
+    if (!sonde__reserve(&plan->steps, &plan->step_capacity, plan->step_count + 1,
+                        sizeof *plan->steps)) {
+        return NULL;
+    }
+    step = &plan->steps[plan->step_count++];
+    *step = (sonde__step){.kind = kind};
+    for (int i = 0; i < SONDE__MAX_OPERANDS; i++) {
+        step->in_buffer[i] = step->out_buffer[i] = -1;
+    }
+    return step;
+}
+
+/* The layout in which a value lies already, the most useful first; PLAIN for a leaf. */
+static sonde__layout present_layout(const layout_work *work, sonde__value value)
+{
+    if (*slot(work, value, SONDE__LANES) >= 0) {
+        return SONDE__LANES;
+    }
+    return SONDE__PLAIN;
+}
+
+/* The buffer of a value in a layout, by a reorder if need be; -1 if memory is out. */
+static int buffer_in(layout_work *work, sonde__value value, sonde__layout layout)
+{
+    const sonde__node_value *node = &work->program->graph.values[value];
+    const sonde__kernel *const *kernels = sonde__op_reorder.kernels();
+    sonde__layout from = SONDE__PLAIN;
+    sonde__step *step = NULL;
+    int source = -1, target = -1;
+
+    if (*slot(work, value, layout) >= 0) {
+        return *slot(work, value, layout);
+    }
+    if (layout == SONDE__PLAIN && node->source != SONDE__FROM_OP) {
+        return add_buffer(work, value, SONDE__PLAIN);
+    }
+    from = *slot(work, value, SONDE__PLAIN) >= 0 || node->source != SONDE__FROM_OP
+               ? SONDE__PLAIN
+               : present_layout(work, value);
+    source = *slot(work, value, from) >= 0 ? *slot(work, value, from)
+                                           : add_buffer(work, value, from);
+    target = add_buffer(work, value, layout);
+    step = add_step(work, &sonde__op_reorder);
+    if (source < 0 || target < 0 || step == NULL) {
+        return -1;
+    }
+    step->in_value[0] = value;
+    step->in_buffer[0] = source;
+    step->out_buffer[0] = target;
+    step->module = node->module;
+    step->call = (sonde__call){.in_count = 1, .out_count = 1};
+    step->call.in[0] = (sonde__operand){node->shape, from, NULL};
+    step->call.out[0] = (sonde__operand){node->shape, layout, NULL};
+    while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&step->call)) {
+        kernels++;
+    }
+    step->kernel = kernels[0];
+    return target;
+}
+
+static bool is_view(const sonde__op_kind *kind)
+{
+    return kind == &sonde__op_reshape || kind == &sonde__op_identity;
+}
+
+static bool lay_view(layout_work *work, const sonde__node_op *op)
+{
+    const sonde__graph *graph = &work->program->graph;
+    const sonde__shape *from = sonde__value_shape(graph, op->in[0]);
+    const sonde__shape *to = sonde__value_shape(graph, op->out[0]);
+    const bool same_batch = from->rank > 1 && to->rank > 1 && from->dim[0] == to->dim[0];
+
+    if (same_batch && *slot(work, op->in[0], SONDE__LANES) >= 0) {
+        *slot(work, op->out[0], SONDE__LANES) = *slot(work, op->in[0], SONDE__LANES);
+    } else if (buffer_in(work, op->in[0], SONDE__PLAIN) < 0) {
+        return false;
+    }
+    *slot(work, op->out[0], SONDE__PLAIN) = *slot(work, op->in[0], SONDE__PLAIN);
+    return true;
+}
+
+/* Whether an output that may be left out must exist all the same. */
+static bool must_exist(const layout_work *work, sonde__value value, bool fuses_vitals)
+{
+    const sonde__graph *graph = &work->program->graph;
+    const uint32_t id = work->id_of[value];
+    const unsigned wanted = work->observer != NULL && id != SONDE_NO_TENSOR
+                                ? sonde_observer_ever_wants(work->observer, id)
+                                : 0;
+
+    for (size_t i = 0; i < graph->output_count; i++) {
+        if (graph->outputs[i] == value) {
+            return true;
+        }
+    }
+    if ((wanted & (unsigned)~SONDE_HOW_VITALS) != 0 || (wanted != 0 && !fuses_vitals)) {
+        return true;
+    }
+    return sonde__use_count(graph, value) > 0;
+}
+
+static sonde__layout wanted_layout(const layout_work *work, const sonde__step *step,
+                                   sonde__layout layout)
+{
+    return layout == SONDE__ANY ? present_layout(work, step->in_value[0]) : layout;
+}
+
+static bool lay_operands(layout_work *work, const sonde__node_op *op, size_t at)
+{
+    const sonde__graph *graph = &work->program->graph;
+    const sonde__kernel *kernel = work->plan->steps[at].kernel;
+
+    for (int i = 0; i < op->out_count; i++) {
+        const int aliased = op->kind->alias[i];
+        sonde__step *step = &work->plan->steps[at];
+        const sonde__layout layout = wanted_layout(work, step, kernel->out[i]);
+        const bool optional = (op->kind->optional_out >> (unsigned)i & 1U) != 0;
+
+        step->call.out[i].shape = *sonde__value_shape(graph, op->out[i]);
+        step->call.out[i].layout = layout;
+        step->out_value[i] = op->out[i];
+        if (op->out[i] == 0 ||
+            (optional && !must_exist(work, op->out[i], kernel->fuses_vitals))) {
+            continue;
+        }
+        if (aliased != 0) {
+            if (aliased <= op->in_count) {
+                step->out_buffer[i] = step->in_buffer[aliased - 1];
+                *slot(work, op->out[i], SONDE__PLAIN) = step->out_buffer[i];
+            }
+            continue;
+        }
+        step->out_buffer[i] = add_buffer(work, op->out[i], layout);
+        if (step->out_buffer[i] < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether all inputs lie in the layouts a kernel wants. */
+static bool needs_no_reorder(const layout_work *work, const sonde__step *step,
+                             const sonde__kernel *kernel)
+{
+    for (int i = 0; i < step->call.in_count; i++) {
+        const sonde__value value = step->in_value[i];
+        const sonde__layout layout = wanted_layout(work, step, kernel->in[i]);
+        const bool leaf = value != 0 && layout == SONDE__PLAIN &&
+                          work->program->graph.values[value].source != SONDE__FROM_OP;
+
+        if (value != 0 && !leaf && *slot(work, value, layout) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The first fast kernel that takes the operands as they lie, else the first that takes them
+ * at all: fast ones beat the reference even behind a reorder. */
+static const sonde__kernel *choose_kernel(const layout_work *work, const sonde__step *step)
+{
+    const sonde__kernel *const *kernels = step->kind->kernels();
+    const sonde__kernel *first = NULL;
+
+    for (; kernels[0] != NULL; kernels++) {
+        const bool accepts =
+            kernels[0]->accepts == NULL || kernels[0]->accepts(&step->call);
+
+        if (accepts && kernels[1] != NULL && needs_no_reorder(work, step, kernels[0])) {
+            return kernels[0];
+        }
+        if (accepts && first == NULL) {
+            first = kernels[0];
+        }
+    }
+    return first;
+}
+
+static bool lay_op(layout_work *work, const sonde__node_op *op)
+{
+    const sonde__graph *graph = &work->program->graph;
+    sonde__step draft = {.kind = op->kind, .attrs = op->attrs, .module = op->module};
+    sonde__step *step = NULL;
+
+    draft.update = op->pass == SONDE_PASS_UPDATE;
+    draft.call.attrs = &op->attrs;
+    draft.call.in_count = op->in_count;
+    draft.call.out_count = op->out_count;
+    for (int i = 0; i < op->in_count; i++) {
+        draft.in_value[i] = op->in[i];
+        draft.call.in[i].shape = *sonde__value_shape(graph, op->in[i]);
+    }
+    for (int i = 0; i < op->out_count; i++) {
+        draft.call.out[i].shape = *sonde__value_shape(graph, op->out[i]);
+    }
+    draft.kernel = choose_kernel(work, &draft);
+    for (int i = 0; i < SONDE__MAX_OPERANDS; i++) {
+        draft.in_buffer[i] = draft.out_buffer[i] = -1;
+    }
+    for (int i = 0; i < op->in_count; i++) { /* reorders come before the step */
+        const sonde__layout layout = wanted_layout(work, &draft, draft.kernel->in[i]);
+
+        if (op->in[i] == 0) {
+            continue;
+        }
+        draft.in_buffer[i] = buffer_in(work, op->in[i], layout);
+        draft.call.in[i].layout = layout;
+        if (draft.in_buffer[i] < 0) {
+            return false;
+        }
+    }
+    step = add_step(work, op->kind);
+    if (step == NULL) {
+        return false;
+    }
+    *step = draft;
+    return lay_operands(work, op, work->plan->step_count - 1);
+}
+
+/* What a session returns lies PLAIN when a micro-batch ends. */
+static bool lay_outputs(layout_work *work)
+{
+    const sonde__graph *graph = &work->program->graph;
+    sonde__plan *plan = work->plan;
+    const bool training = work->program->optimizer != NULL;
+
+    plan->outputs = sonde__calloc(graph->output_count + 1, sizeof *plan->outputs);
+    for (size_t i = 0; plan->outputs != NULL && i < graph->output_count + training; i++) {
+        const sonde__value value = i < graph->output_count ? graph->outputs[i] : graph->loss;
+
+        plan->outputs[i] = buffer_in(work, value, SONDE__PLAIN);
+        if (plan->outputs[i] < 0) {
+            return false;
+        }
+        plan->output_count++;
+    }
+    plan->micro_steps = plan->step_count;
+    return plan->outputs != NULL;
+}
+
+sonde_err sonde__pass_layout(const sonde__program *program, const uint32_t *id_of,
+                             const sonde_observer *observer, sonde__plan *plan,
+                             sonde_diag *diag)
+{
+    const sonde__graph *graph = &program->graph;
+    layout_work work = {program, id_of, observer, plan, NULL, diag};
+    const size_t slots = graph->value_count * LAYOUTS;
+    bool well = true;
+
+    work.buffer_of = sonde__malloc(slots * sizeof *work.buffer_of);
+    if (work.buffer_of == NULL) {
+        return sonde__fail_nomem(diag, "the table of buffers");
+    }
+    for (size_t i = 0; i < slots; i++) {
+        work.buffer_of[i] = -1;
+    }
+    for (size_t i = 0; well && i < graph->op_count; i++) {
+        const sonde__node_op *op = &graph->ops[i];
+
+        if (i == program->micro_ops) {
+            well = lay_outputs(&work);
+        }
+        if (op->kind != NULL) {
+            well = is_view(op->kind) ? lay_view(&work, op) : lay_op(&work, op);
+        }
+    }
+    if (well && program->micro_ops >= graph->op_count) {
+        well = lay_outputs(&work);
+    }
+    sonde__free(work.buffer_of);
+    return well ? SONDE_OK : sonde__fail_nomem(diag, "the plan");
+}

@@ -1,0 +1,76 @@
+/*
+ * name.c - the catalogue: every named value that is computed, fed or kept, and its aliases.
+ */
+#include "nn/compile/compile.h"
+
+static bool is_computed(const sonde__graph *graph, sonde__value value)
+{
+    return graph->values[value].source != SONDE__FROM_OP ||
+           sonde__producer(graph, value) != SIZE_MAX;
+}
+
+static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
+                         sonde__value value, const char *name, const char *module,
+                         sonde_role role, uint32_t same_as, uint32_t *id, sonde_diag *diag)
+{
+    const sonde__node_value *node = &graph->values[value];
+    sonde_tensor_info info = {.name = name,
+                              .module = module,
+                              .op = node->op,
+                              .role = role,
+                              .pass = node->pass,
+                              .dtype = node->shape.dtype,
+                              .rank = node->shape.rank,
+                              .same_as = same_as,
+                              .note = node->note};
+
+    for (int i = 0; i < node->shape.rank; i++) {
+        info.shape[i] = node->shape.dim[i];
+    }
+    return sonde_catalogue_declare(catalogue, &info, id, diag);
+}
+
+/* A module's input, and the gradient of it if there is one. */
+static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *catalogue,
+                               const sonde__alias *alias, const uint32_t *id_of,
+                               sonde_diag *diag)
+{
+    const sonde__graph *graph = &program->graph;
+    const sonde__value gradient = program->gradient_of[alias->value];
+    char name[560];
+    uint32_t id = 0;
+    sonde_err err = SONDE_OK;
+
+    if (id_of[alias->value] == SONDE_NO_TENSOR) {
+        return SONDE_OK;
+    }
+    err = declare(catalogue, graph, alias->value, alias->name, alias->module, alias->role,
+                  id_of[alias->value], &id, diag);
+    if (err == SONDE_OK && gradient != 0 && id_of[gradient] != SONDE_NO_TENSOR) {
+        (void)snprintf(name, sizeof name, "Gradient___%s", alias->name);
+        err = declare(catalogue, graph, gradient, name, alias->module,
+                      SONDE_ROLE_ACTIVATION_GRADIENT, id_of[gradient], &id, diag);
+    }
+    return err;
+}
+
+sonde_err sonde__pass_name(const sonde__program *program, sonde_catalogue *catalogue,
+                           uint32_t *id_of, sonde_diag *diag)
+{
+    const sonde__graph *graph = &program->graph;
+    sonde_err err = SONDE_OK;
+
+    for (sonde__value v = 0; v < graph->value_count; v++) {
+        const sonde__node_value *value = &graph->values[v];
+
+        id_of[v] = SONDE_NO_TENSOR;
+        if (err == SONDE_OK && value->name != NULL && is_computed(graph, v)) {
+            err = declare(catalogue, graph, v, value->name, value->module, value->role,
+                          SONDE_NO_TENSOR, &id_of[v], diag);
+        }
+    }
+    for (size_t i = 0; err == SONDE_OK && i < graph->alias_count; i++) {
+        err = declare_alias(program, catalogue, &graph->aliases[i], id_of, diag);
+    }
+    return err;
+}

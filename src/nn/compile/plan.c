@@ -1,0 +1,343 @@
+/*
+ * plan.c - places every buffer, makes every call ready, binds what is observed.
+ *
+ * Memory. A buffer of the arena lives from the step that first writes it to the step that
+ * last reads it. Buffers are placed largest first, each in the lowest gap left by those
+ * whose lives overlap its own; a step's scratch is a buffer that lives for one step.
+ *
+ *     arena   |  buffer a  |   buffer c   |            (steps 0-3)
+ *             |     buffer b   | scratch  |  d  |      (steps 4-7)
+ */
+#include "nn/compile/compile.h"
+
+#include <string.h>
+
+typedef struct block {
+    size_t bytes, offset;
+    int first, last;
+} block;
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+}
+
+/* --- lifetimes and places --------------------------------------------------------------- */
+
+static void touch(sonde__plan *plan, int buffer, int step)
+{
+    if (buffer >= 0) {
+        plan->buffers[buffer].first = SONDE_MIN(plan->buffers[buffer].first, step);
+        plan->buffers[buffer].last = SONDE_MAX(plan->buffers[buffer].last, step);
+    }
+}
+
+static void find_lifetimes(sonde__plan *plan)
+{
+    for (size_t i = 0; i < plan->step_count; i++) {
+        for (int k = 0; k < SONDE__MAX_OPERANDS; k++) {
+            touch(plan, plan->steps[i].in_buffer[k], (int)i);
+            touch(plan, plan->steps[i].out_buffer[k], (int)i);
+        }
+    }
+    for (size_t i = 0; i < plan->output_count; i++) {
+        touch(plan, plan->outputs[i], (int)plan->step_count - 1);
+    }
+}
+
+/* The lowest offset at which a block fits among those placed whose lives overlap. */
+static size_t lowest_gap(const block *blocks, const size_t *placed, size_t count,
+                         const block *wanted)
+{
+    size_t offset = 0;
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (size_t i = 0; i < count; i++) {
+            const block *other = &blocks[placed[i]];
+
+            if (other->first <= wanted->last && wanted->first <= other->last &&
+                offset < other->offset + other->bytes &&
+                other->offset < offset + wanted->bytes) {
+                offset = other->offset + other->bytes;
+                moved = true;
+            }
+        }
+    }
+    return offset;
+}
+
+/* Sets every block's offset; returns the bytes that all of them need. */
+static size_t place_blocks(block *blocks, size_t count, size_t *order)
+{
+    size_t end = 0;
+
+    for (size_t i = 0; i < count; i++) { /* by size, largest first; stable */
+        size_t at = i;
+
+        while (at > 0 && blocks[order[at - 1]].bytes < blocks[i].bytes) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = i;
+    }
+    for (size_t i = 0; i < count; i++) {
+        block *placed = &blocks[order[i]];
+
+        placed->offset = lowest_gap(blocks, order, i, placed);
+        end = SONDE_MAX(end, placed->offset + placed->bytes);
+    }
+    return end;
+}
+
+static size_t most_alive(const block *blocks, size_t count, size_t step_count)
+{
+    size_t most = 0;
+
+    for (int step = 0; step < (int)step_count; step++) {
+        size_t alive = 0;
+
+        for (size_t i = 0; i < count; i++) {
+            alive += blocks[i].first <= step && step <= blocks[i].last ? blocks[i].bytes : 0;
+        }
+        most = SONDE_MAX(most, alive);
+    }
+    return most;
+}
+
+/* Places the arena's buffers, then every step's scratch (whose address goes to the call). */
+static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
+{
+    const size_t count = plan->buffer_count + plan->step_count;
+    block *blocks = sonde__calloc(count, sizeof *blocks);
+    size_t *order = sonde__calloc(count, sizeof *order);
+    sonde_err err = SONDE_ENOMEM;
+
+    if (blocks == NULL || order == NULL) {
+        goto done;
+    }
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        const sonde__buffer *buffer = &plan->buffers[i];
+
+        if (buffer->place == SONDE__IN_ARENA && buffer->last >= 0) {
+            blocks[i] = (block){aligned(buffer->bytes), 0, buffer->first, buffer->last};
+        } else {
+            blocks[i] = (block){0, 0, INT32_MAX, -1};
+        }
+    }
+    for (size_t i = 0; i < plan->step_count; i++) {
+        blocks[plan->buffer_count + i] =
+            (block){aligned(plan->steps[i].scratch_bytes), 0, (int)i, (int)i};
+    }
+    plan->arena_bytes = place_blocks(blocks, count, order);
+    plan->largest_live = most_alive(blocks, count, plan->step_count);
+    plan->arena = sonde__malloc_aligned(SONDE__ALIGN, plan->arena_bytes);
+    if (plan->arena == NULL) {
+        goto done;
+    }
+    memset(plan->arena, 0, SONDE_MAX(plan->arena_bytes, (size_t)1));
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        plan->buffers[i].offset = blocks[i].offset;
+        if (plan->buffers[i].place == SONDE__IN_ARENA) {
+            plan->buffers[i].data = plan->arena + blocks[i].offset;
+        }
+    }
+    for (size_t i = 0; i < plan->step_count; i++) {
+        if (plan->steps[i].scratch_bytes > 0) {
+            plan->steps[i].call.scratch =
+                plan->arena + blocks[plan->buffer_count + i].offset;
+        }
+    }
+    err = SONDE_OK;
+done:
+    sonde__free(blocks);
+    sonde__free(order);
+    return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan's memory");
+}
+
+/* --- state ------------------------------------------------------------------------------ */
+
+/* Names a state after the value that the op updating it makes. */
+static void describe_state(sonde__plan *plan, const sonde__graph *graph,
+                           const sonde__step *step, int operand)
+{
+    const sonde__node_value *value = &graph->values[step->in_value[operand]];
+    sonde__state *state = &plan->states[value->index];
+
+    state->shape = value->shape;
+    state->accumulator = step->kind == &sonde__op_accumulate;
+    for (int k = 0; k < step->call.out_count; k++) {
+        if (step->kind->alias[k] == operand + 1) {
+            state->name = graph->values[step->out_value[k]].name;
+        }
+    }
+}
+
+static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
+                             sonde_diag *diag)
+{
+    const sonde__graph *graph = &program->graph;
+    size_t floats = 0;
+
+    plan->state_count = (size_t)graph->state_count;
+    plan->states = sonde__calloc(plan->state_count, sizeof *plan->states);
+    if (plan->states == NULL) {
+        return sonde__fail_nomem(diag, "the optimiser's state");
+    }
+    for (size_t i = 0; i < plan->step_count; i++) {
+        for (int k = 0; k < plan->steps[i].call.in_count; k++) {
+            const sonde__value in = plan->steps[i].in_value[k];
+
+            if (in != 0 && graph->values[in].source == SONDE__FROM_STATE) {
+                describe_state(plan, graph, &plan->steps[i], k);
+            }
+        }
+    }
+    for (size_t i = 0; i < plan->state_count; i++) {
+        floats += aligned((size_t)sonde__shape_count(&plan->states[i].shape) *
+                          sizeof(float)) /
+                  sizeof(float);
+    }
+    plan->state_bytes = floats * sizeof(float);
+    plan->state_block = sonde__malloc_aligned(SONDE__ALIGN, plan->state_bytes);
+    if (plan->state_block == NULL) {
+        return sonde__fail_nomem(diag, "the optimiser's state");
+    }
+    memset(plan->state_block, 0, plan->state_bytes);
+    floats = 0;
+    for (size_t i = 0; i < plan->state_count; i++) {
+        plan->states[i].data = plan->state_block + floats;
+        floats += aligned((size_t)sonde__shape_count(&plan->states[i].shape) *
+                          sizeof(float)) /
+                  sizeof(float);
+    }
+    return SONDE_OK;
+}
+
+static void point_leaves(const sonde__program *program, sonde__plan *plan)
+{
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        sonde__buffer *buffer = &plan->buffers[i];
+
+        if (buffer->place == SONDE__IN_PARAM) {
+            buffer->data = program->model->params[buffer->index].data;
+        } else if (buffer->place == SONDE__IN_STATE) {
+            buffer->data = plan->states[buffer->index].data;
+        }
+    }
+}
+
+/* --- calls ------------------------------------------------------------------------------ */
+
+static void choose_parts(sonde__plan *plan, int max_threads)
+{
+    plan->threads = 1;
+    for (size_t i = 0; i < plan->step_count; i++) {
+        sonde__step *step = &plan->steps[i];
+
+        step->call.attrs = &step->attrs; /* steps no longer move */
+        step->parts = 1;
+        if (max_threads > 1 && step->kernel->parts != NULL) {
+            step->parts = step->kernel->parts(&step->call, max_threads);
+            step->parts = SONDE_MAX(1, SONDE_MIN(step->parts, max_threads));
+        }
+        plan->threads = SONDE_MAX(plan->threads, step->parts);
+        if (step->kernel->scratch != NULL) {
+            step->scratch_bytes = step->kernel->scratch(&step->call, step->parts);
+        }
+    }
+}
+
+static sonde_err add_patch(sonde__plan *plan, size_t step, int operand, int input)
+{
+    if (!sonde__reserve(&plan->patches, &plan->patch_capacity, plan->patch_count + 1,
+                        sizeof *plan->patches)) {
+        return SONDE_ENOMEM;
+    }
+    plan->patches[plan->patch_count++] = (sonde__patch){(int)step, operand, input};
+    return SONDE_OK;
+}
+
+/* Remembers inputs that hold classes: what nll and its gradient read as target. */
+static sonde_err add_target(sonde__plan *plan, const sonde__step *step, int operand,
+                            int input)
+{
+    int64_t classes = 0;
+
+    if (step->kind == &sonde__op_nll && operand == 1) {
+        classes = step->call.in[0].shape.dim[1];
+    } else {
+        return SONDE_OK;
+    }
+    if (!sonde__reserve(&plan->targets, &plan->target_capacity, plan->target_count + 1,
+                        sizeof *plan->targets)) {
+        return SONDE_ENOMEM;
+    }
+    plan->targets[plan->target_count++] = (sonde__target){input, classes};
+    return SONDE_OK;
+}
+
+static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < plan->step_count; i++) {
+        sonde__step *step = &plan->steps[i];
+
+        step->call.live = step->update ? plan->live : NULL;
+        for (int k = 0; k < step->call.in_count && err == SONDE_OK; k++) {
+            const sonde__buffer *buffer =
+                step->in_buffer[k] >= 0 ? &plan->buffers[step->in_buffer[k]] : NULL;
+
+            step->call.in[k].data = buffer != NULL ? buffer->data : NULL;
+            if (buffer != NULL && buffer->place == SONDE__IN_INPUT) {
+                err = add_patch(plan, i, k, buffer->index);
+                err = err == SONDE_OK ? add_target(plan, step, k, buffer->index) : err;
+            }
+        }
+        for (int k = 0; k < step->call.out_count; k++) {
+            step->call.out[k].data =
+                step->out_buffer[k] >= 0 ? plan->buffers[step->out_buffer[k]].data : NULL;
+        }
+    }
+    return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan");
+}
+
+sonde_err sonde__pass_plan(const sonde__program *program, const uint32_t *id_of,
+                           const sonde_observer *observer, int max_threads, sonde__plan *plan,
+                           sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    choose_parts(plan, max_threads);
+    find_lifetimes(plan);
+    err = place_arena(plan, diag);
+    if (err == SONDE_OK) {
+        err = make_states(program, plan, diag);
+    }
+    if (err == SONDE_OK) {
+        point_leaves(program, plan);
+        err = make_calls(plan, diag);
+    }
+    if (err == SONDE_OK && observer != NULL) {
+        err = sonde__bind_taps(program, id_of, observer, plan, diag);
+    }
+    return err;
+}
+
+void sonde__plan_fini(sonde__plan *plan)
+{
+    sonde__free(plan->steps);
+    sonde__free(plan->buffers);
+    sonde__free(plan->showings);
+    sonde__free(plan->outputs);
+    sonde__free(plan->patches);
+    sonde__free(plan->targets);
+    sonde__free(plan->states);
+    sonde__free(plan->vitals);
+    sonde__free(plan->arena);
+    sonde__free(plan->state_block);
+    sonde__free(plan->show_scratch);
+    *plan = (sonde__plan){0};
+}

@@ -1,0 +1,112 @@
+/*
+ * plan.h - what runs: a flat list of steps over one block of memory.
+ *
+ * Immutable once made, but for the pointers to the caller's inputs and to wanted vital
+ * signs, which the executor sets.
+ *
+ *     steps   [ micro-batch: forward, backward, accumulate | update ]
+ *              0                                micro_steps   step_count
+ *
+ * With G = 1 everything is in the first part, updates included, as early as their weights
+ * are free.
+ */
+#ifndef SONDE_NN_COMPILE_PLAN_H
+#define SONDE_NN_COMPILE_PLAN_H
+
+#include <sonde/observer.h>
+
+#include "nn/graph/graph.h"
+
+typedef enum sonde__place {
+    SONDE__IN_ARENA = 0,
+    SONDE__IN_INPUT = 1, /* of the caller; moves with every micro-batch */
+    SONDE__IN_PARAM = 2,
+    SONDE__IN_STATE = 3
+} sonde__place;
+
+/* Memory of one value in one layout. */
+typedef struct sonde__buffer {
+    sonde__value value;
+    sonde__shape shape;
+    sonde__layout layout;
+    sonde__place place;
+    int index;       /* of the input, parameter or state */
+    size_t bytes;    /* layout padding included */
+    size_t offset;   /* in the arena */
+    int first, last; /* steps that write it first and read it last */
+    void *data;      /* NULL for an input */
+} sonde__buffer;
+
+/* A tensor to be shown to the observer once a step is done. */
+typedef struct sonde__showing {
+    uint32_t id;
+    int buffer; /* -1: only its vital signs exist */
+    sonde__shape shape;
+    int vitals_in, vitals_out; /* operand whose vital signs the kernel gives; -1: none */
+} sonde__showing;
+
+typedef struct sonde__step {
+    const sonde__op_kind *kind;
+    const sonde__kernel *kernel;
+    sonde__attrs attrs;
+    sonde__call call; /* ready to run but for inputs */
+    int in_buffer[SONDE__MAX_OPERANDS];
+    int out_buffer[SONDE__MAX_OPERANDS]; /* -1: not kept */
+    sonde__value in_value[SONDE__MAX_OPERANDS];
+    sonde__value out_value[SONDE__MAX_OPERANDS];
+    int parts;
+    size_t scratch_bytes;
+    int first_showing, showing_count;
+    bool update;
+    const char *module;
+} sonde__step;
+
+/* An operand that points into the caller's input. */
+typedef struct sonde__patch {
+    int step, operand, input;
+} sonde__patch;
+
+/* An int64 input whose elements must be classes. */
+typedef struct sonde__target {
+    int input;
+    int64_t classes;
+} sonde__target;
+
+/* State of the optimiser, or an accumulator: kept between steps and in checkpoints. */
+typedef struct sonde__state {
+    const char *name; /* of the value that the update makes */
+    sonde__shape shape;
+    float *data;
+    bool accumulator; /* zeroed when a step begins */
+} sonde__state;
+
+typedef struct sonde__plan {
+    sonde__step *steps;
+    size_t step_count, step_capacity;
+    size_t micro_steps;
+    sonde__buffer *buffers;
+    size_t buffer_count, buffer_capacity;
+    sonde__showing *showings; /* after steps, in their order */
+    size_t showing_count, showing_capacity;
+    int first_start, start_count; /* showings when a micro-batch starts: inputs */
+    int first_end, end_count;     /* when one ends, before an update that is not yet due */
+    int *outputs; /* buffers, PLAIN, alive at the end of a micro-batch: what a session returns */
+    size_t output_count;
+    sonde__patch *patches;
+    size_t patch_count, patch_capacity;
+    sonde__target *targets;
+    size_t target_count, target_capacity;
+    sonde__state *states;
+    size_t state_count;
+    sonde_vitals *vitals; /* one slot for each showing */
+    float live[8];        /* numbers of the optimiser, see ops.h */
+    unsigned char *arena;
+    size_t arena_bytes, largest_live, state_bytes;
+    float *state_block;
+    void *show_scratch; /* a value reordered to PLAIN before it is shown */
+    int threads;
+} sonde__plan;
+
+void sonde__plan_fini(sonde__plan *plan);
+
+#endif

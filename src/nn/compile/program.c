@@ -1,0 +1,58 @@
+/*
+ * program.c - a program's life: from a model's forward graph on.
+ */
+#include "nn/compile/compile.h"
+
+static sonde_err check_purpose(const sonde__program *program, sonde_diag *diag)
+{
+    const sonde__graph *graph = &program->graph;
+
+    if (program->optimizer != NULL && graph->loss == 0) {
+        return sonde__fail(diag, SONDE_ESTATE, "model", "one call of sonde_nn_loss",
+                           "it has no loss to train by");
+    }
+    if (program->optimizer == NULL && graph->output_count == 0) {
+        return sonde__fail(diag, SONDE_ESTATE, "model", "a call of sonde_nn_output",
+                           "it has no output to infer");
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__program_init(sonde__program *program, const sonde_nn_model *model,
+                              const sonde_nn_options *options,
+                              const sonde_nn_optimizer *optimizer, sonde_diag *diag)
+{
+    sonde_err err = sonde_nn_model_status(model, diag);
+
+    *program = (sonde__program){.model = model, .options = options, .optimizer = optimizer};
+    if (err == SONDE_OK) {
+        err = sonde__graph_instantiate(&model->graph, options->batch_size, &program->graph,
+                                       diag);
+    }
+    if (err == SONDE_OK) {
+        err = check_purpose(program, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    program->forward_values = program->graph.value_count;
+    program->micro_ops = SIZE_MAX;
+    program->gradient_of =
+        sonde__calloc(program->forward_values, sizeof *program->gradient_of);
+    program->trained = sonde__calloc(model->param_count, sizeof *program->trained);
+    if (program->gradient_of == NULL || program->trained == NULL) {
+        return sonde__fail_nomem(diag, "compiling");
+    }
+    for (size_t i = 0; i < model->param_count; i++) {
+        program->trained[i].param = model->params[i].value;
+    }
+    return SONDE_OK;
+}
+
+void sonde__program_fini(sonde__program *program)
+{
+    sonde__graph_fini(&program->graph);
+    sonde__free(program->gradient_of);
+    sonde__free(program->trained);
+    *program = (sonde__program){0};
+}

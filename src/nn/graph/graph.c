@@ -1,0 +1,297 @@
+/*
+ * graph.c - values, ops and their names, in order of creation.
+ */
+#include "nn/graph/graph.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+sonde_err sonde__graph_init(sonde__graph *graph)
+{
+    *graph = (sonde__graph){0};
+    sonde__names_init(&graph->strings);
+    graph->pass = SONDE_PASS_FORWARD;
+    if (!sonde__reserve(&graph->values, &graph->value_capacity, 1, sizeof *graph->values)) {
+        return SONDE_ENOMEM;
+    }
+    graph->values[0] = (sonde__node_value){0};
+    graph->value_count = 1;
+    graph->module = sonde__graph_string(graph, "%s", "");
+    return graph->module != NULL ? SONDE_OK : SONDE_ENOMEM;
+}
+
+void sonde__graph_fini(sonde__graph *graph)
+{
+    sonde__free(graph->values);
+    sonde__free(graph->ops);
+    sonde__free(graph->aliases);
+    sonde__free(graph->prints);
+    sonde__free(graph->inputs);
+    sonde__free(graph->outputs);
+    sonde__names_fini(&graph->strings);
+    *graph = (sonde__graph){0};
+}
+
+sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
+                                    const sonde_diag *diag)
+{
+    if (graph->err == SONDE_OK) {
+        graph->err = err;
+        graph->diag = *diag;
+        graph->diag.err = err;
+    }
+    return 0;
+}
+
+sonde__value sonde__graph_fail(sonde__graph *graph, sonde_err err, const char *where,
+                               const char *expected, const char *found, ...)
+{
+    sonde_diag diag = {0};
+    char text[sizeof diag.found];
+    va_list args;
+
+    va_start(args, found);
+    (void)vsnprintf(text, sizeof text, found, args);
+    va_end(args);
+    (void)sonde__fail(&diag, err, where, expected, "%s", text);
+    return sonde__graph_fail_diag(graph, err, &diag);
+}
+
+const char *sonde__graph_string(sonde__graph *graph, const char *fmt, ...)
+{
+    char text[512];
+    uint32_t id = SONDE__NO_NAME;
+    int length = 0;
+    va_list args;
+
+    va_start(args, fmt);
+    length = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (length < 0 || (size_t)length >= sizeof text) {
+        (void)sonde__graph_fail(graph, SONDE_EINVAL, text, "at most 511 bytes",
+                                "name too long");
+        return NULL;
+    }
+    id = sonde__names_intern(&graph->strings, text);
+    if (id == SONDE__NO_NAME) {
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for names");
+        return NULL;
+    }
+    return graph->strings.text[id];
+}
+
+bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,
+                       size_t *capacity, sonde__value value)
+{
+    if (!sonde__reserve(array, capacity, *count + 1, sizeof **array)) {
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory");
+        return false;
+    }
+    (*array)[(*count)++] = value;
+    return true;
+}
+
+const sonde__shape *sonde__value_shape(const sonde__graph *graph, sonde__value value)
+{
+    return &graph->values[value].shape;
+}
+
+/* Appends a value; 0 on failure. */
+static sonde__value append_value(sonde__graph *graph, const sonde__node_value *value)
+{
+    if (!sonde__reserve(&graph->values, &graph->value_capacity, graph->value_count + 1,
+                        sizeof *graph->values)) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for values");
+    }
+    graph->values[graph->value_count] = *value;
+    return (sonde__value)graph->value_count++;
+}
+
+sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
+                               sonde__source source, int index, const char *name,
+                               sonde_role role)
+{
+    const sonde__node_value value = {.shape = *shape,
+                                     .name = name,
+                                     .module = graph->module,
+                                     .role = role,
+                                     .pass = SONDE_PASS_NONE,
+                                     .source = source,
+                                     .index = index};
+
+    return graph->err == SONDE_OK ? append_value(graph, &value) : 0;
+}
+
+bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value value,
+                        sonde_role role)
+{
+    if (graph->err != SONDE_OK || name == NULL) {
+        return false;
+    }
+    if (!sonde__reserve(&graph->aliases, &graph->alias_capacity, graph->alias_count + 1,
+                        sizeof *graph->aliases)) {
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for names");
+        return false;
+    }
+    graph->aliases[graph->alias_count++] = (sonde__alias){name, graph->module, value, role};
+    return true;
+}
+
+/* Runs the shape rule; false with the graph's error set. */
+static bool infer_shapes(sonde__graph *graph, sonde__node_op *op, sonde__call *call)
+{
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    call->attrs = &op->attrs;
+    call->in_count = op->in_count;
+    call->out_count = op->kind->out_count;
+    for (int i = 0; i < op->in_count; i++) {
+        call->in[i].shape = *sonde__value_shape(graph, op->in[i]);
+    }
+    err = op->kind->infer(call, &op->attrs, &diag);
+    if (err != SONDE_OK) {
+        (void)snprintf(diag.where, sizeof diag.where, "%s%s%s", op->module,
+                       op->module[0] != '\0' ? "/" : "", op->kind->name);
+        (void)sonde__graph_fail_diag(graph, err, &diag);
+        return false;
+    }
+    return true;
+}
+
+sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
+                         const sonde__attrs *attrs, const sonde__value *in, int in_count)
+{
+    static const sonde__attrs no_attrs = {0};
+    sonde__node_op op = {.kind = kind, .in_count = in_count, .out_count = kind->out_count};
+    sonde__call call = {0};
+
+    if (graph->err != SONDE_OK) {
+        return 0;
+    }
+    op.given = attrs != NULL ? *attrs : no_attrs;
+    op.attrs = op.given;
+    op.module = graph->module;
+    op.pass = graph->pass;
+    for (int i = 0; i < in_count; i++) {
+        op.in[i] = in[i];
+    }
+    if (!infer_shapes(graph, &op, &call)) {
+        return 0;
+    }
+    for (int i = 0; i < kind->out_count; i++) {
+        const sonde__node_value value = {.shape = call.out[i].shape,
+                                         .module = graph->module,
+                                         .op = kind->name,
+                                         .role = SONDE_ROLE_OTHER,
+                                         .pass = graph->pass,
+                                         .source = SONDE__FROM_OP};
+
+        op.out[i] = append_value(graph, &value);
+    }
+    if (!sonde__reserve(&graph->ops, &graph->op_capacity, graph->op_count + 1,
+                        sizeof *graph->ops)) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for ops");
+    }
+    if (graph->err != SONDE_OK) {
+        return 0;
+    }
+    graph->ops[graph->op_count++] = op;
+    return op.out[0];
+}
+
+/* --- instantiating -------------------------------------------------------------------- */
+
+/* Names and metadata of a value of source, with its strings interned in copy. */
+static void copy_metadata(const sonde__graph *source, sonde__graph *copy, sonde__value id)
+{
+    const sonde__node_value *from = &source->values[id];
+    sonde__node_value *to = &copy->values[id];
+
+    to->name = from->name != NULL ? sonde__graph_string(copy, "%s", from->name) : NULL;
+    to->module = sonde__graph_string(copy, "%s", from->module);
+    to->note = from->note;
+    to->role = from->role;
+    to->pass = from->pass;
+}
+
+static void copy_leaf(const sonde__graph *source, sonde__graph *copy, sonde__value id,
+                      int64_t batch_size)
+{
+    const sonde__node_value *from = &source->values[id];
+    sonde__shape shape = from->shape;
+
+    if (from->source == SONDE__FROM_INPUT && batch_size > 0 && shape.rank > 0) {
+        shape.dim[0] = batch_size;
+    }
+    (void)sonde__graph_leaf(copy, &shape, from->source, from->index, NULL, from->role);
+}
+
+static void copy_lists(const sonde__graph *source, sonde__graph *copy)
+{
+    for (size_t i = 0; i < source->input_count; i++) {
+        (void)sonde__graph_push(copy, &copy->inputs, &copy->input_count,
+                                &copy->input_capacity, source->inputs[i]);
+    }
+    for (size_t i = 0; i < source->output_count; i++) {
+        (void)sonde__graph_push(copy, &copy->outputs, &copy->output_count,
+                                &copy->output_capacity, source->outputs[i]);
+    }
+    for (size_t i = 0; i < source->alias_count; i++) {
+        const sonde__alias *alias = &source->aliases[i];
+
+        copy->module = sonde__graph_string(copy, "%s", alias->module);
+        (void)sonde__graph_alias(copy, sonde__graph_string(copy, "%s", alias->name),
+                                 alias->value, alias->role);
+    }
+    if (source->print_count > 0 &&
+        !sonde__reserve(&copy->prints, &copy->print_capacity, source->print_count,
+                        sizeof *copy->prints)) {
+        (void)sonde__graph_fail(copy, SONDE_ENOMEM, NULL, NULL, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < source->print_count; i++) {
+        copy->prints[i] = source->prints[i];
+        if (source->prints[i].title != NULL) {
+            copy->prints[i].title = sonde__graph_string(copy, "%s", source->prints[i].title);
+        }
+    }
+    copy->print_count = source->print_count;
+    copy->loss = source->loss;
+}
+
+sonde_err sonde__graph_instantiate(const sonde__graph *source, int64_t batch_size,
+                                   sonde__graph *copy, sonde_diag *diag)
+{
+    size_t next_op = 0;
+
+    if (sonde__graph_init(copy) != SONDE_OK) {
+        return sonde__fail_nomem(diag, "a graph");
+    }
+    for (sonde__value id = 1; id < source->value_count && copy->err == SONDE_OK;) {
+        const sonde__value first = id;
+
+        if (source->values[id].source != SONDE__FROM_OP) {
+            copy_leaf(source, copy, id++, batch_size);
+        } else {
+            const sonde__node_op *op = &source->ops[next_op++];
+
+            copy->module = sonde__graph_string(copy, "%s", op->module);
+            copy->pass = op->pass;
+            (void)sonde__emit(copy, op->kind, &op->given, op->in, op->in_count);
+            id += (sonde__value)op->out_count;
+        }
+        for (sonde__value made = first; made < id && copy->err == SONDE_OK; made++) {
+            copy_metadata(source, copy, made);
+        }
+    }
+    if (copy->err == SONDE_OK) {
+        copy_lists(source, copy);
+        copy->module = sonde__graph_string(copy, "%s", "");
+    }
+    if (copy->err != SONDE_OK && diag != NULL) {
+        *diag = copy->diag;
+    }
+    return copy->err;
+}

@@ -1,0 +1,28 @@
+/*
+ * job.h - a job's inside: the tree it was read from and what was made of it.
+ */
+#ifndef SONDE_NN_GRAPH_JOB_H
+#define SONDE_NN_GRAPH_JOB_H
+
+#include <sonde/nn/job.h>
+
+#include "nn/graph/yaml.h"
+
+struct sonde_nn_job {
+    char *name;
+    sonde__yaml *root;
+    sonde__yaml *builtin;     /* the built-in job it stands on, or NULL */
+    const sonde__yaml *model; /* in one of the two */
+    sonde_nn_job_info info;
+    sonde_nn_job_tap *taps;
+    size_t tap_count;
+};
+
+/* sonde_nn_job_build, completing classes and sample shape of info. */
+sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
+                           sonde_nn_model **out, sonde_diag *diag);
+
+/* NULL for no built-in model. Accepts - for _. */
+const char *sonde__builtin_text(const char *name);
+
+#endif

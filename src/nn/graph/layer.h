@@ -1,0 +1,34 @@
+/*
+ * layer.h - what every layer of the builder does: enter its module, name its inputs, make
+ * its parameters, emit its ops, name its output.
+ */
+#ifndef SONDE_NN_GRAPH_LAYER_H
+#define SONDE_NN_GRAPH_LAYER_H
+
+#include "nn/graph/graph.h"
+
+typedef struct sonde__layer {
+    sonde_nn_model *model;
+    const char *path;  /* of the module the layer is, or of the scope for a function */
+    const char *outer; /* the scope to go back to */
+    bool named;        /* a module, not a function */
+} sonde__layer;
+
+/* false: an error sticks and nothing is to be done. */
+bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *name);
+void sonde__layer_input(sonde__layer *layer, sonde_nn_value value);
+/* A parameter of the module; the known one if the module was called before. bound 0:
+ * filled with constant. */
+sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int rank,
+                                  const int64_t *dim, sonde_role role, float bound,
+                                  float constant);
+/* An op inside; its values get function names. */
+sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
+                               const sonde__attrs *attrs, const sonde_nn_value *in, int count);
+/* Leaves the module; result becomes its output. Returns result, or 0 after an error. */
+sonde_nn_value sonde__layer_end(sonde__layer *layer, sonde_nn_value result);
+
+/* Initial values of a parameter, from stream `stream` of a seed. */
+void sonde__param_draw(sonde__param *param, uint64_t seed, size_t stream);
+
+#endif

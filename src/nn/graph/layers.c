@@ -1,0 +1,331 @@
+/*
+ * layers.c - the builder's layers and functions, with PyTorch's defaults.
+ */
+#include "nn/graph/layer.h"
+
+#include <math.h>
+
+static int64_t or_default(int64_t value, int64_t fallback)
+{
+    return value != 0 ? value : fallback;
+}
+
+/* (a, b) with 0 standing for the default, and b for a. */
+static void pair(int64_t to[2], const int64_t from[2], int64_t fallback)
+{
+    to[0] = or_default(from[0], fallback);
+    to[1] = or_default(from[1], to[0]);
+}
+
+/* The bound of PyTorch's default for conv and linear: kaiming_uniform with a = sqrt(5) is
+ * uniform in +-sqrt(6 / ((1 + a^2) fan_in)) = +-1/sqrt(fan_in), and so is the bias. */
+static float fan_in_bound(int64_t fan_in)
+{
+    return (float)(1.0 / sqrt((double)fan_in));
+}
+
+/* --- layers with parameters ----------------------------------------------------------- */
+
+sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                               const sonde_nn_conv2d_options *options)
+{
+    sonde__layer layer;
+    sonde__attrs attrs = {.groups = or_default(options->groups, 1)};
+    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde_nn_value in[3] = {x, 0, 0};
+
+    if (!sonde__layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    pair(attrs.kernel, options->kernel, 0);
+    pair(attrs.stride, options->stride, 1);
+    attrs.padding[0] = options->padding[0];
+    attrs.padding[1] = options->padding[1];
+    pair(attrs.dilation, options->dilation, 1);
+    if (options->out < 1 || attrs.kernel[0] < 1 || attrs.kernel[1] < 1 || attrs.groups < 1) {
+        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
+                                "out, kernel and groups of at least 1",
+                                "a conv2d with out %lld, kernel (%lld, %lld), groups %lld",
+                                (long long)options->out, (long long)attrs.kernel[0],
+                                (long long)attrs.kernel[1], (long long)attrs.groups);
+    } else if (x != 0 && (shape->rank != 4 || shape->dim[1] % attrs.groups != 0)) {
+        char text[96];
+
+        (void)sonde__graph_fail(&model->graph, SONDE_ESHAPE, layer.path,
+                                "(N, C, H, W) with C divisible by groups",
+                                "a conv2d over %s in %lld groups",
+                                sonde_shape_text(shape->rank, shape->dim, text, sizeof text),
+                                (long long)attrs.groups);
+    } else if (x != 0) {
+        const int64_t dim[4] = {options->out, shape->dim[1] / attrs.groups, attrs.kernel[0],
+                                attrs.kernel[1]};
+        const float bound = fan_in_bound(dim[1] * dim[2] * dim[3]);
+
+        in[1] = sonde__layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
+        if (!options->no_bias) {
+            in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
+        }
+    }
+    sonde__layer_input(&layer, x);
+    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_conv2d, &attrs, in,
+                                                    options->no_bias ? 2 : 3));
+}
+
+sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                               const sonde_nn_linear_options *options)
+{
+    sonde__layer layer;
+    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde_nn_value in[3] = {x, 0, 0};
+
+    if (!sonde__layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    if (options->out < 1) {
+        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
+                                "a linear layer with out %lld", (long long)options->out);
+    } else if (x != 0 && shape->rank != 2) {
+        char text[96];
+
+        (void)sonde__graph_fail(&model->graph, SONDE_ESHAPE, layer.path,
+                                "(N, features): flatten it first", "a linear layer over %s",
+                                sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
+    } else if (x != 0) {
+        const int64_t dim[2] = {options->out, shape->dim[1]};
+        const float bound = fan_in_bound(dim[1]);
+
+        in[1] = sonde__layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
+        if (!options->no_bias) {
+            in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
+        }
+    }
+    sonde__layer_input(&layer, x);
+    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_linear, NULL, in,
+                                                    options->no_bias ? 2 : 3));
+}
+
+sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                   const sonde_nn_group_norm_options *options)
+{
+    sonde__layer layer;
+    const sonde__attrs attrs = {.groups = options->groups,
+                                .eps = options->eps > 0.0F ? options->eps : 1e-5F};
+    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde_nn_value in[3] = {x, 0, 0};
+
+    if (!sonde__layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    if (!options->no_affine && x != 0 && shape->rank >= 2) {
+        const int64_t dim[1] = {shape->dim[1]};
+
+        in[1] = sonde__layer_param(&layer, "weight", 1, dim, SONDE_ROLE_WEIGHT, 0.0F, 1.0F);
+        in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, 0.0F, 0.0F);
+    }
+    sonde__layer_input(&layer, x);
+    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_group_norm, &attrs, in,
+                                                    options->no_affine ? 1 : 3));
+}
+
+/* --- layers without ------------------------------------------------------------------- */
+
+/* A layer of one op. */
+static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
+                             const sonde__op_kind *kind, const sonde__attrs *attrs,
+                             const sonde_nn_value *in, int count)
+{
+    sonde__layer layer;
+
+    if (!sonde__layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    for (int i = 0; i < count; i++) {
+        sonde__layer_input(&layer, in[i]);
+    }
+    return sonde__layer_end(&layer, sonde__layer_op(&layer, kind, attrs, in, count));
+}
+
+sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                   const sonde_nn_pool2d_options *options)
+{
+    sonde__attrs attrs = {0};
+
+    pair(attrs.kernel, options->kernel, 0);
+    attrs.stride[0] = or_default(options->stride[0], attrs.kernel[0]);
+    attrs.stride[1] = or_default(options->stride[1], options->stride[0] != 0
+                                                         ? options->stride[0]
+                                                         : attrs.kernel[1]);
+    attrs.padding[0] = options->padding[0];
+    attrs.padding[1] = options->padding[1];
+    pair(attrs.dilation, options->dilation, 1);
+    return one_op(model, name, &sonde__op_max_pool2d, &attrs, &x, 1);
+}
+
+sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name, sonde_nn_value x)
+{
+    return one_op(model, name, &sonde__op_relu, NULL, &x, 1);
+}
+
+sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                int axis)
+{
+    const sonde__attrs attrs = {.axis = axis};
+
+    return one_op(model, name, &sonde__op_softmax, &attrs, &x, 1);
+}
+
+sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                    int axis)
+{
+    const sonde__attrs attrs = {.axis = axis};
+
+    return one_op(model, name, &sonde__op_log_softmax, &attrs, &x, 1);
+}
+
+sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                int first_axis)
+{
+    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde__attrs attrs = {0};
+    const int axis = first_axis < 0 ? first_axis + shape->rank : first_axis;
+
+    if (x != 0 && (axis < 0 || axis >= shape->rank)) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL, name != NULL ? name : "Flatten",
+                                 "an axis of the input", "axis %d of a tensor of rank %d",
+                                 first_axis, shape->rank);
+    }
+    attrs.rank = axis + 1;
+    attrs.dims[axis] = -1; /* the dimensions before are 0: copied */
+    return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
+}
+
+/* --- losses --------------------------------------------------------------------------- */
+
+sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
+                                 sonde_nn_value log_probabilities, sonde_nn_value target)
+{
+    const sonde__attrs attrs = {.mean = true};
+    const sonde_nn_value in[2] = {log_probabilities, target};
+
+    return one_op(model, name, &sonde__op_nll, &attrs, in, 2);
+}
+
+sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
+                                      sonde_nn_value logits, sonde_nn_value target)
+{
+    sonde__layer layer;
+    const sonde__attrs softmax = {.axis = 1}, nll = {.mean = true};
+    sonde_nn_value in[2] = {0, target};
+
+    if (!sonde__layer_begin(model, &layer, name)) {
+        return 0;
+    }
+    sonde__layer_input(&layer, logits);
+    sonde__layer_input(&layer, target);
+    in[0] = sonde__layer_op(&layer, &sonde__op_log_softmax, &softmax, &logits, 1);
+    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_nll, &nll, in, 2));
+}
+
+/* --- functions ------------------------------------------------------------------------ */
+
+sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name, sonde_nn_value a,
+                            sonde_nn_value b)
+{
+    const sonde_nn_value in[2] = {a, b};
+
+    return one_op(model, name, &sonde__op_add, NULL, in, 2);
+}
+
+sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name, sonde_nn_value a,
+                            sonde_nn_value b)
+{
+    const sonde_nn_value in[2] = {a, b};
+
+    return one_op(model, name, &sonde__op_mul, NULL, in, 2);
+}
+
+sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                int rank, const int64_t *shape)
+{
+    sonde__attrs attrs = {.rank = rank};
+
+    if (rank < 0 || rank > SONDE_MAX_DIMS) {
+        return sonde__graph_fail(&model->graph, SONDE_ESHAPE, name != NULL ? name : "Reshape",
+                                 "at most 8 dimensions", "%d dimensions", rank);
+    }
+    for (int i = 0; i < rank; i++) {
+        attrs.dims[i] = shape[i];
+    }
+    return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
+}
+
+sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                                  const int *permutation)
+{
+    sonde__attrs attrs = {.rank = sonde__value_shape(&model->graph, x)->rank};
+
+    for (int i = 0; i < attrs.rank; i++) {
+        attrs.dims[i] = permutation[i];
+    }
+    return one_op(model, name, &sonde__op_transpose, &attrs, &x, 1);
+}
+
+static sonde_nn_value reduce(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                             const int *axes, int count, bool keep_dims, bool mean)
+{
+    const int rank = sonde__value_shape(&model->graph, x)->rank;
+    sonde__attrs attrs = {.keep_dims = keep_dims, .mean = mean};
+
+    for (int i = 0; i < count; i++) {
+        const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
+
+        if (x != 0 && (axis < 0 || axis >= rank)) {
+            return sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                     name != NULL ? name : "Reduce", "an axis of the input",
+                                     "axis %d of a tensor of rank %d", axes[i], rank);
+        }
+        attrs.axes |= 1U << (unsigned)(axis & 31);
+    }
+    if (count == 0) {
+        attrs.axes = (1U << (unsigned)rank) - 1U;
+    }
+    return one_op(model, name, &sonde__op_reduce, &attrs, &x, 1);
+}
+
+sonde_nn_value sonde_nn_sum(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                            const int *axes, int count, bool keep_dims)
+{
+    return reduce(model, name, x, axes, count, keep_dims, false);
+}
+
+sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name, sonde_nn_value x,
+                             const int *axes, int count, bool keep_dims)
+{
+    return reduce(model, name, x, axes, count, keep_dims, true);
+}
+
+sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x, const char *title,
+                              bool print_gradient, const sonde_print_options *options)
+{
+    sonde__graph *graph = &model->graph;
+    const sonde_nn_value printed = one_op(model, NULL, &sonde__op_identity, NULL, &x, 1);
+    sonde__print_request request = {.value = printed, .gradient = print_gradient};
+
+    if (printed == 0) {
+        return 0;
+    }
+    if (title != NULL && title[0] != '\0') {
+        request.title = sonde__graph_string(graph, "%s", title);
+    }
+    if (options != NULL) {
+        request.options = *options;
+    } else {
+        request.options = sonde_print_options_default();
+    }
+    if (!sonde__reserve(&graph->prints, &graph->print_capacity, graph->print_count + 1,
+                        sizeof *graph->prints)) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory");
+    }
+    graph->prints[graph->print_count++] = request;
+    return printed;
+}

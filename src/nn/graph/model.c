@@ -1,0 +1,325 @@
+/*
+ * model.c - a model's life, its inputs and outputs, and how its values get their names.
+ */
+#include "nn/graph/layer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+sonde_err sonde_nn_model_create(sonde_nn_model **out, sonde_diag *diag)
+{
+    sonde_nn_model *model = sonde__calloc(1, sizeof *model);
+
+    if (model == NULL) {
+        return sonde__fail_nomem(diag, "a model");
+    }
+    if (sonde__graph_init(&model->graph) != SONDE_OK) {
+        sonde_nn_model_destroy(model);
+        return sonde__fail_nomem(diag, "a model");
+    }
+    *out = model;
+    return SONDE_OK;
+}
+
+void sonde_nn_model_destroy(sonde_nn_model *model)
+{
+    if (model == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < model->param_count; i++) {
+        sonde__free(model->params[i].data);
+    }
+    sonde__free(model->params);
+    sonde__free(model->calls);
+    sonde__graph_fini(&model->graph);
+    sonde__free(model);
+}
+
+sonde_err sonde_nn_model_status(const sonde_nn_model *model, sonde_diag *diag)
+{
+    if (model->graph.err != SONDE_OK && diag != NULL) {
+        *diag = model->graph.diag;
+    }
+    return model->graph.err;
+}
+
+sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank,
+                              const int64_t *shape)
+{
+    sonde__graph *graph = &model->graph;
+    const size_t index = graph->input_count;
+    sonde__shape of = {.dtype = dtype, .rank = rank};
+    const char *name = index == 0 ? sonde__graph_string(graph, "input")
+                                  : sonde__graph_string(graph, "input/%zu", index);
+    sonde__value value = 0;
+
+    if (rank < 1 || rank > SONDE_MAX_DIMS) {
+        return sonde__graph_fail(graph, SONDE_ESHAPE, name, "1 to 8 dimensions",
+                                 "an input of %d dimensions", rank);
+    }
+    for (int i = 0; i < rank; i++) {
+        if (shape[i] < 1) {
+            return sonde__graph_fail(graph, SONDE_ESHAPE, name, "at least 1",
+                                     "dimension %d is %lld", i, (long long)shape[i]);
+        }
+        of.dim[i] = shape[i];
+    }
+    value = sonde__graph_leaf(graph, &of, SONDE__FROM_INPUT, (int)index, name,
+                              SONDE_ROLE_INPUT);
+    if (value != 0) {
+        (void)sonde__graph_push(graph, &graph->inputs, &graph->input_count,
+                                &graph->input_capacity, value);
+    }
+    return value;
+}
+
+void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
+{
+    sonde__graph *graph = &model->graph;
+
+    if (value != 0 && graph->err == SONDE_OK) {
+        (void)sonde__graph_push(graph, &graph->outputs, &graph->output_count,
+                                &graph->output_capacity, value);
+    }
+}
+
+void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
+{
+    sonde__graph *graph = &model->graph;
+
+    if (value == 0 || graph->err != SONDE_OK) {
+        return;
+    }
+    if (graph->loss != 0) {
+        (void)sonde__graph_fail(graph, SONDE_ESTATE, graph->values[value].name,
+                                "one final loss", "the model has a loss already");
+    } else if (sonde__shape_count(sonde__value_shape(graph, value)) != 1) {
+        (void)sonde__graph_fail(graph, SONDE_ESHAPE, graph->values[value].name, "a scalar",
+                                "the loss has more than one element");
+    } else {
+        graph->loss = value;
+        graph->values[value].role = SONDE_ROLE_LOSS;
+    }
+}
+
+const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value value,
+                                    int *rank)
+{
+    const sonde__shape *shape = sonde__value_shape(&model->graph, value);
+
+    if (value == 0) {
+        return NULL;
+    }
+    *rank = shape->rank;
+    return shape->dim;
+}
+
+/* --- modules -------------------------------------------------------------------------- */
+
+const char *sonde__module_path(sonde_nn_model *model, const char *name)
+{
+    sonde__graph *graph = &model->graph;
+
+    if (name == NULL || name[0] == '\0') {
+        return graph->module;
+    }
+    return sonde__graph_string(graph, "%s%s%s", graph->module,
+                               graph->module[0] != '\0' ? "." : "", name);
+}
+
+void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
+{
+    const char *path = NULL;
+
+    if (name == NULL || name[0] == '\0' || strchr(name, '.') != NULL) {
+        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, name, "a name without dots",
+                                "not a name for a scope");
+        return;
+    }
+    path = sonde__module_path(model, name);
+    if (path != NULL) {
+        model->graph.module = path;
+    }
+}
+
+void sonde_nn_scope_pop(sonde_nn_model *model)
+{
+    sonde__graph *graph = &model->graph;
+    const char *dot = strrchr(graph->module, '.');
+    const size_t length = dot != NULL ? (size_t)(dot - graph->module) : 0;
+    const char *outer = NULL;
+
+    if (graph->module[0] == '\0') {
+        (void)sonde__graph_fail(graph, SONDE_ESTATE, NULL, "a push for every pop",
+                                "no scope is open");
+        return;
+    }
+    outer = sonde__graph_string(graph, "%.*s", (int)length, graph->module);
+    if (outer != NULL) {
+        graph->module = outer;
+    }
+}
+
+/* The record of a key's calls; NULL if memory is out. */
+static sonde__module_calls *calls_of(sonde_nn_model *model, const char *key)
+{
+    for (size_t i = 0; i < model->call_count; i++) {
+        if (model->calls[i].name == key) {
+            return &model->calls[i];
+        }
+    }
+    if (!sonde__reserve(&model->calls, &model->call_capacity, model->call_count + 1,
+                        sizeof *model->calls)) {
+        (void)sonde__graph_fail(&model->graph, SONDE_ENOMEM, NULL, NULL, "out of memory");
+        return NULL;
+    }
+    model->calls[model->call_count] = (sonde__module_calls){.name = key};
+    return &model->calls[model->call_count++];
+}
+
+/* "<module>/<word>:<k>", counting k within the module. */
+static const char *function_name(sonde_nn_model *model, const char *module, const char *word)
+{
+    sonde__graph *graph = &model->graph;
+    const char *key = sonde__graph_string(graph, "%s%s%s", module,
+                                          module[0] != '\0' ? "/" : "", word);
+    sonde__module_calls *calls = key != NULL ? calls_of(model, key) : NULL;
+
+    return calls != NULL ? sonde__graph_string(graph, "%s:%d", key, calls->outputs++) : NULL;
+}
+
+/* --- layers --------------------------------------------------------------------------- */
+
+bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *name)
+{
+    sonde__graph *graph = &model->graph;
+
+    *layer = (sonde__layer){.model = model, .outer = graph->module, .named = name != NULL};
+    if (graph->err != SONDE_OK) {
+        return false;
+    }
+    if (name != NULL && (name[0] == '\0' || strpbrk(name, "./:") != NULL)) {
+        (void)sonde__graph_fail(graph, SONDE_EINVAL, name, "letters, digits, _ and -",
+                                "not a name for a layer");
+        return false;
+    }
+    layer->path = sonde__module_path(model, name);
+    if (layer->path == NULL) {
+        return false;
+    }
+    graph->module = layer->path;
+    return true;
+}
+
+void sonde__layer_input(sonde__layer *layer, sonde_nn_value value)
+{
+    sonde_nn_model *model = layer->model;
+    sonde__module_calls *calls = NULL;
+
+    if (!layer->named || value == 0) {
+        return;
+    }
+    calls = calls_of(model, layer->path);
+    if (calls != NULL) {
+        (void)sonde__graph_alias(
+            &model->graph,
+            sonde__graph_string(&model->graph, "%s_input_%d", layer->path, calls->inputs++),
+            value, SONDE_ROLE_INPUT);
+    }
+}
+
+sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
+                               const sonde__attrs *attrs, const sonde_nn_value *in, int count)
+{
+    sonde__graph *graph = &layer->model->graph;
+    sonde_nn_value out = 0;
+
+    for (int i = 0; i < count; i++) {
+        if (in[i] == 0) {
+            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "a value of this model",
+                                     "input %d is missing", i);
+        }
+        if (in[i] >= graph->value_count) {
+            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "a value of this model",
+                                     "input %d is value %u", i, in[i]);
+        }
+    }
+    out = sonde__emit(graph, kind, attrs, in, count);
+    for (int i = 0; out != 0 && i < kind->out_count; i++) {
+        sonde__node_value *value = &graph->values[out + (sonde__value)i];
+
+        value->role = SONDE_ROLE_ACTIVATION;
+        value->name = function_name(layer->model, layer->path,
+                                    i == 0 ? kind->name : kind->out_names[i]);
+    }
+    return out;
+}
+
+sonde_nn_value sonde__layer_end(sonde__layer *layer, sonde_nn_value result)
+{
+    sonde__graph *graph = &layer->model->graph;
+    sonde__module_calls *calls = NULL;
+
+    graph->module = layer->outer;
+    if (result == 0 || graph->err != SONDE_OK || !layer->named) {
+        return graph->err == SONDE_OK ? result : 0;
+    }
+    calls = calls_of(layer->model, layer->path);
+    if (calls != NULL) {
+        const char *name =
+            sonde__graph_string(graph, "%s_output_%d", layer->path, calls->outputs++);
+
+        /* The op that ends a module bears the module's name; the count of its function name
+         * stays unused. */
+        graph->values[result].name = name;
+        graph->values[result].role = SONDE_ROLE_OUTPUT;
+    }
+    return graph->err == SONDE_OK ? result : 0;
+}
+
+sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int rank,
+                                  const int64_t *dim, sonde_role role, float bound,
+                                  float constant)
+{
+    sonde_nn_model *model = layer->model;
+    sonde__graph *graph = &model->graph;
+    const char *name = sonde__graph_string(graph, "%s.%s", layer->path, suffix);
+    sonde__shape shape = {.dtype = SONDE_F32, .rank = rank};
+    sonde__param param = {.bound = bound, .constant = constant};
+
+    if (name == NULL) {
+        return 0;
+    }
+    for (int i = 0; i < rank; i++) {
+        shape.dim[i] = dim[i];
+    }
+    for (size_t i = 0; i < model->param_count; i++) {
+        const sonde__value known = model->params[i].value;
+
+        if (graph->values[known].name == name) { /* a module called again */
+            if (memcmp(&graph->values[known].shape, &shape, sizeof shape) != 0) {
+                return sonde__graph_fail(graph, SONDE_ESHAPE, name, "the shape of its first call",
+                                         "the module was called before with another shape");
+            }
+            return known;
+        }
+    }
+    param.count = (size_t)sonde__shape_count(&shape);
+    if (!layer->named) {
+        return sonde__graph_fail(graph, SONDE_EINVAL, name, "a name",
+                                 "a layer with parameters needs a name");
+    }
+    if (!sonde__reserve(&model->params, &model->param_capacity, model->param_count + 1,
+                        sizeof *model->params)) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
+    }
+    param.data = sonde__malloc_aligned(SONDE__ALIGN, param.count * sizeof *param.data);
+    if (param.data == NULL) {
+        return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
+    }
+    param.value = sonde__graph_leaf(graph, &shape, SONDE__FROM_PARAM,
+                                    (int)model->param_count, name, role);
+    model->params[model->param_count++] = param;
+    sonde__param_draw(&model->params[model->param_count - 1], 0, model->param_count - 1);
+    return param.value;
+}

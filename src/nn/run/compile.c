@@ -1,0 +1,273 @@
+/*
+ * compile.c - makes a session ready: runs the passes, resolves what is observed, starts the
+ * team. What fails leaves the session as it was before.
+ */
+#include "nn/run/run.h"
+
+#include <sonde/log.h>
+
+#include <string.h>
+
+static const char *const pass_names[] = {"instantiate", "autodiff", "accumulate", "optimise",
+                                         "prune",       "fuse",     "layout",     "plan"};
+
+/* The graph passes, up to and including `last`. */
+static sonde_err run_passes(const sonde_nn_session *session, sonde__program *program,
+                            size_t last, sonde_diag *diag)
+{
+    static void (*const passes[])(sonde__program *) = {
+        NULL,
+        sonde__pass_autodiff,
+        sonde__pass_accumulate,
+        sonde__pass_optimise,
+        sonde__pass_prune,
+        sonde__pass_fuse,
+    };
+    sonde_err err = sonde__program_init(program, session->model, &session->options,
+                                        session->training ? &session->optimizer : NULL, diag);
+
+    for (size_t i = 1; err == SONDE_OK && i < SONDE_COUNT_OF(passes) && i <= last; i++) {
+        const bool trains = i < 4;
+
+        if (session->training || !trains) {
+            passes[i](program);
+        }
+        err = program->graph.err;
+        if (err != SONDE_OK && diag != NULL) {
+            *diag = program->graph.diag;
+        }
+        if (session->options.on_progress != NULL) {
+            session->options.on_progress(session->options.progress_user, (int)i,
+                                         (int)SONDE_COUNT_OF(pass_names) - 1);
+        }
+    }
+    return err;
+}
+
+/* --- what is observed ------------------------------------------------------------------- */
+
+static sonde_err add_tap(sonde_nn_session *session, const char *selector,
+                         const sonde_schedule *schedule, unsigned how, sonde_sink *sink,
+                         sonde_diag *diag)
+{
+    sonde_selector *what = NULL;
+    sonde_tap tap = {.how = how, .where = sink};
+    sonde_err err = sonde_selector_create(selector, &what, diag);
+
+    if (err == SONDE_OK) {
+        tap.what = what;
+        tap.when[session->mode] = *schedule;
+        err = sonde_observer_add(session->observer, &tap, NULL, diag);
+    }
+    sonde_selector_destroy(what);
+    return err;
+}
+
+static sonde_err add_requests(sonde_nn_session *session, sonde_diag *diag)
+{
+    sonde_err err = sonde__add_anchors(session, diag);
+
+    for (size_t i = 0; err == SONDE_OK && i < session->tap_count; i++) {
+        const sonde__tap_request *request = &session->tap_requests[i];
+
+        err = add_tap(session, request->selector, &request->schedule, request->how,
+                      request->sink, diag);
+    }
+    return err;
+}
+
+/* Catalogue, observer, taps; the observer is dropped again if nothing is tapped. */
+static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of, sonde_diag *diag)
+{
+    const sonde_call_shape shape = {session->options.device_iterations,
+                                    session->options.gradient_accumulation,
+                                    session->options.replication_factor};
+    const bool nothing = session->anchor_count == 0 && session->tap_count == 0 &&
+                         session->program.graph.print_count == 0;
+    sonde_err err = sonde_catalogue_create(&session->catalogue, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde__pass_name(&session->program, session->catalogue, id_of, diag);
+    }
+    if (err != SONDE_OK || nothing) {
+        return err;
+    }
+    err = sonde_observer_create(session->catalogue, &session->observer, diag);
+    if (err == SONDE_OK) {
+        err = add_requests(session, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__add_prints(session, id_of, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_observer_bind(session->observer, &shape, diag);
+    }
+    if (err == SONDE_OK) {
+        session->gate = sonde_observer_get_gate(session->observer);
+    }
+    return err;
+}
+
+/* --- inputs ----------------------------------------------------------------------------- */
+
+/* Numbers the inputs that the plan reads 0, 1, 2 ... and remembers their shapes. */
+static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde__graph *graph = &session->program.graph;
+    const int64_t repeats = (int64_t)session->options.device_iterations *
+                            session->options.gradient_accumulation *
+                            session->options.replication_factor;
+    sonde__plan *plan = &session->plan;
+    const size_t most = graph->input_count;
+
+    session->input_shapes = sonde__calloc(most, sizeof *session->input_shapes);
+    session->input_names = sonde__calloc(most, sizeof *session->input_names);
+    if (session->input_shapes == NULL || session->input_names == NULL) {
+        return sonde__fail_nomem(diag, "the inputs");
+    }
+    session->input_count = 0;
+    for (size_t i = 0; i < most; i++) {
+        const sonde__node_value *value = &graph->values[graph->inputs[i]];
+        const int position = (int)session->input_count;
+        bool used = false;
+
+        for (size_t b = 0; b < plan->buffer_count; b++) {
+            sonde__buffer *buffer = &plan->buffers[b];
+
+            if (buffer->place == SONDE__IN_INPUT && buffer->value == graph->inputs[i]) {
+                used = true;
+                buffer->index = position;
+            }
+        }
+        if (!used) {
+            continue;
+        }
+        session->input_names[position] =
+            session->model->graph.values[session->model->graph.inputs[i]].name;
+        session->input_shapes[position] = value->shape;
+        session->input_shapes[position].dim[0] *= repeats;
+        session->batch_size = value->shape.dim[0];
+        session->input_count++;
+    }
+    return SONDE_OK;
+}
+
+/* --- compile ---------------------------------------------------------------------------- */
+
+void sonde__session_release(sonde_nn_session *session)
+{
+    sonde__team_destroy(session->team);
+    sonde__plan_fini(&session->plan);
+    sonde_observer_destroy(session->observer);
+    sonde__release_sinks(session);
+    sonde_catalogue_destroy(session->catalogue);
+    sonde__program_fini(&session->program);
+    sonde__free(session->input_shapes);
+    sonde__free(session->input_names);
+    session->team = NULL;
+    session->observer = NULL;
+    session->gate = NULL;
+    session->catalogue = NULL;
+    session->input_shapes = NULL;
+    session->input_names = NULL;
+    session->compiled = false;
+}
+
+static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of, sonde_diag *diag)
+{
+    const sonde__program *program = &session->program;
+    const int threads = session->options.threads > 0 ? session->options.threads
+                                                     : sonde__cpu_count();
+    sonde__plan *plan = &session->plan;
+    sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
+
+    if (err == SONDE_OK) {
+        err = make_inputs(session, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__pass_plan(program, id_of, session->observer, threads, plan, diag);
+    }
+    if (err == SONDE_OK && plan->threads > 1) {
+        err = sonde__team_create(plan->threads, &session->team);
+        if (err != SONDE_OK) {
+            (void)sonde__fail(diag, err, "threads", "fewer threads", "cannot start %d",
+                              plan->threads);
+        }
+    }
+    if (err == SONDE_OK) {
+        err = sonde__make_outputs(session, diag);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
+{
+    const double started = sonde__now();
+    uint32_t *id_of = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (session->compiled) {
+        sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
+        return SONDE_OK;
+    }
+    err = sonde__options_check(&session->options, session->training, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = run_passes(session, &session->program, SIZE_MAX, diag);
+    if (err == SONDE_OK) {
+        id_of = sonde__calloc(session->program.graph.value_count, sizeof *id_of);
+        err = id_of != NULL ? SONDE_OK : sonde__fail_nomem(diag, "the names");
+    }
+    if (err == SONDE_OK) {
+        err = make_observer(session, id_of, diag);
+    }
+    if (err == SONDE_OK) {
+        err = make_plan(session, id_of, diag);
+    }
+    sonde__free(id_of);
+    if (err != SONDE_OK) {
+        sonde__session_release(session);
+        return err;
+    }
+    session->compiled = true;
+    session->compile_seconds = sonde__now() - started;
+    sonde_log(SONDE_LOG_DEBUG, "compile", "%zu steps, arena %zu bytes, %d threads, %.2f ms",
+              session->plan.step_count, session->plan.arena_bytes, session->plan.threads,
+              1e3 * session->compile_seconds);
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FILE *stream,
+                                sonde_diag *diag)
+{
+    sonde__program program = {0};
+    size_t last = 0;
+    sonde_err err = SONDE_OK;
+
+    while (last < SONDE_COUNT_OF(pass_names) && strcmp(pass_names[last], pass) != 0) {
+        last++;
+    }
+    if (last == SONDE_COUNT_OF(pass_names)) {
+        return sonde__fail(diag, SONDE_EINVAL, "dump",
+                           "instantiate, autodiff, accumulate, optimise, prune, fuse, layout "
+                           "or plan",
+                           "unknown pass '%s'", pass);
+    }
+    if (last + 2 >= SONDE_COUNT_OF(pass_names)) {
+        err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+        if (err == SONDE_OK) {
+            sonde__dump_plan(&session->plan, stream);
+        }
+        return err;
+    }
+    err = sonde__options_check(&session->options, session->training, diag);
+    if (err == SONDE_OK) {
+        err = run_passes(session, &program, last, diag);
+        if (err == SONDE_OK) {
+            sonde__dump_graph(&program.graph, stream);
+        }
+        sonde__program_fini(&program);
+    }
+    return err;
+}

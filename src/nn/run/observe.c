@@ -1,0 +1,263 @@
+/*
+ * observe.c - the faces on taps that a session offers: anchors, prints, and its outputs.
+ *
+ * Outputs are anchors too, over a catalogue of their own ("0", "1" ...), fed at the end of
+ * every micro-batch whatever is tapped.
+ */
+#include "nn/run/run.h"
+
+#include <stdio.h>
+
+static sonde_anchor_options anchor_options(const sonde_nn_session *session)
+{
+    sonde_anchor_options options = sonde_anchor_options_of(session->training);
+
+    options.mode = session->options.output_mode;
+    options.period = session->options.output_period;
+    return options;
+}
+
+/* --- anchors -------------------------------------------------------------------------------- */
+
+/*
+ * With G > 1 a parameter is observed at every micro-batch, before the update. Who wants its
+ * final value wants the one after it, which has a name of its own.
+ */
+static const char *final_name(const sonde_nn_session *session, const char *tensor,
+                              sonde_anchor_mode mode, char *buf, size_t size)
+{
+    const sonde_tensor_info *info = NULL;
+    uint32_t id = 0;
+
+    if (!session->training || session->options.gradient_accumulation == 1 ||
+        mode != SONDE_ANCHOR_FINAL ||
+        sonde_catalogue_find(session->catalogue, tensor, &id, NULL) != SONDE_OK) {
+        return tensor;
+    }
+    info = sonde_catalogue_info(session->catalogue, id);
+    if (info->role != SONDE_ROLE_WEIGHT && info->role != SONDE_ROLE_BIAS) {
+        return tensor;
+    }
+    (void)snprintf(buf, size, "UpdatedVar___%s", info->name);
+    return buf;
+}
+
+sonde_err sonde__add_anchors(sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde_anchor_options options = anchor_options(session);
+    sonde_err err = sonde_anchors_create(&options, &session->anchors, diag);
+
+    for (size_t i = 0; err == SONDE_OK && i < session->anchor_count; i++) {
+        const sonde__anchor_request *request = &session->anchor_requests[i];
+        sonde_anchor_mode mode =
+            request->mode == SONDE_ANCHOR_DEFAULT ? options.mode : request->mode;
+        char name[560];
+
+        if (mode == SONDE_ANCHOR_DEFAULT) {
+            mode = session->training ? SONDE_ANCHOR_FINAL : SONDE_ANCHOR_ALL;
+        }
+        err = sonde_anchors_add(
+            session->anchors, request->user_name,
+            final_name(session, request->tensor_name, mode, name, sizeof name),
+            request->mode, request->period, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_anchors_attach(session->anchors, session->catalogue, session->observer,
+                                   diag);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
+                                    sonde_view *view, sonde_diag *diag)
+{
+    if (session->anchors == NULL) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, user_name, "an anchor, before compile",
+                           "this session has no anchors");
+    }
+    return sonde_anchors_get(session->anchors, user_name, view, diag);
+}
+
+/* --- outputs -------------------------------------------------------------------------------- */
+
+static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag *diag)
+{
+    const sonde__buffer *buffer = &session->plan.buffers[session->plan.outputs[i]];
+    sonde_tensor_info info = {.role = SONDE_ROLE_OUTPUT,
+                              .pass = SONDE_PASS_FORWARD,
+                              .dtype = buffer->shape.dtype,
+                              .rank = buffer->shape.rank,
+                              .same_as = SONDE_NO_TENSOR};
+    char name[24];
+    uint32_t id = 0;
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(name, sizeof name, "%zu", i);
+    info.name = name;
+    for (int k = 0; k < info.rank; k++) {
+        info.shape[k] = buffer->shape.dim[k];
+    }
+    err = sonde_catalogue_declare(session->output_catalogue, &info, &id, diag);
+    if (err == SONDE_OK) {
+        err = sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1, diag);
+    }
+    return err;
+}
+
+sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde_anchor_options options = anchor_options(session);
+    const sonde_call_shape shape = {session->options.device_iterations,
+                                    session->options.gradient_accumulation,
+                                    session->options.replication_factor};
+    sonde_err err = sonde_catalogue_create(&session->output_catalogue, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_anchors_create(&options, &session->outputs, diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < session->plan.output_count; i++) {
+        err = declare_output(session, i, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_observer_create(session->output_catalogue, &session->output_observer, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_anchors_attach(session->outputs, session->output_catalogue,
+                                   session->output_observer, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_observer_bind(session->output_observer, &shape, diag);
+    }
+    return err;
+}
+
+void sonde__outputs_begin_call(sonde_nn_session *session)
+{
+    sonde_observer_begin_call(session->output_observer);
+}
+
+void sonde__outputs_begin_step(sonde_nn_session *session, const sonde_coordinate *at)
+{
+    (void)sonde_observer_begin_due(session->output_observer, at);
+}
+
+void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at)
+{
+    const sonde__plan *plan = &session->plan;
+
+    for (size_t i = 0; i < plan->output_count; i++) {
+        const sonde__buffer *buffer = &plan->buffers[plan->outputs[i]];
+        const sonde_view view = sonde_view_of(buffer->shape.dtype, buffer->shape.rank,
+                                              buffer->shape.dim, buffer->data);
+
+        sonde_observer_observe(session->output_observer, (uint32_t)i, &view, NULL,
+                               at->micro_batch, at->replica);
+    }
+}
+
+void sonde__outputs_end_step(sonde_nn_session *session)
+{
+    sonde_observer_end_step(session->output_observer);
+}
+
+size_t sonde_nn_session_output_count(const sonde_nn_session *session)
+{
+    return session->plan.output_count;
+}
+
+sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i, sonde_view *view,
+                                  sonde_diag *diag)
+{
+    char name[24];
+
+    if (session->outputs == NULL || i >= session->plan.output_count) {
+        return sonde__fail(diag, SONDE_ERANGE, "output", "an output of a call that was run",
+                           "%zu of %zu", i, session->plan.output_count);
+    }
+    (void)snprintf(name, sizeof name, "%zu", i);
+    return sonde_anchors_get(session->outputs, name, view, diag);
+}
+
+/* --- prints --------------------------------------------------------------------------------- */
+
+/* Taps one value into a printer under a title (NULL: its name). */
+static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer, uint32_t id,
+                             const char *title, sonde_diag *diag)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(session->catalogue, id);
+    sonde_selector *what = NULL;
+    sonde_tap tap = {.how = SONDE_HOW_RAW, .where = sonde_printer_sink(printer)};
+    sonde_err err = sonde_selector_create(info->name, &what, diag);
+
+    if (err == SONDE_OK && title != NULL) {
+        err = sonde_printer_title(printer, id, title, diag);
+    }
+    if (err == SONDE_OK) {
+        tap.what = what;
+        tap.when[session->mode] = sonde_schedule_always();
+        err = sonde_observer_add(session->observer, &tap, NULL, diag);
+    }
+    sonde_selector_destroy(what);
+    return err;
+}
+
+static sonde_err add_print(sonde_nn_session *session, const sonde__print_request *request,
+                           const uint32_t *id_of, sonde_diag *diag)
+{
+    const sonde__value gradient = session->program.gradient_of[request->value];
+    sonde_printer *printer = NULL;
+    char title[560];
+    sonde_err err = sonde_printer_create(&request->options, NULL, &printer, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    session->printers[session->printer_count++] = printer;
+    err = print_value(session, printer, id_of[request->value], request->title, diag);
+    if (err == SONDE_OK && request->gradient && gradient != 0 &&
+        id_of[gradient] != SONDE_NO_TENSOR) {
+        (void)snprintf(title, sizeof title, "%s_gradient",
+                       request->title != NULL ? request->title : "");
+        err = print_value(session, printer, id_of[gradient],
+                          request->title != NULL ? title : NULL, diag);
+    }
+    return err;
+}
+
+sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
+                            sonde_diag *diag)
+{
+    const sonde__graph *graph = &session->program.graph;
+    sonde_err err = SONDE_OK;
+
+    session->printers = sonde__calloc(graph->print_count, sizeof *session->printers);
+    if (session->printers == NULL) {
+        return sonde__fail_nomem(diag, "prints");
+    }
+    for (size_t i = 0; err == SONDE_OK && i < graph->print_count; i++) {
+        const sonde__value value = graph->prints[i].value;
+
+        if (value != 0 && id_of[value] != SONDE_NO_TENSOR) {
+            err = add_print(session, &graph->prints[i], id_of, diag);
+        }
+    }
+    return err;
+}
+
+void sonde__release_sinks(sonde_nn_session *session)
+{
+    sonde_anchors_destroy(session->anchors);
+    sonde_observer_destroy(session->output_observer);
+    sonde_anchors_destroy(session->outputs);
+    sonde_catalogue_destroy(session->output_catalogue);
+    for (size_t i = 0; i < session->printer_count; i++) {
+        sonde_printer_destroy(session->printers[i]);
+    }
+    sonde__free(session->printers);
+    session->printers = NULL;
+    session->printer_count = 0;
+    session->anchors = NULL;
+    session->output_observer = NULL;
+    session->outputs = NULL;
+    session->output_catalogue = NULL;
+}

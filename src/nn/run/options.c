@@ -1,0 +1,95 @@
+/*
+ * options.c - a session's options: defaults, chaining setters, and what is wrong with them.
+ */
+#include "nn/run/run.h"
+
+#include <math.h>
+
+void sonde_nn_options_init(sonde_nn_options *options)
+{
+    *options = (sonde_nn_options){.device_iterations = 1,
+                                  .gradient_accumulation = 1,
+                                  .replication_factor = 1,
+                                  .reduction = SONDE_NN_REDUCTION_MEAN,
+                                  .output_mode = SONDE_ANCHOR_DEFAULT,
+                                  .output_period = 1};
+}
+
+sonde_nn_options *sonde_nn_device_iterations(sonde_nn_options *options, int n)
+{
+    options->device_iterations = n;
+    return options;
+}
+
+sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options, int n)
+{
+    options->gradient_accumulation = n;
+    return options;
+}
+
+sonde_nn_options *sonde_nn_replication_factor(sonde_nn_options *options, int n)
+{
+    options->replication_factor = n;
+    return options;
+}
+
+sonde_nn_options *sonde_nn_output_mode(sonde_nn_options *options, sonde_anchor_mode mode,
+                                       int period)
+{
+    options->output_mode = mode;
+    options->output_period = period;
+    return options;
+}
+
+sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options, uint64_t seed)
+{
+    options->random_seed = seed;
+    return options;
+}
+
+sonde_nn_options *sonde_nn_batch_size(sonde_nn_options *options, int64_t n)
+{
+    options->batch_size = n;
+    return options;
+}
+
+sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n)
+{
+    options->threads = n;
+    return options;
+}
+
+static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t value,
+                              const char *expected)
+{
+    return sonde__fail(diag, SONDE_EINVAL, option, expected, "%lld", (long long)value);
+}
+
+sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
+                               sonde_diag *diag)
+{
+    if (options->device_iterations < 1) {
+        return out_of_range(diag, "device_iterations", options->device_iterations,
+                            "at least 1");
+    }
+    if (options->gradient_accumulation < 1) {
+        return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
+                            "at least 1");
+    }
+    if (!training && options->gradient_accumulation != 1) {
+        return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
+                            "1 for an inference session");
+    }
+    if (options->replication_factor != 1) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, "replication_factor",
+                           "1: this version runs one replica", "%d",
+                           options->replication_factor);
+    }
+    if (options->batch_size < 0) {
+        return out_of_range(diag, "batch_size", options->batch_size, "at least 1");
+    }
+    if (options->threads < 0) {
+        return out_of_range(diag, "threads", options->threads, "0 (as many as pay) or more");
+    }
+    return SONDE_OK;
+}

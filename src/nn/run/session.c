@@ -1,0 +1,251 @@
+/*
+ * session.c - a session's life before and between runs; compile.c makes it ready and
+ * execute.c runs it.
+ */
+#include "nn/run/run.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
+                        const sonde_nn_optimizer *optimizer, sonde_nn_session **out,
+                        sonde_diag *diag)
+{
+    sonde_nn_session *session = NULL;
+    sonde_err err = sonde_nn_model_status(model, diag);
+
+    if (err == SONDE_OK && optimizer != NULL) {
+        err = sonde_nn_optimizer_check(optimizer, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    session = sonde__calloc(1, sizeof *session);
+    if (session == NULL) {
+        return sonde__fail_nomem(diag, "a session");
+    }
+    session->model = model;
+    session->training = optimizer != NULL;
+    session->mode = session->training ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL;
+    if (optimizer != NULL) {
+        session->optimizer = *optimizer;
+    }
+    if (options != NULL) {
+        session->options = *options;
+    } else {
+        sonde_nn_options_init(&session->options);
+    }
+    *out = session;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_training_session(sonde_nn_model *model, const sonde_nn_options *options,
+                                    const sonde_nn_optimizer *optimizer,
+                                    sonde_nn_session **out, sonde_diag *diag)
+{
+    const sonde_nn_optimizer fallback = sonde_nn_sgd(0.01F, 0.0F);
+
+    return create(model, options, optimizer != NULL ? optimizer : &fallback, out, diag);
+}
+
+sonde_err sonde_nn_inference_session(sonde_nn_model *model, const sonde_nn_options *options,
+                                     sonde_nn_session **out, sonde_diag *diag)
+{
+    return create(model, options, NULL, out, diag);
+}
+
+void sonde_nn_session_destroy(sonde_nn_session *session)
+{
+    if (session == NULL) {
+        return;
+    }
+    sonde__session_release(session);
+    for (size_t i = 0; i < session->anchor_count; i++) {
+        sonde__free(session->anchor_requests[i].user_name);
+        sonde__free(session->anchor_requests[i].tensor_name);
+    }
+    for (size_t i = 0; i < session->tap_count; i++) {
+        sonde__free(session->tap_requests[i].selector);
+        sonde__free(session->tap_requests[i].steps);
+    }
+    sonde__free(session->anchor_requests);
+    sonde__free(session->tap_requests);
+    sonde__free(session);
+}
+
+/* --- before compile --------------------------------------------------------------------- */
+
+static sonde_err check_open(const sonde_nn_session *session, const char *what,
+                            sonde_diag *diag)
+{
+    if (!session->compiled) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_ESTATE, what, "it before compile",
+                       "the session is compiled and its options are frozen");
+}
+
+sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
+                                       const sonde_nn_options *options, sonde_diag *diag)
+{
+    const sonde_err err = check_open(session, "options", diag);
+
+    if (err == SONDE_OK) {
+        session->options = *options;
+    }
+    return err;
+}
+
+sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
+                                    sonde_diag *diag)
+{
+    const sonde_err err = check_open(session, "mode", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((unsigned)mode >= SONDE_MODE_GLOBAL) {
+        return sonde__fail(diag, SONDE_EINVAL, "mode", "train, eval or predict", "%d",
+                           (int)mode);
+    }
+    session->mode = mode;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_name,
+                                  const char *tensor_name, sonde_anchor_mode mode, int period,
+                                  sonde_diag *diag)
+{
+    sonde__anchor_request request = {.mode = mode, .period = period};
+    sonde_err err = check_open(session, user_name, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < session->anchor_count; i++) {
+        if (strcmp(session->anchor_requests[i].user_name, user_name) == 0) {
+            return sonde__fail(diag, SONDE_EEXIST, user_name, "a name of its own",
+                               "an anchor has this name already");
+        }
+    }
+    request.user_name = sonde__strdup(user_name);
+    request.tensor_name = sonde__strdup(tensor_name);
+    if (request.user_name == NULL || request.tensor_name == NULL ||
+        !sonde__reserve(&session->anchor_requests, &session->anchor_capacity,
+                        session->anchor_count + 1, sizeof request)) {
+        sonde__free(request.user_name);
+        sonde__free(request.tensor_name);
+        return sonde__fail_nomem(diag, "an anchor");
+    }
+    session->anchor_requests[session->anchor_count++] = request;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
+                               const sonde_schedule *schedule, unsigned how, sonde_sink *sink,
+                               sonde_diag *diag)
+{
+    sonde__tap_request request = {.schedule = *schedule, .how = how, .sink = sink};
+    sonde_err err = check_open(session, selector, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_schedule_check(schedule, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    request.selector = sonde__strdup(selector);
+    request.steps = sonde__calloc(schedule->step_count, sizeof *request.steps);
+    if (request.selector == NULL || request.steps == NULL ||
+        !sonde__reserve(&session->tap_requests, &session->tap_capacity,
+                        session->tap_count + 1, sizeof request)) {
+        sonde__free(request.selector);
+        sonde__free(request.steps);
+        return sonde__fail_nomem(diag, "a tap");
+    }
+    if (schedule->step_count > 0) {
+        memcpy(request.steps, schedule->steps, schedule->step_count * sizeof *request.steps);
+    }
+    request.schedule.steps = request.steps;
+    session->tap_requests[session->tap_count++] = request;
+    return SONDE_OK;
+}
+
+/* --- after it --------------------------------------------------------------------------- */
+
+static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *diag)
+{
+    if (session->compiled) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_ESTATE, "session", "a call of compile or run before",
+                       "it has not been compiled");
+}
+
+const sonde_catalogue *sonde_nn_session_catalogue(const sonde_nn_session *session)
+{
+    return session->compiled ? session->catalogue : NULL;
+}
+
+int64_t sonde_nn_session_step(const sonde_nn_session *session)
+{
+    return session->step;
+}
+
+sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
+                                    sonde_nn_session_info *info, sonde_diag *diag)
+{
+    const sonde_nn_options *options = &session->options;
+    const sonde_err err = check_compiled(session, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *info = (sonde_nn_session_info){
+        .arena_bytes = session->plan.arena_bytes,
+        .largest_live = session->plan.largest_live,
+        .state_bytes = session->plan.state_bytes,
+        .op_count = session->plan.step_count,
+        .threads = session->plan.threads,
+        .compile_seconds = session->compile_seconds,
+        .batch_size = session->batch_size,
+        .combined_batch = session->batch_size * options->device_iterations *
+                          options->gradient_accumulation * options->replication_factor};
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
+                                         const sonde_nn_optimizer *optimizer,
+                                         sonde_diag *diag)
+{
+    const char *field = sonde__optimizer_difference(&session->optimizer, optimizer);
+    sonde_err err = sonde_nn_optimizer_check(optimizer, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!session->training) {
+        return sonde__fail(diag, SONDE_ESTATE, "optimizer", "a training session",
+                           "this session infers");
+    }
+    if (session->compiled && field != NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, field, "the value compiled with",
+                           "only the learning rate may change after compile");
+    }
+    session->optimizer = *optimizer;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inputs,
+                               size_t count, sonde_diag *diag)
+{
+    sonde_err err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde__check_inputs(session, inputs, count, diag);
+    }
+    if (err == SONDE_OK) {
+        sonde__execute(session, inputs);
+    }
+    return err;
+}

@@ -1,0 +1,108 @@
+/*
+ * accumulate.c - loops over runs of elements, one per width; see accumulate.h.
+ */
+#include "observe/accumulate.h"
+
+#include "tensor/convert.h"
+
+enum { CHUNK = 1024 /* elements */ };
+
+#define ADD_RUN(type)                                                                    \
+    do {                                                                                 \
+        type *to = sum;                                                                  \
+        const type *from = elements;                                                     \
+        for (size_t i = 0; i < n; i++) {                                                 \
+            to[i] = (type)(to[i] + from[i]);                                             \
+        }                                                                                \
+    } while (0)
+
+static void add_f16(uint16_t *sum, const uint16_t *elements, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sum[i] =
+            sonde_f32_to_f16(sonde_f16_to_f32(sum[i]) + sonde_f16_to_f32(elements[i]));
+    }
+}
+
+static void add_bf16(uint16_t *sum, const uint16_t *elements, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sum[i] =
+            sonde_f32_to_bf16(sonde_bf16_to_f32(sum[i]) + sonde_bf16_to_f32(elements[i]));
+    }
+}
+
+static void add_run(sonde_dtype dtype, void *sum, const void *elements, size_t n)
+{
+    switch (dtype) {
+    case SONDE_BOOL:
+    case SONDE_U8:
+    case SONDE_I8: /* two's complement wraps as unsigned does */
+        ADD_RUN(uint8_t);
+        break;
+    case SONDE_U16:
+    case SONDE_I16:
+        ADD_RUN(uint16_t);
+        break;
+    case SONDE_U32:
+    case SONDE_I32:
+        ADD_RUN(uint32_t);
+        break;
+    case SONDE_U64:
+    case SONDE_I64:
+        ADD_RUN(uint64_t);
+        break;
+    case SONDE_F16:
+        add_f16(sum, elements, n);
+        break;
+    case SONDE_BF16:
+        add_bf16(sum, elements, n);
+        break;
+    case SONDE_F32:
+        ADD_RUN(float);
+        break;
+    case SONDE_F64:
+        ADD_RUN(double);
+        break;
+    }
+}
+
+void sonde__accumulate(void *sum, const sonde_view *view)
+{
+    unsigned char *to = sum;
+    const void *elements = NULL;
+    sonde__cursor cursor;
+    uint64_t room[CHUNK];
+
+    sonde__cursor_init(&cursor, view);
+    for (size_t n = sonde__cursor_take(&cursor, CHUNK, room, &elements); n > 0;
+         n = sonde__cursor_take(&cursor, CHUNK, room, &elements)) {
+        add_run(view->dtype, to, elements, n);
+        to += n * cursor.size;
+    }
+}
+
+static void divide_halves(sonde_dtype dtype, uint16_t *values, int64_t count, float by)
+{
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = dtype == SONDE_F16
+                        ? sonde_f32_to_f16(sonde_f16_to_f32(values[i]) / by)
+                        : sonde_f32_to_bf16(sonde_bf16_to_f32(values[i]) / by);
+    }
+}
+
+void sonde__divide(sonde_dtype dtype, void *values, int64_t count, int64_t by)
+{
+    float *singles = values;
+    double *doubles = values;
+
+    if (dtype == SONDE_F16 || dtype == SONDE_BF16) {
+        divide_halves(dtype, values, count, (float)by);
+    }
+    for (int64_t i = 0; i < count && dtype == SONDE_F32; i++) {
+        singles[i] /= (float)by;
+    }
+    for (int64_t i = 0; i < count && dtype == SONDE_F64; i++) {
+        doubles[i] /= (double)by;
+    }
+}

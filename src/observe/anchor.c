@@ -1,0 +1,378 @@
+/*
+ * anchor.c - the sink that keeps values: names, taps and retrieval.
+ *
+ * Anchors of one tensor hang on one tap, as a list by slot. What arrives is counted: a
+ * value that is missing is an error at retrieval, never a stale number.
+ */
+#include <sonde/anchor.h>
+
+#include "base/base.h"
+#include "observe/accumulate.h"
+#include "observe/anchor_slot.h"
+#include "observe/names.h"
+
+#include <sonde/log.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define NO_SLOT SIZE_MAX
+
+struct sonde_anchors {
+    sonde_sink sink; /* first */
+    sonde_anchor_options options;
+    sonde__anchor_slot *slots;
+    size_t count, capacity;
+    size_t *by_id; /* first slot of each tensor; from attach on */
+};
+
+/* --- modes ------------------------------------------------------------------------- */
+
+static const char *const mode_names[] = {"final", "everyn",  "all",
+                                         "sum",   "default", "mean"};
+
+const char *sonde_anchor_mode_name(sonde_anchor_mode mode)
+{
+    const size_t i = (size_t)mode;
+
+    return i < SONDE_COUNT_OF(mode_names) ? mode_names[i] : "?";
+}
+
+sonde_err sonde_anchor_mode_parse(const char *text, sonde_anchor_mode *mode,
+                                  sonde_diag *diag)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(mode_names); i++) {
+        if (strcasecmp(text, mode_names[i]) == 0) {
+            *mode = (sonde_anchor_mode)i;
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, "output mode",
+                       "final, everyn, all, sum, default or mean", "unknown mode '%s'",
+                       text);
+}
+
+sonde_anchor_options sonde_anchor_options_of(bool training)
+{
+    return (sonde_anchor_options){
+        .training = training, .mode = SONDE_ANCHOR_DEFAULT, .period = 1};
+}
+
+static sonde_err check_mode(const char *where, sonde_anchor_mode mode, int period,
+                            sonde_diag *diag)
+{
+    if ((size_t)mode >= SONDE_COUNT_OF(mode_names)) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "a sonde_anchor_mode", "mode %d",
+                           (int)mode);
+    }
+    if (mode == SONDE_ANCHOR_EVERYN && period < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "1 or more",
+                           "period %d of mode everyn", period);
+    }
+    return SONDE_OK;
+}
+
+/* --- building ---------------------------------------------------------------------- */
+
+static void begin_call(sonde_sink *sink);
+static void put(sonde_sink *sink, const sonde_observation *observation);
+static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
+                         unsigned how, const sonde_call_shape *shape, sonde_diag *diag);
+
+sonde_err sonde_anchors_create(const sonde_anchor_options *options, sonde_anchors **out,
+                               sonde_diag *diag)
+{
+    const sonde_err err = check_mode("outputs", options->mode, options->period, diag);
+    sonde_anchors *anchors = NULL;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    anchors = sonde__calloc(1, sizeof *anchors);
+    if (anchors == NULL) {
+        return sonde__fail_nomem(diag, "anchors");
+    }
+    anchors->sink =
+        (sonde_sink){.prepare = prepare, .begin_call = begin_call, .put = put};
+    anchors->options = *options;
+    if (options->mode == SONDE_ANCHOR_DEFAULT) {
+        anchors->options.mode = options->training ? SONDE_ANCHOR_FINAL : SONDE_ANCHOR_ALL;
+    }
+    *out = anchors;
+    return SONDE_OK;
+}
+
+void sonde_anchors_destroy(sonde_anchors *anchors)
+{
+    if (anchors == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < anchors->count; i++) {
+        sonde__free(anchors->slots[i].name);
+        sonde__free(anchors->slots[i].tensor);
+        sonde__free(anchors->slots[i].kept.data);
+    }
+    sonde__free(anchors->slots);
+    sonde__free(anchors->by_id);
+    sonde__free(anchors);
+}
+
+static sonde__anchor_slot *find(const sonde_anchors *anchors, const char *name)
+{
+    for (size_t i = 0; i < anchors->count; i++) {
+        if (strcmp(anchors->slots[i].name, name) == 0) {
+            return &anchors->slots[i];
+        }
+    }
+    return NULL;
+}
+
+static sonde_err add_slot(sonde_anchors *anchors, const sonde__anchor_slot *from,
+                          const char *name, const char *tensor, sonde_diag *diag)
+{
+    sonde__anchor_slot added = *from;
+
+    if (!sonde__reserve(&anchors->slots, &anchors->capacity, anchors->count + 1,
+                        sizeof(sonde__anchor_slot))) {
+        return sonde__fail_nomem(diag, "an anchor");
+    }
+    added.name = sonde__strdup(name);
+    added.tensor = sonde__strdup(tensor);
+    if (added.name == NULL || added.tensor == NULL) {
+        sonde__free(added.name);
+        sonde__free(added.tensor);
+        return sonde__fail_nomem(diag, "an anchor");
+    }
+    anchors->slots[anchors->count++] = added;
+    return SONDE_OK;
+}
+
+sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char *tensor,
+                            sonde_anchor_mode mode, int period, sonde_diag *diag)
+{
+    sonde__anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
+    char where[256];
+    sonde_err err =
+        check_mode(sonde__anchor_where(name, where, sizeof where), mode, period, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (anchors->by_id != NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, where, "anchors before attach",
+                           "an anchor added after attach");
+    }
+    if (find(anchors, name) != NULL) {
+        return sonde__fail(diag, SONDE_EEXIST, where, "a name of its own",
+                           "another anchor has this name");
+    }
+    if (mode == SONDE_ANCHOR_DEFAULT) {
+        added.mode = anchors->options.mode;
+        added.period = anchors->options.period;
+    } else if (mode != SONDE_ANCHOR_EVERYN && period > 1) {
+        sonde_log(SONDE_LOG_INFO, "observe", "%s: mode %s ignores period %d", where,
+                  sonde_anchor_mode_name(mode), period);
+    }
+    if (added.mode != SONDE_ANCHOR_EVERYN) {
+        added.period = 1;
+    }
+    return add_slot(anchors, &added, name, tensor, diag);
+}
+
+static sonde_err add_tap(sonde_anchors *anchors, const char *tensor,
+                         sonde_observer *observer, sonde_diag *diag)
+{
+    sonde_tap tap = {.how = SONDE_HOW_RAW, .where = &anchors->sink};
+    sonde_selector *selector = NULL;
+    sonde_err err = sonde__selector_create_exact(tensor, &selector, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    tap.what = selector;
+    if (anchors->options.training) {
+        tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+    } else {
+        tap.when[SONDE_MODE_EVAL] = sonde_schedule_always();
+        tap.when[SONDE_MODE_PREDICT] = sonde_schedule_always();
+    }
+    err = sonde_observer_add(observer, &tap, NULL, diag);
+    sonde_selector_destroy(selector);
+    return err;
+}
+
+/* "unknown tensor 'x'", with the anchor in front. */
+static sonde_err find_tensor(const sonde_catalogue *catalogue, sonde__anchor_slot *of,
+                             sonde_diag *diag)
+{
+    sonde_diag found = {0};
+    char where[256];
+    const sonde_err err = sonde_catalogue_find(catalogue, of->tensor, &of->id, &found);
+
+    return err == SONDE_OK
+               ? SONDE_OK
+               : sonde__fail(diag, err,
+                             sonde__anchor_where(of->name, where, sizeof where),
+                             found.expected, "%s", found.found);
+}
+
+sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *catalogue,
+                               sonde_observer *observer, sonde_diag *diag)
+{
+    const size_t declared = sonde_catalogue_count(catalogue);
+    sonde_err err = SONDE_OK;
+
+    if (anchors->by_id != NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, "anchors", "one attach",
+                           "attached already");
+    }
+    for (size_t i = 0; i < anchors->count && err == SONDE_OK; i++) {
+        err = find_tensor(catalogue, &anchors->slots[i], diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    anchors->by_id = sonde__calloc(declared, sizeof *anchors->by_id);
+    if (anchors->by_id == NULL) {
+        return sonde__fail_nomem(diag, "anchors");
+    }
+    for (size_t id = 0; id < declared; id++) {
+        anchors->by_id[id] = NO_SLOT;
+    }
+    for (size_t i = 0; i < anchors->count && err == SONDE_OK; i++) {
+        sonde__anchor_slot *of = &anchors->slots[i];
+        const bool first = anchors->by_id[of->id] == NO_SLOT;
+
+        of->next = anchors->by_id[of->id];
+        anchors->by_id[of->id] = i;
+        if (first) {
+            err = add_tap(anchors, sonde_catalogue_info(catalogue, of->id)->name,
+                          observer, diag);
+        }
+    }
+    return err;
+}
+
+/* --- as a sink
+ * -------------------------------------------------------------------------- */
+
+static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
+                         unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
+{
+    sonde_anchors *anchors = (sonde_anchors *)sink;
+    sonde_err err = SONDE_OK;
+
+    (void)how;
+    for (size_t i = anchors->by_id[id]; i != NO_SLOT && err == SONDE_OK;
+         i = anchors->slots[i].next) {
+        err = sonde__anchor_prepare(&anchors->slots[i], info, anchors->options.axes,
+                                    shape, diag);
+    }
+    return err;
+}
+
+static void begin_call(sonde_sink *sink)
+{
+    sonde_anchors *anchors = (sonde_anchors *)sink;
+
+    for (size_t i = 0; i < anchors->count; i++) {
+        sonde__anchor_slot *of = &anchors->slots[i];
+
+        of->arrived = 0;
+        of->foreign = 0;
+        of->divided = false;
+        of->called = true;
+    }
+}
+
+static void put(sonde_sink *sink, const sonde_observation *observation)
+{
+    sonde_anchors *anchors = (sonde_anchors *)sink;
+
+    for (size_t i = anchors->by_id[observation->id]; i != NO_SLOT;
+         i = anchors->slots[i].next) {
+        sonde__anchor_take(&anchors->slots[i], observation);
+    }
+}
+
+/* --- retrieving -------------------------------------------------------------------- */
+
+size_t sonde_anchors_count(const sonde_anchors *anchors)
+{
+    return anchors->count;
+}
+
+const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i)
+{
+    return anchors->slots[i].name;
+}
+
+static const char *name_at(const void *list, size_t i)
+{
+    const sonde_anchors *anchors = list;
+
+    return anchors->slots[i].name;
+}
+
+static sonde_err fail_unknown(const sonde_anchors *anchors, const char *name,
+                              sonde_diag *diag)
+{
+    char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
+
+    if (sonde__nearest_names(name, anchors, name_at, anchors->count, near, sizeof near) >
+        0) {
+        (void)snprintf(expected, sizeof expected, "a name such as %s", near);
+    } else {
+        (void)snprintf(expected, sizeof expected, "one of the %zu names added",
+                       anchors->count);
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, NULL, expected, "unknown anchor '%s'",
+                       name);
+}
+
+static sonde_err check_complete(const sonde__anchor_slot *of, sonde_diag *diag)
+{
+    char where[256], text[160];
+
+    (void)sonde__anchor_where(of->name, where, sizeof where);
+    if (!of->prepared || !of->called) {
+        return sonde__fail(diag, SONDE_ESTATE, where, "a call first", "no value yet");
+    }
+    if (of->foreign > 0) {
+        (void)snprintf(text, sizeof text, "%s ", sonde_dtype_name(of->value.dtype));
+        (void)sonde_shape_text(of->value.rank, of->value.shape, text + strlen(text),
+                               sizeof text - strlen(text));
+        return sonde__fail(diag, SONDE_ESHAPE, where, text,
+                           "%lld values of another dtype, shape or place in the call",
+                           (long long)of->foreign);
+    }
+    if (of->arrived != of->expected) {
+        (void)snprintf(text, sizeof text, "%lld", (long long)of->expected);
+        return sonde__fail(diag, SONDE_ESTATE, where, text,
+                           "the last call gave %lld values", (long long)of->arrived);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view *out,
+                            sonde_diag *diag)
+{
+    sonde__anchor_slot *of = find(anchors, name);
+    sonde_err err = SONDE_OK;
+
+    if (of == NULL) {
+        return fail_unknown(anchors, name, diag);
+    }
+    err = check_complete(of, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (of->mode == SONDE_ANCHOR_MEAN && !of->divided) {
+        sonde__divide(of->kept.dtype, of->kept.data, sonde_view_count(&of->kept),
+                      sonde__anchor_micro_batches(of));
+        of->divided = true;
+    }
+    *out = of->kept;
+    return SONDE_OK;
+}

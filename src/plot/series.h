@@ -1,0 +1,36 @@
+/*
+ * series.h - the points of curves, read out of views and made ready to draw.
+ */
+#ifndef SONDE_PLOT_SERIES_H
+#define SONDE_PLOT_SERIES_H
+
+#include "base/base.h"
+
+#include <sonde/plot.h>
+
+/* How a point can be drawn. */
+typedef enum sonde__mark {
+    SONDE__MARK_POINT,
+    SONDE__MARK_NAN,
+    SONDE__MARK_ABOVE, /* +Inf, and beyond 1e300 */
+    SONDE__MARK_BELOW  /* -Inf, below -1e300, and <= 0 on a logarithmic axis */
+} sonde__mark;
+
+typedef struct sonde__series {
+    size_t count;
+    double *x, *y;     /* (count) */
+    double *smooth;    /* (count), NaN in gaps; NULL: not asked for */
+    bool ascending;    /* x never falls */
+    bool whole;        /* all x are integers */
+    uint64_t marks[4]; /* how many points of each kind */
+} sonde__series;
+
+/* where names the series in diag. On failure nothing is left to free. */
+SONDE_API sonde_err sonde__series_read(const sonde_plot_series *from, bool log_y,
+                                       double smooth, const char *where,
+                                       sonde__series *out, sonde_diag *diag);
+SONDE_API void sonde__series_fini(sonde__series *series);
+
+SONDE_API sonde__mark sonde__mark_of(double y, bool log_y);
+
+#endif

@@ -1,0 +1,469 @@
+/*
+ * safetensors_read.c - opening safetensors files.
+ *
+ *     +--------+---------------------+------------------------+
+ *     | length | JSON header         | data                   |
+ *     +--------+---------------------+------------------------+
+ *      8 bytes  length bytes          offsets count from here
+ *
+ *     {"__metadata__": {"key": "value", ...},
+ *      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
+ *
+ * Everything is checked here, once: afterwards a view is an index. The data must be
+ * covered by the tensors without a gap or an overlap, as the format asks. jansson's own
+ * memory does not come through Sonde's allocator.
+ *
+ * Deliberately left out: dtypes that Sonde has not (float8, complex) and ranks above
+ * SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
+ */
+#include "tensor/convert.h"
+
+#include <sonde/safetensors.h>
+
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define METADATA "__metadata__"
+
+enum { LENGTH_SIZE = 8, MOST_HEADER = 100 * 1000 * 1000 };
+
+typedef struct entry {
+    const char *name;  /* the JSON header's, then that in names */
+    size_t begin, end; /* in the data */
+    size_t arrival;    /* place in the header */
+    sonde_view view;
+} entry;
+
+struct sonde_safetensors {
+    char *title;  /* for diagnostics */
+    void *mapped; /* NULL if the bytes are the caller's */
+    size_t mapped_size;
+    entry *entries; /* in data order */
+    size_t count;
+    sonde__names names; /* id i is entry i */
+    json_t *metadata;   /* NULL if there is none */
+};
+
+/* What is being read, for diagnostics. tensor is NULL outside one. */
+typedef struct place {
+    const char *title;
+    const char *tensor;
+    sonde_diag *diag;
+} place;
+
+static sonde_err SONDE_PRINTF(4, 5)
+    fail(const place *at, sonde_err err, const char *expected, const char *found, ...)
+{
+    char where[256], what[384];
+    va_list args;
+
+    (void)snprintf(where, sizeof where, "%s%s%s%s", at->title,
+                   at->tensor != NULL ? ": tensor '" : "",
+                   at->tensor != NULL ? at->tensor : "", at->tensor != NULL ? "'" : "");
+    va_start(args, found);
+    (void)vsnprintf(what, sizeof what, found, args);
+    va_end(args);
+    return sonde__fail(at->diag, err, where, expected, "%s", what);
+}
+
+/* --- one tensor of the header ---------------------------------------------- */
+
+/* A whole number from 0 on. */
+static bool get_size(const json_t *value, int64_t *out)
+{
+    if (!json_is_integer(value) || json_integer_value(value) < 0) {
+        return false;
+    }
+    *out = json_integer_value(value);
+    return true;
+}
+
+static sonde_err read_dtype(const place *at, const json_t *value, sonde_dtype *dtype)
+{
+    if (!json_is_string(value)) {
+        return fail(at, SONDE_EFORMAT, "a string", "no usable \"dtype\"");
+    }
+    if (!sonde__dtype_of_short_name(json_string_value(value), dtype)) {
+        return fail(at, SONDE_EUNSUPPORTED,
+                    "BOOL, U8 ... U64, I8 ... I64, F16, BF16, F32 or F64", "dtype '%s'",
+                    json_string_value(value));
+    }
+    return SONDE_OK;
+}
+
+/* Fills rank and shape, and bytes with what the tensor takes. Dimensions of 0 count as 1
+ * in the test for overflow: strides are products of the others. */
+static sonde_err read_shape(const place *at, const json_t *value, sonde_dtype dtype,
+                            sonde_view *view, size_t *bytes)
+{
+    const size_t rank = json_array_size(value);
+    int64_t shape[SONDE_MAX_DIMS], reach = (int64_t)sonde_dtype_size(dtype);
+
+    if (!json_is_array(value)) {
+        return fail(at, SONDE_EFORMAT, "a list of numbers", "no usable \"shape\"");
+    }
+    if (rank > SONDE_MAX_DIMS) {
+        return fail(at, SONDE_EUNSUPPORTED, "at most 8", "%zu dimensions", rank);
+    }
+    for (size_t d = 0; d < rank; d++) {
+        if (!get_size(json_array_get(value, d), &shape[d])) {
+            return fail(at, SONDE_EFORMAT, "a whole number >= 0",
+                        "dimension %zu of shape", d);
+        }
+        if (__builtin_mul_overflow(reach, SONDE_MAX(shape[d], 1), &reach)) {
+            return fail(at, SONDE_EFORMAT, NULL, "a shape too large for any memory");
+        }
+    }
+    *view = sonde_view_of(dtype, (int)rank, shape, NULL);
+    *bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(dtype);
+    return SONDE_OK;
+}
+
+static sonde_err read_extent(const place *at, const json_t *value, size_t bytes,
+                             size_t data_size, entry *e)
+{
+    int64_t begin = 0, end = 0;
+
+    if (json_array_size(value) != 2 || !get_size(json_array_get(value, 0), &begin) ||
+        !get_size(json_array_get(value, 1), &end)) {
+        return fail(at, SONDE_EFORMAT, "two whole numbers >= 0",
+                    "no usable \"data_offsets\"");
+    }
+    if (begin > end || (uint64_t)end > data_size) {
+        char expected[64];
+
+        (void)snprintf(expected, sizeof expected, "an extent within %zu bytes of data",
+                       data_size);
+        return fail(at, SONDE_EFORMAT, expected, "offsets %lld to %lld", (long long)begin,
+                    (long long)end);
+    }
+    e->begin = (size_t)begin;
+    e->end = (size_t)end;
+    if (e->end - e->begin != bytes) {
+        char expected[64];
+
+        (void)snprintf(expected, sizeof expected, "%zu for its shape and dtype", bytes);
+        return fail(at, SONDE_EFORMAT, expected, "%zu bytes of data", e->end - e->begin);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err read_entry(const place *at, const json_t *value, unsigned char *data,
+                            size_t data_size, entry *e)
+{
+    sonde_dtype dtype = SONDE_F32;
+    size_t bytes = 0;
+    sonde_err err = SONDE_OK;
+
+    if (!json_is_object(value)) {
+        return fail(at, SONDE_EFORMAT, "an object", "a description of another kind");
+    }
+    err = read_dtype(at, json_object_get(value, "dtype"), &dtype);
+    if (err == SONDE_OK) {
+        err = read_shape(at, json_object_get(value, "shape"), dtype, &e->view, &bytes);
+    }
+    if (err == SONDE_OK) {
+        err =
+            read_extent(at, json_object_get(value, "data_offsets"), bytes, data_size, e);
+    }
+    if (err == SONDE_OK) {
+        e->view.data = data + e->begin;
+    }
+    return err;
+}
+
+/* --- the header ------------------------------------------------------------ */
+
+static sonde_err read_metadata(const place *at, json_t *value, json_t **out)
+{
+    const char *key = NULL;
+    json_t *text = NULL;
+
+    if (!json_is_object(value)) {
+        return fail(at, SONDE_EFORMAT, "an object", METADATA " of another kind");
+    }
+    json_object_foreach(value, key, text)
+    {
+        if (!json_is_string(text)) {
+            return fail(at, SONDE_EFORMAT, "a string", "metadata '%s'", key);
+        }
+    }
+    *out = json_incref(value);
+    return SONDE_OK;
+}
+
+static int in_data_order(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+
+    if (a->begin != b->begin) {
+        return a->begin < b->begin ? -1 : 1;
+    }
+    if (a->end != b->end) {
+        return a->end < b->end ? -1 : 1;
+    }
+    return a->arrival < b->arrival ? -1 : a->arrival > b->arrival;
+}
+
+static sonde_err read_entries(sonde_safetensors *file, place *at, json_t *header,
+                              unsigned char *data, size_t data_size)
+{
+    const char *name = NULL;
+    json_t *value = NULL;
+
+    file->entries = sonde__calloc(json_object_size(header), sizeof *file->entries);
+    if (file->entries == NULL) {
+        return sonde__fail_nomem(at->diag, "the table of tensors");
+    }
+    json_object_foreach(header, name, value)
+    {
+        entry *e = &file->entries[file->count];
+        sonde_err err = SONDE_OK;
+
+        at->tensor = NULL;
+        if (strcmp(name, METADATA) == 0) {
+            err = read_metadata(at, value, &file->metadata);
+        } else {
+            at->tensor = name;
+            e->name = name;
+            e->arrival = file->count++;
+            err = read_entry(at, value, data, data_size, e);
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    at->tensor = NULL;
+    return SONDE_OK;
+}
+
+/* No gap, no overlap, nothing left over. */
+static sonde_err check_cover(const sonde_safetensors *file, place *at, size_t data_size)
+{
+    size_t reached = 0;
+
+    for (size_t i = 0; i < file->count; i++) {
+        const entry *e = &file->entries[i];
+
+        if (e->begin != reached) {
+            char expected[64];
+
+            at->tensor = e->name;
+            (void)snprintf(expected, sizeof expected, "%zu, where the one before ends",
+                           reached);
+            return fail(at, SONDE_EFORMAT, expected, "data begins at %zu", e->begin);
+        }
+        reached = e->end;
+    }
+    if (reached != data_size) {
+        return fail(at, SONDE_EFORMAT, NULL, "%zu bytes of data belong to no tensor",
+                    data_size - reached);
+    }
+    return SONDE_OK;
+}
+
+/* Names of our own, in data order, so that the JSON can go. */
+static sonde_err keep_names(sonde_safetensors *file, sonde_diag *diag)
+{
+    for (size_t i = 0; i < file->count; i++) {
+        const uint32_t id = sonde__names_intern(&file->names, file->entries[i].name);
+
+        if (id == SONDE__NO_NAME) {
+            return sonde__fail_nomem(diag, "the names of tensors");
+        }
+        file->entries[i].name = file->names.text[id];
+    }
+    return SONDE_OK;
+}
+
+static sonde_err load_json(const place *at, const char *text, size_t length, json_t **out)
+{
+    json_error_t error;
+    json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+
+    if (header == NULL) {
+        const bool memory = json_error_code(&error) == json_error_out_of_memory;
+
+        return fail(at, memory ? SONDE_ENOMEM : SONDE_EFORMAT, "JSON",
+                    "header byte %d: %s", error.position, error.text);
+    }
+    if (!json_is_object(header)) {
+        json_decref(header);
+        return fail(at, SONDE_EFORMAT, "an object", "a header of another kind");
+    }
+    *out = header;
+    return SONDE_OK;
+}
+
+static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size_t size,
+                             sonde_diag *diag)
+{
+    place at = {.title = file->title, .diag = diag};
+    uint64_t length = 0;
+    size_t data_size = 0;
+    json_t *header = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (size < LENGTH_SIZE) {
+        return fail(&at, SONDE_EFORMAT, "a safetensors header", "a file of %zu bytes",
+                    size);
+    }
+    memcpy(&length, bytes, sizeof length);
+    if (length > MOST_HEADER || length > size - LENGTH_SIZE) {
+        return fail(&at, SONDE_EFORMAT, "at most 100 MB, and within the file",
+                    "a header of %llu bytes", (unsigned long long)length);
+    }
+    data_size = size - LENGTH_SIZE - (size_t)length;
+    err = load_json(&at, (const char *)bytes + LENGTH_SIZE, (size_t)length, &header);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_entries(file, &at, header, bytes + LENGTH_SIZE + length, data_size);
+    if (err == SONDE_OK) {
+        qsort(file->entries, file->count, sizeof *file->entries, in_data_order);
+        err = check_cover(file, &at, data_size);
+    }
+    if (err == SONDE_OK) {
+        err = keep_names(file, diag);
+    }
+    json_decref(header);
+    return err;
+}
+
+/* --- opening and closing --------------------------------------------------- */
+
+static sonde_safetensors *create(const char *title)
+{
+    sonde_safetensors *file = sonde__calloc(1, sizeof *file);
+
+    if (file == NULL) {
+        return NULL;
+    }
+    sonde__names_init(&file->names);
+    file->title = sonde__strdup(title);
+    if (file->title == NULL) {
+        sonde_safetensors_destroy(file);
+        return NULL;
+    }
+    return file;
+}
+
+sonde_err sonde_safetensors_parse(const void *bytes, size_t size, const char *name,
+                                  sonde_safetensors **out, sonde_diag *diag)
+{
+    sonde_safetensors *file = create(name);
+    /* Views have no const form; nothing is written through this one. */
+    unsigned char *start = (unsigned char *)(uintptr_t)bytes;
+    sonde_err err = SONDE_OK;
+
+    if (file == NULL) {
+        return sonde__fail_nomem(diag, "a safetensors file");
+    }
+    err = read_header(file, start, size, diag);
+    if (err != SONDE_OK) {
+        sonde_safetensors_destroy(file);
+        return err;
+    }
+    *out = file;
+    return SONDE_OK;
+}
+
+static sonde_err map_file(sonde_safetensors *file, int fd, sonde_diag *diag)
+{
+    struct stat about;
+    void *mapped = NULL;
+
+    if (fstat(fd, &about) != 0) {
+        return sonde__fail_errno(diag, file->title, "cannot be examined");
+    }
+    if (!S_ISREG(about.st_mode)) {
+        return sonde__fail(diag, SONDE_EFORMAT, file->title, "a regular file",
+                           "not a file that can be mapped");
+    }
+    if (about.st_size == 0) { /* nothing to map; the header will be missed */
+        return SONDE_OK;
+    }
+    mapped = mmap(NULL, (size_t)about.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (mapped == MAP_FAILED) {
+        return sonde__fail_errno(diag, file->title, "cannot be mapped");
+    }
+    file->mapped = mapped;
+    file->mapped_size = (size_t)about.st_size;
+    return SONDE_OK;
+}
+
+sonde_err sonde_safetensors_open(const char *path, sonde_safetensors **out,
+                                 sonde_diag *diag)
+{
+    sonde_safetensors *file = NULL;
+    sonde_err err = SONDE_OK;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return sonde__fail_errno(diag, path, "cannot be opened");
+    }
+    file = create(path);
+    err = file != NULL ? map_file(file, fd, diag)
+                       : sonde__fail_nomem(diag, "a safetensors file");
+    (void)close(fd); /* the mapping stays */
+    if (err == SONDE_OK) {
+        err = read_header(file, file->mapped, file->mapped_size, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_safetensors_destroy(file);
+        return err;
+    }
+    *out = file;
+    return SONDE_OK;
+}
+
+void sonde_safetensors_destroy(sonde_safetensors *file)
+{
+    if (file == NULL) {
+        return;
+    }
+    if (file->mapped != NULL) {
+        (void)munmap(file->mapped, file->mapped_size);
+    }
+    json_decref(file->metadata);
+    sonde__names_fini(&file->names);
+    sonde__free(file->entries);
+    sonde__free(file->title);
+    sonde__free(file);
+}
+
+/* --- asking ---------------------------------------------------------------- */
+
+size_t sonde_safetensors_count(const sonde_safetensors *file)
+{
+    return file->count;
+}
+
+const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i)
+{
+    return i < file->count ? file->entries[i].name : NULL;
+}
+
+const sonde_view *sonde_safetensors_view(const sonde_safetensors *file, size_t i)
+{
+    return i < file->count ? &file->entries[i].view : NULL;
+}
+
+const sonde_view *sonde_safetensors_find(const sonde_safetensors *file, const char *name)
+{
+    const uint32_t id = sonde__names_find(&file->names, name);
+
+    return id != SONDE__NO_NAME ? &file->entries[id].view : NULL;
+}
+
+const char *sonde_safetensors_metadata(const sonde_safetensors *file, const char *key)
+{
+    return json_string_value(json_object_get(file->metadata, key));
+}

@@ -1,0 +1,480 @@
+/*
+ * test_ops_golden.c - every kernel of every op against what PyTorch answers.
+ *
+ * tests/golden/ops holds cases written by tests/python/make_ops_golden.py. Each is run by
+ * the reference in float32 and float64, and by every other kernel of its op, in every
+ * layout the kernel takes, in one part and in three, with optional outputs and without.
+ */
+#include "nn/ops_harness.h"
+
+#include <sonde/safetensors.h>
+
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* PyTorch sums in float32 in its own order; so do fast kernels. A sum of K terms is off
+ * by about sqrt(K) * 6e-8 of its terms' size; with K up to a thousand here, 4e-6 of the
+ * largest element is twice that. */
+static const double rounding = 4e-6;
+
+typedef struct golden {
+    char name[64];
+    op_run run;
+    sonde__operand expected[SONDE__MAX_OPERANDS]; /* data NULL: not compared */
+    bool exact;
+} golden;
+
+static sonde_safetensors *tensors;
+
+static char *path_of(const char *file, char *buf, size_t size)
+{
+    const char *dir = getenv("SONDE_TEST_DIR");
+
+    (void)snprintf(buf, size, "%s/golden/ops/%s", dir != NULL ? dir : SONDE_TEST_DIR,
+                   file);
+    return buf;
+}
+
+/* --- reading a case --------------------------------------------------------------- */
+
+static sonde__operand load(const char *name)
+{
+    const sonde_view *view = sonde_safetensors_find(tensors, name);
+    sonde__operand operand = {.layout = SONDE__PLAIN};
+    sonde_view copy;
+
+    if (view == NULL) {
+        fail_msg("no tensor %s", name);
+        return operand;
+    }
+    operand.shape.dtype = view->dtype;
+    operand.shape.rank = view->rank;
+    memcpy(operand.shape.dim, view->shape, sizeof view->shape);
+    operand.data = poisoned_block(plain_bytes(&operand.shape));
+    copy = sonde_view_of(view->dtype, view->rank, view->shape, operand.data);
+    assert_int_equal(sonde_view_copy(&copy, view, NULL), SONDE_OK);
+    return operand;
+}
+
+static int read_integers(const char *text, int64_t *out, int most)
+{
+    int count = 0;
+
+    for (char *end = NULL; *text != '\0' && count < most;
+         text = *end == ',' ? end + 1 : end) {
+        out[count++] = strtoll(text, &end, 10);
+    }
+    return count;
+}
+
+static void read_live(const char *text, float *live)
+{
+    int count = 0;
+
+    for (char *end = NULL; *text != '\0' && count < MAX_LIVE;
+         text = *end == ',' ? end + 1 : end) {
+        live[count++] = strtof(text, &end);
+    }
+}
+
+static bool read_pair(sonde__attrs *attrs, const char *key, const char *value)
+{
+    const struct {
+        const char *key;
+        int64_t *pair;
+    } pairs[] = {{"kernel", attrs->kernel},
+                 {"stride", attrs->stride},
+                 {"padding", attrs->padding},
+                 {"dilation", attrs->dilation}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(pairs); i++) {
+        if (strcmp(key, pairs[i].key) == 0) {
+            assert_int_equal(read_integers(value, pairs[i].pair, 2), 2);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void read_key(golden *g, const char *key, const char *value)
+{
+    sonde__attrs *attrs = &g->run.attrs;
+
+    if (read_pair(attrs, key, value)) {
+        return;
+    }
+    if (strcmp(key, "live") == 0) {
+        read_live(value, g->run.live);
+    } else if (strcmp(key, "dims") == 0) {
+        attrs->rank = read_integers(value, attrs->dims, SONDE_MAX_DIMS);
+    } else if (strcmp(key, "eps") == 0) {
+        attrs->eps = strtof(value, NULL);
+    } else if (strcmp(key, "scale") == 0) {
+        attrs->scale = strtof(value, NULL);
+    } else if (strcmp(key, "groups") == 0) {
+        attrs->groups = strtoll(value, NULL, 10);
+    } else if (strcmp(key, "axis") == 0) {
+        attrs->axis = (int)strtol(value, NULL, 10);
+    } else if (strcmp(key, "axes") == 0) {
+        attrs->axes = (uint32_t)strtoul(value, NULL, 10);
+    } else if (strcmp(key, "mean") == 0) {
+        attrs->mean = value[0] == '1';
+    } else if (strcmp(key, "keep_dims") == 0) {
+        attrs->keep_dims = value[0] == '1';
+    } else if (strcmp(key, "exact") == 0) {
+        g->exact = value[0] == '1';
+    } else {
+        fail_msg("%s: unknown key %s", g->name, key);
+    }
+}
+
+static const sonde__op_kind *kind_named(const char *name)
+{
+    for (size_t i = 0; sonde__op_kinds[i] != NULL; i++) {
+        if (strcmp(sonde__op_kinds[i]->name, name) == 0) {
+            return sonde__op_kinds[i];
+        }
+    }
+    fail_msg("no op kind %s", name);
+    return NULL;
+}
+
+static char *next_word(char **rest)
+{
+    return strtok_r(NULL, " \n", rest);
+}
+
+/* "NAME KIND in a,b out c,- key=value ...", which is taken apart. */
+static golden read_case(char *line)
+{
+    golden g = {.exact = false};
+    char *words = NULL, *names = NULL, *in = NULL, *out = NULL;
+    int count = 0;
+
+    (void)snprintf(g.name, sizeof g.name, "%s", strtok_r(line, " \n", &words));
+    g.run.kind = kind_named(next_word(&words));
+    assert_string_equal(next_word(&words), "in");
+    in = next_word(&words);
+    assert_string_equal(next_word(&words), "out");
+    out = next_word(&words);
+    for (char *key = next_word(&words); key != NULL; key = next_word(&words)) {
+        char *value = strchr(key, '=');
+
+        assert_non_null(value);
+        *value = '\0';
+        read_key(&g, key, value + 1);
+    }
+    for (char *name = strtok_r(in, ",", &names);
+         name != NULL && strcmp(name, "none") != 0; name = strtok_r(NULL, ",", &names)) {
+        g.run.in[g.run.in_count++] = load(name);
+    }
+    for (char *name = strtok_r(out, ",", &names); name != NULL;
+         name = strtok_r(NULL, ",", &names), count++) {
+        if (strcmp(name, "-") != 0) {
+            g.expected[count] = load(name);
+        }
+    }
+    assert_int_equal(count, g.run.kind->out_count);
+    return g;
+}
+
+static void free_case(golden *g)
+{
+    for (int i = 0; i < g->run.in_count; i++) {
+        free(g->run.in[i].data);
+    }
+    for (int i = 0; i < g->run.kind->out_count; i++) {
+        free(g->expected[i].data);
+    }
+}
+
+/* --- comparing -------------------------------------------------------------------- */
+
+static double element(sonde_dtype dtype, const void *data, int64_t i)
+{
+    return sonde_element_get(dtype,
+                             (const char *)data + (size_t)i * sonde_dtype_size(dtype));
+}
+
+static bool same(double expected, double got, double tolerance)
+{
+    if (isnan(expected) || isnan(got)) {
+        return isnan(expected) && isnan(got);
+    }
+    if (isinf(expected) || isinf(got)) {
+        return expected == got;
+    }
+    return fabs(expected - got) <= tolerance;
+}
+
+/* got has the dtype that the shape rule gave; float64 is compared as float32 shows it. */
+static void expect_output(const golden *g, const char *how, int i, const void *got)
+{
+    const sonde__operand *expected = &g->expected[i];
+    const sonde__shape *shape = &g->run.out[i];
+    const int64_t count = sonde__shape_count(shape);
+    const bool exact = g->exact && shape->dtype != SONDE_F64;
+    double largest = 0.0;
+
+    for (int64_t k = 0; k < count; k++) {
+        const double value = element(expected->shape.dtype, expected->data, k);
+
+        largest = isfinite(value) && fabs(value) > largest ? fabs(value) : largest;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        const double wanted = element(expected->shape.dtype, expected->data, k);
+        const double found = (double)(float)element(shape->dtype, got, k);
+
+        if (!same(wanted, found, exact ? 0.0 : rounding * largest)) {
+            fail_msg("%s, %s: output %d, element %lld of %lld is %.9g, PyTorch says %.9g",
+                     g->name, how, i, (long long)k, (long long)count, found, wanted);
+        }
+    }
+}
+
+static void expect_shapes(const golden *g)
+{
+    for (int i = 0; i < g->run.kind->out_count; i++) {
+        const sonde__shape *expected = &g->expected[i].shape;
+
+        if (g->expected[i].data != NULL) {
+            assert_int_equal(g->run.out[i].dtype, expected->dtype);
+            assert_int_equal(g->run.out[i].rank, expected->rank);
+            assert_memory_equal(g->run.out[i].dim, expected->dim,
+                                (size_t)expected->rank * sizeof(int64_t));
+        }
+    }
+}
+
+static void free_outputs(const golden *g, void *out[])
+{
+    for (int i = 0; i < g->run.kind->out_count; i++) {
+        free(out[i]);
+    }
+}
+
+/* --- the ways to run a case ------------------------------------------------------- */
+
+static void run_reference(golden *g, const char *how)
+{
+    const run_options plainly = {.any = SONDE__PLAIN, .parts = 1};
+    void *out[SONDE__MAX_OPERANDS] = {NULL};
+
+    run_kernel(&g->run, reference_of(g->run.kind), &plainly, out);
+    for (int i = 0; i < g->run.kind->out_count; i++) {
+        if (g->expected[i].data != NULL) {
+            expect_output(g, how, i, out[i]);
+        }
+    }
+    free_outputs(g, out);
+}
+
+static void check_reference(golden *g)
+{
+    sonde_diag diag = {0};
+
+    if (infer_run(&g->run, &diag) != SONDE_OK) {
+        fail_msg("%s: %s, expected %s", g->name, diag.found, diag.expected);
+    }
+    expect_shapes(g);
+    run_reference(g, "reference");
+}
+
+static void widen(sonde__operand *operand)
+{
+    const int64_t count = sonde__shape_count(&operand->shape);
+    double *wide = NULL;
+
+    if (operand->shape.dtype != SONDE_F32) {
+        return;
+    }
+    wide = poisoned_block((size_t)count * sizeof *wide);
+    for (int64_t i = 0; i < count; i++) {
+        wide[i] = (double)((const float *)operand->data)[i];
+    }
+    free(operand->data);
+    operand->data = wide;
+    operand->shape.dtype = SONDE_F64;
+}
+
+static void check_in_double(golden *g)
+{
+    const int counted = g->run.kind == &sonde__op_adam ? 4 : g->run.in_count;
+
+    for (int i = 0; i < counted; i++) { /* Adam's step count stays float32 */
+        widen(&g->run.in[i]);
+    }
+    assert_int_equal(infer_run(&g->run, NULL), SONDE_OK);
+    run_reference(g, "reference in float64");
+}
+
+/* One kernel, in one layout: values against PyTorch; bits against itself in more parts
+ * and without optional outputs. */
+static void check_kernel(const golden *g, const sonde__kernel *kernel, sonde__layout any)
+{
+    const run_options options[] = {{.any = any, .parts = 1},
+                                   {.any = any, .parts = 3},
+                                   {.any = any, .parts = 1, .leave_out = true}};
+    void *first[SONDE__MAX_OPERANDS] = {NULL};
+
+    for (size_t way = 0; way < SONDE_COUNT_OF(options); way++) {
+        void *out[SONDE__MAX_OPERANDS] = {NULL};
+
+        run_kernel(&g->run, kernel, &options[way], out);
+        for (int i = 0; i < g->run.kind->out_count; i++) {
+            if (way == 0 && out[i] != NULL && g->expected[i].data != NULL) {
+                expect_output(g, kernel->name, i, out[i]);
+            }
+            if (way > 0 && out[i] != NULL && first[i] != NULL) {
+                assert_memory_equal(out[i], first[i], plain_bytes(&g->run.out[i]));
+            }
+        }
+        if (way == 0) {
+            memcpy(first, out, sizeof first);
+        } else {
+            free_outputs(g, out);
+        }
+    }
+    free_outputs(g, first);
+}
+
+static void check_all_kernels(golden *g)
+{
+    assert_int_equal(infer_run(&g->run, NULL), SONDE_OK);
+    for (const sonde__kernel *const *k = g->run.kind->kernels(); *k != NULL; k++) {
+        if (!kernel_accepts(&g->run, *k)) {
+            continue;
+        }
+        check_kernel(g, *k, SONDE__PLAIN);
+        if ((*k)->in[0] == SONDE__ANY) {
+            check_kernel(g, *k, SONDE__LANES);
+        }
+    }
+}
+
+/* --- tests ------------------------------------------------------------------------ */
+
+static void for_each_case(void (*check)(golden *))
+{
+    char path[512], line[1024];
+    FILE *file = fopen(path_of("cases.txt", path, sizeof path), "r");
+    int count = 0;
+
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        golden g = read_case(line);
+
+        check(&g);
+        free_case(&g);
+        count++;
+    }
+    (void)fclose(file);
+    assert_true(count > 200);
+}
+
+static void references_give_pytorch_values(void **state)
+{
+    (void)state;
+    for_each_case(check_reference);
+}
+
+static void references_give_them_in_float64(void **state)
+{
+    (void)state;
+    for_each_case(check_in_double);
+}
+
+static void all_kernels_give_pytorch_values(void **state)
+{
+    (void)state;
+    for_each_case(check_all_kernels);
+}
+
+static bool has_case[128], has_nonfinite_case[128];
+
+static void note_case(golden *g)
+{
+    size_t kind = 0;
+
+    while (sonde__op_kinds[kind] != g->run.kind) {
+        kind++;
+    }
+    has_case[kind] = true;
+    for (int k = 0; k < g->run.in_count; k++) {
+        const sonde__operand *in = &g->run.in[k];
+
+        for (int64_t at = 0; at < sonde__shape_count(&in->shape); at++) {
+            has_nonfinite_case[kind] |= !isfinite(element(in->shape.dtype, in->data, at));
+        }
+    }
+}
+
+/* Reorder has no counterpart in PyTorch (see test_ops_layout.c), Fill no input. */
+static void every_kind_has_cases_some_not_finite(void **state)
+{
+    (void)state;
+    for_each_case(note_case);
+    for (size_t i = 0; sonde__op_kinds[i] != NULL; i++) {
+        const sonde__op_kind *kind = sonde__op_kinds[i];
+
+        if (!has_case[i] && kind != &sonde__op_reorder) {
+            fail_msg("%s has no golden case", kind->name);
+        }
+        if (!has_nonfinite_case[i] && kind->in_max > 0 && kind != &sonde__op_reorder) {
+            fail_msg("%s has no golden case with a NaN or Inf", kind->name);
+        }
+    }
+}
+
+static int open_tensors(void **state)
+{
+    char path[512], line[SONDE_DIAG_LINE];
+    sonde_diag diag = {0};
+
+    (void)state;
+    if (sonde_safetensors_open(path_of("ops.safetensors", path, sizeof path), &tensors,
+                               &diag) != SONDE_OK) {
+        print_error("%s\n", sonde_diag_line(&diag, line, sizeof line));
+        return -1;
+    }
+    return 0;
+}
+
+static int close_tensors(void **state)
+{
+    (void)state;
+    sonde_safetensors_destroy(tensors);
+    return 0;
+}
+
+static int run_all(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(references_give_pytorch_values),
+        cmocka_unit_test(references_give_them_in_float64),
+        cmocka_unit_test(all_kernels_give_pytorch_values),
+        cmocka_unit_test(every_kind_has_cases_some_not_finite),
+    };
+
+    return cmocka_run_group_tests(tests, open_tensors, close_tensors);
+}
+
+/* Once with the kernels of every instruction set; a process chooses its set once. */
+int main(void)
+{
+    static const char *const sets[] = {"generic", "avx2", "avx512"};
+    int failed = 0;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(sets); i++) {
+        const pid_t child = fork();
+        int status = 1;
+
+        if (child == 0) {
+            (void)setenv("SONDE_ISA", sets[i], 1);
+            return run_all();
+        }
+        failed += child < 0 || waitpid(child, &status, 0) != child || status != 0 ? 1 : 0;
+    }
+    return failed;
+}

@@ -1,0 +1,481 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/ops: what PyTorch answers for every op kind.
+
+Two files: ops.safetensors holds tensors, cases.txt says which op makes which of which:
+
+    CASE KIND in NAME,NAME out NAME,-,NAME key=value ...
+
+"none" stands for no inputs, "-" for an output that is not compared. Keys are the fields of
+sonde__attrs, `live` for an update's numbers, and `exact` where no rounding can differ. Run with PyTorch 2.13 (CPU); the files are committed and change only when cases do.
+"""
+import math
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "ops"
+INF, NAN = math.inf, math.nan
+
+tensors: dict[str, torch.Tensor] = {}
+lines: list[str] = []
+
+
+def randn(*shape):
+    return torch.randn(*shape)
+
+
+def keep(name, tensor):
+    """Stores a tensor under a name; gives the name, or "-" for None."""
+    if tensor is None:
+        return "-"
+    tensors[name] = tensor.detach().clone().contiguous()
+    return name
+
+
+def text(value):
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (list, tuple)):
+        return ",".join(text(v) for v in value)
+    return f"{value:.9g}" if isinstance(value, float) else str(value)
+
+
+def case(name, kind, ins, outs, **attrs):
+    """One line; ins and outs are pairs (short name, tensor or None), stored as name.short.
+    A tensor that is stored already is referred to."""
+    known = {id(t): n for n, t in stored}
+
+    def names(pairs):
+        result = []
+        for short, tensor in pairs:
+            if tensor is not None and id(tensor) in known:
+                result.append(known[id(tensor)])
+                continue
+            full = keep(f"{name}.{short}", tensor)
+            if tensor is not None:
+                stored.append((full, tensor))
+            result.append(full)
+        return ",".join(result)
+
+    words = [name, kind, "in", names(ins) or "none", "out", names(outs)]
+    words += [f"{key}={text(value)}" for key, value in attrs.items() if value is not None]
+    lines.append(" ".join(words))
+
+
+stored: list[tuple[str, torch.Tensor]] = []
+
+
+def grad(y, inputs, dy):
+    return torch.autograd.grad(y, inputs, dy, allow_unused=True)
+
+
+# --- convolution -----------------------------------------------------------------------
+
+
+def conv2d(name, x, w, b=None, dy=None, stride=(1, 1), padding=(0, 0), dilation=(1, 1),
+           groups=1):
+    attrs = dict(stride=stride, padding=padding, dilation=dilation, groups=groups)
+    x, w = x.requires_grad_(), w.requires_grad_()
+    b = b.requires_grad_() if b is not None else None
+    y = F.conv2d(x, w, b, **attrs)
+    dy = randn(*y.shape) if dy is None else dy(y)
+    dx, dw = grad(y, [x, w], dy)
+    ins = [("x", x), ("w", w)] + ([("b", b)] if b is not None else [])
+    case(name, "Conv2d", ins, [("y", y)], **attrs)
+    case(name + ".dx", "Conv2dGradInput", [("dy", dy), ("w", w)], [("dx", dx)],
+         dims=tuple(x.shape), **attrs)
+    case(name + ".dw", "Conv2dGradWeight", [("dy", dy), ("x", x)], [("dw", dw)],
+         dims=tuple(w.shape), **attrs)
+    if b is not None:
+        case(name + ".db", "ChannelSum", [("dy", dy)],
+             [("db", grad(F.conv2d(x, w, b, **attrs), [b], dy)[0])])
+
+
+def poisoned(tensor, *places):
+    """Puts (flat position, value) pairs into a tensor."""
+    for at, value in places:
+        tensor.view(-1)[at] = value
+    return tensor
+
+
+def convolutions():
+    conv2d("conv2d.small", randn(3, 1, 8, 9), randn(5, 1, 3, 3), randn(5))
+    conv2d("conv2d.lanes", randn(17, 5, 8, 7), randn(12, 5, 5, 5), randn(12))
+    conv2d("conv2d.strided", randn(2, 3, 9, 8), randn(4, 3, 3, 2), stride=(2, 3))
+    conv2d("conv2d.padded", randn(2, 2, 5, 6), randn(3, 2, 3, 3), randn(3), padding=(1, 2))
+    conv2d("conv2d.dilated", randn(2, 2, 9, 11), randn(3, 2, 3, 2), dilation=(2, 3))
+    conv2d("conv2d.groups", randn(2, 6, 5, 5), randn(4, 3, 3, 3), randn(4), groups=2)
+    conv2d("conv2d.depthwise", randn(3, 4, 6, 5), randn(8, 1, 3, 3), groups=4,
+           padding=(1, 1))
+    conv2d("conv2d.point", randn(2, 7, 3, 5), randn(3, 7, 1, 1), randn(3))
+    conv2d("conv2d.all", randn(2, 4, 11, 10), randn(6, 2, 3, 2), randn(6), stride=(2, 1),
+           padding=(2, 1), dilation=(2, 3), groups=2)
+    conv2d("conv2d.nonfinite", poisoned(randn(2, 2, 6, 6), (9, NAN), (50, INF), (80, -INF)),
+           randn(3, 2, 3, 3), randn(3),
+           dy=lambda y: poisoned(torch.randn_like(y), (3, NAN), (20, INF), (70, -INF)))
+
+
+# --- pooling ---------------------------------------------------------------------------
+
+
+def in_window(y_flat, x_shape, attrs):
+    """PyTorch's positions in the plane, as positions in the window."""
+    n, c, h, w = y_flat.shape
+    rows = torch.arange(h).view(h, 1) * attrs["stride"][0] - attrs["padding"][0]
+    cols = torch.arange(w).view(1, w) * attrs["stride"][1] - attrs["padding"][1]
+    k = (y_flat // x_shape[3] - rows) // attrs["dilation"][0]
+    l = (y_flat % x_shape[3] - cols) // attrs["dilation"][1]
+    return (k * attrs["kernel"][1] + l).to(torch.uint8)
+
+
+def pool(name, x, kernel, stride=None, padding=(0, 0), dilation=(1, 1), dy=None):
+    stride = stride or kernel
+    attrs = dict(kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    x = x.requires_grad_()
+    y, flat = F.max_pool2d(x, kernel, stride, padding, dilation, return_indices=True)
+    index = in_window(flat, x.shape, attrs)
+    dy = randn(*y.shape) if dy is None else dy(y)
+    (dx,) = grad(y, [x], dy)
+    case(name, "MaxPool2d", [("x", x)], [("y", y), ("index", index)], exact=1, **attrs)
+    case(name + ".dx", "MaxPool2dGrad", [("dy", dy), ("index", index)], [("dx", dx)],
+         dims=tuple(x.shape), **attrs)
+
+
+def pools():
+    pool("pool.small", randn(3, 2, 6, 8), (2, 2))
+    pool("pool.lanes", randn(17, 3, 5, 7), (2, 2))
+    pool("pool.overlap", randn(2, 2, 7, 8), (3, 2), (2, 1))
+    pool("pool.padded", randn(2, 2, 7, 6), (3, 3), (2, 2), (1, 1))
+    pool("pool.dilated", randn(2, 1, 9, 8), (2, 3), (1, 2), (1, 1), (3, 2))
+    pool("pool.ties", torch.randint(0, 2, (3, 2, 6, 6)).float(), (2, 2))
+    pool("pool.nonfinite",
+         poisoned(randn(2, 2, 6, 6), (0, NAN), (3, NAN), (8, NAN), (9, INF), (14, -INF),
+                  (40, -INF), (41, -INF), (46, -INF), (47, -INF), (60, INF), (61, INF)),
+         (2, 2), dy=lambda y: poisoned(torch.randn_like(y), (4, NAN), (7, INF)))
+    pool("pool.padding_only", torch.full((1, 1, 4, 4), -INF), (3, 3), (2, 2), (1, 1))
+
+
+# --- linear ----------------------------------------------------------------------------
+
+
+def linear(name, x, w, b=None, dy=None):
+    x, w = x.requires_grad_(), w.requires_grad_()
+    y = F.linear(x, w, b)
+    dy = randn(*y.shape) if dy is None else dy
+    dx, dw = grad(y, [x, w], dy)
+    ins = [("x", x), ("w", w)] + ([("b", b)] if b is not None else [])
+    case(name, "Linear", ins, [("y", y)])
+    case(name + ".dx", "LinearGradInput", [("dy", dy), ("w", w)], [("dx", dx)])
+    case(name + ".dw", "LinearGradWeight", [("dy", dy), ("x", x)], [("dw", dw)])
+    case(name + ".db", "ChannelSum", [("dy", dy)], [("db", dy.sum(0))])
+
+
+def linears():
+    linear("linear.small", randn(3, 7), randn(5, 7), randn(5))
+    linear("linear.lanes", randn(33, 70), randn(11, 70), randn(11))
+    linear("linear.wide", randn(16, 65), randn(34, 65))
+    linear("linear.one", randn(1, 1), randn(1, 1), randn(1))
+    linear("linear.nonfinite", poisoned(randn(5, 9), (4, NAN), (20, INF), (30, -INF)),
+           poisoned(randn(4, 9), (13, INF)), randn(4),
+           poisoned(randn(5, 4), (6, NAN), (10, INF)))
+
+
+# --- elementwise, shapes ---------------------------------------------------------------
+
+
+def relus():
+    specials = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1e-45, -1e-45, 3.0, -3.0])
+    for name, x in [("relu.small", randn(3, 5, 7)), ("relu.lanes", randn(17, 3, 2)),
+                    ("relu.nonfinite", specials)]:
+        x = x.requires_grad_()
+        y = torch.relu(x)
+        dy = randn(*y.shape)
+        case(name, "Relu", [("x", x)], [("y", y)], exact=1)
+        case(name + ".dx", "ReluGrad", [("dy", dy), ("y", y)], [("dx", grad(y, [x], dy)[0])],
+             exact=1)
+    y = torch.relu(specials)
+    dy = torch.tensor([1.0, NAN, NAN, INF, NAN, -INF, INF, INF, 2.0])
+    dx = torch.ops.aten.threshold_backward(dy, y, 0)
+    case("relu.nonfinite_dy", "ReluGrad", [("dy", dy), ("y", y)], [("dx", dx)], exact=1)
+
+
+def binaries():
+    special_a = torch.tensor([NAN, INF, INF, -INF, 0.0, 0.0, 1.0, 3e38])
+    special_b = torch.tensor([1.0, INF, -INF, 2.0, INF, NAN, NAN, 3e38])
+    pairs = [("same", randn(3, 5), randn(3, 5)), ("row", randn(17, 5), randn(5)),
+             ("both", randn(4, 1, 3), randn(5, 1)), ("scalar", randn(()), randn(2, 3)),
+             ("nonfinite", special_a, special_b)]
+    for name, a, b in pairs:
+        case(f"add.{name}", "Add", [("a", a), ("b", b)], [("y", a + b)], exact=1)
+        case(f"mul.{name}", "Mul", [("a", a), ("b", b)], [("y", a * b)], exact=1)
+    case("scale.small", "Scale", [("x", pairs[0][1])], [("y", pairs[0][1] * -0.3)],
+         scale=-0.3, exact=1)
+    case("scale.nonfinite", "Scale", [("x", special_a)], [("y", special_a * 0.0)], scale=0.0,
+         exact=1)
+    case("accumulate.sum", "Accumulate", [("acc", pairs[0][1]), ("g", pairs[0][2])],
+         [("y", pairs[0][1] + pairs[0][2])], scale=1.0, exact=1)
+    case("accumulate.mean", "Accumulate", [("acc", pairs[0][1]), ("g", pairs[0][2])],
+         [("y", pairs[0][1].add(pairs[0][2], alpha=0.25))], scale=0.25, exact=1)
+    case("accumulate.nonfinite", "Accumulate", [("acc", special_a), ("g", special_b)],
+         [("y", special_a + special_b)], scale=1.0, exact=1)
+
+
+def shapes():
+    x = poisoned(randn(3, 4, 5), (7, NAN), (9, INF))
+    half = randn(3, 4).half()
+    case("identity.small", "Identity", [("x", x)], [("y", x)], exact=1)
+    case("reshape.open", "Reshape", [("x", x)], [("y", x.reshape(3, 2, 10))], dims=(0, 2, -1),
+         exact=1)
+    case("reshape.flatten", "Reshape", [("x", x)], [("y", x.reshape(3, 20))], dims=(0, -1),
+         exact=1)
+    one = randn(1, 1)
+    case("reshape.scalar", "Reshape", [("x", one)], [("y", one.reshape(()))], exact=1)
+    case("transpose.cycle", "Transpose", [("x", x)], [("y", x.permute(2, 0, 1))],
+         dims=(2, 0, 1), exact=1)
+    case("transpose.negative", "Transpose", [("x", x)], [("y", x.permute(0, 2, 1))],
+         dims=(0, -1, 1), exact=1)
+    case("transpose.half", "Transpose", [("x", half)], [("y", half.t())], dims=(1, 0),
+         exact=1)
+    row = poisoned(randn(4, 1), (1, NAN), (2, INF))
+    case("broadcast.row", "Broadcast", [("x", row)], [("y", row.expand(2, 3, 4, 5))],
+         dims=(2, 3, 4, 5), exact=1)
+    case("broadcast.scalar", "Broadcast", [("x", torch.tensor(2.5))],
+         [("y", torch.tensor(2.5).expand(3, 2))], dims=(3, 2), exact=1)
+    case("fill.small", "Fill", [], [("y", torch.full((3, 2), -1.5))], dims=(3, 2), scale=-1.5,
+         exact=1)
+    case("fill.scalar", "Fill", [], [("y", torch.tensor(1.0))], dims=(), scale=1.0, exact=1)
+
+
+def reductions():
+    x = randn(3, 4, 5, 2)
+    bad = poisoned(randn(4, 6), (1, NAN), (8, INF), (13, INF), (14, -INF))
+    for name, dims in [("first", (0,)), ("middle", (1, 2)), ("ends", (0, 3)),
+                       ("last", (3,)), ("all", (0, 1, 2, 3))]:
+        axes = sum(1 << d for d in dims)
+        case(f"sum.{name}", "Reduce", [("x", x)], [("y", x.sum(dims))], axes=axes)
+        case(f"mean.{name}", "Reduce", [("x", x)], [("y", x.mean(dims, keepdim=True))],
+             axes=axes, mean=1, keep_dims=1)
+    case("sum.no_axes", "Reduce", [("x", x)], [("y", x.sum())])
+    case("sum.nonfinite", "Reduce", [("x", bad)], [("y", bad.sum(1))], axes=2)
+    case("mean.nonfinite", "Reduce", [("x", bad)], [("y", bad.mean(1))], axes=2, mean=1)
+    case("channel_sum.nonfinite", "ChannelSum", [("dy", bad)], [("y", bad.sum(0))])
+
+
+# --- norm, softmax, loss ---------------------------------------------------------------
+
+
+def group_norm(name, x, groups, gamma, beta, eps=1e-5, dy=None, statistics=True):
+    x = x.requires_grad_()
+    gamma = gamma.requires_grad_() if gamma is not None else None
+    beta = beta.requires_grad_() if beta is not None else None
+    n, c, inner = x.shape[0], x.shape[1], x[0, 0].numel()
+    y, mean, rstd = torch.native_group_norm(x, gamma, beta, n, c, inner, groups, eps)
+    dy = randn(*y.shape) if dy is None else dy
+    attrs = dict(groups=groups, eps=eps)
+    ins = [("x", x), ("gamma", gamma), ("beta", beta)]
+    while ins[-1][1] is None:
+        ins.pop()
+    case(name, "GroupNorm", ins,
+         [("y", y), ("mean", mean if statistics else None),
+          ("rstd", rstd if statistics else None)], **attrs)
+    dx, dgamma, dbeta = torch.ops.aten.native_group_norm_backward(
+        dy, x, mean, rstd, gamma, n, c, inner, groups,
+        [True, gamma is not None, gamma is not None])
+    ins = [("dy", dy), ("x", x), ("mean", mean), ("rstd", rstd)]
+    case(name + ".d", "GroupNormGrad", ins + ([("gamma", gamma)] if gamma is not None else []),
+         [("dx", dx), ("dgamma", dgamma), ("dbeta", dbeta)], **attrs)
+
+
+def norms():
+    group_norm("group_norm.small", randn(3, 6, 2, 3), 3, randn(6), randn(6))
+    group_norm("group_norm.lanes", randn(17, 12, 3, 2) * 3 + 1, 3, randn(12), randn(12))
+    group_norm("group_norm.plain", randn(2, 4, 5), 1, None, None, eps=1e-2)
+    group_norm("group_norm.gamma", randn(2, 4, 5), 4, randn(4), None)
+    group_norm("group_norm.matrix", randn(5, 8), 2, randn(8), randn(8))
+    group_norm("group_norm.constant", torch.zeros(2, 4, 3), 2, randn(4), randn(4))
+    # Not compared: the mean of a group with an Inf (Inf or NaN), and the gradient of a group
+    # with an Inf in dy (its signs meet in the sums in an order that is PyTorch's own).
+    group_norm("group_norm.nonfinite", poisoned(randn(3, 4, 3), (2, NAN), (14, INF), (20, -INF)),
+               2, randn(4), randn(4), dy=poisoned(randn(3, 4, 3), (8, NAN)),
+               statistics=False)
+
+
+def softmaxes():
+    bad = torch.tensor([[NAN, 0.0, 1.0, 2.0], [INF, 0.0, 1.0, 2.0], [-INF, 0.0, 1.0, 2.0],
+                        [-INF, -INF, -INF, -INF], [1e30, -1e30, 3e38, 88.0]])
+    inputs = [("last", randn(3, 7), -1), ("batch", randn(9, 4), 0),
+              ("middle", randn(2, 5, 3), 1), ("lanes", randn(17, 10), 1),
+              ("large", randn(4, 5) * 200, 1), ("nonfinite", bad, 1),
+              ("nonfinite_batch", bad.t().contiguous(), 0)]
+    for name, x, axis in inputs:
+        x = x.requires_grad_()
+        dy = randn(*x.shape)
+        for kind, f in [("Softmax", torch.softmax), ("LogSoftmax", torch.log_softmax)]:
+            y = f(x, axis)
+            short = kind.lower() + "." + name
+            case(short, kind, [("x", x)], [("y", y)], axis=axis)
+            case(short + ".dx", kind + "Grad", [("dy", dy), ("y", y)],
+                 [("dx", grad(y, [x], dy)[0])], axis=axis)
+    x = randn(3, 4).requires_grad_()
+    dy = poisoned(randn(3, 4), (1, NAN), (6, INF))
+    for kind, f in [("Softmax", torch.softmax), ("LogSoftmax", torch.log_softmax)]:
+        y = f(x, 1)
+        case(kind.lower() + ".nonfinite_dy", kind + "Grad", [("dy", dy), ("y", y)],
+             [("dx", grad(y, [x], dy)[0])], axis=1)
+
+
+def losses():
+    for name, logp in [("small", torch.log_softmax(randn(5, 4), 1)),
+                       ("lanes", torch.log_softmax(randn(33, 10), 1)),
+                       ("nan", poisoned(randn(4, 3), (5, NAN))),
+                       ("inf", poisoned(randn(4, 3), (5, -INF)))]:
+        target = torch.randint(0, logp.shape[1], (logp.shape[0],))
+        if name in ("nan", "inf"):
+            target[1] = 2
+        logp = logp.requires_grad_()
+        for mean in (False, True):
+            loss = F.nll_loss(logp, target, reduction="mean" if mean else "sum")
+            dloss = torch.tensor(INF if name == "inf" else -1.7)
+            short = f"nll.{name}." + ("mean" if mean else "sum")
+            case(short, "Nll", [("logp", logp), ("target", target)], [("loss", loss)], mean=mean)
+            case(short + ".d", "NllGrad", [("dloss", dloss), ("target", target)],
+                 [("dlogp", grad(loss, [logp], dloss)[0])], mean=mean, dims=tuple(logp.shape))
+
+
+# --- updates ---------------------------------------------------------------------------
+
+
+def sgd(name, steps=3, scale=1.0, poison=False, **options):
+    w = torch.nn.Parameter(poisoned(randn(4, 5), (3, INF)) if poison else randn(4, 5))
+    optimiser = torch.optim.SGD([w], foreach=False, **options)
+    momentum = options.get("momentum", 0.0)
+    for step in range(steps):
+        g = poisoned(randn(4, 5), (1, NAN), (7, INF), (8, -INF)) if poison else randn(4, 5)
+        before = w.detach().clone()
+        v = optimiser.state[w].get("momentum_buffer") if step else None
+        v = torch.full((4, 5), 77.0) if v is None else v.clone()
+        w.grad = g * scale
+        optimiser.step()
+        after = optimiser.state[w].get("momentum_buffer")
+        ins = [("w", before), ("g", g)] + ([("v", v)] if momentum else [])
+        outs = [("w2", w.detach().clone()),
+                ("v2", after.clone() if after is not None else None)]
+        live = (options["lr"], momentum, options.get("dampening", 0.0),
+                options.get("weight_decay", 0.0), int(options.get("nesterov", False)), scale,
+                int(step == 0))
+        case(f"{name}.{step}", "Sgd", ins, outs, live=tuple(map(float, live)))
+
+
+def adam(name, cls, steps=3, scale=1.0, poison=False, **options):
+    w = torch.nn.Parameter(poisoned(randn(3, 5), (3, INF)) if poison else randn(3, 5))
+    optimiser = cls([w], foreach=False, **options)
+    state = {"m": torch.zeros(3, 5), "v": torch.zeros(3, 5), "step": torch.tensor(0.0)}
+    beta1, beta2 = options.get("betas", (0.9, 0.999))
+    for step in range(steps):
+        g = poisoned(randn(3, 5), (1, NAN), (7, INF), (8, -INF)) if poison else randn(3, 5)
+        before = w.detach().clone()
+        w.grad = g * scale
+        optimiser.step()
+        after = optimiser.state[w]
+        made = {"m": after["exp_avg"].clone(), "v": after["exp_avg_sq"].clone(),
+                "step": after["step"].clone()}
+        live = (options["lr"], beta1, beta2, options.get("eps", 1e-8),
+                options.get("weight_decay", 0.0), int(cls is torch.optim.AdamW), scale)
+        case(f"{name}.{step}", "Adam",
+             [("w", before), ("g", g)] + list(state.items()),
+             [("w2", w.detach().clone())] + [(k + "2", t) for k, t in made.items()],
+             live=tuple(map(float, live)))
+        state = made
+
+
+def updates():
+    sgd("sgd.plain", lr=0.1)
+    sgd("sgd.decay", lr=0.1, weight_decay=0.03, scale=0.25)
+    sgd("sgd.momentum", lr=0.05, momentum=0.9)
+    sgd("sgd.dampening", lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.01)
+    sgd("sgd.nesterov", lr=0.05, momentum=0.8, weight_decay=0.01, nesterov=True)
+    sgd("sgd.nonfinite", lr=0.05, momentum=0.9, steps=2, poison=True)
+    sgd("sgd.nonfinite_plain", lr=0.05, steps=1, poison=True)
+    adam("adam.plain", torch.optim.Adam, lr=0.01)
+    adam("adam.decay", torch.optim.Adam, lr=0.01, weight_decay=0.1, betas=(0.8, 0.95),
+         scale=0.5)
+    adam("adam.w", torch.optim.AdamW, lr=0.01, weight_decay=0.1, eps=1e-3)
+    adam("adam.nonfinite", torch.optim.Adam, lr=0.01, steps=2, poison=True)
+
+
+# --- fused -----------------------------------------------------------------------------
+
+
+def fused_convolution(name, x, w, b, **attrs):
+    full = dict(stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1)
+    full.update(attrs)
+    x, w = x.requires_grad_(), w.requires_grad_()
+    conv = F.conv2d(x, w, b, **full)
+    relu = torch.relu(conv)
+    y, flat = F.max_pool2d(relu, 2, return_indices=True)
+    index = in_window(flat, relu.shape, dict(kernel=(2, 2), stride=(2, 2), padding=(0, 0),
+                                             dilation=(1, 1)))
+    dy = randn(*y.shape)
+    drelu, dconv, dw = grad(y, [relu, conv, w], dy)
+    ins = [("x", x), ("w", w)] + ([("b", b)] if b is not None else [])
+    case(name, "Conv2dReluPool", ins,
+         [("conv", conv), ("relu", relu), ("y", y), ("index", index)], **full)
+    case(name + ".d", "PoolReluConvGrad",
+         [("dy", dy), ("index", index), ("y", y), ("x", x)],
+         [("drelu", drelu), ("dconv", dconv), ("dw", dw), ("db", dconv.sum((0, 2, 3)))],
+         dims=tuple(w.shape), **full)
+    case(name + ".relu", "Conv2dRelu", ins, [("conv", conv), ("relu", relu)], **full)
+
+
+def fused():
+    fused_convolution("fused.small", randn(3, 1, 8, 9), randn(5, 1, 3, 3), randn(5))
+    fused_convolution("fused.lanes", randn(17, 1, 7, 6), randn(3, 1, 3, 3), randn(3))
+    fused_convolution("fused.general", randn(2, 4, 9, 8), randn(6, 2, 3, 2), None, groups=2,
+                      stride=(1, 1), padding=(1, 1), dilation=(2, 1))
+    fused_convolution("fused.nonfinite", poisoned(randn(2, 1, 9, 8), (20, NAN), (110, INF)),
+                      randn(3, 1, 3, 3), randn(3))
+    for name, x, w, b in [("fused.linear", poisoned(randn(5, 7), (8, NAN), (15, INF)),
+                           randn(4, 7), randn(4)),
+                          ("fused.linear_lanes", randn(17, 33), randn(10, 33), None)]:
+        y = F.linear(x, w, b)
+        case(name, "LinearRelu", [("x", x), ("w", w)] + ([("b", b)] if b is not None else []),
+             [("linear", y), ("y", torch.relu(y))])
+    for name, momentum in [("fused.sgd", 0.0), ("fused.sgd_momentum", 0.9),
+                           ("fused.sgd_nonfinite", 0.9)]:
+        x, dy = randn(6, 37), randn(6, 5)
+        if name.endswith("nonfinite"):
+            poisoned(x, (40, NAN), (80, INF))
+        w = torch.nn.Parameter(randn(5, 37))
+        before, dw = w.detach().clone(), dy.t() @ x
+        optimiser = torch.optim.SGD([w], lr=0.05, momentum=momentum, weight_decay=0.01,
+                                    foreach=False)
+        v = torch.full((5, 37), 77.0)
+        for first in (1, 0):
+            w.grad = dw.clone()
+            optimiser.step()
+            after = optimiser.state[w].get("momentum_buffer") if momentum else None
+            after = after.clone() if after is not None else None
+            now = w.detach().clone()
+            case(f"{name}.{'first' if first else 'next'}", "LinearGradWeightSgd",
+                 [("w", before), ("dy", dy), ("x", x)] + ([("v", v)] if momentum else []),
+                 [("w2", now), ("dw", dw), ("v2", after)],
+                 live=(0.05, momentum, 0.0, 0.01, 0.0, 1.0, float(first)))
+            before, v = now, after
+
+
+def main():
+    torch.manual_seed(20)
+    torch.set_num_threads(1)
+    for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
+                  softmaxes, losses, updates, fused):
+        group()
+    OUT.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, OUT / "ops.safetensors", {"torch": torch.__version__.split("+")[0]})
+    (OUT / "cases.txt").write_text("\n".join(lines) + "\n")
+    print(f"{len(lines)} cases, {len(tensors)} tensors")
+
+
+if __name__ == "__main__":
+    main()

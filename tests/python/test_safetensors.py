@@ -1,0 +1,131 @@
+"""Our safetensors against another implementation, in both directions and for every dtype.
+
+usage: test_safetensors.py [PATH_TO_tensor_test_safetensors]
+The program is looked for in SONDE_BIN if it is not named. Needs the Python packages safetensors, torch and numpy. Prints "N passed, N failed";
+exit status 1 if one failed.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+import numpy
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+DTYPES = {
+    "bool": torch.bool, "uint8": torch.uint8, "int8": torch.int8,
+    "uint16": torch.uint16, "int16": torch.int16, "uint32": torch.uint32,
+    "int32": torch.int32, "uint64": torch.uint64, "int64": torch.int64,
+    "float16": torch.float16, "bfloat16": torch.bfloat16,
+    "float32": torch.float32, "float64": torch.float64,
+}
+results = {True: 0, False: 0}
+
+
+def check(what, good):
+    results[bool(good)] += 1
+    if not good:
+        print("FAILED:", what)
+
+
+def run(tool, *args):
+    return subprocess.run([tool, *args], capture_output=True, text=True)
+
+
+def same(a, b):
+    """Same dtype, shape and bits (NaN included)."""
+    return (a.dtype == b.dtype and a.shape == b.shape and
+            torch.equal(a.contiguous().view(torch.uint8) if a.dim() else
+                        a.reshape(1).view(torch.uint8),
+                        b.contiguous().view(torch.uint8) if b.dim() else
+                        b.reshape(1).view(torch.uint8)))
+
+
+def ours_by_theirs(tool, folder):
+    """What we write, they read."""
+    path = os.path.join(folder, "ours.safetensors")
+    done = run(tool, "write", path)
+    check("write: " + done.stderr, done.returncode == 0)
+    loaded = load_file(path)
+    check("13 tensors", set(loaded) == set(DTYPES))
+    for name, dtype in DTYPES.items():
+        values = torch.tensor([0, 1, 2, 3, 4, 5]).reshape(2, 3).to(dtype)
+        check("ours by torch: " + name, same(loaded[name], values))
+    with safe_open(path, framework="pt") as file:
+        check("metadata", file.metadata() == {"format": "pt", "who": '"sonde" é'})
+
+
+def make_tensors():
+    generator = torch.Generator().manual_seed(1)
+    tensors = {}
+    for name, dtype in DTYPES.items():
+        values = torch.randn(5, 7, generator=generator) * 40
+        values = values.abs() if name.startswith("uint") else values
+        tensors["layer." + name] = values.to(dtype)
+    tensors["scalar"] = torch.tensor(2.5)
+    tensors["empty"] = torch.zeros(3, 0)
+    tensors["deep"] = torch.arange(24.0).reshape(1, 2, 1, 3, 1, 4)
+    tensors["odd name/with \"quotes\" \\ and é"] = torch.tensor([1], dtype=torch.int8)
+    tensors["special"] = torch.tensor(
+        [float("nan"), float("inf"), -float("inf"), -0.0, 1e-45])
+    return tensors
+
+
+def theirs_by_ours(tool, folder):
+    """What they write, we read, list and write again; they read that."""
+    path = os.path.join(folder, "theirs.safetensors")
+    again = os.path.join(folder, "again.safetensors")
+    tensors = make_tensors()
+    save_file(tensors, path, metadata={"format": "pt"})
+    done = run(tool, "copy", path, again)
+    check("copy: " + done.stderr, done.returncode == 0)
+    loaded = load_file(again)
+    check("all tensors", set(loaded) == set(tensors))
+    for name, values in tensors.items():
+        check("theirs by ours: " + name, same(loaded[name], values))
+    lines = {line.split("\t")[0]: line.split("\t")
+             for line in run(tool, "list", path).stdout.splitlines()}
+    for name, dtype in DTYPES.items():
+        line = lines["layer." + name]
+        values = numpy.array([float(v) for v in line[3].split()])
+        wanted = tensors["layer." + name].to(torch.float64).numpy().ravel()
+        check("listed: " + name, line[1] == name and line[2] == "(5, 7)" and
+              numpy.array_equal(values, wanted))
+
+
+def damage(tool, folder):
+    """A file that they would not open, we do not open either."""
+    path = os.path.join(folder, "good.safetensors")
+    bad = os.path.join(folder, "bad.safetensors")
+    save_file({"w": torch.arange(4.0)}, path)
+    with open(path, "rb") as file:
+        good = file.read()
+    for what, data in {"short": good[:-1], "long": good + b"x", "length": b"\xff" * 8,
+                       "empty": b"", "json": good[:8] + b"x" + good[9:]}.items():
+        with open(bad, "wb") as file:
+            file.write(data)
+        try:
+            load_file(bad)
+            check("they refuse: " + what, False)
+        except Exception:  # whatever kind it is
+            check("they refuse: " + what, True)
+        done = run(tool, "list", bad)
+        check("we refuse: " + what, done.returncode == 2 and
+              done.stderr.startswith("error: ") and done.stderr.count("\n") == 1)
+
+
+def main():
+    tool = (sys.argv[1] if len(sys.argv) == 2 else
+            os.path.join(os.environ.get("SONDE_BIN", "build/release/bin"),
+                         "tensor_test_safetensors"))
+    with tempfile.TemporaryDirectory() as folder:
+        ours_by_theirs(tool, folder)
+        theirs_by_ours(tool, folder)
+        damage(tool, folder)
+    print("%d passed, %d failed" % (results[True], results[False]))
+    return 1 if results[False] else 0
+
+
+sys.exit(main())

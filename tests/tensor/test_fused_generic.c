@@ -1,0 +1,6 @@
+/*
+ * test_fused_generic.c - fused vital signs in plain C.
+ */
+#define FUSED_ISA SONDE__GENERIC
+
+#include "fused.h"
