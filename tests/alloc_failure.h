@@ -1,5 +1,6 @@
 /*
- * alloc_failure.h - an allocator that fails the n-th request, and counts what is still out.
+ * alloc_failure.h - an allocator that fails the n-th request, and counts what is still
+ * out.
  *
  *     for (size_t n = 0;; n++) {
  *         alloc_failure_begin(n);
@@ -33,7 +34,8 @@ static void *alloc_failure_alloc(void *user, size_t align, size_t size)
         return NULL;
     }
     alloc_failure_left--;
-    if (posix_memalign(&ptr, align < sizeof(void *) ? sizeof(void *) : align, size) != 0) {
+    if (posix_memalign(&ptr, align < sizeof(void *) ? sizeof(void *) : align, size) !=
+        0) {
         return NULL;
     }
     alloc_failure_out++;
@@ -50,7 +52,8 @@ static void alloc_failure_free(void *user, void *ptr)
 /* From now on the request number succeed (counted from 0) and all after it fail. */
 static inline void alloc_failure_begin(size_t succeed)
 {
-    static const sonde_allocator failing = {alloc_failure_alloc, alloc_failure_free, NULL};
+    static const sonde_allocator failing = {alloc_failure_alloc, alloc_failure_free,
+                                            NULL};
 
     alloc_failure_left = succeed;
     alloc_failure_count = 0;

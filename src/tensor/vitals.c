@@ -15,12 +15,13 @@
 #include <math.h>
 #include <string.h>
 
-/* One block: narrow or wide is set. ahead is the block behind it, or it itself again. */
+/* One block of float32, or of float64 if wide. ahead is the block behind it, or it itself
+ * again. */
 typedef struct block {
-    const float *narrow;
-    const double *wide;
+    const void *elements;
     const void *ahead;
     size_t n;
+    bool wide;
 } block;
 
 const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
@@ -109,10 +110,10 @@ bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n)
 static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
                    sonde__vitals_sums *sums)
 {
-    if (b->narrow != NULL) {
-        kernels->sums_f32(b->narrow, b->n, b->ahead, sums);
+    if (b->wide) {
+        kernels->sums_f64(b->elements, b->n, b->ahead, sums);
     } else {
-        kernels->sums_f64(b->wide, b->n, b->ahead, sums);
+        kernels->sums_f32(b->elements, b->n, b->ahead, sums);
     }
 }
 
@@ -123,10 +124,10 @@ static double m2_about(const sonde__vitals_kernels *kernels, const block *b, dou
     double moments[2] = {0.0, 0.0};
     double m2 = 0.0;
 
-    if (b->narrow != NULL) {
-        kernels->shifted_f32(b->narrow, b->n, mean, moments);
+    if (b->wide) {
+        kernels->shifted_f64(b->elements, b->n, mean, moments);
     } else {
-        kernels->shifted_f64(b->wide, b->n, mean, moments);
+        kernels->shifted_f32(b->elements, b->n, mean, moments);
     }
     m2 = moments[1] - moments[0] * (moments[0] / (double)b->n);
     return m2 > 0.0 ? m2 : 0.0;
@@ -192,18 +193,13 @@ static void take_any(const sonde__vitals_kernels *kernels, sonde_vitals *into,
         float narrow[SONDE__VITALS_BLOCK];
         double wide[SONDE__VITALS_BLOCK];
     } room;
-    block finite = {.ahead = &room};
+    block finite = {.elements = &room, .ahead = &room, .wide = b->wide};
     sonde_vitals others;
     sonde__vitals_sums sums;
 
     sonde_vitals_init(&others);
-    if (b->narrow != NULL) {
-        finite.narrow = room.narrow;
-        finite.n = close_up_f32(b->narrow, b->n, room.narrow, &others);
-    } else {
-        finite.wide = room.wide;
-        finite.n = close_up_f64(b->wide, b->n, room.wide, &others);
-    }
+    finite.n = b->wide ? close_up_f64(b->elements, b->n, room.wide, &others)
+                       : close_up_f32(b->elements, b->n, room.narrow, &others);
     others.count = b->n - finite.n;
     merge(into, &others);
     if (finite.n > 0) {
@@ -225,7 +221,7 @@ static void take(const sonde__vitals_kernels *kernels, sonde_vitals *into,
 void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
                         const float *elements, size_t n)
 {
-    const block b = {.narrow = elements, .n = n};
+    const block b = {.elements = elements, .ahead = elements, .n = n};
 
     if (n > 0) {
         take(sonde__vitals_kernels_of(sonde__cpu_isa()), into, sums, &b);
@@ -252,28 +248,22 @@ static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
 static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
                       const void *elements, size_t n, const void *ahead, void *room)
 {
-    block b = {.narrow = elements, .ahead = ahead, .n = n};
+    const block as_it_is = {elements, ahead, n, dtype == SONDE_F64};
+    const block widened = {room, room, n, !sonde__fits_f32(dtype)};
 
-    if (dtype == SONDE_F32) {
-        return b;
+    if (dtype == SONDE_F32 || dtype == SONDE_F64) {
+        return as_it_is;
     }
     if (dtype == SONDE_F16) {
         kernels->widen_f16(elements, n, room);
     } else if (dtype == SONDE_BF16) {
         kernels->widen_bf16(elements, n, room);
-    } else if (sonde__fits_f32(dtype)) {
-        sonde__load_f32(dtype, elements, n, room);
+    } else if (widened.wide) {
+        sonde__load_f64(dtype, elements, n, room);
     } else {
-        b.narrow = NULL;
-        b.wide = elements;
-        if (dtype != SONDE_F64) {
-            sonde__load_f64(dtype, elements, n, room);
-            b.wide = b.ahead = room;
-        }
-        return b;
+        sonde__load_f32(dtype, elements, n, room);
     }
-    b.narrow = b.ahead = room;
-    return b;
+    return widened;
 }
 
 void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *vitals)

@@ -1,7 +1,7 @@
 """Our safetensors against another implementation, in both directions and for every dtype.
 
-usage: test_safetensors.py PATH_TO_tensor_test_safetensors
-Needs the Python packages safetensors, torch and numpy. Prints "N passed, N failed";
+usage: test_safetensors.py [PATH_TO_tensor_test_safetensors]
+The program is looked for in SONDE_BIN if it is not named. Needs the Python packages safetensors, torch and numpy. Prints "N passed, N failed";
 exit status 1 if one failed.
 """
 import os
@@ -117,13 +117,13 @@ def damage(tool, folder):
 
 
 def main():
-    if len(sys.argv) != 2:
-        print(__doc__)
-        return 2
+    tool = (sys.argv[1] if len(sys.argv) == 2 else
+            os.path.join(os.environ.get("SONDE_BIN", "build/release/bin"),
+                         "tensor_test_safetensors"))
     with tempfile.TemporaryDirectory() as folder:
-        ours_by_theirs(sys.argv[1], folder)
-        theirs_by_ours(sys.argv[1], folder)
-        damage(sys.argv[1], folder)
+        ours_by_theirs(tool, folder)
+        theirs_by_ours(tool, folder)
+        damage(tool, folder)
     print("%d passed, %d failed" % (results[True], results[False]))
     return 1 if results[False] else 0
 

@@ -9,13 +9,6 @@ static bool is_computed(const sonde__graph *graph, sonde__value value)
            sonde__producer(graph, value) != SIZE_MAX;
 }
 
-static const char *op_name(const sonde__graph *graph, sonde__value value)
-{
-    const size_t op = sonde__producer(graph, value);
-
-    return op != SIZE_MAX ? graph->ops[op].kind->name : "";
-}
-
 static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
                          sonde__value value, const char *name, const char *module,
                          sonde_role role, uint32_t same_as, uint32_t *id, sonde_diag *diag)
@@ -23,7 +16,7 @@ static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
     const sonde__node_value *node = &graph->values[value];
     sonde_tensor_info info = {.name = name,
                               .module = module,
-                              .op = op_name(graph, value),
+                              .op = node->op,
                               .role = role,
                               .pass = node->pass,
                               .dtype = node->shape.dtype,

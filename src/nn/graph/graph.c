@@ -183,6 +183,7 @@ sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
     for (int i = 0; i < kind->out_count; i++) {
         const sonde__node_value value = {.shape = call.out[i].shape,
                                          .module = graph->module,
+                                         .op = kind->name,
                                          .role = SONDE_ROLE_OTHER,
                                          .pass = graph->pass,
                                          .source = SONDE__FROM_OP};

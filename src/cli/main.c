@@ -1,0 +1,90 @@
+/*
+ * main.c - the table of commands and the way into them.
+ */
+#include "cli/cli.h"
+
+#include <sonde/log.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_compile,
+    cli_data_fetch, cli_data_synth, cli_data_info, cli_manual;
+
+const cli_command *const cli_commands[] = {
+    &cli_train,      &cli_eval,       &cli_predict,   &cli_tensors, &cli_compile,
+    &cli_data_fetch, &cli_data_synth, &cli_data_info, &cli_manual,  NULL,
+};
+
+const cli_command *cli_find(int argc, char **argv, int *words)
+{
+    for (size_t i = 0; cli_commands[i] != NULL && argc > 0; i++) {
+        const char *name = cli_commands[i]->name;
+        const char *space = strchr(name, ' ');
+        const size_t first = space != NULL ? (size_t)(space - name) : strlen(name);
+
+        if (strlen(argv[0]) != first || strncmp(argv[0], name, first) != 0) {
+            continue;
+        }
+        if (space == NULL || (argc > 1 && strcmp(argv[1], space + 1) == 0)) {
+            *words = space == NULL ? 1 : 2;
+            return cli_commands[i];
+        }
+    }
+    return NULL;
+}
+
+/* "sonde data" alone, or with a word it does not know: its sub-commands. */
+static int fail_command(int argc, char **argv)
+{
+    const size_t length = strlen(argv[0]);
+    char known[256] = "";
+
+    for (size_t i = 0; cli_commands[i] != NULL; i++) {
+        const char *name = cli_commands[i]->name;
+
+        if (strncmp(name, argv[0], length) == 0 && name[length] == ' ') {
+            (void)snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s",
+                           known[0] != '\0' ? ", " : "", name);
+        }
+    }
+    if (known[0] != '\0') {
+        return cli_fail_text("%s%s%s (expected %s)", argv[0], argc > 1 ? " " : "",
+                             argc > 1 ? argv[1] : ": a word is missing", known);
+    }
+    return cli_fail_text("unknown command '%s'; 'sonde --help' lists them", argv[0]);
+}
+
+static void check_log_level(const char *text)
+{
+    sonde_log_level level = SONDE_LOG_INFO;
+    sonde_diag diag = {0};
+
+    if (text != NULL && sonde_log_level_parse(text, &level, &diag) != SONDE_OK) {
+        cli_warn("SONDE_LOG_LEVEL: %s (expected %s)", diag.found, diag.expected);
+    }
+    sonde_log_set_level(text != NULL ? level : SONDE_LOG_WARNING);
+}
+
+int main(int argc, char **argv)
+{
+    int words = 0;
+    const cli_command *command = NULL;
+
+    sonde_log_to_stream(stderr);
+    check_log_level(getenv("SONDE_LOG_LEVEL"));
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        cli_print_overview(argc < 2 ? stderr : stdout);
+        return argc < 2 ? CLI_ERROR : CLI_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        (void)puts("sonde " SONDE_VERSION);
+        return CLI_OK;
+    }
+    command = cli_find(argc - 1, argv + 1, &words);
+    if (command == NULL) {
+        return fail_command(argc - 1, argv + 1);
+    }
+    return cli_run(command, argc - words, argv + words);
+}

@@ -1,0 +1,220 @@
+/*
+ * parse.c - one command line against one option table, by getopt_long.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_OPTIONS = 48, FIRST_CODE = 256 };
+
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t row[64];
+    const size_t na = strnlen(a, 63), nb = strnlen(b, 63);
+
+    for (size_t j = 0; j <= nb; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= na; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= nb; j++) {
+            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
+            size_t best = row[j] < row[j - 1] ? row[j] : row[j - 1];
+
+            best = best + 1 < replaced ? best + 1 : replaced;
+            diagonal = row[j];
+            row[j] = best;
+        }
+    }
+    return row[nb];
+}
+
+/* The long option that was probably meant; NULL if none is near. */
+static const char *nearest_option(const cli_command *command, const char *text)
+{
+    const char *best = NULL;
+    size_t distance = 4;
+
+    text += strspn(text, "-");
+    for (size_t i = 0; i < command->option_count; i++) {
+        const size_t d = edit_distance(text, command->options[i].name);
+
+        if (d < distance) {
+            distance = d;
+            best = command->options[i].name;
+        }
+    }
+    return best;
+}
+
+static int store(const cli_option *option, void *values, const char *text)
+{
+    char *field = (char *)values + option->offset;
+    char *end = NULL;
+
+    errno = 0;
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)(void *)field = true;
+        break;
+    case CLI_TEXT:
+        memcpy(field, &text, sizeof text);
+        break;
+    case CLI_COUNT: {
+        const long long number = strtoll(text, &end, 10);
+        const int64_t value = number;
+
+        if (end == text || *end != '\0' || errno != 0 || number < 0) {
+            return cli_fail_text("--%s: '%s' (expected a whole number >= 0)", option->name,
+                                 text);
+        }
+        memcpy(field, &value, sizeof value);
+        break;
+    }
+    case CLI_REAL: {
+        const double value = strtod(text, &end);
+
+        if (end == text || *end != '\0' || !isfinite(value)) {
+            return cli_fail_text("--%s: '%s' (expected a finite number)", option->name, text);
+        }
+        memcpy(field, &value, sizeof value);
+        break;
+    }
+    case CLI_LIST: {
+        cli_list *list = (cli_list *)(void *)field;
+
+        if (list->count == CLI_LIST_MOST) {
+            return cli_fail_text("--%s: given more than %d times", option->name,
+                                 CLI_LIST_MOST);
+        }
+        list->text[list->count++] = text;
+        break;
+    }
+    }
+    return CLI_OK;
+}
+
+static void set_defaults(const cli_command *command, void *values)
+{
+    const int64_t not_given = CLI_NOT_GIVEN;
+    const double nothing = NAN;
+
+    memset(values, 0, command->values_size);
+    for (size_t i = 0; i < command->option_count; i++) {
+        char *field = (char *)values + command->options[i].offset;
+
+        if (command->options[i].kind == CLI_COUNT) {
+            memcpy(field, &not_given, sizeof not_given);
+        } else if (command->options[i].kind == CLI_REAL) {
+            memcpy(field, &nothing, sizeof nothing);
+        }
+    }
+}
+
+/* The table in getopt's two forms. */
+static void make_tables(const cli_command *command, struct option *longs, char *shorts)
+{
+    char *end = shorts;
+
+    *end++ = ':'; /* tell a missing value from an unknown option */
+    for (size_t i = 0; i < command->option_count; i++) {
+        const cli_option *option = &command->options[i];
+        const int takes = option->kind == CLI_FLAG ? no_argument : required_argument;
+
+        longs[i] = (struct option){option->name, takes, NULL, FIRST_CODE + (int)i};
+        if (option->letter != 0) {
+            *end++ = option->letter;
+            if (takes == required_argument) {
+                *end++ = ':';
+            }
+        }
+    }
+    longs[command->option_count] =
+        (struct option){"help", no_argument, NULL, FIRST_CODE + MOST_OPTIONS};
+    longs[command->option_count + 1] = (struct option){0};
+    *end++ = 'h';
+    *end = '\0';
+}
+
+static const cli_option *option_of(const cli_command *command, int code)
+{
+    for (size_t i = 0; i < command->option_count; i++) {
+        if (code == FIRST_CODE + (int)i || code == command->options[i].letter) {
+            return &command->options[i];
+        }
+    }
+    return NULL;
+}
+
+static int fail_unknown(const cli_command *command, const char *text)
+{
+    const char *nearest = nearest_option(command, text);
+
+    return cli_fail_text("%s: unknown option '%s'%s%s%s; 'sonde %s --help' lists them",
+                         command->name, text, nearest != NULL ? " (expected --" : "",
+                         nearest != NULL ? nearest : "", nearest != NULL ? ")" : "",
+                         command->name);
+}
+
+static int parse(const cli_command *command, int argc, char **argv, void *values, bool *help)
+{
+    struct option longs[MOST_OPTIONS + 2];
+    char shorts[2 * MOST_OPTIONS + 4];
+    int code = 0;
+
+    make_tables(command, longs, shorts);
+    optind = 0;
+    opterr = 0;
+    while ((code = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
+        const cli_option *option = option_of(command, code);
+
+        if (code == 'h' || code == FIRST_CODE + MOST_OPTIONS) {
+            *help = true;
+            return CLI_OK;
+        }
+        if (code == ':') {
+            return cli_fail_text("%s: option '%s' needs a value", command->name,
+                                 argv[optind - 1]);
+        }
+        if (option == NULL) {
+            return fail_unknown(command, argv[optind - 1]);
+        }
+        if (store(option, values, optarg) != CLI_OK) {
+            return CLI_ERROR;
+        }
+    }
+    if (argc - optind < command->least) {
+        return cli_fail_text("%s: expected %s", command->name, command->arguments);
+    }
+    if (command->most >= 0 && argc - optind > command->most) {
+        return cli_fail_text("%s: unexpected argument '%s'", command->name,
+                             argv[optind + command->most]);
+    }
+    return CLI_OK;
+}
+
+int cli_run(const cli_command *command, int argc, char **argv)
+{
+    void *values = malloc(command->values_size > 0 ? command->values_size : 1);
+    bool help = false;
+    int code = CLI_OK;
+
+    if (values == NULL) {
+        return cli_fail_text("out of memory");
+    }
+    set_defaults(command, values);
+    code = parse(command, argc, argv, values, &help);
+    if (code == CLI_OK && help) {
+        cli_print_help(command, stdout);
+    } else if (code == CLI_OK) {
+        code = command->run(values, argc - optind, argv + optind);
+    }
+    free(values);
+    return code;
+}

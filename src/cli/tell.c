@@ -1,0 +1,236 @@
+/*
+ * tell.c - errors, numbers, folders, progress and Ctrl-C for all commands.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+/* --- errors ----------------------------------------------------------------------------------- */
+
+int cli_fail(const sonde_diag *diag)
+{
+    char line[SONDE_DIAG_LINE];
+
+    if (diag->err == SONDE_EINTERRUPTED) {
+        return CLI_INTERRUPTED;
+    }
+    return cli_fail_text("%s", sonde_diag_line(diag, line, sizeof line));
+}
+
+int cli_fail_text(const char *fmt, ...)
+{
+    va_list args;
+
+    (void)fputs("sonde: error: ", stderr);
+    va_start(args, fmt);
+    (void)vfprintf(stderr, fmt, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+    return CLI_ERROR;
+}
+
+void cli_warn(const char *fmt, ...)
+{
+    va_list args;
+
+    (void)fputs("sonde: warning: ", stderr);
+    va_start(args, fmt);
+    (void)vfprintf(stderr, fmt, args);
+    va_end(args);
+    (void)fputc('\n', stderr);
+}
+
+/* --- numbers ---------------------------------------------------------------------------------- */
+
+const char *cli_bytes_text(double bytes, char *buf, size_t size)
+{
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+
+    while (bytes >= 1000.0 && unit + 1 < CLI_COUNT_OF(units)) {
+        bytes /= 1000.0;
+        unit++;
+    }
+    (void)snprintf(buf, size, unit == 0 ? "%.0f %s" : "%.1f %s", bytes, units[unit]);
+    return buf;
+}
+
+const char *cli_seconds_text(double seconds, char *buf, size_t size)
+{
+    const long whole = isfinite(seconds) && seconds < 1e9 ? (long)(seconds + 0.5) : 0;
+
+    if (!isfinite(seconds) || seconds >= 1e9) {
+        (void)snprintf(buf, size, "?");
+    } else if (seconds < 60.0) {
+        (void)snprintf(buf, size, "%.1f s", seconds);
+    } else if (seconds < 3600.0) {
+        (void)snprintf(buf, size, "%ld:%02ld", whole / 60, whole % 60);
+    } else {
+        (void)snprintf(buf, size, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60,
+                       whole % 60);
+    }
+    return buf;
+}
+
+double cli_now(void)
+{
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* --- folders ---------------------------------------------------------------------------------- */
+
+static sonde_err fail_path(sonde_diag *diag, const char *path, const char *found)
+{
+    *diag = (sonde_diag){.err = SONDE_EIO};
+    (void)snprintf(diag->where, sizeof diag->where, "%s", path);
+    (void)snprintf(diag->found, sizeof diag->found, "%s: %s", found, strerror(errno));
+    return SONDE_EIO;
+}
+
+sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,
+                   sonde_diag *diag)
+{
+    const int length = snprintf(buf, size, "%s/%s", folder, name);
+
+    if (length < 0 || (size_t)length >= size) {
+        errno = ENAMETOOLONG;
+        (void)fail_path(diag, folder, "the path is too long");
+        return diag->err = SONDE_EINVAL;
+    }
+    return SONDE_OK;
+}
+
+sonde_err cli_make_folder(const char *path, sonde_diag *diag)
+{
+    char part[4096], probe[4096];
+    FILE *file = NULL;
+    struct stat status;
+
+    if (strlen(path) >= sizeof part) {
+        errno = ENAMETOOLONG;
+        return fail_path(diag, path, "cannot create the folder");
+    }
+    memcpy(part, path, strlen(path) + 1);
+    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        (void)mkdir(part, 0777); /* the last one tells */
+        *slash = '/';
+    }
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        return fail_path(diag, path, "cannot create the folder");
+    }
+    if (stat(path, &status) != 0 || !S_ISDIR(status.st_mode)) {
+        errno = ENOTDIR;
+        return fail_path(diag, path, "cannot create the folder");
+    }
+    if (cli_join(path, ".sonde-probe", probe, sizeof probe, diag) != SONDE_OK) {
+        return diag->err;
+    }
+    file = fopen(probe, "w");
+    if (file == NULL) {
+        return fail_path(diag, path, "cannot write into the folder");
+    }
+    (void)fclose(file);
+    (void)unlink(probe);
+    return SONDE_OK;
+}
+
+/* --- progress --------------------------------------------------------------------------------- */
+
+void cli_progress_begin(cli_progress *progress, const char *title, const char *unit,
+                        int64_t total, bool quiet)
+{
+    *progress = (cli_progress){.title = title,
+                               .unit = unit,
+                               .total = total,
+                               .started = cli_now(),
+                               .terminal = isatty(STDERR_FILENO) != 0,
+                               .quiet = quiet};
+}
+
+static void draw(cli_progress *progress, double now, const char *note)
+{
+    enum { WIDTH = 24 };
+    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    const double share = progress->total > 0
+                             ? (double)progress->done / (double)progress->total
+                             : 0.0;
+    const double elapsed = now - progress->started;
+    const double rate = elapsed > 0.0 ? (double)progress->done / elapsed : 0.0;
+    const int cells = (int)(share * WIDTH * 8.0);
+    char gone[32], left[32];
+
+    (void)fprintf(stderr, "\r\033[K%s: %3.0f%%|", progress->title, 100.0 * share);
+    for (int i = 0; i < WIDTH; i++) {
+        const int fill = cells - 8 * i;
+
+        (void)fputs(fill >= 8 ? "█" : eighths[fill > 0 ? fill : 0], stderr);
+    }
+    (void)fprintf(stderr, "| %lld/%lld [%s<%s, %.0f %s/s]%s%s", (long long)progress->done,
+                  (long long)progress->total, cli_seconds_text(elapsed, gone, sizeof gone),
+                  cli_seconds_text(rate > 0.0
+                                       ? (double)(progress->total - progress->done) / rate
+                                       : (double)INFINITY,
+                                   left, sizeof left),
+                  rate, progress->unit, note != NULL ? " " : "", note != NULL ? note : "");
+    (void)fflush(stderr);
+}
+
+void cli_progress_update(cli_progress *progress, int64_t done, const char *note)
+{
+    double now = 0.0;
+
+    progress->done = done;
+    if (progress->quiet || !progress->terminal) {
+        return;
+    }
+    now = cli_now();
+    if (now - progress->drawn >= 0.1) {
+        progress->drawn = now;
+        draw(progress, now, note);
+    }
+}
+
+void cli_progress_end(cli_progress *progress)
+{
+    if (progress->terminal && !progress->quiet) {
+        (void)fputs("\r\033[K", stderr);
+        (void)fflush(stderr);
+    }
+}
+
+/* --- Ctrl-C ----------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t interrupts; /* the one thing a handler may write */
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    if (interrupts++ > 0) {
+        _exit(CLI_INTERRUPTED);
+    }
+}
+
+void cli_catch_interrupt(void)
+{
+    struct sigaction action = {.sa_handler = on_interrupt};
+
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
+}
+
+bool cli_interrupted(void)
+{
+    return interrupts > 0;
+}
