@@ -68,7 +68,8 @@ SONDE_API bool sonde_observer_begin_due(sonde_observer *observer,
 /*
  * At the start of a step; at->iteration is set, at->micro_batch and replica are not
  * looked at. Steps of a mode come in ascending order. True: something is due; then, and
- * only then, end_step must follow.
+ * only then, end_step must follow. A step that was not ended (a call broken off) is
+ * forgotten by the next call or step.
  */
 static inline bool sonde_observer_begin_step(sonde_observer *observer,
                                              const sonde_observer_gate *gate,

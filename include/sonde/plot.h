@@ -141,11 +141,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
  */
 
 /*
- * Bars between the histogram's edges. Of the first bin's count, zeros may be told apart:
- * they are drawn on top in a second colour and named, with their share, in a legend. That
- * is how sonde_histogram_log2 sets them, two below the smallest magnitude. SONDE_EINVAL:
- * no bins, edges not finite or not in order, nothing counted, more zeros than the first
- * bin.
+ * Bars between the histogram's edges. Of a histogram by sonde_histogram_log2, which sets
+ * zeros two below the smallest log2|x|, into the first bin, zeros says how many they are:
+ * they are drawn there on top in a second colour and named, with their share, in a
+ * legend. SONDE_EINVAL: no bins, edges not finite or not in order, nothing counted, more
+ * zeros than the first bin.
  */
 typedef struct sonde_histogram_plot {
     sonde_plot_page page;

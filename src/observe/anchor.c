@@ -359,9 +359,12 @@ sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view
                             sonde_diag *diag)
 {
     sonde__anchor_slot *of = find(anchors, name);
-    const sonde_err err =
-        of != NULL ? check_complete(of, diag) : fail_unknown(anchors, name, diag);
+    sonde_err err = SONDE_OK;
 
+    if (of == NULL) {
+        return fail_unknown(anchors, name, diag);
+    }
+    err = check_complete(of, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -201,8 +201,6 @@ size_t sonde__cell_bound(sonde_dtype dtype, const sonde_print_options *options)
         [SONDE_U16] = 5,  [SONDE_I16] = 6,  [SONDE_U32] = 10,
         [SONDE_I32] = 11, [SONDE_U64] = 20, [SONDE_I64] = 20};
 
-    if (!sonde_dtype_is_float(dtype)) {
-        return (size_t)of_integers[dtype];
-    }
-    return (size_t)SONDE_MAX(float_bound(dtype, options), 4 /* -inf */);
+    return (size_t)(sonde_dtype_is_float(dtype) ? float_bound(dtype, options)
+                                                : of_integers[dtype]);
 }

@@ -192,9 +192,9 @@ static void look(layout *to, const unsigned char *element)
 static void measure(layout *to, const unsigned char *element)
 {
     char buf[SONDE__CELL];
+    const size_t length = sonde__cell_write(&to->style, element, buf);
 
-    to->style.width =
-        SONDE_MAX(to->style.width, sonde__cell_write(&to->style, element, buf));
+    to->style.width = SONDE_MAX(to->style.width, length);
 }
 
 /* One number, aligned, or the ellipsis for NULL, behind what stands in its row already.

@@ -46,7 +46,9 @@ static int64_t first_due(const sonde_observer *observer, int mode, int64_t step)
         const sonde__tap *of = &observer->taps[i];
 
         if (of->count > 0) {
-            next = SONDE_MIN(next, sonde_schedule_next(&of->when[mode], step));
+            const int64_t due = sonde_schedule_next(&of->when[mode], step);
+
+            next = SONDE_MIN(next, due);
         }
     }
     return next;
@@ -72,8 +74,26 @@ void sonde__observer_open(sonde_observer *observer)
 
 /* --- stepping ---------------------------------------------------------------------- */
 
+/* Nothing is wanted any more. */
+static void close_step(sonde_observer *observer)
+{
+    for (size_t i = 0; i < observer->tap_count && observer->stepping; i++) {
+        sonde__tap *of = &observer->taps[i];
+
+        for (size_t j = 0; j < of->count && of->due; j++) {
+            observer->wants[sonde__tensor_of(observer, of->ids[j])] = 0;
+        }
+        of->due = false;
+    }
+    for (size_t i = 0; i < observer->sink_count && observer->stepping; i++) {
+        observer->sink_due[i] = 0;
+    }
+    observer->stepping = false;
+}
+
 void sonde_observer_begin_call(sonde_observer *observer)
 {
+    close_step(observer); /* of a call that was broken off */
     look_again(observer);
     for (size_t i = 0; i < observer->sink_count; i++) {
         if (observer->sinks[i]->begin_call != NULL) {
@@ -90,8 +110,7 @@ static void set_next(sonde_observer *observer, const sonde_coordinate *at)
     if (observer->global) {
         const int64_t global =
             first_due(observer, SONDE_MODE_GLOBAL, at->global_step + 1);
-        int64_t same =
-            0; /* the step of this mode that global is, if no other mode runs */
+        int64_t same = 0; /* the step of this mode that this is, if no other runs */
 
         if (global != SONDE_SCHEDULE_NEVER &&
             !__builtin_add_overflow(at->mode_step, global - at->global_step, &same)) {
@@ -106,7 +125,8 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
 {
     bool any = false;
 
-    assert(!observer->stepping && (int)at->mode < RUN_MODES);
+    assert((int)at->mode < RUN_MODES);
+    close_step(observer);
     observer->at = *at;
     for (size_t i = 0; i < observer->tap_count; i++) {
         sonde__tap *of = &observer->taps[i];
@@ -133,12 +153,15 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
 void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_view *view,
                             const sonde_vitals *vitals, int micro_batch, int replica)
 {
-    const unsigned wanted = observer->wants[id];
+    const uint8_t *wants = observer->gate.wants; /* NULL if never bound */
+    const unsigned wanted = wants != NULL && id < observer->declared ? wants[id] : 0;
     sonde_observation seen = {.at = observer->at, .view = view};
     sonde_vitals own;
     uint64_t hash = 0;
 
-    assert(id < observer->declared);
+    if (wanted == 0) {
+        return;
+    }
     seen.at.micro_batch = micro_batch;
     seen.at.replica = replica;
     if ((wanted & SONDE_HOW_VITALS) && vitals == NULL) {
@@ -170,14 +193,8 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
 
 void sonde_observer_end_step(sonde_observer *observer)
 {
-    assert(observer->stepping);
-    for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__tap *of = &observer->taps[i];
-
-        for (size_t j = 0; j < of->count && of->due; j++) {
-            observer->wants[sonde__tensor_of(observer, of->ids[j])] = 0;
-        }
-        of->due = false;
+    if (!observer->stepping) {
+        return;
     }
     for (size_t i = 0; i < observer->sink_count; i++) {
         sonde_sink *sink = observer->sinks[i];
@@ -185,8 +202,7 @@ void sonde_observer_end_step(sonde_observer *observer)
         if (observer->sink_due[i] && sink->end_step != NULL) {
             sink->end_step(sink, &observer->at);
         }
-        observer->sink_due[i] = 0;
     }
-    observer->stepping = false;
+    close_step(observer);
     set_next(observer, &observer->at);
 }

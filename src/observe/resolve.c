@@ -188,15 +188,37 @@ static sonde_err mark_item(const sonde_selector *selector, const sonde__item *of
     return err;
 }
 
+static sonde_err list_marked(const uint8_t *marks, uint32_t declared, uint32_t **ids,
+                             size_t *count, sonde_diag *diag)
+{
+    uint32_t *listed = NULL;
+    size_t n = 0;
+
+    for (uint32_t id = 0; id < declared; id++) {
+        n += marks[id];
+    }
+    listed = sonde__calloc(n, sizeof *listed);
+    if (listed == NULL) {
+        return sonde__fail_nomem(diag, "a selection");
+    }
+    n = 0;
+    for (uint32_t id = 0; id < declared; id++) {
+        if (marks[id] != 0) {
+            listed[n++] = id;
+        }
+    }
+    *ids = listed;
+    *count = n;
+    return SONDE_OK;
+}
+
 sonde_err sonde_selector_resolve(const sonde_selector *selector,
                                  const sonde_catalogue *catalogue, uint32_t **ids,
                                  size_t *count, sonde_diag *diag)
 {
     const uint32_t declared = sonde_catalogue_count(catalogue);
     uint8_t *marks = sonde__calloc(declared, 1);
-    uint32_t *marked = NULL;
     sonde_err err = SONDE_OK;
-    size_t selected = 0;
 
     if (marks == NULL) {
         return sonde__fail_nomem(diag, "a selection");
@@ -204,22 +226,8 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
     for (size_t i = 0; i < selector->count && err == SONDE_OK; i++) {
         err = mark_item(selector, &selector->items[i], catalogue, marks, diag);
     }
-    for (uint32_t id = 0; id < declared; id++) {
-        selected += marks[id];
-    }
     if (err == SONDE_OK) {
-        marked = sonde__calloc(selected, sizeof *marked);
-        err = marked != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a selection");
-    }
-    if (err == SONDE_OK) {
-        *count = selected;
-        *ids = marked;
-        selected = 0;
-        for (uint32_t id = 0; id < declared; id++) {
-            if (marks[id] != 0) {
-                marked[selected++] = id;
-            }
-        }
+        err = list_marked(marks, declared, ids, count, diag);
     }
     sonde__free(marks);
     return err;

@@ -11,17 +11,18 @@
 
 void sonde__range_widen(double *low, double *high)
 {
-    const double middle = *low / 2 + *high / 2;
-    const double magnitude = SONDE_MAX(fabs(*low), fabs(*high));
+    double magnitude = 0;
 
+    *low = SONDE_MIN(SONDE_MAX(*low, -1e300), 1e300);
+    *high = SONDE_MIN(SONDE_MAX(*high, -1e300), 1e300);
+    magnitude = SONDE_MAX(fabs(*low), fabs(*high));
     if (*high - *low < SONDE_MAX(magnitude * 1e-9, 1e-290)) {
+        const double middle = *low / 2 + *high / 2;
         const double half = magnitude > 1e-280 ? magnitude * 0.05 : 0.5;
 
         *low = middle - half;
         *high = middle + half;
     }
-    *low = SONDE_MAX(*low, -1e300);
-    *high = SONDE_MIN(*high, 1e300);
 }
 
 /* --- layout ----------------------------------------------------------------------------
@@ -93,18 +94,23 @@ static bool labels_apart(sonde__scene *scene, const sonde__frame *frame)
     return true;
 }
 
-/* Narrows the area on the right by what the last label stands over. */
-static void make_room_right(sonde__scene *scene, sonde__box space, sonde__frame *frame)
+/* Narrows the area by what the first and the last label stand over. */
+static void make_room(sonde__scene *scene, sonde__box space, sonde__frame *frame)
 {
     const sonde__ticks *const ticks = &frame->x.ticks;
     const int last = ticks->count - 1;
 
     if (last >= 0) {
+        const double start =
+            sonde__frame_x(frame, ticks->at[0]) -
+            sonde__text_width(scene, ticks->label[0], SONDE__FONT_TEXT) / 2;
         const double end =
             sonde__frame_x(frame, ticks->at[last]) +
             sonde__text_width(scene, ticks->label[last], SONDE__FONT_TEXT) / 2;
+        const double left = ceil(SONDE_MAX(0, space.x - start));
 
-        frame->area.w -= SONDE_MAX(0, end - (space.x + space.w));
+        frame->area.x += left;
+        frame->area.w -= left + SONDE_MAX(0, end - (space.x + space.w));
     }
 }
 
@@ -137,7 +143,7 @@ bool sonde__frame_layout(sonde__scene *scene, sonde__box space, sonde__frame *fr
             break;
         }
     }
-    make_room_right(scene, space, frame);
+    make_room(scene, space, frame);
     while (frame->x.ticks.count > 1 && !labels_apart(scene, frame)) {
         frame->x.ticks.count--; /* two labels that are wider than the plot */
     }

@@ -24,7 +24,7 @@ typedef struct sonde__frame {
     sonde__axis x, y;
 } sonde__frame;
 
-/* Makes low < high, far enough apart to be told apart and within +-1e300. */
+/* Makes low < high, far enough apart to be told apart and within +-1.1e300. */
 SONDE_API void sonde__range_widen(double *low, double *high);
 
 /* Chooses ticks and the area so that all labels lie within space; false: no room. */

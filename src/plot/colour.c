@@ -77,8 +77,10 @@ double sonde__contrast(uint32_t a, uint32_t b)
 
 uint32_t sonde__ink_on(uint32_t colour)
 {
-    return sonde__contrast(SONDE__INK, colour) >= sonde__contrast(SONDE__PAPER, colour)
-               ? SONDE__INK
+    const uint32_t black = 0x000000ff;
+
+    return sonde__contrast(black, colour) >= sonde__contrast(SONDE__PAPER, colour)
+               ? black
                : SONDE__PAPER;
 }
 

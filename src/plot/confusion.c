@@ -160,8 +160,10 @@ static void write_value(const matrix *m, double value, char *buf, size_t size)
     }
 }
 
-static double widest_value(const matrix *m, sonde__scene *scene, sonde__font font)
+/* Per unit of font size: widths are proportional to it. */
+static double widest_value(const matrix *m, sonde__scene *scene)
 {
+    const sonde__font font = {10, false};
     double width = 0;
     char text[40] = "";
 
@@ -172,7 +174,7 @@ static double widest_value(const matrix *m, sonde__scene *scene, sonde__font fon
         w = sonde__text_width(scene, text, font);
         width = SONDE_MAX(width, w);
     }
-    return width;
+    return width / font.size;
 }
 
 /* The largest font in which every value fits its cell, shortened if need be. */
@@ -183,15 +185,17 @@ static void choose_font(matrix *m, sonde__scene *scene)
         return;
     }
     for (int shortened = 0; shortened < 2; shortened++) {
-        m->shortened = shortened == 1;
-        for (double size = 13; size >= 8; size--) {
-            const sonde__font font = {size, false};
+        double widest = 0, size = 0;
 
-            if (sonde__text_height(font) <= m->cell &&
-                widest_value(m, scene, font) <= m->cell - 5) {
-                m->font = font;
-                return;
-            }
+        m->shortened = shortened == 1;
+        widest = widest_value(m, scene);
+        size = floor(SONDE_MIN(13, (m->cell - 5) / widest));
+        while (size >= 8 && sonde__text_height((sonde__font){size, false}) > m->cell) {
+            size--;
+        }
+        if (size >= 8) {
+            m->font.size = size;
+            return;
         }
     }
 }

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SERIES_MAX = 32, NAME_SIZE = 24, DOTS_UP_TO = 40, MARK_EVERY = 7, HEIGHT = 540 };
+enum { SERIES_MAX = 32, NAME_SIZE = 32, DOTS_UP_TO = 40, MARK_EVERY = 7 };
 
 typedef struct chart {
     const sonde_curves_plot *plot;
@@ -360,7 +360,7 @@ static sonde_err build(chart *c, sonde__scene *scene, sonde_diag *diag)
     }
     err = sonde__page_begin(scene, &c->plot->page, subtitle,
                             describe_marks(c, note, sizeof note),
-                            SONDE_MIN(HEIGHT, scene->width * 0.7), &page, diag);
+                            sonde__chart_height(scene), &page, diag);
     if (err != SONDE_OK) {
         return err;
     }

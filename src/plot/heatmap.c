@@ -13,7 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { HEIGHT = 540, LOG_DECADES = 4, ROWS_MAX = 512 };
+enum { LOG_DECADES = 4, ROWS_MAX = 512 };
 
 typedef struct map {
     const sonde_heatmap_plot *plot;
@@ -389,7 +389,7 @@ static sonde_err build(map *m, sonde__scene *scene, sonde_diag *diag)
     }
     if (err == SONDE_OK) {
         err = sonde__page_begin(scene, &plot->page, NULL, note,
-                                SONDE_MIN(HEIGHT, scene->width * 0.7), &page, diag);
+                                sonde__chart_height(scene), &page, diag);
     }
     if (err != SONDE_OK) {
         return err;

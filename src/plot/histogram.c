@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { HEIGHT = 540 };
 #define LOG_FLOOR 0.7 /* where bars of a logarithmic axis start: a count of 1 shows */
 
 static sonde_err check_plot(const sonde_histogram_plot *plot, uint64_t *total,
@@ -104,7 +103,8 @@ static bool draw(const sonde_histogram_plot *plot, sonde__scene *scene, sonde__b
     sonde__frame frame = make_frame(plot, largest);
     double legend = 0;
 
-    (void)snprintf(zeros, sizeof zeros, "%s zeros (%.3g %%), set apart on the left",
+    (void)snprintf(zeros, sizeof zeros,
+                   "%s zeros (%.3g %%), set two below the smallest other value",
                    sonde__grouped(plot->zeros, count, sizeof count),
                    (double)plot->zeros / (double)total * 100);
     legend = sonde__legend(scene, space, entries, entry_count, true);
@@ -134,7 +134,7 @@ sonde_err sonde__build_histogram(const void *description, sonde__scene *scene,
     (void)snprintf(subtitle, sizeof subtitle, "%s values in %d bins",
                    sonde__grouped(total, count, sizeof count), plot->histogram->bins);
     err = sonde__page_begin(scene, &plot->page, subtitle, NULL,
-                            SONDE_MIN(HEIGHT, scene->width * 0.7), &page, diag);
+                            sonde__chart_height(scene), &page, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -89,6 +89,11 @@ void sonde__page_fini(sonde__page *page)
     sonde__lines_fini(&page->notes[1]);
 }
 
+double sonde__chart_height(const sonde__scene *scene)
+{
+    return round(SONDE_MIN(SONDE_MAX(scene->width * 0.65, 240), 540));
+}
+
 sonde_err sonde__no_room(const sonde__scene *scene, sonde_diag *diag)
 {
     return sonde__fail(diag, SONDE_EINVAL, "picture", "a larger width or height",

@@ -39,6 +39,8 @@ sonde_err sonde__page_end(sonde__scene *scene, const sonde__page *page, double b
                           sonde_diag *diag);
 void sonde__page_fini(sonde__page *page);
 
+/* What a page with axes is high where the user gave no height. */
+double sonde__chart_height(const sonde__scene *scene);
 /* SONDE_EINVAL: the contents do not fit. */
 sonde_err sonde__no_room(const sonde__scene *scene, sonde_diag *diag);
 

@@ -334,7 +334,7 @@ sonde__lines sonde__wrap(sonde__scene *scene, const char *text, sonde__font font
 
     most = SONDE_MIN(most, (size_t)SONDE__LINES_MAX);
     while (scene->err == SONDE_OK && lines.count < most) {
-        size_t end = 0;
+        size_t end = 0, size = 0;
 
         from += strspn(clean + from, " ");
         if (clean[from] == '\0') {
@@ -342,7 +342,11 @@ sonde__lines sonde__wrap(sonde__scene *scene, const char *text, sonde__font font
         }
         end = lines.count + 1 == most ? strlen(clean)
                                       : line_end(scene, clean, from, font, width);
-        lines.line[lines.count] = fitted(scene, clean + from, end - from, font, width);
+        size = end - from;
+        while (clean[from + size - 1] == ' ') {
+            size--;
+        }
+        lines.line[lines.count] = fitted(scene, clean + from, size, font, width);
         lines.count += lines.line[lines.count] != NULL;
         from = end;
     }

@@ -18,7 +18,7 @@ typedef struct sonde__ticks {
 
 /*
  * At most `wanted` + 1 ticks (2 ... 30) inside low ... high, at multiples of 1, 2 or 5
- * times a power of ten; of 1 at least, if whole. low and high lie within +-1e300 and so
+ * times a power of ten; of 1 at least, if whole. low and high lie within +-1.1e300 and so
  * far apart that doubles can tell the ticks from each other (sonde__range_widen sees to
  * both).
  */

@@ -132,7 +132,7 @@ static void means_are_weighted_and_compensated(void **state)
     sonde_nn_running_mean_add(&mean, 1.0, 1.0);
     sonde_nn_running_mean_add(&mean, -1e100, 1.0);
     assert_true(sonde_nn_running_mean_get(&mean) == 0.5); /* a plain sum gives 0 */
-    sonde_nn_running_mean_add(&mean, NAN, 1.0);
+    sonde_nn_running_mean_add(&mean, (double)NAN, 1.0);
     assert_true(isnan(sonde_nn_running_mean_get(&mean)));
     assert_int_equal(mean.nonfinite, 1);
 }

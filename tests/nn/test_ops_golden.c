@@ -10,6 +10,8 @@
 #include <sonde/safetensors.h>
 
 #include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* PyTorch sums in float32 in its own order; so do fast kernels. A sum of K terms is off
  * by about sqrt(K) * 6e-8 of its terms' size; with K up to a thousand here, 4e-6 of the
@@ -446,7 +448,7 @@ static int close_tensors(void **state)
     return 0;
 }
 
-int main(void)
+static int run_all(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(references_give_pytorch_values),
@@ -456,4 +458,23 @@ int main(void)
     };
 
     return cmocka_run_group_tests(tests, open_tensors, close_tensors);
+}
+
+/* Once with the kernels of every instruction set; a process chooses its set once. */
+int main(void)
+{
+    static const char *const sets[] = {"generic", "avx2", "avx512"};
+    int failed = 0;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(sets); i++) {
+        const pid_t child = fork();
+        int status = 1;
+
+        if (child == 0) {
+            (void)setenv("SONDE_ISA", sets[i], 1);
+            return run_all();
+        }
+        failed += child < 0 || waitpid(child, &status, 0) != child || status != 0 ? 1 : 0;
+    }
+    return failed;
 }

@@ -88,8 +88,8 @@ static void conclude(const set_survey *survey, sonde_nn_dataset_info *info)
 {
     info->channels = survey->channels;
     info->bytes = survey->bytes;
-    info->min = INFINITY;
-    info->max = -INFINITY;
+    info->min = (double)INFINITY;
+    info->max = -(double)INFINITY;
     for (int64_t c = 0; c < survey->channels; c++) {
         const sonde_vitals *vitals = &survey->vitals[c];
 

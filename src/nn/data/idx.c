@@ -56,10 +56,12 @@ static sonde_err read_shape(sonde__input *input, sonde_view *view, size_t *bytes
 {
     unsigned char sizes[SONDE_MAX_DIMS * 4];
     char text[SONDE_MAX_DIMS * 12 + 4];
-    size_t total = sonde_dtype_size(view->dtype);
+    /* strides need the product of the sizes even where one of them is 0 */
+    size_t span = sonde_dtype_size(view->dtype);
+    bool empty = false;
     const sonde_err err =
         sonde__input_read(input, sizes, (size_t)view->rank * 4, "the header", diag);
-    bool fits = err == SONDE_OK;
+    bool fits = true;
 
     if (err != SONDE_OK) {
         return err;
@@ -69,16 +71,18 @@ static sonde_err read_shape(sonde__input *input, sonde_view *view, size_t *bytes
 
         view->shape[i] = (int64_t)((uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 |
                                    (uint32_t)b[2] << 8 | b[3]);
-        fits = fits && sonde__mul(total, (size_t)view->shape[i], &total);
+        empty = empty || view->shape[i] == 0;
+        fits = fits && sonde__mul(span, (size_t)SONDE_MAX(view->shape[i], 1), &span) &&
+               span <= INT64_MAX;
     }
-    if (!fits || !sonde__input_may_hold(input, total)) {
+    if (!fits || !sonde__input_may_hold(input, empty ? 0 : span)) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
                            "truncated: %" PRIu64 " bytes cannot hold its %s %s",
                            input->size,
                            sonde_shape_text(view->rank, view->shape, text, sizeof text),
                            sonde_dtype_name(view->dtype));
     }
-    *bytes = total;
+    *bytes = empty ? 0 : span;
     return SONDE_OK;
 }
 

@@ -63,7 +63,8 @@ static sonde_err split_epoch(sonde_nn_loader *loader, sonde_diag *diag)
             "%" PRId64 " samples for batches of %" PRId64 " on %" PRId64 " rank%s", count,
             options->batch, world, world > 1 ? "s" : "");
     }
-    loader->batches = (loader->samples + options->batch - 1) / options->batch;
+    loader->batches = loader->samples / options->batch +
+                      (loader->samples % options->batch != 0 ? 1 : 0);
     return SONDE_OK;
 }
 

@@ -70,7 +70,7 @@ int64_t sonde_nn_argmax(sonde_dtype dtype, const void *row, int64_t n, int64_t s
     const char *at = row;
     const int64_t step = stride * (int64_t)sonde_dtype_size(dtype);
     int64_t best = SONDE_NN_NAN_ROW;
-    double most = -INFINITY;
+    double most = -(double)INFINITY;
 
     for (int64_t i = 0; i < n; i++) {
         const double value = sonde_element_get(dtype, at + i * step);

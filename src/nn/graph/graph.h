@@ -83,8 +83,9 @@ struct sonde__graph {
     sonde_diag diag;
 };
 
-sonde_err sonde__graph_init(sonde__graph *graph);
-void sonde__graph_fini(sonde__graph *graph);
+/* SONDE_API here and below: for tests, which link the shared library. */
+SONDE_API sonde_err sonde__graph_init(sonde__graph *graph);
+SONDE_API void sonde__graph_fini(sonde__graph *graph);
 
 /* Interned, borrowed until fini; NULL (and a stuck SONDE_ENOMEM) if memory is out. */
 const char *sonde__graph_string(sonde__graph *graph, const char *fmt, ...)
@@ -98,9 +99,9 @@ sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
                                     const sonde_diag *diag);
 
 /* A value without producer. */
-sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
-                               sonde__source source, int index, const char *name,
-                               sonde_role role);
+SONDE_API sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
+                                         sonde__source source, int index,
+                                         const char *name, sonde_role role);
 bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value value,
                         sonde_role role);
 bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,

@@ -138,12 +138,11 @@ static void weight_rows(const weight_product *p, const span rows, float *c)
     }
 }
 
-/* Rows whose dy stays in L2 through all panels. */
-static int64_t chunk_rows(const weight_product *p)
+/* The most rows whose dy stays in L2 through all panels. */
+static int64_t chunk_rows(int64_t samples)
 {
-    const int64_t samples = SONDE_MAX(1, SONDE_MIN(p->samples, SAMPLE_CHUNK));
-
-    return SONDE_MAX(4 * WIDE_ROWS, CHUNK_FLOATS / samples / WIDE_ROWS * WIDE_ROWS);
+    return SONDE_MAX(4 * WIDE_ROWS,
+                     CHUNK_FLOATS / SONDE_MAX(1, SONDE_MIN(samples, SAMPLE_CHUNK)));
 }
 
 static size_t grad_weight_scratch_part(const sonde__call *call)
@@ -162,15 +161,16 @@ static void grad_weight_run(const sonde__call *call, int part, int parts)
         weight_product_of(&call->in[0], &call->in[1],
                           scratch_at(call, grad_weight_scratch_part(call), part));
     const span mine = part_of(p.rows, part, parts);
-    const int64_t step = chunk_rows(&p);
+    const row_groups chunks = row_groups_of(mine.end - mine.begin, chunk_rows(p.samples));
 
     if (mine.begin < mine.end) {
         prepare_panels(&p);
     }
-    for (int64_t row = mine.begin; row < mine.end; row += step) {
-        const span rows = {row, SONDE_MIN(row + step, mine.end)};
+    for (int64_t i = 0; i < chunks.count; i++) {
+        const span rows = {mine.begin + row_group_start(&chunks, i),
+                           mine.begin + row_group_start(&chunks, i + 1)};
 
-        weight_rows(&p, rows, (float *)call->out[0].data + row * p.cols);
+        weight_rows(&p, rows, (float *)call->out[0].data + rows.begin * p.cols);
     }
 }
 
@@ -190,11 +190,10 @@ enum { UPDATE_W = 0, UPDATE_DY = 1, UPDATE_X = 2, UPDATE_V = 3 };
  * is read from beyond L2 too often. */
 static int64_t update_rows(const sonde__shape *x)
 {
-    const weight_product p = {.samples = x->dim[0]};
     const int64_t cols = SONDE_MAX(1, x->dim[1]);
 
     if (panel_floats(x->dim[0], cols) > PANELS_FLOATS) {
-        return chunk_rows(&p);
+        return chunk_rows(x->dim[0]);
     }
     return SONDE_MAX(WIDE_ROWS, UPDATE_FLOATS / cols / WIDE_ROWS * WIDE_ROWS);
 }
@@ -252,7 +251,8 @@ static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
     const weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
                                                scratch + update_floats(call));
     const span mine = part_of(p.rows, part, parts);
-    const int64_t step = update_rows(&call->in[UPDATE_X].shape);
+    const row_groups chunks =
+        row_groups_of(mine.end - mine.begin, update_rows(&call->in[UPDATE_X].shape));
     const sgd_arrays arrays = update_arrays(call);
     const sgd_rule rule = sgd_rule_of(call->live, arrays.v != NULL);
     const sgd_vitals vitals = {call->out_vitals[0], call->out_vitals[1],
@@ -264,9 +264,10 @@ static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
     if (mine.begin < mine.end) {
         prepare_panels(&p);
     }
-    for (int64_t row = mine.begin; row < mine.end; row += step) {
-        const span rows = {row, SONDE_MIN(row + step, mine.end)};
-        const int64_t start = row * p.cols, end = rows.end * p.cols;
+    for (int64_t i = 0; i < chunks.count; i++) {
+        const span rows = {mine.begin + row_group_start(&chunks, i),
+                           mine.begin + row_group_start(&chunks, i + 1)};
+        const int64_t start = rows.begin * p.cols, end = rows.end * p.cols;
         const int64_t limit = blocks && rows.end < mine.end
                                   ? end / SONDE__VITALS_BLOCK * SONDE__VITALS_BLOCK
                                   : end;

@@ -42,6 +42,13 @@ static inline void copy_rows(const float *from, int64_t from_stride, int rows,
                              int columns, float *to, int64_t to_stride, int height,
                              int width)
 {
+    if (rows == 16 && columns == 16 && width == 16) {
+        VEC_UNROLL
+        for (int i = 0; i < 16; i++) {
+            v16_store(to + i * to_stride, v16_load(from + i * from_stride));
+        }
+        return;
+    }
     for (int i = 0; i < rows; i++) {
         const v16 row = v16_load_n(from + i * from_stride, columns);
 

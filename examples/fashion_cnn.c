@@ -1,0 +1,227 @@
+/*
+ * fashion_cnn.c - a small convolutional network on Fashion-MNIST: train, save, evaluate, draw
+ * the confusion matrix, load, classify an image of one's own.
+ *
+ *     fashion_cnn [DATA_FOLDER] [IMAGE]
+ *
+ * Without DATA_FOLDER the data is looked for where `sonde data fetch fashion-mnist` puts it.
+ * Leaves sample_images.png, classifier.safetensors, confusion_matrix.png and transformed.png
+ * in the current folder.
+ */
+#include <sonde/nn/dataset.h>
+#include <sonde/nn/loader.h>
+#include <sonde/nn/metrics.h>
+#include <sonde/nn/session.h>
+#include <sonde/plot.h>
+
+#include <string.h>
+
+#include "example.h"
+
+enum { BATCH = 16, EVAL_BATCH = 32, EPOCHS = 5, SEED = 42 };
+
+static sonde_diag diag;
+static const float half = 0.5F;
+
+/* Three kinds of layer: with parameters, without, and the loss, which is part of the model. */
+static sonde_nn_model *build_model(void)
+{
+    sonde_nn_model *model = NULL;
+    TRY(sonde_nn_model_create(&model, &diag));
+
+    sonde_nn_value x = sonde_nn_input(model, SONDE_F32, 4, (int64_t[]){BATCH, 1, 28, 28});
+    sonde_nn_value labels = sonde_nn_input(model, SONDE_I64, 1, (int64_t[]){BATCH});
+
+    x = sonde_nn_conv2d(model, "conv1", x,
+                        &(sonde_nn_conv2d_options){.out = 5, .kernel = {3, 3}});
+    x = sonde_nn_relu(model, "relu", x);
+    x = sonde_nn_max_pool2d(model, "pool", x, &(sonde_nn_pool2d_options){.kernel = {2, 2}});
+    x = sonde_nn_conv2d(model, "conv2", x,
+                        &(sonde_nn_conv2d_options){.out = 12, .kernel = {5, 5}});
+    x = sonde_nn_relu(model, "relu", x);
+    x = sonde_nn_group_norm(model, "norm", x, &(sonde_nn_group_norm_options){.groups = 3});
+    x = sonde_nn_flatten(model, NULL, x, 1);
+    x = sonde_nn_linear(model, "fc1", x, &(sonde_nn_linear_options){.out = 100});
+    x = sonde_nn_relu(model, "relu", x);
+    x = sonde_nn_linear(model, "fc2", x, &(sonde_nn_linear_options){.out = 10});
+    x = sonde_nn_log_softmax(model, "log_softmax", x, 1);
+    sonde_nn_output(model, x);
+    sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, labels));
+    TRY(sonde_nn_model_status(model, &diag));
+    sonde_nn_model_initialise(model, SEED);
+    return model;
+}
+
+static sonde_nn_loader *load(const sonde_nn_dataset *set, int64_t batch, bool shuffle)
+{
+    const sonde_nn_transform transforms[] = {sonde_nn_to_float(),
+                                             sonde_nn_normalise(1, &half, &half)};
+    sonde_nn_loader *loader = NULL;
+
+    TRY(sonde_nn_loader_create(set,
+                               &(sonde_nn_loader_options){.batch = batch,
+                                                          .shuffle = shuffle,
+                                                          .seed = SEED,
+                                                          .workers = 1,
+                                                          .transforms = transforms,
+                                                          .transform_count = 2},
+                               &loader, &diag));
+    return loader;
+}
+
+static void draw_samples(const sonde_nn_dataset *set)
+{
+    enum { COUNT = 15 };
+    static unsigned char pixels[COUNT][28 * 28];
+    const char *labels[COUNT];
+    sonde_images_plot plot = {.labels = labels, .columns = 5};
+
+    for (int64_t i = 0; i < COUNT; i++) {
+        sonde_nn_sample sample;
+        TRY(sonde_nn_dataset_get(set, i, NULL, &sample, &diag));
+        memcpy(pixels[i], sample.data, sizeof pixels[i]);
+        labels[i] = sonde_nn_dataset_class_name(set, sample.label);
+    }
+    plot.images = sonde_view_of(SONDE_U8, 3, (int64_t[]){COUNT, 28, 28}, pixels);
+    TRY(sonde_plot_images("sample_images.png", &plot, &diag));
+}
+
+static void train(sonde_nn_model *model, const sonde_nn_dataset *set)
+{
+    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.001F, 0.9F);
+    sonde_nn_session *session = NULL;
+    sonde_nn_loader *loader = load(set, BATCH, true);
+    sonde_nn_batch batch;
+    sonde_view loss;
+
+    TRY(sonde_nn_training_session(model, NULL, &sgd, &session, &diag));
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        double total_loss = 0.0;
+
+        sonde_nn_loader_start_epoch(loader, epoch);
+        for (;;) {
+            TRY(sonde_nn_loader_next(loader, &batch, &diag));
+            if (batch.count == 0) {
+                break;
+            }
+            const sonde_view inputs[] = {
+                sonde_view_of(SONDE_F32, 4, (int64_t[]){BATCH, 1, 28, 28}, batch.data),
+                sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH}, (void *)(uintptr_t)batch.labels)};
+            TRY(sonde_nn_session_run(session, inputs, 2, &diag));
+            TRY(sonde_nn_session_output(session, 1, &loss, &diag));
+            total_loss += (double)*(const float *)loss.data;
+        }
+        (void)printf("epoch %llu: loss %.4f\n", (unsigned long long)epoch + 1,
+                     total_loss / (double)sonde_nn_loader_batches(loader));
+    }
+    sonde_nn_loader_destroy(loader);
+    sonde_nn_session_destroy(session);
+}
+
+static void evaluate(sonde_nn_model *model, const sonde_nn_dataset *set)
+{
+    sonde_nn_options options;
+    sonde_nn_session *session = NULL;
+    sonde_nn_loader *loader = load(set, EVAL_BATCH, false);
+    sonde_nn_confusion *matrix = NULL;
+    sonde_nn_batch batch;
+
+    sonde_nn_options_init(&options);
+    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, EVAL_BATCH), &session,
+                                   &diag));
+    TRY(sonde_nn_confusion_create(10, &matrix, &diag));
+    for (;;) {
+        TRY(sonde_nn_loader_next(loader, &batch, &diag));
+        if (batch.count == 0) {
+            break;
+        }
+        const sonde_view data =
+            sonde_view_of(SONDE_F32, 4, (int64_t[]){EVAL_BATCH, 1, 28, 28}, batch.data);
+        const sonde_view labels = sonde_view_of(SONDE_I64, 1, (int64_t[]){EVAL_BATCH},
+                                                (void *)(uintptr_t)batch.labels);
+        sonde_view predictions;
+        TRY(sonde_nn_session_run(session, &data, 1, &diag));
+        TRY(sonde_nn_session_output(session, 0, &predictions, &diag));
+        TRY(sonde_nn_confusion_update(matrix, &predictions, &labels, &diag));
+    }
+    (void)printf("Eval accuracy: %.2f%%\n", 100.0 * sonde_nn_confusion_accuracy(matrix));
+
+    sonde_confusion_plot plot = {.classes = sonde_nn_dataset_get_traits(set)->class_names};
+    plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){10, 10},
+                                (void *)(uintptr_t)sonde_nn_confusion_counts(matrix));
+    TRY(sonde_plot_confusion("confusion_matrix.png", &plot, &diag));
+    sonde_nn_confusion_destroy(matrix);
+    sonde_nn_loader_destroy(loader);
+    sonde_nn_session_destroy(session);
+}
+
+/* An image of one's own is made like the data set's: 28x28, grey, on black. */
+static void predict(const char *path)
+{
+    const sonde_nn_transform transforms[] = {
+        sonde_nn_resize(28, 28, SONDE_NN_BICUBIC), sonde_nn_greyscale(),
+        sonde_nn_invert_if_light(200), sonde_nn_to_float(),
+        sonde_nn_normalise(1, &half, &half)};
+    sonde_nn_model *model = build_model();
+    sonde_nn_dataset *image = NULL;
+    sonde_nn_loader *loader = NULL;
+    sonde_nn_session *session = NULL;
+    sonde_nn_options options;
+    sonde_nn_sample before;
+    sonde_nn_batch after;
+    sonde_view predictions;
+
+    TRY(sonde_nn_model_load(model, "classifier.safetensors", &diag));
+    TRY(sonde_nn_dataset_open_image(path, &image, &diag));
+    TRY(sonde_nn_dataset_get(image, 0, NULL, &before, &diag));
+    TRY(sonde_nn_loader_create(
+        image,
+        &(sonde_nn_loader_options){.batch = 1, .transforms = transforms, .transform_count = 5},
+        &loader, &diag));
+    TRY(sonde_nn_loader_next(loader, &after, &diag));
+
+    sonde_nn_options_init(&options);
+    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, 1), &session, &diag));
+    const sonde_view input = sonde_view_of(SONDE_F32, 4, (int64_t[]){1, 1, 28, 28}, after.data);
+    TRY(sonde_nn_session_run(session, &input, 1, &diag));
+    TRY(sonde_nn_session_output(session, 0, &predictions, &diag));
+    (void)printf("Predicted class: %s\n",
+                 sonde_nn_dataset_class_names("fashion-mnist")[sonde_nn_argmax(
+                     SONDE_F32, predictions.data, 10, 1)]);
+
+    const sonde_plot_panel panels[] = {
+        {.title = "Original",
+         .image = sonde_view_of(SONDE_U8, 3, before.shape, (void *)(uintptr_t)before.data)},
+        {.title = "Transformed",
+         .image = sonde_view_of(SONDE_F32, 3, (int64_t[]){1, 28, 28}, after.data)}};
+    TRY(sonde_plot_panels(
+        "transformed.png",
+        &(sonde_panels_plot){.panels = panels, .count = 2, .arrows = true}, &diag));
+    sonde_nn_session_destroy(session);
+    sonde_nn_loader_destroy(loader);
+    sonde_nn_dataset_destroy(image);
+    sonde_nn_model_destroy(model);
+}
+
+int main(int argc, char **argv)
+{
+    const char *folder = argc > 1 ? argv[1] : NULL;
+    sonde_nn_dataset *training = NULL, *test = NULL;
+    sonde_nn_model *model = NULL;
+
+    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, folder, &training, &diag));
+    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST, folder, &test, &diag));
+    draw_samples(training);
+
+    model = build_model();
+    train(model, training);
+    TRY(sonde_nn_model_save(model, "classifier.safetensors", &diag));
+    evaluate(model, test);
+    if (argc > 2) {
+        predict(argv[2]);
+    }
+    sonde_nn_model_destroy(model);
+    sonde_nn_dataset_destroy(training);
+    sonde_nn_dataset_destroy(test);
+    return 0;
+}

@@ -1,0 +1,3 @@
+/* conv2d_grad_avx512.c - conv2d_grad_kernels.h for AVX-512. */
+#define LANES_ISA avx512
+#include "nn/ops/conv2d_grad_kernels.h"

@@ -1,0 +1,293 @@
+/*
+ * test_ops_gradient.c - every gradient rule against finite differences.
+ *
+ * An op is emitted into a graph with float64 inputs x, its gradient rule is asked for all
+ * of them, and what it emitted is run by the references. With L = sum of dy y for a
+ * random dy, each element must be (L(x + h) - L(x - h)) / 2h.
+ */
+#include "nn/graph/graph.h"
+#include "nn/ops_harness.h"
+
+/* With h = 1e-5 the difference is off by h^2 times the third derivative, 1e-10, and by
+ * the rounding of L, about 1e-13 / h = 1e-8; the gradient of a mean goes through a
+ * float32 scale, 6e-8. 1e-6 of 1 + |gradient| leaves room for all three. */
+static const double step = 1e-5, tolerance = 1e-6;
+
+enum { MOST_INPUTS = 3 };
+
+typedef struct gradient_case {
+    const sonde__op_kind *kind;
+    int in_count;
+    sonde__shape in[MOST_INPUTS]; /* int64: a class, not differentiated */
+    sonde__attrs attrs;
+} gradient_case;
+
+#define D(...)                                                                           \
+    {                                                                                    \
+        .dtype = SONDE_F64, .rank = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),  \
+        .dim = {                                                                         \
+            __VA_ARGS__                                                                  \
+        }                                                                                \
+    }
+#define SCALAR                                                                           \
+    {                                                                                    \
+        .dtype = SONDE_F64, .rank = 0                                                    \
+    }
+#define CLASSES(n)                                                                       \
+    {                                                                                    \
+        .dtype = SONDE_I64, .rank = 1, .dim = { n }                                      \
+    }
+#define WINDOW(sh, sw, ph, pw, dh, dw)                                                   \
+    .stride = {sh, sw}, .padding = {ph, pw}, .dilation = {dh, dw}
+
+/* clang-format off: an entry a line or two */
+static const gradient_case cases[] = {
+    {&sonde__op_conv2d,
+     3,
+     {D(2, 3, 5, 6), D(4, 3, 3, 2), D(4)},
+     {WINDOW(1, 1, 0, 0, 1, 1), .groups = 1}},
+    {&sonde__op_conv2d,
+     2,
+     {D(2, 3, 5, 6), D(4, 3, 3, 2)},
+     {WINDOW(2, 1, 1, 0, 1, 2), .groups = 1}},
+    {&sonde__op_conv2d,
+     3,
+     {D(2, 4, 6, 5), D(6, 2, 2, 3), D(6)},
+     {WINDOW(1, 2, 2, 1, 2, 1), .groups = 2}},
+    {&sonde__op_max_pool2d,
+     1,
+     {D(2, 2, 6, 5)},
+     {WINDOW(2, 2, 0, 0, 1, 1), .kernel = {2, 2}}},
+    {&sonde__op_max_pool2d,
+     1,
+     {D(2, 2, 7, 6)},
+     {WINDOW(1, 2, 1, 0, 2, 1), .kernel = {3, 2}}},
+    {&sonde__op_linear, 3, {D(4, 5), D(3, 5), D(3)}, {.rank = 0}},
+    {&sonde__op_linear, 2, {D(4, 5), D(3, 5)}, {.rank = 0}},
+    {&sonde__op_relu, 1, {D(3, 4, 2)}, {.rank = 0}},
+    {&sonde__op_group_norm, 3, {D(3, 6, 2, 2), D(6), D(6)}, {.groups = 3, .eps = 0.1f}},
+    {&sonde__op_group_norm, 2, {D(2, 4, 3), D(4)}, {.groups = 1, .eps = 0.1f}},
+    {&sonde__op_group_norm, 1, {D(2, 4, 3)}, {.groups = 2, .eps = 0.1f}},
+    {&sonde__op_reshape, 1, {D(2, 3, 4)}, {.rank = 2, .dims = {0, -1}}},
+    {&sonde__op_reshape, 1, {D(1, 1)}, {.rank = 0}},
+    {&sonde__op_transpose, 1, {D(2, 3, 4)}, {.rank = 3, .dims = {2, 0, 1}}},
+    {&sonde__op_transpose, 1, {D(2, 3, 4)}, {.rank = 3, .dims = {0, -1, 1}}},
+    {&sonde__op_softmax, 1, {D(3, 4)}, {.axis = -1}},
+    {&sonde__op_softmax, 1, {D(3, 4, 2)}, {.axis = 1}},
+    {&sonde__op_log_softmax, 1, {D(3, 4)}, {.axis = 1}},
+    {&sonde__op_log_softmax, 1, {D(5, 3)}, {.axis = 0}},
+    {&sonde__op_nll, 2, {D(5, 3), CLASSES(5)}, {.mean = true}},
+    {&sonde__op_nll, 2, {D(5, 3), CLASSES(5)}, {.mean = false}},
+    {&sonde__op_add, 2, {D(2, 3), D(2, 3)}, {.rank = 0}},
+    {&sonde__op_add, 2, {D(2, 1, 3), D(4, 1)}, {.rank = 0}},
+    {&sonde__op_add, 2, {SCALAR, D(2, 3)}, {.rank = 0}},
+    {&sonde__op_mul, 2, {D(2, 3), D(2, 3)}, {.rank = 0}},
+    {&sonde__op_mul, 2, {D(3), D(2, 4, 3)}, {.rank = 0}},
+    {&sonde__op_mul, 2, {D(2, 1, 3), D(4, 1)}, {.rank = 0}},
+    {&sonde__op_reduce, 1, {D(2, 3, 4)}, {.axes = 2}},
+    {&sonde__op_reduce, 1, {D(2, 3, 4)}, {.axes = 5, .mean = true}},
+    {&sonde__op_reduce, 1, {D(2, 3, 4)}, {.axes = 6, .mean = true, .keep_dims = true}},
+    {&sonde__op_reduce, 1, {D(2, 3, 4)}, {.axes = 0}},
+    {&sonde__op_identity, 1, {D(2, 3)}, {.rank = 0}},
+    {&sonde__op_broadcast, 1, {D(3, 1)}, {.rank = 3, .dims = {2, 3, 4}}},
+    {&sonde__op_broadcast, 1, {SCALAR}, {.rank = 2, .dims = {2, 3}}},
+    {&sonde__op_scale, 1, {D(2, 3)}, {.scale = -0.75f}},
+};
+/* clang-format on */
+
+/* --- a graph and its values ------------------------------------------------------- */
+
+typedef struct bench {
+    sonde__graph graph;
+    sonde__value in[MOST_INPUTS], out, dy;
+    sonde__value grad[MOST_INPUTS];
+    void *data[64]; /* per value, plain */
+} bench;
+
+static sonde__value add_leaf(bench *b, const sonde__shape *shape)
+{
+    const sonde__value value =
+        sonde__graph_leaf(&b->graph, shape, SONDE__FROM_INPUT, 0, NULL, SONDE_ROLE_OTHER);
+
+    assert_int_not_equal(value, 0);
+    b->data[value] = poisoned_block(plain_bytes(shape));
+    return value;
+}
+
+/* Distinct numbers, none nearer than 0.02 to another or to 0: steps cross no kink of max
+ * or ReLU. Classes are below 3, the least number of classes here. */
+static void fill_leaf(const bench *b, sonde__value value, uint64_t seed)
+{
+    const sonde__shape *shape = sonde__value_shape(&b->graph, value);
+    const uint32_t count = (uint32_t)sonde__shape_count(shape);
+    uint32_t order[512];
+
+    assert_true(count <= SONDE_COUNT_OF(order));
+    sonde__permute(seed, value, count, order);
+    for (uint32_t i = 0; i < count; i++) {
+        if (shape->dtype == SONDE_I64) {
+            ((int64_t *)b->data[value])[i] = order[i] % 3;
+        } else {
+            const double size = 0.02 * ((double)order[i] + 1.0);
+
+            ((double *)b->data[value])[i] = order[i] % 2 == 0 ? size : -size;
+        }
+    }
+}
+
+static void run_op(bench *b, const sonde__node_op *op)
+{
+    const run_options plainly = {.any = SONDE__PLAIN, .parts = 1};
+    op_run run = {.kind = op->kind, .attrs = op->attrs, .in_count = op->in_count};
+    void *out[SONDE__MAX_OPERANDS] = {NULL};
+
+    for (int i = 0; i < op->in_count; i++) {
+        run.in[i].shape = *sonde__value_shape(&b->graph, op->in[i]);
+        run.in[i].data = b->data[op->in[i]];
+    }
+    for (int i = 0; i < op->out_count; i++) {
+        run.out[i] = *sonde__value_shape(&b->graph, op->out[i]);
+    }
+    run_kernel(&run, reference_of(op->kind), &plainly, out);
+    for (int i = 0; i < op->out_count; i++) {
+        free(b->data[op->out[i]]);
+        b->data[op->out[i]] = out[i];
+    }
+}
+
+static void close_bench(bench *b)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(b->data); i++) {
+        free(b->data[i]);
+    }
+    sonde__graph_fini(&b->graph);
+}
+
+/* --- gradients both ways ---------------------------------------------------------- */
+
+/* Emits the op and its gradient. */
+static void build(bench *b, const gradient_case *c)
+{
+    sonde__value outs[SONDE__MAX_OPERANDS] = {0}, grad_out[SONDE__MAX_OPERANDS] = {0};
+    sonde__value ins[SONDE__MAX_OPERANDS] = {0}, grads[SONDE__MAX_OPERANDS] = {0};
+    bool wanted[SONDE__MAX_OPERANDS] = {false};
+    sonde__gradient_context context = {.graph = &b->graph,
+                                       .in = ins,
+                                       .out = outs,
+                                       .grad_out = grad_out,
+                                       .wanted = wanted,
+                                       .grad_in = grads};
+    sonde__attrs attrs;
+
+    assert_int_equal(sonde__graph_init(&b->graph), SONDE_OK);
+    for (int i = 0; i < c->in_count; i++) {
+        b->in[i] = ins[i] = add_leaf(b, &c->in[i]);
+        wanted[i] = c->in[i].dtype == SONDE_F64;
+        fill_leaf(b, ins[i], 5);
+    }
+    b->out = sonde__emit(&b->graph, c->kind, &c->attrs, ins, c->in_count);
+    assert_int_not_equal(b->out, 0);
+    for (int i = 0; i < c->kind->out_count; i++) {
+        outs[i] = b->out + (sonde__value)i;
+    }
+    attrs = b->graph.ops[0].attrs;
+    context.attrs = &attrs;
+    b->dy = grad_out[0] = add_leaf(b, sonde__value_shape(&b->graph, b->out));
+    fill_leaf(b, b->dy, 6);
+    c->kind->gradient(&context);
+    assert_int_equal(b->graph.err, SONDE_OK);
+    assert_true(b->graph.value_count <= SONDE_COUNT_OF(b->data));
+    for (int i = 0; i < c->in_count; i++) {
+        b->grad[i] = grads[i];
+        assert_true(wanted[i] ? grads[i] != 0 : grads[i] == 0);
+    }
+}
+
+static double loss(bench *b)
+{
+    const int64_t count = sonde__shape_count(sonde__value_shape(&b->graph, b->out));
+    double sum = 0.0;
+
+    run_op(b, &b->graph.ops[0]);
+    for (int64_t i = 0; i < count; i++) {
+        sum += ((double *)b->data[b->dy])[i] * ((double *)b->data[b->out])[i];
+    }
+    return sum;
+}
+
+static double difference(bench *b, double *x)
+{
+    const double before = *x;
+    double above = 0.0, below = 0.0;
+
+    *x = before + step;
+    above = loss(b);
+    *x = before - step;
+    below = loss(b);
+    *x = before;
+    return (above - below) / (2.0 * step);
+}
+
+static void expect_gradient(bench *b, const gradient_case *c, int input)
+{
+    const sonde__shape *shape = sonde__value_shape(&b->graph, b->in[input]);
+    const sonde__shape *of_grad = sonde__value_shape(&b->graph, b->grad[input]);
+
+    assert_int_equal(of_grad->dtype, shape->dtype);
+    assert_int_equal(of_grad->rank, shape->rank);
+    assert_memory_equal(of_grad->dim, shape->dim, sizeof shape->dim);
+    for (int64_t i = 0; i < sonde__shape_count(shape); i++) {
+        const double found = ((double *)b->data[b->grad[input]])[i];
+        const double wanted = difference(b, (double *)b->data[b->in[input]] + i);
+
+        if (!(fabs(found - wanted) <= tolerance * (1.0 + fabs(wanted)))) {
+            fail_msg(
+                "case %td, %s, input %d, element %lld: gradient %.9g, difference %.9g",
+                c - cases, c->kind->name, input, (long long)i, found, wanted);
+        }
+    }
+}
+
+static void rules_agree_with_finite_differences(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < SONDE_COUNT_OF(cases); k++) {
+        bench b = {.out = 0};
+
+        build(&b, &cases[k]);
+        for (size_t i = 0; i < b.graph.op_count; i++) {
+            run_op(&b, &b.graph.ops[i]);
+        }
+        for (int i = 0; i < cases[k].in_count; i++) {
+            if (b.grad[i] != 0) {
+                expect_gradient(&b, &cases[k], i);
+            }
+        }
+        close_bench(&b);
+    }
+}
+
+static void every_rule_has_a_case(void **state)
+{
+    (void)state;
+    for (size_t i = 0; sonde__op_kinds[i] != NULL; i++) {
+        bool found = sonde__op_kinds[i]->gradient == NULL;
+
+        for (size_t k = 0; k < SONDE_COUNT_OF(cases); k++) {
+            found = found || cases[k].kind == sonde__op_kinds[i];
+        }
+        if (!found) {
+            fail_msg("%s has a gradient rule and no case", sonde__op_kinds[i]->name);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_agree_with_finite_differences),
+        cmocka_unit_test(every_rule_has_a_case),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

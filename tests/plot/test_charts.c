@@ -1,0 +1,261 @@
+/*
+ * test_charts.c - histograms and heat maps: what stands where.
+ */
+#include "checks.h"
+
+#include "plot/axes.h"
+#include "plot/colour.h"
+
+#define MINUS "\xe2\x88\x92"
+
+/* --- histogram -------------------------------------------------------------------------
+ */
+
+static sonde_histogram make_histogram(int bins, double lower, double upper)
+{
+    sonde_histogram h = {.bins = bins, .lower = lower, .upper = upper};
+
+    for (int i = 0; i < bins; i++) {
+        h.counts[i] = (uint64_t)(10 * (i + 1));
+    }
+    return h;
+}
+
+/* The bars of a scene, from left to right as they are drawn. */
+static size_t find_bars(const sonde__scene *scene, uint32_t colour, sonde__box *boxes,
+                        size_t most)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < scene->count; i++) {
+        const sonde__item *const item = &scene->items[i];
+
+        if (item->kind == SONDE__ITEM_FILL && item->colour == colour && count < most) {
+            boxes[count++] = item->box;
+        }
+    }
+    return count;
+}
+
+static void test_histogram(void **state)
+{
+    sonde_histogram h = make_histogram(4, -8, 8);
+    const sonde_histogram_plot plot = {
+        .page = {.title = "Gradient histogram", .note = "Of the last step."},
+        .histogram = &h,
+        .x_label = "log2 |g|"};
+    sonde__scene scene = {0};
+    sonde__box bars[8] = {{0}};
+    decoded d = {0};
+
+    (void)state;
+    assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
+    check_texts(&scene);
+    assert_int_equal(count_texts(&scene, "Gradient histogram"), 1);
+    assert_int_equal(count_texts(&scene, "Frequency"), 1);
+    assert_int_equal(count_texts(&scene, "log2 |g|"), 1);
+    assert_int_equal(count_texts(&scene, "Of the last step."), 1);
+    assert_int_equal(count_texts(&scene, "100 values in 4 bins"), 1);
+    assert_int_equal(count_texts(&scene, MINUS "8"), 1);
+    assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 8), 4);
+    for (int i = 0; i < 4; i++) { /* heights 10, 20, 30, 40 on one floor */
+        assert_true(fabs(bars[i].h / bars[0].h - (i + 1)) < 1e-6);
+        assert_true(fabs(bars[i].y + bars[i].h - bars[0].y - bars[0].h) < 1e-6);
+        assert_true(i == 0 || bars[i].x > bars[i - 1].x + bars[i - 1].w);
+    }
+    d = draw_png(sonde__build_histogram, &plot, &plot.page);
+    assert_int_equal(pixel(&d, bars[3].x + 40, bars[3].y + 5),
+                     sonde__line_colour(0) >> 8);
+    assert_int_not_equal(pixel(&d, bars[0].x + 40, bars[3].y + 5),
+                         sonde__line_colour(0) >> 8);
+    free(d.rgb);
+    sonde__scene_fini(&scene);
+}
+
+/* Zeros stand on top of what else the first bin holds, and in the legend. */
+static void test_zeros_apart(void **state)
+{
+    sonde_histogram h = make_histogram(4, -8, 8);
+    sonde_histogram_plot plot = {.histogram = &h, .zeros = 6};
+    sonde__scene scene = {0};
+    sonde__box bars[8] = {{0}}, zeros[2] = {{0}};
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
+    check_texts(&scene);
+    assert_int_equal(
+        count_texts(&scene, "6 zeros (6 %), set two below the smallest other value"), 1);
+    assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 8), 5); /* + legend */
+    assert_int_equal(find_bars(&scene, sonde__line_colour(1), zeros, 2), 2);
+    assert_true(fabs(zeros[1].h / bars[1].h - 6.0 / 4) < 1e-6);
+    assert_true(fabs(zeros[1].y + zeros[1].h - bars[1].y) < 1e-6);
+    sonde__scene_fini(&scene);
+    plot.zeros = 11;
+    assert_int_equal(sonde_plot_histogram(in_folder("z.png"), &plot, &diag),
+                     SONDE_EINVAL);
+    assert_string_equal(diag.where, "zeros");
+}
+
+static void test_log_histogram(void **state)
+{
+    sonde_histogram h = {.bins = 4, .lower = 0, .upper = 4, .counts = {1, 10, 0, 100000}};
+    const sonde_histogram_plot plot = {.histogram = &h, .log_y = true};
+    sonde__scene scene = {0};
+    sonde__box bars[4] = {{0}};
+
+    (void)state;
+    assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
+    check_texts(&scene);
+    assert_int_equal(count_texts(&scene, "100k"), 1);
+    assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 4), 3);
+    assert_true(bars[0].h > 4); /* a single value shows */
+    assert_true(fabs((bars[2].h - bars[0].h) / (bars[1].h - bars[0].h) - 5) < 1e-6);
+    sonde__scene_fini(&scene);
+}
+
+static void test_histogram_errors(void **state)
+{
+    sonde_histogram h = make_histogram(3, 0, 1);
+    sonde_histogram_plot plot = {.histogram = NULL};
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(sonde_plot_histogram(in_folder("h.png"), &plot, &diag),
+                     SONDE_EINVAL);
+    plot.histogram = &h;
+    h.bins = 513;
+    assert_int_equal(sonde_plot_histogram(file_name, &plot, &diag), SONDE_EINVAL);
+    assert_non_null(strstr(diag.found, "513"));
+    h.bins = 3;
+    h.upper = NAN;
+    assert_int_equal(sonde_plot_histogram(file_name, &plot, &diag), SONDE_EINVAL);
+    h.upper = -1;
+    assert_int_equal(sonde_plot_histogram(file_name, &plot, &diag), SONDE_EINVAL);
+    h = (sonde_histogram){.bins = 3, .upper = 1};
+    assert_int_equal(sonde_plot_histogram(file_name, &plot, &diag), SONDE_EINVAL);
+    assert_non_null(strstr(diag.found, "empty"));
+    h.upper = 0;
+    h.counts[1] = 5; /* all values alike: one edge, still a picture */
+    assert_int_equal(sonde_plot_histogram(file_name, &plot, &diag), SONDE_OK);
+}
+
+/* --- heat map --------------------------------------------------------------------------
+ */
+
+static void test_heatmap(void **state)
+{
+    /* Three steps of one value each, in a bin that climbs; one step without values. */
+    sonde_histogram h[4] = {{.bins = 4, .lower = 0, .upper = 4}};
+    const int64_t steps[4] = {0, 10, 20, 30};
+    sonde_heatmap_plot plot = {.histograms = h,
+                               .steps = steps,
+                               .count = 4,
+                               .y_label = "log2 |g|",
+                               .colours = SONDE_COLOURS_BLUES,
+                               .median = true};
+    const uint32_t full = sonde__colour_at(SONDE_COLOURS_BLUES, 1) >> 8;
+    sonde__scene scene = {0};
+    decoded d = {0};
+    sonde__box area = {0};
+
+    (void)state;
+    h[1] = h[2] = h[3] = h[0];
+    h[0].counts[0] = 5;
+    h[1].counts[1] = 7;
+    h[2].counts[3] = 9;
+    assert_int_equal(build_scene(sonde__build_heatmap, &plot, 900, &scene), SONDE_OK);
+    check_texts(&scene);
+    assert_int_equal(count_texts(&scene, "Step"), 1);
+    assert_int_equal(count_texts(&scene, "log2 |g|"), 1);
+    assert_int_equal(count_texts(&scene, "Share of values (%)"), 1);
+    assert_int_equal(count_texts(&scene, "1 of the steps hold no values"), 1);
+    assert_int_equal(count_texts(&scene, "median"), 1);
+    for (size_t i = 0; i < scene.count && area.w <= 0; i++) {
+        if (scene.items[i].kind == SONDE__ITEM_IMAGE) {
+            area = scene.items[i].box;
+        }
+    }
+    d = draw_png(sonde__build_heatmap, &plot, &plot.page);
+    for (int step = 0; step < 4; step++) {
+        static const int bin_of[] = {0, 1, 3, -1};
+
+        for (int bin = 0; bin < 4; bin++) {
+            /* Beside the median's line, at a fifth of the column and of the bin. */
+            const double x = area.x + area.w * (step + 0.05) / 4;
+            const double y = area.y + area.h * (3 - bin + 0.1) / 4;
+
+            assert_int_equal(pixel(&d, x, y), bin == bin_of[step] ? full : 0xffffff);
+        }
+    }
+    free(d.rgb);
+    sonde__scene_fini(&scene);
+}
+
+/* No share gets lost between histograms of different edges: every column sums to one. */
+static void test_heatmap_of_many_steps(void **state)
+{
+    enum { STEPS = 3000 };
+    sonde_histogram *h = calloc(STEPS, sizeof *h);
+    sonde_heatmap_plot plot = {.histograms = h, .count = STEPS, .log_colours = true};
+    sonde__scene scene = {0};
+
+    (void)state;
+    assert_non_null(h);
+    for (int i = 0; i < STEPS; i++) {
+        h[i] = (sonde_histogram){
+            .bins = 10 + i % 7, .lower = -20 - i * 0.001, .upper = -1 - (i % 5)};
+        for (int k = 0; k < h[i].bins; k++) {
+            h[i].counts[k] = (uint64_t)(k * (h[i].bins - k));
+        }
+    }
+    assert_int_equal(build_scene(sonde__build_heatmap, &plot, 600, &scene), SONDE_OK);
+    check_texts(&scene);
+    assert_int_equal(count_kind(&scene, SONDE__ITEM_IMAGE), 2); /* map and colour bar */
+    sonde__scene_fini(&scene);
+    free(h);
+}
+
+static void test_heatmap_errors(void **state)
+{
+    sonde_histogram h[2] = {{.bins = 2, .upper = 1, .counts = {1, 1}},
+                            {.bins = 2, .upper = 1, .counts = {1, 1}}};
+    const int64_t steps[2] = {5, 5};
+    sonde_heatmap_plot plot = {.histograms = h, .count = 0};
+    sonde_diag diag = {0};
+
+    (void)state;
+    assert_int_equal(sonde_plot_heatmap(in_folder("m.png"), &plot, &diag), SONDE_EINVAL);
+    plot.count = 2;
+    plot.steps = steps;
+    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
+    assert_non_null(strstr(diag.found, "step 5 after step 5"));
+    plot.steps = NULL;
+    h[1].lower = INFINITY;
+    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
+    assert_string_equal(diag.where, "histogram 1");
+    h[1].lower = 0;
+    h[1].bins = 0;
+    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
+    h[0] = h[1] = (sonde_histogram){.bins = 2, .upper = 1};
+    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_EINVAL);
+    assert_non_null(strstr(diag.found, "empty"));
+    assert_int_equal(access(file_name, F_OK), -1);
+    h[0].counts[1] = 3;
+    assert_int_equal(sonde_plot_heatmap(file_name, &plot, &diag), SONDE_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_histogram),
+        cmocka_unit_test(test_zeros_apart),
+        cmocka_unit_test(test_log_histogram),
+        cmocka_unit_test(test_histogram_errors),
+        cmocka_unit_test(test_heatmap),
+        cmocka_unit_test(test_heatmap_of_many_steps),
+        cmocka_unit_test(test_heatmap_errors),
+    };
+
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
