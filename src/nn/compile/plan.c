@@ -244,7 +244,8 @@ static void choose_parts(sonde__plan *plan, int max_threads)
         }
         plan->threads = SONDE_MAX(plan->threads, step->parts);
         if (step->kernel->scratch != NULL) {
-            step->scratch_bytes = step->kernel->scratch(&step->call, step->parts);
+            step->scratch_bytes = SONDE_MAX(step->kernel->scratch(&step->call, 1),
+                                            step->kernel->scratch(&step->call, step->parts));
         }
     }
 }

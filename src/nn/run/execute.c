@@ -5,6 +5,7 @@
  * where a step of several parts begins or ends. Observing is member 0's too, between two
  * barriers, so nobody overwrites what is being shown. With one thread there is no barrier,
  * and without anything due there is no observer: the loop is the kernels and nothing else.
+ * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
 #include "nn/run/run.h"
 
@@ -13,6 +14,7 @@
 typedef struct execution {
     sonde_nn_session *session;
     const sonde_view *inputs;
+    sonde__team *team; /* NULL: member 0 runs everything alone */
     sonde_coordinate at;
     bool due; /* something is observed at this step */
 } execution;
@@ -98,16 +100,17 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 /* A due step: kernel, meeting, showing, meeting. */
 static void run_observed(execution *run, sonde__step *step, int member)
 {
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
+    const int parts = team != NULL ? step->parts : 1;
 
-    if (member == 0 || step->parts > 1) {
+    if (member == 0 || parts > 1) {
         if (step->kernel->fuses_vitals && step->showing_count > 0) {
             if (member == 0) { /* vital signs are one part's: their order is fixed */
                 ask_vitals(run, step, true);
                 step->kernel->run(&step->call, 0, 1);
             }
-        } else if (member < step->parts) {
-            step->kernel->run(&step->call, member, step->parts);
+        } else if (member < parts) {
+            step->kernel->run(&step->call, member, parts);
         }
     }
     if (team != NULL) {
@@ -127,7 +130,7 @@ static void run_observed(execution *run, sonde__step *step, int member)
 static void run_list(execution *run, size_t from, size_t to, int member)
 {
     sonde__plan *plan = &run->session->plan;
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
 
     if (run->due) {
         for (size_t i = from; i < to; i++) {
@@ -204,7 +207,7 @@ static void run_micro_batch(execution *run, int member)
     const size_t end = run->at.micro_batch + 1 == run->session->options.gradient_accumulation
                            ? plan->step_count
                            : plan->micro_steps;
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
 
     if (member == 0) {
         point_inputs(run);
@@ -245,13 +248,13 @@ static void run_call(void *user, int member)
             if (member == 0) {
                 run->at.micro_batch = g;
             }
-            if (session->team != NULL) {
-                sonde__team_barrier(session->team);
+            if (run->team != NULL) {
+                sonde__team_barrier(run->team);
             }
             run_micro_batch(run, member);
         }
-        if (session->team != NULL) {
-            sonde__team_barrier(session->team);
+        if (run->team != NULL) {
+            sonde__team_barrier(run->team);
         }
         if (member == 0) {
             if (run->due) {
@@ -266,14 +269,20 @@ static void run_call(void *user, int member)
 void sonde__execute(sonde_nn_session *session, const sonde_view *inputs)
 {
     execution run = {.session = session, .inputs = inputs, .at = {.mode = session->mode}};
+    const double started = session->team != NULL ? sonde__now() : 0.0;
 
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
     }
     sonde__outputs_begin_call(session);
-    if (session->team != NULL) {
-        sonde__team_run(session->team, run_call, &run);
+    run.team = session->team != NULL && sonde__pace_together(&session->pace) ? session->team
+                                                                             : NULL;
+    if (run.team != NULL) {
+        sonde__team_run(run.team, run_call, &run);
     } else {
         run_call(&run, 0);
+    }
+    if (session->team != NULL) {
+        sonde__pace_took(&session->pace, sonde__now() - started);
     }
 }
