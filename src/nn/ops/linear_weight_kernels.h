@@ -195,8 +195,7 @@ static int grad_weight_parts(const sonde__call *call, int max)
     return worth(2 * x->dim[0] * dy->dim[1] * x->dim[1], GRAIN_FLOPS, max);
 }
 
-/* --- gradient of the weight, used up by the update
- * -------------------------------------- */
+/* --- gradient of the weight, used up by the update ---------------------------------- */
 
 enum { UPDATE_W = 0, UPDATE_DY = 1, UPDATE_X = 2, UPDATE_V = 3 };
 
@@ -307,8 +306,7 @@ static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- gradient of the bias
- * ---------------------------------------------------------------- */
+/* --- gradient of the bias ----------------------------------------------------------- */
 
 /* Sums over all lanes of 16 channels at c (count of them exist), the valid lanes only. */
 static v16 sum_channels(const float *dy, int64_t samples, int64_t channels, int64_t c,
@@ -364,8 +362,7 @@ static bool accepts_matrix(const sonde__call *call)
     return all_f32(call) && call->in[0].shape.rank == 2;
 }
 
-/* --- lists
- * --------------------------------------------------------------------------------- */
+/* --- lists -------------------------------------------------------------------------- */
 
 static const sonde__kernel linear_lanes = {
     .name = "lanes",
