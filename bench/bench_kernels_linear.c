@@ -4,10 +4,11 @@
  *
  *     bench_kernels_linear [filter]      lines whose text holds filter; all without
  *
- * Shapes are those of the networks that the project is measured by: (a) the dense layers of
- * a small CNN, batch 16; (b) a perceptron 784-320-100-10, batch 1000; (c) 784-256-128-10,
- * batch 32. Times are the fifth percentile of many runs, with operands as warm as the run
- * before left them. Whole steps run every kernel of a training step but the loss.
+ * Shapes are those of the networks that the project is measured by: (a) the dense layers
+ * of a small CNN, batch 16; (b) a perceptron 784-320-100-10, batch 1000; (c)
+ * 784-256-128-10, batch 32. Times are the second percentile of many runs, with operands
+ * as warm as the run before left them. Whole steps run every kernel of a training step
+ * but the loss.
  */
 #include "nn/ops/fast_linear.h"
 
@@ -25,34 +26,35 @@
 static const char *filter;
 static double peak; /* GF/s of one core */
 
-/* --- peak ---------------------------------------------------------------------------------- */
+/* --- peak
+ * ---------------------------------------------------------------------------------- */
 
 #define PEAK_ROUNDS 200000
 
-#define DEFINE_PEAK(name, bytes, attribute)                                               \
-    attribute static double name(void)                                                    \
-    {                                                                                     \
-        typedef float v __attribute__((vector_size(bytes)));                              \
-        v sum[12];                                                                        \
-        v x = {0}, y = {0};                                                               \
-        const double start = sonde__now();                                                \
-                                                                                          \
-        for (int j = 0; j < 12; j++) { /* unknown, and each another */                    \
-            sum[j] = y;                                                                   \
-            __asm__ volatile("" : "+x"(sum[j]));                                          \
-        }                                                                                 \
-        for (int i = 0; i < PEAK_ROUNDS; i++) {                                           \
-            _Pragma("GCC unroll 12") for (int j = 0; j < 12; j++)                         \
-            {                                                                             \
-                sum[j] = sum[j] * x + y;                                                  \
-            }                                                                             \
-            __asm__ volatile("" : "+x"(x), "+x"(y));                                      \
-        }                                                                                 \
-        for (int j = 1; j < 12; j++) {                                                    \
-            sum[0] += sum[j];                                                             \
-        }                                                                                 \
-        __asm__ volatile("" : : "x"(sum[0]));                                             \
-        return 2.0 * 12 * PEAK_ROUNDS * (bytes / 4) / (sonde__now() - start) / 1e9;       \
+#define DEFINE_PEAK(name, bytes, attribute)                                              \
+    attribute static double name(void)                                                   \
+    {                                                                                    \
+        typedef float v __attribute__((vector_size(bytes)));                             \
+        v sum[12];                                                                       \
+        v x = {0}, y = {0};                                                              \
+        const double start = sonde__now();                                               \
+                                                                                         \
+        for (int j = 0; j < 12; j++) { /* unknown, and each another */                   \
+            sum[j] = y;                                                                  \
+            __asm__ volatile("" : "+x"(sum[j]));                                         \
+        }                                                                                \
+        for (int i = 0; i < PEAK_ROUNDS; i++) {                                          \
+            _Pragma("GCC unroll 12") for (int j = 0; j < 12; j++)                        \
+            {                                                                            \
+                sum[j] = sum[j] * x + y;                                                 \
+            }                                                                            \
+            __asm__ volatile("" : "+x"(x), "+x"(y));                                     \
+        }                                                                                \
+        for (int j = 1; j < 12; j++) {                                                   \
+            sum[0] += sum[j];                                                            \
+        }                                                                                \
+        __asm__ volatile("" : : "x"(sum[0]));                                            \
+        return 2.0 * 12 * PEAK_ROUNDS * (bytes / 4) / (sonde__now() - start) / 1e9;      \
     }
 
 #if defined(__x86_64__)
@@ -90,7 +92,8 @@ static double measure_peak(void)
     return best;
 }
 
-/* --- a second thread that spins for work ---------------------------------------------------- */
+/* --- a second thread that spins for work
+ * ---------------------------------------------------- */
 
 static struct {
     atomic_uint ordered, done; /* counts of calls */
@@ -105,7 +108,8 @@ static void *team_main(void *unused)
 
     (void)unused;
     while (!atomic_load_explicit(&team.stop, memory_order_relaxed)) {
-        if (atomic_load_explicit(&team.ordered, memory_order_acquire) != seen) { /* order */
+        if (atomic_load_explicit(&team.ordered, memory_order_acquire) !=
+            seen) { /* order */
             seen++;
             team.kernel->run(team.call, 1, 2);
             atomic_store_explicit(&team.done, seen, memory_order_release); /* run_call */
@@ -122,14 +126,55 @@ static void run_call(const sonde__kernel *kernel, const sonde__call *call, int t
     }
     team.kernel = kernel;
     team.call = call;
-    const unsigned turn = atomic_fetch_add_explicit(&team.ordered, 1, memory_order_release) + 1;
+    const unsigned turn =
+        atomic_fetch_add_explicit(&team.ordered, 1, memory_order_release) + 1;
 
     kernel->run(call, 0, 2);
     while (atomic_load_explicit(&team.done, memory_order_acquire) != turn) {
     }
 }
 
-/* --- calls ----------------------------------------------------------------------------------- */
+/* --- timing: the second percentile of many runs
+ * ------------------------------------------------- */
+
+enum { MOST_RUNS = 1000 };
+
+typedef struct timing {
+    double begun, times[MOST_RUNS];
+    size_t count;
+} timing;
+
+static void timing_begin(timing *t)
+{
+    t->begun = sonde__now();
+    t->count = 0;
+}
+
+static bool timing_goes_on(const timing *t)
+{
+    return t->count < 50 || (t->count < MOST_RUNS && sonde__now() - t->begun < 0.6);
+}
+
+static void timing_add(timing *t, double seconds)
+{
+    t->times[t->count++] = seconds;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double timing_end(timing *t)
+{
+    qsort(t->times, t->count, sizeof *t->times, compare);
+    return t->times[t->count / 50];
+}
+
+/* --- calls
+ * ----------------------------------------------------------------------------------- */
 
 static float *floats(int64_t count)
 {
@@ -160,76 +205,64 @@ typedef struct job {
 
 static void add_scratch(job *j)
 {
-    const size_t bytes =
-        j->kernel->scratch == NULL ? 0 : j->kernel->scratch(&j->call, 2);
+    const size_t bytes = j->kernel->scratch == NULL ? 0 : j->kernel->scratch(&j->call, 2);
 
     j->call.scratch = bytes == 0 ? NULL : floats((int64_t)(bytes / sizeof(float)));
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return x < y ? -1 : x > y;
-}
-
-/* Seconds of a run of all jobs, one after the other: the fifth percentile. */
+/* Seconds of a run of all jobs, one after the other. */
 static double time_jobs(const job *jobs, int count, int threads)
 {
-    enum { RUNS = 400 };
-    static double times[RUNS];
-    const double begun = sonde__now();
-    size_t runs = 0;
+    timing t;
 
-    for (; runs < RUNS && (runs < 20 || sonde__now() - begun < 0.4); runs++) {
+    timing_begin(&t);
+    while (timing_goes_on(&t)) {
         const double start = sonde__now();
 
         for (int i = 0; i < count; i++) {
             run_call(jobs[i].kernel, &jobs[i].call, threads);
         }
-        times[runs] = sonde__now() - start;
+        timing_add(&t, sonde__now() - start);
     }
-    qsort(times, runs, sizeof *times, compare);
-    return times[runs / 20];
+    return timing_end(&t);
 }
 
-/* --- matrix products -------------------------------------------------------------------------- */
+/* --- matrix products
+ * -------------------------------------------------------------------------- */
 
 #if BENCH_DNNL
 static double time_dnnl(char ta, char tb, int64_t m, int64_t n, int64_t k, int threads)
 {
-    enum { RUNS = 200 };
-    static double times[RUNS];
     float *a = floats(m * k), *b = floats(k * n), *c = floats(m * n);
-    const double begun = sonde__now();
-    size_t runs = 0;
+    timing t;
 
     omp_set_num_threads(threads);
-    for (; runs < RUNS && (runs < 20 || sonde__now() - begun < 0.4); runs++) {
+    timing_begin(&t);
+    while (timing_goes_on(&t)) {
         const double start = sonde__now();
 
-        if (dnnl_sgemm(ta, tb, m, n, k, 1.0F, a, ta == 'N' ? k : m, b, tb == 'N' ? n : k, 0.0F,
-                       c, n) != dnnl_success) {
+        if (dnnl_sgemm(ta, tb, m, n, k, 1.0F, a, ta == 'N' ? k : m, b, tb == 'N' ? n : k,
+                       0.0F, c, n) != dnnl_success) {
             abort();
         }
-        times[runs] = sonde__now() - start;
+        timing_add(&t, sonde__now() - start);
     }
-    qsort(times, runs, sizeof *times, compare);
     sonde__free(a);
     sonde__free(b);
     sonde__free(c);
-    return times[runs / 20];
+    return timing_end(&t);
 }
 #endif
 
 typedef enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT } direction;
 
-static job product_job(direction d, sonde__layout x_layout, int64_t n, int64_t k, int64_t o)
+static job product_job(direction d, sonde__layout x_layout, int64_t n, int64_t k,
+                       int64_t o)
 {
-    static const sonde__fast_op ops[] = {SONDE__FAST_LINEAR, SONDE__FAST_LINEAR_GRAD_INPUT,
+    static const sonde__fast_op ops[] = {SONDE__FAST_LINEAR,
+                                         SONDE__FAST_LINEAR_GRAD_INPUT,
                                          SONDE__FAST_LINEAR_GRAD_WEIGHT};
-    const sonde__kernel *const *list =
-        sonde__fast_kernels_of(sonde__cpu_isa(), ops[d]);
+    const sonde__kernel *const *list = sonde__fast_kernels_of(sonde__cpu_isa(), ops[d]);
     const sonde__operand x = matrix(n, k, x_layout), w = matrix(o, k, SONDE__PLAIN);
     const sonde__operand y = matrix(n, o, SONDE__LANES);
     job j = {.flops = 2.0 * (double)n * (double)k * (double)o};
@@ -292,10 +325,11 @@ static void bench_products(void)
     static const struct {
         const char *text;
         int64_t n, k, o;
-    } layers[] = {{"(a) 972-100 N 16", 16, 972, 100},      {"(a) 100-10 N 16", 16, 100, 10},
-                  {"(b) 784-320 N 1000", 1000, 784, 320},  {"(b) 320-100 N 1000", 1000, 320, 100},
-                  {"(b) 100-10 N 1000", 1000, 100, 10},    {"(c) 784-256 N 32", 32, 784, 256},
-                  {"(c) 256-128 N 32", 32, 256, 128},      {"(c) 128-10 N 32", 32, 128, 10}};
+    } layers[] = {
+        {"(a) 972-100 N 16", 16, 972, 100},     {"(a) 100-10 N 16", 16, 100, 10},
+        {"(b) 784-320 N 1000", 1000, 784, 320}, {"(b) 320-100 N 1000", 1000, 320, 100},
+        {"(b) 100-10 N 1000", 1000, 100, 10},   {"(c) 784-256 N 32", 32, 784, 256},
+        {"(c) 256-128 N 32", 32, 256, 128},     {"(c) 128-10 N 32", 32, 128, 10}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(layers); i++) {
         const int64_t n = layers[i].n, k = layers[i].k, o = layers[i].o;
@@ -309,7 +343,8 @@ static void bench_products(void)
     }
 }
 
-/* --- streams ---------------------------------------------------------------------------------- */
+/* --- streams
+ * ---------------------------------------------------------------------------------- */
 
 static const float live[7] = {0.001F, 0.9F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F};
 static const float adam_live[7] = {0.001F, 0.9F, 0.999F, 1e-8F, 0.0F, 0.0F, 1.0F};
@@ -323,8 +358,8 @@ static void bench_stream(const char *text, const job *j)
     }
     one = time_jobs(j, 1, 1);
     two = j->call.out_vitals[0] == NULL ? time_jobs(j, 1, 2) : one;
-    printf("%-44s %7.2f us %6.1f GB/s           2 threads %6.1f %5.2fx\n", text, one * 1e6,
-           j->bytes / one / 1e9, j->bytes / two / 1e9, one / two);
+    printf("%-44s %7.2f us %6.1f GB/s           2 threads %6.1f %5.2fx\n", text,
+           one * 1e6, j->bytes / one / 1e9, j->bytes / two / 1e9, one / two);
 }
 
 static job stream_job(sonde__fast_op op, const sonde__operand *operands, int in, int out,
@@ -390,13 +425,15 @@ static void bench_reorders(const char *text, int64_t rows, int64_t cols)
     static const char *const layouts[] = {"plain", "lanes", "panels"};
 
     for (int pair = 0; pair < 9; pair++) {
-        const sonde__layout from = (sonde__layout)(pair / 3), to = (sonde__layout)(pair % 3);
+        const sonde__layout from = (sonde__layout)(pair / 3),
+                            to = (sonde__layout)(pair % 3);
         const sonde__operand x = matrix(rows, cols, from);
         job j = stream_job(SONDE__FAST_REORDER, &x, 1, 1, 2);
         char line[64];
 
         j.call.out[0] = matrix(rows, cols, to);
-        (void)snprintf(line, sizeof line, "%s %s to %s", text, layouts[from], layouts[to]);
+        (void)snprintf(line, sizeof line, "%s %s to %s", text, layouts[from],
+                       layouts[to]);
         if (from != to) {
             bench_stream(line, &j);
         }
@@ -414,7 +451,8 @@ static void bench_channel_sum(const char *text, int64_t rows, int64_t cols)
     bench_stream(text, &j);
 }
 
-/* --- whole steps ------------------------------------------------------------------------------ */
+/* --- whole steps
+ * ------------------------------------------------------------------------------ */
 
 enum { LAYERS = 3, MOST_JOBS = 32 };
 
@@ -440,8 +478,8 @@ static job *add_job(net *n, sonde__fast_op op, sonde__layout x_layout, int x_ope
     return j;
 }
 
-static void set_call(job *j, int in_count, const sonde__operand *const in[], int out_count,
-                     const sonde__operand *const out[])
+static void set_call(job *j, int in_count, const sonde__operand *const in[],
+                     int out_count, const sonde__operand *const out[])
 {
     j->call.in_count = in_count;
     j->call.out_count = out_count;
@@ -459,7 +497,8 @@ static void set_call(job *j, int in_count, const sonde__operand *const in[], int
 static void add_forward(net *n, int i, double flops)
 {
     const bool relu = i + 1 < LAYERS;
-    job *j = add_job(n, relu ? SONDE__FAST_LINEAR_RELU : SONDE__FAST_LINEAR, n->x[i].layout, 0);
+    job *j = add_job(n, relu ? SONDE__FAST_LINEAR_RELU : SONDE__FAST_LINEAR,
+                     n->x[i].layout, 0);
     sonde__operand none = n->x[i + 1];
 
     none.data = NULL;
@@ -486,8 +525,8 @@ static void add_backward(net *n, int i, double flops)
              (const sonde__operand *const[]){&n->db[i]});
     j = add_job(n, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD, n->x[i].layout, 2);
     set_call(j, 4,
-             (const sonde__operand *const[]){&n->w[i], &n->dx[i + 1], &n->x[i], &n->v[i]}, 3,
-             (const sonde__operand *const[]){&n->w[i], &none, &n->v[i]});
+             (const sonde__operand *const[]){&n->w[i], &n->dx[i + 1], &n->x[i], &n->v[i]},
+             3, (const sonde__operand *const[]){&n->w[i], &none, &n->v[i]});
     n->flops += flops;
     j = add_job(n, SONDE__FAST_SGD, SONDE__PLAIN, 0);
     set_call(j, 3, (const sonde__operand *const[]){&n->b[i], &n->db[i], &n->vb[i]}, 2,
@@ -527,8 +566,8 @@ static void bench_net(const char *text, int64_t batch, const int64_t sizes[LAYER
     }
     one = time_jobs(n.jobs, n.count, 1);
     two = time_jobs(n.jobs, n.count, 2);
-    printf("%-44s 1 thread %8.1f us (floor %8.1f, %4.2fx)  2 threads %8.1f us (%4.2fx)\n", text,
-           one * 1e6, n.flops / peak / 1e3, one * 1e9 * peak / n.flops, two * 1e6,
+    printf("%-44s 1 thread %8.1f us (floor %8.1f, %4.2fx)  2 threads %8.1f us (%4.2fx)\n",
+           text, one * 1e6, n.flops / peak / 1e3, one * 1e9 * peak / n.flops, two * 1e6,
            two * 2e9 * peak / n.flops);
     if (getenv("BENCH_EACH") != NULL) {
         for (int i = 0; i < n.count; i++) {
@@ -554,7 +593,8 @@ int main(int argc, char **argv)
     bench_reorders("1000 x 784", 1000, 784);
     bench_reorders("1000 x 320", 1000, 320);
     bench_channel_sum("channel_sum 1000 x 320", 1000, 320);
-    bench_net("step (b) 784-320-100-10 N 1000", 1000, (const int64_t[]){784, 320, 100, 10});
+    bench_net("step (b) 784-320-100-10 N 1000", 1000,
+              (const int64_t[]){784, 320, 100, 10});
     bench_net("step (c) 784-256-128-10 N 32", 32, (const int64_t[]){784, 256, 128, 10});
     atomic_store_explicit(&team.stop, true, memory_order_relaxed);
     return pthread_join(second, NULL) == 0 ? 0 : 1;

@@ -20,6 +20,8 @@ typedef struct weight_product {
     float
         *panels; /* scratch of this part, if x is not in PANELS: all of x or one panel */
     bool all;    /* which of them */
+    const sgd_rule *rule; /* with momentum and nothing else; dw is then not stored but */
+    const sgd_arrays *update; /* updates these; or NULL */
 } weight_product;
 
 static int64_t panel_floats(int64_t samples, int64_t cols)
@@ -127,7 +129,11 @@ static void weight_panel(const weight_product *p, tile *t, const span rows, int6
 /* Rows of dw, to c and behind. */
 static void weight_rows(const weight_product *p, const span rows, float *c)
 {
-    tile t = {.a_stride = p->rows * 16, .c_stride = p->cols};
+    tile t = {.a_stride = p->rows * 16,
+              .c_stride = p->cols,
+              .rule = p->rule,
+              .update = p->update,
+              .c_origin = p->update == NULL ? NULL : p->update->w_out};
 
     for (int64_t n = 0; n == 0 || n < p->samples; n += SAMPLE_CHUNK) {
         t.depth = SONDE_MIN(p->samples - n, SAMPLE_CHUNK);
@@ -155,23 +161,31 @@ static size_t grad_weight_scratch(const sonde__call *call, int parts)
     return grad_weight_scratch_part(call) * (size_t)parts;
 }
 
-static void grad_weight_run(const sonde__call *call, int part, int parts)
+/* Rows of dw in chunks of at most `most`; element (0, 0) goes to c. */
+static void weight_chunks(const weight_product *p, const span mine, int64_t most,
+                          float *c)
 {
-    const weight_product p =
-        weight_product_of(&call->in[0], &call->in[1],
-                          scratch_at(call, grad_weight_scratch_part(call), part));
-    const span mine = part_of(p.rows, part, parts);
-    const row_groups chunks = row_groups_of(mine.end - mine.begin, chunk_rows(p.samples));
+    const row_groups chunks = row_groups_of(mine.end - mine.begin, most);
 
     if (mine.begin < mine.end) {
-        prepare_panels(&p);
+        prepare_panels(p);
     }
     for (int64_t i = 0; i < chunks.count; i++) {
         const span rows = {mine.begin + row_group_start(&chunks, i),
                            mine.begin + row_group_start(&chunks, i + 1)};
 
-        weight_rows(&p, rows, (float *)call->out[0].data + rows.begin * p.cols);
+        weight_rows(p, rows, c + rows.begin * p->cols);
     }
+}
+
+static void grad_weight_run(const sonde__call *call, int part, int parts)
+{
+    const weight_product p =
+        weight_product_of(&call->in[0], &call->in[1],
+                          scratch_at(call, grad_weight_scratch_part(call), part));
+
+    weight_chunks(&p, part_of(p.rows, part, parts), chunk_rows(p.samples),
+                  call->out[0].data);
 }
 
 static int grad_weight_parts(const sonde__call *call, int max)
@@ -248,8 +262,8 @@ static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
 {
     float *const scratch = scratch_at(call, update_scratch_part(call), part);
     float *const whole = call->out[1].data;
-    const weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
-                                               scratch + update_floats(call));
+    weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
+                                         scratch + update_floats(call));
     const span mine = part_of(p.rows, part, parts);
     const row_groups chunks =
         row_groups_of(mine.end - mine.begin, update_rows(&call->in[UPDATE_X].shape));
@@ -260,6 +274,14 @@ static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
     const bool blocks = vitals.w != NULL || vitals.g != NULL || vitals.v != NULL;
     int64_t done = mine.begin * p.cols;
 
+    if (!blocks && whole == NULL && p.samples <= SAMPLE_CHUNK &&
+        sgd_case_of(&rule) == SGD_MOMENTUM) {
+        p.rule = &rule;
+        p.update = &arrays;
+        weight_chunks(&p, mine, p.all ? 2 * WIDE_ROWS : chunk_rows(p.samples),
+                      arrays.w_out);
+        return;
+    }
     sgd_vitals_init(&vitals);
     if (mine.begin < mine.end) {
         prepare_panels(&p);

@@ -61,6 +61,36 @@ VEC_INLINE void vf_store(float *p, vf a)
     *(vf_memory *)p = a;
 }
 
+/* The first n (0 ... VF_WIDTH) floats at p, zeros behind; nothing else is read. */
+VEC_INLINE vf vf_load_n(const float *p, int n)
+{
+#if VF_WIDTH == 16
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1U << n) - 1U), p);
+#else
+    float part[VF_WIDTH] = {0};
+
+    for (int i = 0; i < n; i++) {
+        part[i] = p[i];
+    }
+    return vf_load(part);
+#endif
+}
+
+/* Only the first n (0 ... VF_WIDTH) floats at p are written. */
+VEC_INLINE void vf_store_n(float *p, vf a, int n)
+{
+#if VF_WIDTH == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1U << n) - 1U), (__m512)a);
+#else
+    float part[VF_WIDTH];
+
+    vf_store(part, a);
+    for (int i = 0; i < n; i++) {
+        p[i] = part[i];
+    }
+#endif
+}
+
 VEC_INLINE vf vf_set1(float s)
 {
     return s - (vf){0}; /* the compilers' idiom for a broadcast; exact for every s */
@@ -298,7 +328,7 @@ VEC_INLINE v16 v16_gate(v16 gate, v16 a)
 VEC_INLINE v16 v16_load_n(const float *p, int n)
 {
 #if VF_WIDTH == 16
-    return (v16)_mm512_maskz_loadu_ps((__mmask16)((1U << n) - 1U), p);
+    return vf_load_n(p, n);
 #else
     float part[16] = {0};
 
@@ -313,7 +343,7 @@ VEC_INLINE v16 v16_load_n(const float *p, int n)
 VEC_INLINE void v16_store_n(float *p, v16 a, int n)
 {
 #if VF_WIDTH == 16
-    _mm512_mask_storeu_ps(p, (__mmask16)((1U << n) - 1U), (__m512)a);
+    vf_store_n(p, a, n);
 #else
     float part[16];
 

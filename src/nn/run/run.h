@@ -57,6 +57,8 @@ struct sonde_nn_session {
     int64_t step; /* the next one's number */
 };
 
+/* What the environment says, over what the options say. */
+sonde_err sonde__options_override(sonde_nn_options *options, sonde_diag *diag);
 sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
                                sonde_diag *diag);
 /* The numbers an update kernel reads, in the order of ops.h. */
