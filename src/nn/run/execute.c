@@ -64,9 +64,14 @@ static void show(const execution *run, int first, int count)
     for (int i = first; i < first + count; i++) {
         const sonde__showing *showing = &plan->showings[i];
         const bool has_vitals = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(session->gate, showing->id);
 
-        if (sonde_observer_wants(session->gate, showing->id) != 0) {
-            const sonde_view view = view_of(run, showing);
+        if (wants != 0) {
+            sonde_view view = view_of(run, showing);
+
+            if (has_vitals && wants == SONDE_HOW_VITALS) {
+                view.data = NULL; /* it may have been left out */
+            }
 
             sonde_observer_observe(session->observer, showing->id, &view,
                                    has_vitals ? &plan->vitals[i] : NULL, run->at.micro_batch,
@@ -156,6 +161,38 @@ static void run_list(execution *run, size_t from, size_t to, int member)
     }
 }
 
+/* Whether anybody wants, at this step, what a kernel does not tell of itself. */
+static bool is_wanted(const execution *run, const sonde__step *step, int buffer)
+{
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
+        const sonde__showing *showing = &run->session->plan.showings[i];
+        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
+
+        if (showing->buffer == buffer &&
+            (wants & (fused ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Has the outputs computed that exist only to be shown, or leaves them out. */
+static void set_watched(const execution *run)
+{
+    sonde__plan *plan = &run->session->plan;
+
+    for (size_t i = 0; i < plan->watched_count; i++) {
+        sonde__step *step = &plan->steps[plan->watched[i].step];
+        const int operand = plan->watched[i].operand;
+        const int buffer = step->out_buffer[operand];
+
+        step->call.out[operand].data =
+            run->due && is_wanted(run, step, buffer) ? plan->buffers[buffer].data : NULL;
+    }
+    plan->watching = run->due;
+}
+
 /* Points the plan at the micro-batch's share of the caller's inputs. */
 static void point_inputs(const execution *run)
 {
@@ -198,6 +235,9 @@ static void begin_step(execution *run)
 #if SONDE_OBSERVE
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
+    if (run->due || plan->watching) {
+        set_watched(run);
+    }
 #endif
 }
 
