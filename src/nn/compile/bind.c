@@ -26,11 +26,15 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
 {
     sonde__plan *plan = work->plan;
     const uint32_t id = work->id_of[value];
-    sonde__showing showing = {.id = id,
-                              .buffer = buffer,
-                              .shape = *sonde__value_shape(&work->program->graph, value),
-                              .vitals_in = vitals_in,
-                              .vitals_out = vitals_out};
+    const sonde__shape *shape = sonde__value_shape(&work->program->graph, value);
+    const bool plain = buffer >= 0 && plan->buffers[buffer].layout == SONDE__PLAIN;
+    const sonde__showing showing = {
+        .id = id,
+        .buffer = buffer,
+        .view = sonde_view_of(shape->dtype, shape->rank, shape->dim,
+                              plain ? plan->buffers[buffer].data : NULL),
+        .vitals_in = vitals_in,
+        .vitals_out = vitals_out};
 
     if (id == SONDE_NO_TENSOR || sonde_observer_ever_wants(work->observer, id) == 0) {
         return;
@@ -42,8 +46,8 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
     }
     if (buffer >= 0 && plan->buffers[buffer].layout != SONDE__PLAIN) {
         work->scratch = SONDE_MAX(work->scratch,
-                                  (size_t)sonde__shape_count(&showing.shape) *
-                                      sonde_dtype_size(showing.shape.dtype));
+                                  (size_t)sonde_view_count(&showing.view) *
+                                      sonde_dtype_size(shape->dtype));
     }
     plan->showings[plan->showing_count++] = showing;
 }

@@ -40,8 +40,8 @@ typedef struct sonde__buffer {
 /* A tensor to be shown to the observer once a step is done. */
 typedef struct sonde__showing {
     uint32_t id;
-    int buffer; /* -1: only its vital signs exist */
-    sonde__shape shape;
+    int buffer;      /* -1: only its vital signs exist */
+    sonde_view view; /* PLAIN; its data is NULL where that is known only while running */
     int vitals_in, vitals_out; /* operand whose vital signs the kernel gives; -1: none */
 } sonde__showing;
 

@@ -21,39 +21,38 @@ typedef struct execution {
 
 /* --- showing ---------------------------------------------------------------------------- */
 
-/* A PLAIN view of what is shown; values in another layout are reordered into scratch. */
-static sonde_view view_of(const execution *run, const sonde__showing *showing)
+/* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
+ * reordered into scratch. NULL where only its vital signs exist. */
+static void *find_data(const execution *run, const sonde__showing *showing)
 {
     sonde__plan *plan = &run->session->plan;
-    const sonde__shape *shape = &showing->shape;
-    sonde_view view = sonde_view_of(shape->dtype, shape->rank, shape->dim, NULL);
-    const sonde__buffer *buffer =
-        showing->buffer >= 0 ? &plan->buffers[showing->buffer] : NULL;
     const sonde__kernel *const *kernels = sonde__op_reorder.kernels();
     sonde__call call = {.in_count = 1, .out_count = 1};
+    const sonde__buffer *buffer = NULL;
 
-    if (buffer == NULL) {
-        return view;
+    if (showing->buffer < 0) {
+        return NULL;
     }
-    if (buffer->layout == SONDE__PLAIN) {
-        view.data = buffer->data;
-        if (buffer->place == SONDE__IN_INPUT) {
-            const size_t k = (size_t)(run->at.iteration *
-                                          run->session->options.gradient_accumulation +
-                                      run->at.micro_batch);
+    buffer = &plan->buffers[showing->buffer];
+    if (buffer->place == SONDE__IN_INPUT) {
+        const size_t k = (size_t)(run->at.iteration *
+                                      run->session->options.gradient_accumulation +
+                                  run->at.micro_batch);
 
-            view.data = (unsigned char *)run->inputs[buffer->index].data + k * buffer->bytes;
-        }
-        return view;
+        return (unsigned char *)run->inputs[buffer->index].data + k * buffer->bytes;
     }
-    call.in[0] = (sonde__operand){*shape, buffer->layout, buffer->data};
-    call.out[0] = (sonde__operand){*shape, SONDE__PLAIN, plan->show_scratch};
+    call.in[0].shape.dtype = showing->view.dtype;
+    call.in[0].shape.rank = showing->view.rank;
+    memcpy(call.in[0].shape.dim, showing->view.shape, sizeof showing->view.shape);
+    call.out[0].shape = call.in[0].shape;
+    call.in[0].layout = buffer->layout;
+    call.in[0].data = buffer->data;
+    call.out[0].data = plan->show_scratch;
     while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&call)) {
         kernels++;
     }
     kernels[0]->run(&call, 0, 1);
-    view.data = plan->show_scratch;
-    return view;
+    return plan->show_scratch;
 }
 
 static void show(const execution *run, int first, int count)
@@ -65,18 +64,20 @@ static void show(const execution *run, int first, int count)
         const sonde__showing *showing = &plan->showings[i];
         const bool has_vitals = showing->vitals_in >= 0 || showing->vitals_out >= 0;
         const unsigned wants = sonde_observer_wants(session->gate, showing->id);
+        sonde_view found;
+        const sonde_view *view = &showing->view;
 
-        if (wants != 0) {
-            sonde_view view = view_of(run, showing);
-
-            if (has_vitals && wants == SONDE_HOW_VITALS) {
-                view.data = NULL; /* it may have been left out */
-            }
-
-            sonde_observer_observe(session->observer, showing->id, &view,
-                                   has_vitals ? &plan->vitals[i] : NULL, run->at.micro_batch,
-                                   run->at.replica);
+        if (wants == 0) {
+            continue;
         }
+        if (view->data == NULL) {
+            found = *view;
+            found.data = find_data(run, showing);
+            view = &found;
+        }
+        sonde_observer_observe(session->observer, showing->id, view,
+                               has_vitals ? &plan->vitals[i] : NULL, run->at.micro_batch,
+                               run->at.replica);
     }
 }
 
