@@ -132,6 +132,26 @@ static void show_waiting_parameters(bind_work *work)
     plan->end_count = (int)plan->showing_count - plan->first_end;
 }
 
+/* Lists the outputs that exist only to be shown; they are left out until somebody wants
+ * them. */
+static bool list_watched(sonde__plan *plan)
+{
+    for (size_t i = 0; i < plan->step_count; i++) {
+        for (int k = 0; k < plan->steps[i].call.out_count; k++) {
+            if ((plan->steps[i].watched >> (unsigned)k & 1U) == 0) {
+                continue;
+            }
+            if (!sonde__reserve(&plan->watched, &plan->watched_capacity,
+                                plan->watched_count + 1, sizeof *plan->watched)) {
+                return false;
+            }
+            plan->watched[plan->watched_count++] = (sonde__watched){(int)i, k};
+            plan->steps[i].call.out[k].data = NULL;
+        }
+    }
+    return true;
+}
+
 sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
                            const sonde_observer *observer, sonde__plan *plan,
                            sonde_diag *diag)
@@ -155,7 +175,7 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
     show_waiting_parameters(&work);
     plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
     plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);
-    if (work.out_of_memory || plan->vitals == NULL || plan->show_scratch == NULL) {
+    if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL || plan->show_scratch == NULL) {
         return sonde__fail_nomem(diag, "the list of what is observed");
     }
     return SONDE_OK;

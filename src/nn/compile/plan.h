@@ -57,9 +57,15 @@ typedef struct sonde__step {
     int parts;
     size_t scratch_bytes;
     int first_showing, showing_count;
+    unsigned watched; /* bit k: output k exists only to be shown */
     bool update;
     const char *module;
 } sonde__step;
+
+/* An output that exists only to be shown: left out at steps at which nobody wants it. */
+typedef struct sonde__watched {
+    int step, operand;
+} sonde__watched;
 
 /* An operand that points into the caller's input. */
 typedef struct sonde__patch {
@@ -92,6 +98,9 @@ typedef struct sonde__plan {
     int first_end, end_count;     /* when one ends, before an update that is not yet due */
     int *outputs; /* buffers, PLAIN, alive at the end of a micro-batch: what a session returns */
     size_t output_count;
+    sonde__watched *watched;
+    size_t watched_count, watched_capacity;
+    bool watching; /* some of them are being computed just now */
     sonde__patch *patches;
     size_t patch_count, patch_capacity;
     sonde__target *targets;

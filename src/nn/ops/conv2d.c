@@ -13,6 +13,7 @@
  * gradients have those of the forward op, and in dims the shape to give back.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_conv.h"
 
 #include <stdio.h>
 
@@ -126,7 +127,7 @@ static void conv2d_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(conv2d, NULL)
+SONDE__KERNELS(conv2d, sonde__conv2d_fast)
 
 static void conv2d_gradient(const sonde__gradient_context *context)
 {
@@ -216,7 +217,7 @@ static void conv2d_grad_input_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(conv2d_grad_input, NULL)
+SONDE__KERNELS(conv2d_grad_input, sonde__conv2d_grad_input_fast)
 
 const sonde__op_kind sonde__op_conv2d_grad_input = {
     .name = "Conv2dGradInput",
@@ -287,7 +288,7 @@ static void conv2d_grad_weight_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(conv2d_grad_weight, NULL)
+SONDE__KERNELS(conv2d_grad_weight, sonde__conv2d_grad_weight_fast)
 
 const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .name = "Conv2dGradWeight",

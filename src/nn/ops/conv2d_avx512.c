@@ -1,3 +1,6 @@
-/* conv2d_avx512.c - conv2d_kernels.h for AVX-512. */
-#define LANES_ISA avx512
+/*
+ * conv2d_avx512.c - conv2d_kernels.h for AVX-512.
+ */
+#define ISA(name) name##_avx512
+
 #include "nn/ops/conv2d_kernels.h"

@@ -1,39 +1,41 @@
 /*
- * conv2d_grad_kernels.h - the input gradient of a convolution over LANES. Weight gradients:
- * conv2d_weight_kernels.h.
+ * conv2d_grad_kernels.h - the input gradient of a convolution over LANES. Weight
+ * gradients: conv2d_weight_kernels.h.
  *
- *   dx[c][i][j] = sum over o, k, l of w[o][c][k][l] dy[o][(i + p - k d) / s][(j + p - l d) / s]
+ *   dx[c][i][j] = sum over o, k, l of w[o][c][k][l] dy[o][(i + p - k d) / s][(j + p - l
+ * d) / s]
  *
  * Two ways, chosen by shape alone:
  *
  *   scatter  Stride and dilation 1, kernels 3 or 5 wide. For one row of dx, one or two
- *            channels and a stretch of dy `width` pixels wide, the width + kw - 1 pixels of
- *            dx that it touches stay in registers: every tap of the stretch adds to them,
- *            and nothing is computed that a border cuts off. Pixels that two stretches
- *            touch are carried over through dx itself.
- *   gather   Everything else: the runs of conv2d_lanes.h, with lists of the taps that
- *            reach a pixel.
+ *            channels and a stretch of dy `width` pixels wide, the width + kw - 1 pixels
+ * of dx that it touches stay in registers: every tap of the stretch adds to them, and
+ * nothing is computed that a border cuts off. Pixels that two stretches touch are carried
+ * over through dx itself. gather   Everything else: the runs of conv2d_lanes.h, with
+ * lists of the taps that reach a pixel.
  */
 #include "nn/ops/conv2d_lanes.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- scatter ------------------------------------------------------------------------- */
+/* --- scatter -------------------------------------------------------------------------
+ */
 
 /* A stretch of one row. Lengths in floats. */
 typedef struct scatter_job {
     const float *dy;     /* first channel, row and pixel of the stretch */
     const float *weight; /* first output channel, the input channel, first row, tap 0 */
     float *dx;           /* the input channel, the row, where pixel 0 of dy meets tap 0 */
-    int64_t outputs, rows;               /* channels of dy; rows of the kernel that count */
-    int64_t dy_plane, dy_row, dx_plane;  /* dy_row: back to the row that the next one meets */
+    int64_t outputs, rows; /* channels of dy; rows of the kernel that count */
+    int64_t dy_plane, dy_row,
+        dx_plane; /* dy_row: back to the row that the next one meets */
     int64_t weight_output, weight_input; /* from channel to channel of the weight */
     int64_t first, last;                 /* pixels of dx, from dx, that exist */
     bool carry;                          /* not the row's first stretch */
 } scatter_job;
 
 /* acc: channels * (width + kw - 1) */
-VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw, const int channels,
-                            const int width)
+VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw,
+                            const int channels, const int width)
 {
     const int span = width + kw - 1;
 
@@ -60,7 +62,7 @@ VEC_INLINE void scatter_sum(vf *acc, const scatter_job *job, const int kw, const
                     acc[at] = vf_fma(w[i], v, acc[at]);
                 }
             }
-#else /* one weight in a register, dy loaded anew for each: the compiler is kept from
+#else /* one weight in a register, dy loaded anew for each: the compiler is kept from    \
        * holding all of it, for which there are no registers */
             VEC_UNROLL
             for (int i = 0; i < channels * kw; i++) {
@@ -91,9 +93,11 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
     VEC_UNROLL
     for (int i = 0; i < channels * span; i++) {
         const int at = i % span;
-        const bool begun = at < kw - 1 && job->carry && at >= job->first && at < job->last;
+        const bool begun =
+            at < kw - 1 && job->carry && at >= job->first && at < job->last;
 
-        acc[i] = begun ? vf_load(job->dx + i / span * job->dx_plane + at * LANES) : (vf){0};
+        acc[i] =
+            begun ? vf_load(job->dx + i / span * job->dx_plane + at * LANES) : (vf){0};
     }
     scatter_sum(acc, job, kw, channels, width);
     VEC_UNROLL
@@ -106,34 +110,39 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
     }
 }
 
-#define DEFINE_SCATTER(kw, channels, width)                                                \
-    static void scatter_##kw##_##channels##_##width(const scatter_job *job)                \
-    {                                                                                      \
-        scatter(job, kw, channels, width);                                                 \
+#define DEFINE_SCATTER(kw, channels, width)                                              \
+    static void scatter_##kw##_##channels##_##width(const scatter_job *job)              \
+    {                                                                                    \
+        scatter(job, kw, channels, width);                                               \
     }
 #define LIST_SCATTER(kw, channels, width) scatter_##kw##_##channels##_##width,
 
 /* X(kw, channels, width), width rising from 1. */
 #if VF_WIDTH == 16 /* channels * (width + 2 kw - 1) + 1 registers of 32 */
-#define SCATTER_3_1(X)                                                                     \
-    X(3, 1, 1) X(3, 1, 2) X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) \
-    X(3, 1, 9) X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
-#define SCATTER_3_2(X)                                                                     \
-    X(3, 2, 1) X(3, 2, 2) X(3, 2, 3) X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8) \
-    X(3, 2, 9) X(3, 2, 10)
-#define SCATTER_5_1(X)                                                                     \
-    X(5, 1, 1) X(5, 1, 2) X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) \
-    X(5, 1, 9) X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
+#define SCATTER_3_1(X)                                                                   \
+    X(3, 1, 1)                                                                           \
+    X(3, 1, 2) X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8)         \
+        X(3, 1, 9) X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
+#define SCATTER_3_2(X)                                                                   \
+    X(3, 2, 1)                                                                           \
+    X(3, 2, 2) X(3, 2, 3) X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8)         \
+        X(3, 2, 9) X(3, 2, 10)
+#define SCATTER_5_1(X)                                                                   \
+    X(5, 1, 1)                                                                           \
+    X(5, 1, 2) X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8)         \
+        X(5, 1, 9) X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
 #define SCATTER_5_2(X) X(5, 2, 1) X(5, 2, 2) X(5, 2, 3) X(5, 2, 4) X(5, 2, 5) X(5, 2, 6)
 enum { SCATTER_CHANNELS = 2 };
 #else /* width + kw registers of 16 */
-#define SCATTER_3_1(X)                                                                     \
-    X(3, 1, 1) X(3, 1, 2) X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) \
-    X(3, 1, 9)
+#define SCATTER_3_1(X)                                                                   \
+    X(3, 1, 1)                                                                           \
+    X(3, 1, 2) X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8)         \
+        X(3, 1, 9)
 #define SCATTER_3_2(X)
-#define SCATTER_5_1(X)                                                                     \
-    X(5, 1, 1) X(5, 1, 2) X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) \
-    X(5, 1, 9)
+#define SCATTER_5_1(X)                                                                   \
+    X(5, 1, 1)                                                                           \
+    X(5, 1, 2) X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8)         \
+        X(5, 1, 9)
 #define SCATTER_5_2(X)
 enum { SCATTER_CHANNELS = 1 };
 #endif
@@ -153,7 +162,8 @@ static const scatter_fn scatter_5_2[] = {SCATTER_5_2(LIST_SCATTER)};
 #endif
 
 /* The functions for a kernel and a number of channels; entry i is i + 1 pixels wide. */
-static const scatter_fn *scatter_functions(int64_t kw, int64_t channels, int64_t *max_width)
+static const scatter_fn *scatter_functions(int64_t kw, int64_t channels,
+                                           int64_t *max_width)
 {
 #if VF_WIDTH == 16
     if (channels == 2) {
@@ -168,7 +178,8 @@ static const scatter_fn *scatter_functions(int64_t kw, int64_t channels, int64_t
     return kw == 3 ? scatter_3_1 : scatter_5_1;
 }
 
-/* --- rows ---------------------------------------------------------------------------- */
+/* --- rows ----------------------------------------------------------------------------
+ */
 
 typedef struct input_job {
     conv2d_geometry g;
@@ -183,7 +194,8 @@ static bool scatters(const conv2d_geometry *g)
            g->dilation[1] == 1 && (g->kernel[1] == 3 || g->kernel[1] == 5);
 }
 
-/* Channels c ... c + channels - 1 of row i of a group, from dy, weight and dx of the group. */
+/* Channels c ... c + channels - 1 of row i of a group, from dy, weight and dx of the
+ * group. */
 static void scatter_row(const conv2d_geometry *g, const float *dy, const float *weight,
                         float *dx, int64_t i, int64_t c, int64_t channels)
 {
@@ -196,7 +208,8 @@ static void scatter_row(const conv2d_geometry *g, const float *dy, const float *
     const int64_t stretches = (g->ow + max - 1) / max;
 
     for (int64_t s = 0; s < stretches; s++) {
-        const int64_t at = g->ow * s / stretches, width = g->ow * (s + 1) / stretches - at;
+        const int64_t at = g->ow * s / stretches,
+                      width = g->ow * (s + 1) / stretches - at;
         const int64_t column = at - g->padding[1];
         scatter_job job = {.dy = dy,
                            .weight = weight + c * area + first * kw,
@@ -225,7 +238,8 @@ static void scatter_row(const conv2d_geometry *g, const float *dy, const float *
 }
 
 /* Whether tap k, at dilation d, brings a pixel at i + p to an output, and which. */
-static bool reaches(const conv2d_geometry *g, int d, int64_t i, int64_t k, int64_t *output)
+static bool reaches(const conv2d_geometry *g, int d, int64_t i, int64_t k,
+                    int64_t *output)
 {
     const int64_t start = i + g->padding[d] - k * g->dilation[d];
 
@@ -239,7 +253,8 @@ static bool same_taps(const conv2d_geometry *g, int64_t j)
     int64_t ignored;
 
     for (int64_t l = 0; l < g->kernel[1]; l++) {
-        if (reaches(g, 1, j, l, &ignored) != reaches(g, 1, j + g->stride[1], l, &ignored)) {
+        if (reaches(g, 1, j, l, &ignored) !=
+            reaches(g, 1, j + g->stride[1], l, &ignored)) {
             return false;
         }
     }
@@ -247,7 +262,8 @@ static bool same_taps(const conv2d_geometry *g, int64_t j)
 }
 
 /* Lists the taps that reach pixel (i, j), places counted from dy of the group. */
-static int64_t list_reaching(const conv2d_geometry *g, int64_t i, int64_t j, conv2d_tap *taps)
+static int64_t list_reaching(const conv2d_geometry *g, int64_t i, int64_t j,
+                             conv2d_tap *taps)
 {
     int64_t count = 0, row, column;
 
@@ -266,8 +282,8 @@ static int64_t list_reaching(const conv2d_geometry *g, int64_t i, int64_t j, con
 }
 
 /* Row i of a group, from dy, weight and dx of the group. */
-static void gather_row(const input_job *job, const float *dy, const float *weight, float *dx,
-                       int64_t i)
+static void gather_row(const input_job *job, const float *dy, const float *weight,
+                       float *dx, int64_t i)
 {
     const conv2d_geometry *const g = &job->g;
     const int64_t stride = g->stride[1];
@@ -290,13 +306,14 @@ static void gather_row(const input_job *job, const float *dy, const float *weigh
                 run.count++;
             }
             run.columns = run.count;
-            LANES_NAME(sonde__conv2d_run)(&run);
+            ISA(sonde__conv2d_run)(&run);
             j += stride;
         }
     }
 }
 
-/* --- kernel -------------------------------------------------------------------------- */
+/* --- kernel --------------------------------------------------------------------------
+ */
 
 /* dy and w in, dx out */
 static conv2d_geometry input_geometry(const sonde__call *call)
@@ -312,8 +329,7 @@ static bool input_accepts(const sonde__call *call)
 
 static size_t input_part_size(const conv2d_geometry *g)
 {
-    const size_t size =
-        (size_t)(g->o * g->kernel[0] * g->kernel[1]) * sizeof(conv2d_tap);
+    const size_t size = (size_t)(g->o * g->kernel[0] * g->kernel[1]) * sizeof(conv2d_tap);
 
     return scatters(g) ? 0 : (size + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
 }
@@ -342,8 +358,8 @@ static void input_run(const sonde__call *call, int part, int parts)
     const conv2d_geometry *const g = &job.g;
     int64_t first, last;
 
-    job.taps = (conv2d_tap *)(void *)((char *)call->scratch +
-                                      (size_t)part * input_part_size(g));
+    job.taps =
+        (conv2d_tap *)(void *)((char *)call->scratch + (size_t)part * input_part_size(g));
     lanes_split(g->blocks * g->h, part, parts, &first, &last);
     for (int64_t unit = first; unit < last; unit++) {
         const int64_t block = unit / g->h, i = unit % g->h;
@@ -368,7 +384,7 @@ static void input_run(const sonde__call *call, int part, int parts)
     }
 }
 
-const sonde__conv2d_grad_kernels LANES_NAME(sonde__conv2d_grad) = {
+const sonde__conv2d_grad_kernels ISA(sonde__conv2d_grad) = {
     .input = {.name = "lanes",
               .accepts = input_accepts,
               .in = {SONDE__LANES, SONDE__PLAIN},

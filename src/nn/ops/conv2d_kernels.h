@@ -1,21 +1,23 @@
 /*
- * conv2d_kernels.h - convolution over LANES, alone and fused with ReLU and 2 x 2 max-pool.
+ * conv2d_kernels.h - convolution over LANES, alone and fused with ReLU and 2 x 2
+ * max-pool.
  *
  * A tile keeps (output channels) x (pixels) accumulators in registers, 24 of the 32 that
- * AVX-512 has, and goes over the taps: each tap costs one load a pixel and one broadcast a
- * channel for channels x pixels multiply-adds. Pixels are counted through from row to row,
- * so that no tile ends with a row. Weights are read as they lie, (O, C, kh, kw).
+ * AVX-512 has, and goes over the taps: each tap costs one load a pixel and one broadcast
+ * a channel for channels x pixels multiply-adds. Pixels are counted through from row to
+ * row, so that no tile ends with a row. Weights are read as they lie, (O, C, kh, kw).
  *
- * Every output is bias + w x + w x + ..., taps in the order (c, kh, kw), one FMA each where
- * the ISA has it: the fused kernels give the bits of the plain one.
+ * Every output is bias + w x + w x + ..., taps in the order (c, kh, kw), one FMA each
+ * where the ISA has it: the fused kernels give the bits of the plain one.
  *
- * Left out: reuse of the input across channel tiles beyond what caches give. Layers of many
- * channels are better served by a blocked matrix product.
+ * Left out: reuse of the input across channel tiles beyond what caches give. Layers of
+ * many channels are better served by a blocked matrix product.
  */
 #include "nn/ops/conv2d_lanes.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- tiles --------------------------------------------------------------------------- */
+/* --- tiles ---------------------------------------------------------------------------
+ */
 
 /* X(channels, pixels), falling; the last has one channel. */
 #if VF_WIDTH == 16 /* 32 registers */
@@ -25,7 +27,8 @@
 #endif
 enum { MAX_TILE = 25, MAX_TILE_PIXELS = 8 };
 
-VEC_INLINE void tile_start(vf *acc, const float *bias, const int channels, const int pixels)
+VEC_INLINE void tile_start(vf *acc, const float *bias, const int channels,
+                           const int pixels)
 {
     VEC_UNROLL
     for (int i = 0; i < channels * pixels; i++) {
@@ -73,7 +76,8 @@ VEC_INLINE void tile_store(const vf *acc, const conv2d_run *run, int64_t at,
     if (run->relu != NULL) {
         VEC_UNROLL
         for (int i = 0; i < channels * pixels; i++) {
-            vf_store(run->relu + at + i / pixels * run->y_plane + i % pixels * run->y_step,
+            vf_store(run->relu + at + i / pixels * run->y_plane +
+                         i % pixels * run->y_step,
                      vf_relu(acc[i]));
         }
     }
@@ -128,10 +132,10 @@ VEC_INLINE void run_channels(const conv2d_run *run, int64_t o, const int channel
     }
 }
 
-#define DEFINE_TILE(channels, pixels)                                                      \
-    static void run_##channels(const conv2d_run *run, int64_t o)                           \
-    {                                                                                      \
-        run_channels(run, o, channels, pixels);                                            \
+#define DEFINE_TILE(channels, pixels)                                                    \
+    static void run_##channels(const conv2d_run *run, int64_t o)                         \
+    {                                                                                    \
+        run_channels(run, o, channels, pixels);                                          \
     }
 #define LIST_TILE(channels, pixels) {channels, run_##channels},
 
@@ -157,7 +161,7 @@ static const conv2d_tile *choose_tile(int64_t channels)
     return tile;
 }
 
-void LANES_NAME(sonde__conv2d_run)(const conv2d_run *run)
+void ISA(sonde__conv2d_run)(const conv2d_run *run)
 {
     for (int64_t o = 0; o < run->channels;) {
         const conv2d_tile *const tile = choose_tile(run->channels - o);
@@ -174,7 +178,8 @@ void LANES_NAME(sonde__conv2d_run)(const conv2d_run *run)
     }
 }
 
-/* --- images -------------------------------------------------------------------------- */
+/* --- images --------------------------------------------------------------------------
+ */
 
 /* What a part works with. y and relu are given per call of convolve. */
 typedef struct conv2d_job {
@@ -196,28 +201,29 @@ static conv2d_target target_at(conv2d_target target, int64_t offset)
     return target;
 }
 
-/* Lists taps ky[0] ... ky[1] - 1 by kx[0] ... kx[1] - 1 of all channels, places counted from
- * the first of them. */
-static int64_t list_taps(const conv2d_geometry *g, const int64_t ky[2], const int64_t kx[2],
-                         conv2d_tap *taps)
+/* Lists taps ky[0] ... ky[1] - 1 by kx[0] ... kx[1] - 1 of all channels, places counted
+ * from the first of them. */
+static int64_t list_taps(const conv2d_geometry *g, const int64_t ky[2],
+                         const int64_t kx[2], conv2d_tap *taps)
 {
     int64_t count = 0;
 
     for (int64_t c = 0; c < g->c; c++) {
         for (int64_t k = ky[0]; k < ky[1]; k++) {
             for (int64_t l = kx[0]; l < kx[1]; l++) {
-                taps[count++] = (conv2d_tap){
-                    .x = ((c * g->h + (k - ky[0]) * g->dilation[0]) * g->w +
-                          (l - kx[0]) * g->dilation[1]) *
-                         LANES,
-                    .w = (c * g->kernel[0] + k) * g->kernel[1] + l};
+                taps[count++] =
+                    (conv2d_tap){.x = ((c * g->h + (k - ky[0]) * g->dilation[0]) * g->w +
+                                       (l - kx[0]) * g->dilation[1]) *
+                                      LANES,
+                                 .w = (c * g->kernel[0] + k) * g->kernel[1] + l};
             }
         }
     }
     return count;
 }
 
-/* Does a run of every group. run->x, y and relu are those of the block's first channel. */
+/* Does a run of every group. run->x, y and relu are those of the block's first channel.
+ */
 static void run_groups(const conv2d_job *job, conv2d_run *run)
 {
     const conv2d_geometry *const g = &job->g;
@@ -228,7 +234,7 @@ static void run_groups(const conv2d_job *job, conv2d_run *run)
     run->weight = job->weight;
     run->bias = job->bias;
     for (int64_t group = 0; group < g->groups; group++) {
-        LANES_NAME(sonde__conv2d_run)(run);
+        ISA(sonde__conv2d_run)(run);
         run->x += g->c * g->h * g->w * LANES;
         run->weight += g->o * g->taps;
         run->bias = run->bias == NULL ? NULL : run->bias + g->o;
@@ -238,8 +244,9 @@ static void run_groups(const conv2d_job *job, conv2d_run *run)
 }
 
 /* Pixels first ... last - 1 of a row, which meet the image with the same taps. */
-static void convolve_segment(const conv2d_job *job, int64_t block, int64_t row, int64_t first,
-                             int64_t last, const int64_t ky[2], conv2d_target target)
+static void convolve_segment(const conv2d_job *job, int64_t block, int64_t row,
+                             int64_t first, int64_t last, const int64_t ky[2],
+                             conv2d_target target)
 {
     const conv2d_geometry *const g = &job->g;
     const int64_t y0 = row * g->stride[0] - g->padding[0] + ky[0] * g->dilation[0];
@@ -285,7 +292,8 @@ static void convolve_row(const conv2d_job *job, int64_t block, int64_t row, int6
     for (int64_t i = first; i < last;) {
         const int64_t next = i == inside && inside < outside ? outside : i + 1;
 
-        convolve_segment(job, block, row, i, next, ky, target_at(target, (i - first) * LANES));
+        convolve_segment(job, block, row, i, next, ky,
+                         target_at(target, (i - first) * LANES));
         i = next;
     }
 }
@@ -325,7 +333,8 @@ static void convolve(const conv2d_job *job, int64_t block, int64_t first, int64_
     }
 }
 
-/* --- kernels ------------------------------------------------------------------------- */
+/* --- kernels -------------------------------------------------------------------------
+ */
 
 static bool conv2d_accepts(const sonde__call *call)
 {
@@ -375,7 +384,8 @@ static int conv2d_parts(const sonde__call *call, int max)
 }
 
 /* A part is a range of pixels, counted through all blocks. */
-static void convolve_part(const sonde__call *call, float *y, float *relu, int part, int parts)
+static void convolve_part(const sonde__call *call, float *y, float *relu, int part,
+                          int parts)
 {
     const conv2d_geometry size = call_geometry(call);
     const conv2d_job job =
@@ -405,7 +415,8 @@ static void conv2d_relu_run_lanes(const sonde__call *call, int part, int parts)
     convolve_part(call, lanes_out(call, 0), lanes_out(call, 1), part, parts);
 }
 
-/* --- with max-pool --------------------------------------------------------------------- */
+/* --- with max-pool ---------------------------------------------------------------------
+ */
 
 #if VF_WIDTH == 16
 #define WINDOW_TILES(X) X(6) X(5) X(4) X(3) X(2) X(1)
@@ -415,15 +426,16 @@ static void conv2d_relu_run_lanes(const sonde__call *call, int part, int parts)
 
 /* Where a row of 2 x 2 windows goes: window i at i * LANES of pooled and index. */
 typedef struct window_row {
-    conv2d_run run;    /* of the upper row's first pixel; y and relu as in a run */
+    conv2d_run run;       /* of the upper row's first pixel; y and relu as in a run */
     int64_t x_row, y_row; /* from a window's upper to its lower pixels */
     int64_t count, plane; /* windows; from channel to channel of pooled and index */
     float *pooled;        /* NULL: not wanted */
     uint8_t *index;       /* likewise */
 } window_row;
 
-/* v: the pixels of a window before ReLU, row-major. The maximum is taken first: ReLU keeps
- * the order, and where nothing is positive all four are equal and the first one wins. */
+/* v: the pixels of a window before ReLU, row-major. The maximum is taken first: ReLU
+ * keeps the order, and where nothing is positive all four are equal (0 or -0) and the
+ * first one wins. */
 VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
 {
     const vm upper = vm_beats(v[1], v[0]), lower = vm_beats(v[3], v[2]);
@@ -434,7 +446,7 @@ VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
     const vi one = vi_set1(1), two = vi_set1(2), three = vi_set1(3), zero = {0};
 
     if (row->pooled != NULL) {
-        vf_store(row->pooled + at, vf_keep(positive, top));
+        vf_store(row->pooled + at, vf_pick(positive, top, vf_relu(v[0])));
     }
     if (row->index != NULL) {
         const vi i = vi_pick(down, vi_pick(lower, three, two), vi_pick(upper, one, zero));
@@ -445,8 +457,9 @@ VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
 
 #if VF_WIDTH == 16
 /* The same where none of v is NaN: integer maxima, which order floats that are not both
- * negative, run beside the multiply-adds where float comparisons do not. The first pixel is
- * clamped to 0; that clamps the maximum, and keeps negative ones from winning. */
+ * negative, run beside the multiply-adds where float comparisons do not. The first pixel
+ * is clamped to 0; that clamps the maximum, and keeps negative ones from winning. The
+ * last maximum is max_ps, which gives v[0] where that is -0 and nothing is greater. */
 VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t at)
 {
     const __m512i v0 = _mm512_max_epi32((__m512i)v[0], _mm512_setzero_si512());
@@ -454,7 +467,8 @@ VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t
     const __m512i u = _mm512_max_epi32(v0, v1), l = _mm512_max_epi32(v2, v3);
 
     if (row->pooled != NULL) {
-        vf_store(row->pooled + at, (vf)_mm512_max_epi32(u, l));
+        vf_store(row->pooled + at,
+                 (vf)_mm512_max_ps((__m512)_mm512_max_epi32(u, l), (__m512)v[0]));
     }
     if (row->index != NULL) {
         const __m128i two = _mm_set1_epi8(2), three = _mm_set1_epi8(3);
@@ -466,7 +480,8 @@ VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t
     }
 }
 
-/* Whether NaN may be among count vectors: their sum is NaN then, and for Inf - Inf too. */
+/* Whether NaN may be among count vectors: their sum is NaN then, and for Inf - Inf too.
+ */
 VEC_INLINE bool maybe_nan(const vf *v, const int count)
 {
     vf sum[2] = {v[0], v[1]};
@@ -520,8 +535,8 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
         if (run->y != NULL || run->relu != NULL) {
             VEC_UNROLL
             for (int k = 0; k < 4 * channels; k++) {
-                const int64_t to = at + k / 4 * run->y_plane + k / 2 % 2 * row->y_row +
-                                   k % 2 * LANES;
+                const int64_t to =
+                    at + k / 4 * run->y_plane + k / 2 % 2 * row->y_row + k % 2 * LANES;
 
                 if (run->y != NULL) {
                     vf_store(run->y + to, acc[k]);
@@ -534,18 +549,18 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
     }
 }
 
-#define DEFINE_WINDOWS(channels)                                                           \
-    static void run_windows_##channels(const window_row *row, int64_t o)                   \
-    {                                                                                      \
-        run_windows(row, o, channels);                                                     \
+#define DEFINE_WINDOWS(channels)                                                         \
+    static void run_windows_##channels(const window_row *row, int64_t o)                 \
+    {                                                                                    \
+        run_windows(row, o, channels);                                                   \
     }
 #define LIST_WINDOWS(channels) run_windows_##channels,
 
 WINDOW_TILES(DEFINE_WINDOWS)
 
 /* Falling channel counts: the last entry has one channel. */
-static void (*const window_tiles[])(const window_row *row, int64_t o) = {
-    WINDOW_TILES(LIST_WINDOWS)};
+static void (*const window_tiles[])(const window_row *row,
+                                    int64_t o) = {WINDOW_TILES(LIST_WINDOWS)};
 
 enum { MAX_WINDOW_TILE = SONDE_COUNT_OF(window_tiles) };
 
@@ -594,7 +609,8 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
     const conv2d_geometry *const g = &job->g;
     const int64_t windows = (g->oh / 2) * (g->ow / 2), image = g->c * g->h * g->w;
     const conv2d_target target = pool_target(g, out, block, 2 * pool_row);
-    const int64_t at = (block * g->groups * g->o * windows + pool_row * (g->ow / 2)) * LANES;
+    const int64_t at =
+        (block * g->groups * g->o * windows + pool_row * (g->ow / 2)) * LANES;
     window_row row = {.run = {.taps = job->full,
                               .tap_count = g->taps,
                               .channels = g->o,
@@ -624,8 +640,8 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
 
 /* One row of windows by way of two rows of pixels, which lie in conv or relu if somebody
  * wants them, else in spare. */
-static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out, int64_t block,
-                              int64_t pool_row, float *spare)
+static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
+                              int64_t block, int64_t pool_row, float *spare)
 {
     const conv2d_geometry *const g = &job->g;
     const int64_t windows = (g->oh / 2) * (g->ow / 2), channels = g->groups * g->o;
@@ -646,8 +662,8 @@ static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out, in
                                  vf_load(q + LANES)};
 
                 store_window(&row, v,
-                             ((block * channels + o) * windows + pool_row * (g->ow / 2) + i) *
-                                     LANES +
+                             ((block * channels + o) * windows + pool_row * (g->ow / 2) +
+                              i) * LANES +
                                  lane);
             }
         }
@@ -655,8 +671,8 @@ static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out, in
 }
 
 /* The pixels of two rows, or of the last odd one, that lie in no window. */
-static void convolve_leftover(const conv2d_job *job, const pool_outputs *out, int64_t block,
-                              int64_t row)
+static void convolve_leftover(const conv2d_job *job, const pool_outputs *out,
+                              int64_t block, int64_t row)
 {
     const conv2d_geometry *const g = &job->g;
     const int64_t first = row + 1 < g->oh ? g->ow / 2 * 2 : 0;
@@ -736,14 +752,15 @@ static void conv2d_relu_pool_run_lanes(const sonde__call *call, int part, int pa
     }
 }
 
-/* --- rows of the table ----------------------------------------------------------------- */
+/* --- rows of the table -----------------------------------------------------------------
+ */
 
-#define CONV2D_IN                                                                          \
-    {                                                                                      \
-        SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN                                           \
+#define CONV2D_IN                                                                        \
+    {                                                                                    \
+        SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN                                         \
     }
 
-const sonde__conv2d_kernels LANES_NAME(sonde__conv2d) = {
+const sonde__conv2d_kernels ISA(sonde__conv2d) = {
     .forward = {.name = "lanes",
                 .accepts = conv2d_accepts,
                 .in = CONV2D_IN,

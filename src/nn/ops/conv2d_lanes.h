@@ -1,30 +1,33 @@
 /*
- * conv2d_lanes.h - the geometry of a convolution, and the micro-kernel that its forward pass
- * and its input gradient share.
+ * conv2d_lanes.h - the geometry of a convolution, and the micro-kernel that its forward
+ * pass and its input gradient share.
  *
- * Both are, for every output pixel, a sum over taps of weight times input, so one loop does
- * them: a *run* is a row of output pixels that share a list of taps. Inside the image that
- * is all of them at once; along a padded border every pixel has its own list, of the taps
- * that meet the image. What a pixel sums, and in which order, never depends on the run or
- * on the tile that it fell into, so neither threads nor fusion change a bit.
+ * Both are, for every output pixel, a sum over taps of weight times input, so one loop
+ * does them: a *run* is a row of output pixels that share a list of taps. Inside the
+ * image that is all of them at once; along a padded border every pixel has its own list,
+ * of the taps that meet the image. What a pixel sums, and in which order, never depends
+ * on the run or on the tile that it fell into, so neither threads nor fusion change a
+ * bit.
  */
 #ifndef SONDE_NN_OPS_CONV2D_LANES_H
 #define SONDE_NN_OPS_CONV2D_LANES_H
 
 #include "nn/ops/lanes.h"
 
-/* --- geometry ------------------------------------------------------------------------ */
+/* --- geometry ------------------------------------------------------------------------
+ */
 
 typedef struct conv2d_geometry {
     int64_t samples, blocks, groups;
-    int64_t c, h, w;                             /* input; channels of one group */
-    int64_t o, oh, ow;                           /* output; channels of one group */
+    int64_t c, h, w;   /* input; channels of one group */
+    int64_t o, oh, ow; /* output; channels of one group */
     int64_t kernel[2], stride[2], padding[2], dilation[2];
-    int64_t taps;                                /* of one output: c * kh * kw */
+    int64_t taps; /* of one output: c * kh * kw */
 } conv2d_geometry;
 
 /* x (N, C, H, W), w (O, C / groups, kh, kw); attrs: stride, padding, dilation, groups. */
-static inline conv2d_geometry conv2d_geometry_of(const sonde__shape *x, const sonde__shape *w,
+static inline conv2d_geometry conv2d_geometry_of(const sonde__shape *x,
+                                                 const sonde__shape *w,
                                                  const sonde__attrs *attrs)
 {
     conv2d_geometry g = {.samples = x->dim[0],
@@ -42,8 +45,12 @@ static inline conv2d_geometry conv2d_geometry_of(const sonde__shape *x, const so
         g.padding[d] = attrs->padding[d];
         g.dilation[d] = attrs->dilation[d];
     }
-    g.oh = (g.h + 2 * g.padding[0] - g.dilation[0] * (g.kernel[0] - 1) - 1) / g.stride[0] + 1;
-    g.ow = (g.w + 2 * g.padding[1] - g.dilation[1] * (g.kernel[1] - 1) - 1) / g.stride[1] + 1;
+    g.oh =
+        (g.h + 2 * g.padding[0] - g.dilation[0] * (g.kernel[0] - 1) - 1) / g.stride[0] +
+        1;
+    g.ow =
+        (g.w + 2 * g.padding[1] - g.dilation[1] * (g.kernel[1] - 1) - 1) / g.stride[1] +
+        1;
     return g;
 }
 
@@ -59,8 +66,8 @@ static inline int64_t conv2d_ceil_div(int64_t a, int64_t b) /* b > 0 */
 }
 
 /* Taps *first ... *last - 1 of output coordinate i along dimension d meet the image. */
-static inline void conv2d_tap_range(const conv2d_geometry *g, int d, int64_t i, int64_t *first,
-                                    int64_t *last)
+static inline void conv2d_tap_range(const conv2d_geometry *g, int d, int64_t i,
+                                    int64_t *first, int64_t *last)
 {
     const int64_t extent = d == 0 ? g->h : g->w;
     const int64_t start = i * g->stride[d] - g->padding[d];
@@ -83,7 +90,8 @@ static inline void conv2d_output_range(const conv2d_geometry *g, int d, int64_t 
     *last = SONDE_MAX(*first, *last);
 }
 
-/* --- runs ---------------------------------------------------------------------------- */
+/* --- runs ----------------------------------------------------------------------------
+ */
 
 /* One tap: where its input lies, from the pixel's place, and its weight, in floats. */
 typedef struct conv2d_tap {

@@ -1,24 +1,25 @@
 /*
- * conv2d_weight_kernels.h - weight and bias gradients of a convolution over LANES, alone and
- * fused with the gradients of the max-pool and the ReLU behind it.
+ * conv2d_weight_kernels.h - weight and bias gradients of a convolution over LANES, alone
+ * and fused with the gradients of the max-pool and the ReLU behind it.
  *
  *   dw[o][c][k][l] = sum over samples and pixels (i, j) of
  *       dy[o][i][j] x[c][i s - p + k d][j s - p + l d]
  *   db[o] = sum over samples and pixels of dy[o][i][j]
  *
- * A tile keeps (output channels) x (taps) accumulators in registers, one vector over lanes
- * each, and goes over the pixels: each costs a load a channel and a load a tap. Every sum
- * runs over blocks in order, over pixels row by row, and last over lanes as v16_sum does;
- * of the last block only lanes that hold samples count.
+ * A tile keeps (output channels) x (taps) accumulators in registers, one vector over
+ * lanes each, and goes over the pixels: each costs a load a channel and a load a tap.
+ * Every sum runs over blocks in order, over pixels row by row, and last over lanes as
+ * v16_sum does; of the last block only lanes that hold samples count.
  *
  * The fused kernel expands the pooled gradient to two rows of dy at a time and sends them
- * the same way, so its bits are those of the separate ops: zeros are added like others, and
- * a zero times an Inf in x is NaN in both.
+ * the same way, so its bits are those of the separate ops: zeros are added like others,
+ * and a zero times an Inf in x is NaN in both.
  */
 #include "nn/ops/conv2d_lanes.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- tiles --------------------------------------------------------------------------- */
+/* --- tiles ---------------------------------------------------------------------------
+ */
 
 /* X(channels, taps), taps rising from 1 */
 #if VF_WIDTH == 16 /* channels * taps + channels + 1 registers of 32 */
@@ -37,8 +38,8 @@ enum { TILE_CHANNELS = 3, TILE_TAPS = 8 };
 enum { TILE_SUMS = 25, MAX_SPAN = 512 };
 
 /* Pixels that lie behind each other in dy. x[t] is where tap t meets the first one, and
- * places[i] how far from there it meets pixel i: rows are short, and a loop over each would
- * end in a wrong guess. Lengths in floats. */
+ * places[i] how far from there it meets pixel i: rows are short, and a loop over each
+ * would end in a wrong guess. Lengths in floats. */
 typedef struct weight_span {
     const float *dy;
     const float *x[TILE_TAPS];
@@ -86,10 +87,10 @@ VEC_INLINE void weight_tile(const weight_span *span, const int channels, const i
     }
 }
 
-#define DEFINE_WEIGHT_TILE(channels, taps)                                                 \
-    static void weight_tile_##channels##_##taps(const weight_span *span)                   \
-    {                                                                                      \
-        weight_tile(span, channels, taps);                                                 \
+#define DEFINE_WEIGHT_TILE(channels, taps)                                               \
+    static void weight_tile_##channels##_##taps(const weight_span *span)                 \
+    {                                                                                    \
+        weight_tile(span, channels, taps);                                               \
     }
 #define LIST_WEIGHT_TILE(channels, taps) weight_tile_##channels##_##taps,
 
@@ -105,16 +106,15 @@ typedef void (*weight_tile_fn)(const weight_span *span);
 
 /* By channels - 1 and taps - 1. */
 static const weight_tile_fn weight_tiles[TILE_CHANNELS][TILE_TAPS] = {
-    {WEIGHT_TILES_1(LIST_WEIGHT_TILE)},
-    {WEIGHT_TILES_2(LIST_WEIGHT_TILE)},
+    {WEIGHT_TILES_1(LIST_WEIGHT_TILE)}, {WEIGHT_TILES_2(LIST_WEIGHT_TILE)},
     {WEIGHT_TILES_3(LIST_WEIGHT_TILE)},
 #if VF_WIDTH == 16
-    {WEIGHT_TILES_4(LIST_WEIGHT_TILE)},
-    {WEIGHT_TILES_5(LIST_WEIGHT_TILE)},
+    {WEIGHT_TILES_4(LIST_WEIGHT_TILE)}, {WEIGHT_TILES_5(LIST_WEIGHT_TILE)},
 #endif
 };
 
-/* --- the plan: how the gradient is divided into tiles -------------------------------------- */
+/* --- the plan: how the gradient is divided into tiles
+ * -------------------------------------- */
 
 /* Taps first ... first + count - 1. In a padded convolution they are of one row of the
  * kernel, (c, k, l ...), and all of them meet columns inside ... outside - 1 of dy. */
@@ -201,7 +201,8 @@ static void complete_plan(weight_plan *p, void *memory)
     for (int64_t c = 0; c < g->c; c++) {
         for (int64_t k = 0; k < g->kernel[0]; k++) {
             for (int64_t l = 0; l < g->kernel[1]; l++) {
-                *to++ = ((c * g->h + k * g->dilation[0]) * g->w + l * g->dilation[1]) * LANES;
+                *to++ =
+                    ((c * g->h + k * g->dilation[0]) * g->w + l * g->dilation[1]) * LANES;
             }
         }
     }
@@ -213,13 +214,15 @@ static void complete_plan(weight_plan *p, void *memory)
     }
 }
 
-static void channel_range(const weight_plan *p, int64_t tile, int64_t *first, int64_t *count)
+static void channel_range(const weight_plan *p, int64_t tile, int64_t *first,
+                          int64_t *count)
 {
     *first = p->g.o * tile / p->channel_tiles;
     *count = p->g.o * (tile + 1) / p->channel_tiles - *first;
 }
 
-/* --- one tile over some rows ------------------------------------------------------------- */
+/* --- one tile over some rows
+ * ------------------------------------------------------------- */
 
 /* Rows of dy of `channels` channels, and all of x of their group, of one block. */
 typedef struct weight_rows {
@@ -228,9 +231,10 @@ typedef struct weight_rows {
     int64_t dy_plane, first_row, rows, channels;
 } weight_rows;
 
-/* Taps t ... t + taps - 1 over pixels that lie behind each other, the first at (row, j). */
-static void sum_pixels(const weight_plan *p, const weight_rows *in, int64_t row, int64_t j,
-                       int64_t pixels, int64_t t, int64_t taps, float *sums,
+/* Taps t ... t + taps - 1 over pixels that lie behind each other, the first at (row, j).
+ */
+static void sum_pixels(const weight_plan *p, const weight_rows *in, int64_t row,
+                       int64_t j, int64_t pixels, int64_t t, int64_t taps, float *sums,
                        int64_t sums_step)
 {
     const conv2d_geometry *const g = &p->g;
@@ -254,8 +258,8 @@ static void sum_pixels(const weight_plan *p, const weight_rows *in, int64_t row,
     }
 }
 
-/* One row of a padded convolution: the columns that all taps meet at once, the others one by
- * one. Each sum takes its columns in order. */
+/* One row of a padded convolution: the columns that all taps meet at once, the others one
+ * by one. Each sum takes its columns in order. */
 static void sum_padded_row(const weight_plan *p, const weight_rows *in, int64_t row,
                            const tap_tile *tile, float *sums)
 {
@@ -301,7 +305,8 @@ static void sum_rows(const weight_plan *p, const weight_rows *in, const tap_tile
     }
 }
 
-/* --- sums to gradients ------------------------------------------------------------------- */
+/* --- sums to gradients
+ * ------------------------------------------------------------------- */
 
 /* to[i] = the sum over lanes of row i of sums, i = 0 ... 15; rows past count are 0. */
 static void sum_lanes(const float *sums, int64_t count, float to[16])
@@ -346,7 +351,8 @@ static void end_block(int64_t samples, int64_t block, float *sums, int64_t rows,
     }
 }
 
-/* --- weight gradient ----------------------------------------------------------------------- */
+/* --- weight gradient
+ * ----------------------------------------------------------------------- */
 
 /* dy and x in, dw out */
 static conv2d_geometry weight_geometry(const sonde__call *call)
@@ -379,7 +385,8 @@ static int weight_parts(const sonde__call *call, int max)
     const conv2d_geometry g = weight_geometry(call);
     const weight_plan p = outline_plan(&g);
 
-    return lanes_parts(conv2d_operations(&g), g.groups * p.channel_tiles * p.tap_tiles, max);
+    return lanes_parts(conv2d_operations(&g), g.groups * p.channel_tiles * p.tap_tiles,
+                       max);
 }
 
 /* What a part works with. */
@@ -414,19 +421,21 @@ static void weight_tap_tiles(const weight_job *job, int64_t channel_tile, int64_
 
         begin_block(g->samples, block, job->sums, channels * taps, job->former);
         for (int64_t i = first; i < last; i++) {
-            sum_rows(p, &in, &tiles[i], job->sums + (tiles[i].first - begin) * channels * LANES);
+            sum_rows(p, &in, &tiles[i],
+                     job->sums + (tiles[i].first - begin) * channels * LANES);
         }
         end_block(g->samples, block, job->sums, channels * taps, job->former);
     }
     for (int64_t i = first; i < last; i++) {
         store_weights(job->sums + (tiles[i].first - begin) * channels * LANES, channels,
-                      tiles[i].count, job->dw + (group * g->o + o) * g->taps + tiles[i].first,
-                      g->taps);
+                      tiles[i].count,
+                      job->dw + (group * g->o + o) * g->taps + tiles[i].first, g->taps);
     }
 }
 
-/* A part is a range of tiles. One block: each tile is finished while its sums are in cache.
- * Several: all tap tiles of some channels go over a block before the next one is read. */
+/* A part is a range of tiles. One block: each tile is finished while its sums are in
+ * cache. Several: all tap tiles of some channels go over a block before the next one is
+ * read. */
 static void weight_run(const sonde__call *call, int part, int parts)
 {
     const conv2d_geometry g = weight_geometry(call);
@@ -453,11 +462,12 @@ static void weight_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- sums of channels ---------------------------------------------------------------------- */
+/* --- sums of channels
+ * ---------------------------------------------------------------------- */
 
 /* sums[c][lane] += all pixels of channel c, one after the other */
-VEC_INLINE void sum_planes_of(const float *from, int64_t plane, int64_t pixels, float *sums,
-                              const int channels)
+VEC_INLINE void sum_planes_of(const float *from, int64_t plane, int64_t pixels,
+                              float *sums, const int channels)
 {
     for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
         const float *p = from + lane;
@@ -523,7 +533,8 @@ static void sum_run(const sonde__call *call, int part, int parts)
     lanes_split(channels, part, parts, &first, &last);
     for (int64_t c = first; c < last; c += TILE_CHANNELS) {
         const int64_t count = SONDE_MIN(last - c, (int64_t)TILE_CHANNELS);
-        float sums[TILE_CHANNELS * LANES] = {0}, former[TILE_CHANNELS * LANES], part_to[16];
+        float sums[TILE_CHANNELS * LANES] = {0}, former[TILE_CHANNELS * LANES],
+                                   part_to[16];
 
         for (int64_t block = 0; block < lanes_blocks(samples); block++) {
             begin_block(samples, block, sums, count, former);
@@ -536,13 +547,14 @@ static void sum_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- fused with max-pool and ReLU ------------------------------------------------------------ */
+/* --- fused with max-pool and ReLU
+ * ------------------------------------------------------------ */
 
 /* One row of windows of some channels, expanded to two rows of pixels. */
 typedef struct expand_row {
-    const float *dy, *y;  /* of the pool: the row's first window */
+    const float *dy, *y; /* of the pool: the row's first window */
     const uint8_t *index;
-    float *relu, *conv;   /* gradients; relu may be NULL */
+    float *relu, *conv; /* gradients; relu may be NULL */
     int64_t windows, window_plane, columns, conv_plane, relu_plane, channels;
 } expand_row;
 
@@ -587,7 +599,8 @@ static void expand(const expand_row *row)
             const int64_t at = ((i + 1) * row->columns - 1) * LANES;
 
             zero_pixels(row->conv + c * row->conv_plane + at, 1);
-            zero_pixels(row->relu == NULL ? NULL : row->relu + c * row->relu_plane + at, 1);
+            zero_pixels(row->relu == NULL ? NULL : row->relu + c * row->relu_plane + at,
+                        1);
         }
     }
 }
@@ -598,8 +611,8 @@ typedef struct fused_job {
     const float *dy, *y, *x;
     const uint8_t *index;
     float *relu, *conv, *dw, *db; /* all but dw may be NULL */
-    float *sums, *former;         /* [channels * taps + channels][16]: of dw, then of db */
-    float *rows;                  /* [channels][2][ow][16], unless conv is wanted */
+    float *sums, *former; /* [channels * taps + channels][16]: of dw, then of db */
+    float *rows;          /* [channels][2][ow][16], unless conv is wanted */
 } fused_job;
 
 /* Sends rows of dy of channels o ... to the sums. */
@@ -608,7 +621,8 @@ static void fused_sum(const fused_job *job, const weight_rows *in)
     const weight_plan *const p = &job->plan;
 
     for (int64_t i = 0; i < p->tap_tiles; i++) {
-        sum_rows(p, in, &p->tiles[i], job->sums + p->tiles[i].first * in->channels * LANES);
+        sum_rows(p, in, &p->tiles[i],
+                 job->sums + p->tiles[i].first * in->channels * LANES);
     }
     if (job->db != NULL) {
         sum_planes(in->dy, in->dy_plane, in->rows * p->g.ow,
@@ -728,7 +742,8 @@ static void fused_channels(const fused_job *job, int64_t channel_tile)
     const int64_t group = channel_tile / job->plan.channel_tiles;
     int64_t o, channels, rows;
 
-    channel_range(&job->plan, channel_tile - group * job->plan.channel_tiles, &o, &channels);
+    channel_range(&job->plan, channel_tile - group * job->plan.channel_tiles, &o,
+                  &channels);
     o += group * g->o;
     rows = channels * (g->taps + 1);
     memset(job->sums, 0, (size_t)rows * LANES * sizeof(float));
@@ -754,7 +769,8 @@ static void fused_run(const sonde__call *call, int part, int parts)
                      .conv = lanes_out(call, 1),
                      .dw = lanes_out(call, 2),
                      .db = lanes_out(call, 3)};
-    char *const scratch = (char *)call->scratch + (size_t)part * fused_part_size(&job.plan);
+    char *const scratch =
+        (char *)call->scratch + (size_t)part * fused_part_size(&job.plan);
     int64_t first, last;
 
     complete_plan(&job.plan, scratch);
@@ -767,9 +783,10 @@ static void fused_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- rows of the table ----------------------------------------------------------------------- */
+/* --- rows of the table
+ * ----------------------------------------------------------------------- */
 
-const sonde__conv2d_weight_kernels LANES_NAME(sonde__conv2d_weight) = {
+const sonde__conv2d_weight_kernels ISA(sonde__conv2d_weight) = {
     .weight = {.name = "lanes",
                .accepts = weight_accepts,
                .in = {SONDE__LANES, SONDE__LANES},

@@ -1,15 +1,16 @@
 /*
- * fast_conv.h - the kernels over LANES of convolution, pooling, group norm, softmax and NLL,
- * by instruction set, and their lists for the op table.
+ * fast_conv.h - the kernels over LANES of convolution, pooling, group norm, softmax and
+ * NLL, by instruction set, and their lists for the op table.
  *
- * Each set is a constant of its ISA's file (conv2d_avx2.c ...). Of all ops the operands are
- * those of ops.h; where a call is declined (other dtypes, an axis 0) the reference serves.
+ * Each set is a constant of its ISA's file (conv2d_avx2.c ...). Of all ops the operands
+ * are those of ops.h; where a call is declined (other dtypes, an axis 0) the reference
+ * serves.
  *
  * Conventions that ops.h leaves open:
- *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups of
- *     the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
- *   - An index is u8, row * window width + column; of equal numbers the first wins, of NaN
- *     the last, as in PyTorch.
+ *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups
+ * of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
+ *   - An index is u8, row * window width + column; of equal numbers the first wins, of
+ * NaN the last, as in PyTorch.
  */
 #ifndef SONDE_NN_OPS_FAST_CONV_H
 #define SONDE_NN_OPS_FAST_CONV_H
@@ -38,6 +39,10 @@ typedef struct sonde__group_norm_kernels {
 
 typedef struct sonde__softmax_kernels {
     sonde__kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
+    /* The functions that they use, for tests: to[i] = f(from[i]), count a multiple of 16.
+     */
+    void (*exp)(const float *from, float *to, size_t count);
+    void (*log)(const float *from, float *to, size_t count);
 } sonde__softmax_kernels;
 
 typedef struct sonde__nll_kernels {
@@ -55,8 +60,12 @@ typedef struct sonde__lane_kernels {
     const sonde__nll_kernels *nll;
 } sonde__lane_kernels;
 
-/* NULL if this build or this processor has no such instruction set. */
-SONDE_API const sonde__lane_kernels *sonde__lane_kernels_of(sonde__isa isa);
+#if defined(__GNUC__)
+#pragma GCC visibility push(default) /* for tests, which link the shared library */
+#endif
+
+/* Of an instruction set that the processor must have: for tests and benchmarks. */
+const sonde__lane_kernels *sonde__lane_kernels_of(sonde__isa isa);
 
 /* NULL-terminated lists for this processor, fastest first. */
 const sonde__kernel *const *sonde__conv2d_fast(void);
@@ -64,7 +73,7 @@ const sonde__kernel *const *sonde__conv2d_relu_fast(void);
 const sonde__kernel *const *sonde__conv2d_relu_pool_fast(void);
 const sonde__kernel *const *sonde__conv2d_grad_input_fast(void);
 const sonde__kernel *const *sonde__conv2d_grad_weight_fast(void);
-const sonde__kernel *const *sonde__channel_sum_fast(void);
+const sonde__kernel *const *sonde__channel_sum_fast(void); /* behind fast_linear.h's */
 const sonde__kernel *const *sonde__pool_relu_conv_grad_fast(void);
 const sonde__kernel *const *sonde__max_pool2d_fast(void);
 const sonde__kernel *const *sonde__max_pool2d_grad_fast(void);
@@ -77,13 +86,18 @@ const sonde__kernel *const *sonde__log_softmax_grad_fast(void);
 const sonde__kernel *const *sonde__nll_fast(void);
 const sonde__kernel *const *sonde__nll_grad_fast(void);
 
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
+
 extern const sonde__conv2d_kernels sonde__conv2d_generic, sonde__conv2d_avx2,
     sonde__conv2d_avx512;
-extern const sonde__conv2d_grad_kernels sonde__conv2d_grad_generic, sonde__conv2d_grad_avx2,
-    sonde__conv2d_grad_avx512;
+extern const sonde__conv2d_grad_kernels sonde__conv2d_grad_generic,
+    sonde__conv2d_grad_avx2, sonde__conv2d_grad_avx512;
 extern const sonde__conv2d_weight_kernels sonde__conv2d_weight_generic,
     sonde__conv2d_weight_avx2, sonde__conv2d_weight_avx512;
-extern const sonde__pool_kernels sonde__pool_generic, sonde__pool_avx2, sonde__pool_avx512;
+extern const sonde__pool_kernels sonde__pool_generic, sonde__pool_avx2,
+    sonde__pool_avx512;
 extern const sonde__group_norm_kernels sonde__group_norm_generic, sonde__group_norm_avx2,
     sonde__group_norm_avx512;
 extern const sonde__softmax_kernels sonde__softmax_generic, sonde__softmax_avx2,

@@ -16,6 +16,7 @@
  * padding or dilation: windows that tile.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_conv.h"
 #include "nn/ops/fast_linear.h"
 
 /* A call of a member op. */
@@ -77,7 +78,7 @@ static void conv2d_relu_run(const sonde__call *call, int part, int parts)
     run_then_relu(&sonde__op_conv2d, call);
 }
 
-SONDE__KERNELS(conv2d_relu, NULL)
+SONDE__KERNELS(conv2d_relu, sonde__conv2d_relu_fast)
 
 const sonde__op_kind sonde__op_conv2d_relu = {
     .name = "Conv2dRelu",
@@ -158,7 +159,7 @@ static void conv2d_relu_pool_run(const sonde__call *call, int part, int parts)
     run_member(&sonde__op_max_pool2d, &pooling);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, NULL)
+SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, sonde__conv2d_relu_pool_fast)
 
 const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .name = "Conv2dReluPool",
@@ -229,7 +230,7 @@ static void pool_relu_conv_grad_run(const sonde__call *call, int part, int parts
     run_member(&sonde__op_channel_sum, &op);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, NULL)
+SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, sonde__pool_relu_conv_grad_fast)
 
 const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .name = "PoolReluConvGrad",

@@ -17,6 +17,7 @@
  * attrs: groups, eps.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_conv.h"
 
 #include <math.h>
 
@@ -65,7 +66,7 @@ static sonde_err group_norm_infer(sonde__call *call, sonde__attrs *attrs,
     const sonde__shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
 
     SONDE__TRY(expect_groups(x, attrs, diag));
-    for (int i = 1; i < call->in_count; i++) {
+    for (int i = 1; i < 3 && i < call->in_count; i++) {
         SONDE__TRY(sonde__expect_shape(&call->in[i].shape, &channels, names[i], diag));
     }
     call->out[0].shape = *x;
@@ -116,7 +117,7 @@ static void group_norm_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm, NULL)
+SONDE__KERNELS(group_norm, sonde__group_norm_fast)
 
 static void group_norm_gradient(const sonde__gradient_context *context)
 {
@@ -240,7 +241,7 @@ static void group_norm_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm_grad, NULL)
+SONDE__KERNELS(group_norm_grad, sonde__group_norm_grad_fast)
 
 const sonde__op_kind sonde__op_group_norm_grad = {
     .name = "GroupNormGrad",

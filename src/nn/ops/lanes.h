@@ -1,10 +1,10 @@
 /*
  * lanes.h - what the kernels over the LANES layout share.
  *
- * For kernel files that are compiled once per instruction set; see vec.h. A kernel works on
- * `vf`, the native vector, and goes over the 16 lanes of a pixel in LANE_CHUNKS chunks of
- * VF_WIDTH lanes. Lanes past N are computed like the others and mean nothing; where lanes
- * meet (weight gradients, losses) they are left out.
+ * For kernel files that are compiled once per instruction set; see vec.h. A kernel works
+ * on `vf`, the native vector, and goes over the 16 lanes of a pixel in chunks of
+ * VF_WIDTH. Lanes past N are computed like the others and mean nothing; where lanes meet
+ * (weight gradients, losses) they are left out.
  *
  * Masks: `vm` is a bit an element where the ISA has mask registers, else a vector of all
  * ones or zeros.
@@ -17,14 +17,10 @@
 #include "nn/ops/ops.h"
 #include "nn/ops/vec.h"
 
-/* LANES_NAME(sonde__conv2d) is sonde__conv2d_avx2 in a file that defines LANES_ISA avx2. */
-#define LANES_PASTE(name, isa) name##_##isa
-#define LANES_EXPAND(name, isa) LANES_PASTE(name, isa)
-#define LANES_NAME(name) LANES_EXPAND(name, LANES_ISA)
+enum { LANES = SONDE__LANE_WIDTH };
 
-enum { LANES = SONDE__LANE_WIDTH, LANE_CHUNKS = SONDE__LANE_WIDTH / VF_WIDTH };
-
-/* --- shapes -------------------------------------------------------------------------- */
+/* --- shapes --------------------------------------------------------------------------
+ */
 
 static inline int64_t lanes_blocks(int64_t samples)
 {
@@ -51,7 +47,8 @@ static inline int64_t lanes_inner(const sonde__shape *shape)
 /* float32 of that rank; rank < 0: of any rank but a scalar's. */
 static inline bool lanes_is_f32(const sonde__shape *shape, int rank)
 {
-    return shape->dtype == SONDE_F32 && (rank < 0 ? shape->rank >= 1 : shape->rank == rank);
+    return shape->dtype == SONDE_F32 &&
+           (rank < 0 ? shape->rank >= 1 : shape->rank == rank);
 }
 
 /* Whether an operand was given, or is wanted. */
@@ -65,7 +62,8 @@ static inline float *lanes_out(const sonde__call *call, int i)
     return i < call->out_count ? (float *)call->out[i].data : NULL;
 }
 
-/* --- parts --------------------------------------------------------------------------- */
+/* --- parts ---------------------------------------------------------------------------
+ */
 
 /* Of count units, those of a part: *first ... *last - 1. */
 static inline void lanes_split(int64_t count, int part, int parts, int64_t *first,
@@ -85,7 +83,8 @@ static inline int lanes_parts(double operations, int64_t units, int max)
     return units < most ? (units < 1 ? 1 : (int)units) : most;
 }
 
-/* --- masks --------------------------------------------------------------------------- */
+/* --- masks ---------------------------------------------------------------------------
+ */
 
 #if VF_WIDTH == 16
 typedef __mmask16 vm;
@@ -162,7 +161,8 @@ VEC_INLINE vi vi_set1(int32_t s)
     return s - (vi){0};
 }
 
-/* --- bytes (the index of a max-pool) --------------------------------------------------- */
+/* --- bytes (the index of a max-pool) ---------------------------------------------------
+ */
 
 typedef uint8_t vb __attribute__((vector_size(VF_WIDTH)));
 typedef uint8_t vb_memory __attribute__((vector_size(VF_WIDTH), aligned(1), may_alias));
@@ -178,10 +178,12 @@ VEC_INLINE void vi_store_u8(uint8_t *p, vi a)
     *(vb_memory *)p = __builtin_convertvector(a, vb);
 }
 
-/* --- partial sums ---------------------------------------------------------------------- */
+/* --- partial sums ----------------------------------------------------------------------
+ */
 
 /* Lanes valid ... 15 of rows of sums get their former numbers back. */
-static inline void lanes_restore(float *sums, const float *former, int64_t rows, int valid)
+static inline void lanes_restore(float *sums, const float *former, int64_t rows,
+                                 int valid)
 {
     for (int64_t i = 0; i < rows; i++) {
         for (int lane = valid; lane < LANES; lane++) {

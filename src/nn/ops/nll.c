@@ -11,6 +11,7 @@
  * attrs: mean; of the gradient, the shape of logp in dims.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_conv.h"
 
 #include <math.h>
 
@@ -49,7 +50,7 @@ static void nll_run(const sonde__call *call, int part, int parts)
     sonde__store(&call->out[0], 0, call->attrs->mean ? loss / (double)samples : loss);
 }
 
-SONDE__KERNELS(nll, NULL)
+SONDE__KERNELS(nll, sonde__nll_fast)
 
 static void nll_gradient(const sonde__gradient_context *context)
 {
@@ -102,7 +103,7 @@ static void nll_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(nll_grad, NULL)
+SONDE__KERNELS(nll_grad, sonde__nll_grad_fast)
 
 const sonde__op_kind sonde__op_nll_grad = {
     .name = "NllGrad",

@@ -13,6 +13,7 @@
  * gradient has those of the forward op, and the shape of x in dims.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_conv.h"
 
 #include <math.h>
 
@@ -110,7 +111,7 @@ static void max_pool2d_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(max_pool2d, NULL)
+SONDE__KERNELS(max_pool2d, sonde__max_pool2d_fast)
 
 static void max_pool2d_gradient(const sonde__gradient_context *context)
 {
@@ -205,7 +206,7 @@ static void max_pool2d_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(max_pool2d_grad, NULL)
+SONDE__KERNELS(max_pool2d_grad, sonde__max_pool2d_grad_fast)
 
 const sonde__op_kind sonde__op_max_pool2d_grad = {
     .name = "MaxPool2dGrad",

@@ -9,7 +9,7 @@
  * A mean over nothing is NaN, a sum over nothing 0.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_linear.h"
+#include "nn/ops/fast_conv.h"
 
 /* --- reduce ----------------------------------------------------------------------- */
 
@@ -149,7 +149,7 @@ static void channel_sum_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(channel_sum, sonde__linear_channel_sum_fast)
+SONDE__KERNELS(channel_sum, sonde__channel_sum_fast)
 
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",

@@ -11,6 +11,7 @@
  * attrs: axis, from the end if negative.
  */
 #include "nn/ops/common.h"
+#include "nn/ops/fast_conv.h"
 
 #include <math.h>
 
@@ -89,7 +90,7 @@ static void softmax_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(softmax, NULL)
+SONDE__KERNELS(softmax, sonde__softmax_fast)
 
 static void softmax_gradient(const sonde__gradient_context *context)
 {
@@ -128,7 +129,7 @@ static void log_softmax_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(log_softmax, NULL)
+SONDE__KERNELS(log_softmax, sonde__log_softmax_fast)
 
 static void log_softmax_gradient(const sonde__gradient_context *context)
 {
@@ -174,7 +175,7 @@ static void softmax_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(softmax_grad, NULL)
+SONDE__KERNELS(softmax_grad, sonde__softmax_grad_fast)
 
 const sonde__op_kind sonde__op_softmax_grad = {
     .name = "SoftmaxGrad",
@@ -207,7 +208,7 @@ static void log_softmax_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(log_softmax_grad, NULL)
+SONDE__KERNELS(log_softmax_grad, sonde__log_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_log_softmax_grad = {
     .name = "LogSoftmaxGrad",

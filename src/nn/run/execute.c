@@ -5,6 +5,7 @@
  * where a step of several parts begins or ends. Observing is member 0's too, between two
  * barriers, so nobody overwrites what is being shown. With one thread there is no barrier,
  * and without anything due there is no observer: the loop is the kernels and nothing else.
+ * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
 #include "nn/run/run.h"
 
@@ -13,6 +14,7 @@
 typedef struct execution {
     sonde_nn_session *session;
     const sonde_view *inputs;
+    sonde__team *team; /* NULL: member 0 runs everything alone */
     sonde_coordinate at;
     bool due; /* something is observed at this step */
 } execution;
@@ -62,9 +64,14 @@ static void show(const execution *run, int first, int count)
     for (int i = first; i < first + count; i++) {
         const sonde__showing *showing = &plan->showings[i];
         const bool has_vitals = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(session->gate, showing->id);
 
-        if (sonde_observer_wants(session->gate, showing->id) != 0) {
-            const sonde_view view = view_of(run, showing);
+        if (wants != 0) {
+            sonde_view view = view_of(run, showing);
+
+            if (has_vitals && wants == SONDE_HOW_VITALS) {
+                view.data = NULL; /* it may have been left out */
+            }
 
             sonde_observer_observe(session->observer, showing->id, &view,
                                    has_vitals ? &plan->vitals[i] : NULL, run->at.micro_batch,
@@ -98,16 +105,17 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 /* A due step: kernel, meeting, showing, meeting. */
 static void run_observed(execution *run, sonde__step *step, int member)
 {
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
+    const int parts = team != NULL ? step->parts : 1;
 
-    if (member == 0 || step->parts > 1) {
+    if (member == 0 || parts > 1) {
         if (step->kernel->fuses_vitals && step->showing_count > 0) {
             if (member == 0) { /* vital signs are one part's: their order is fixed */
                 ask_vitals(run, step, true);
                 step->kernel->run(&step->call, 0, 1);
             }
-        } else if (member < step->parts) {
-            step->kernel->run(&step->call, member, step->parts);
+        } else if (member < parts) {
+            step->kernel->run(&step->call, member, parts);
         }
     }
     if (team != NULL) {
@@ -127,7 +135,7 @@ static void run_observed(execution *run, sonde__step *step, int member)
 static void run_list(execution *run, size_t from, size_t to, int member)
 {
     sonde__plan *plan = &run->session->plan;
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
 
     if (run->due) {
         for (size_t i = from; i < to; i++) {
@@ -151,6 +159,38 @@ static void run_list(execution *run, size_t from, size_t to, int member)
             sonde__team_barrier(team);
         }
     }
+}
+
+/* Whether anybody wants, at this step, what a kernel does not tell of itself. */
+static bool is_wanted(const execution *run, const sonde__step *step, int buffer)
+{
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
+        const sonde__showing *showing = &run->session->plan.showings[i];
+        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
+
+        if (showing->buffer == buffer &&
+            (wants & (fused ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Has the outputs computed that exist only to be shown, or leaves them out. */
+static void set_watched(const execution *run)
+{
+    sonde__plan *plan = &run->session->plan;
+
+    for (size_t i = 0; i < plan->watched_count; i++) {
+        sonde__step *step = &plan->steps[plan->watched[i].step];
+        const int operand = plan->watched[i].operand;
+        const int buffer = step->out_buffer[operand];
+
+        step->call.out[operand].data =
+            run->due && is_wanted(run, step, buffer) ? plan->buffers[buffer].data : NULL;
+    }
+    plan->watching = run->due;
 }
 
 /* Points the plan at the micro-batch's share of the caller's inputs. */
@@ -195,6 +235,9 @@ static void begin_step(execution *run)
 #if SONDE_OBSERVE
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
+    if (run->due || plan->watching) {
+        set_watched(run);
+    }
 #endif
 }
 
@@ -204,7 +247,7 @@ static void run_micro_batch(execution *run, int member)
     const size_t end = run->at.micro_batch + 1 == run->session->options.gradient_accumulation
                            ? plan->step_count
                            : plan->micro_steps;
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
 
     if (member == 0) {
         point_inputs(run);
@@ -245,13 +288,13 @@ static void run_call(void *user, int member)
             if (member == 0) {
                 run->at.micro_batch = g;
             }
-            if (session->team != NULL) {
-                sonde__team_barrier(session->team);
+            if (run->team != NULL) {
+                sonde__team_barrier(run->team);
             }
             run_micro_batch(run, member);
         }
-        if (session->team != NULL) {
-            sonde__team_barrier(session->team);
+        if (run->team != NULL) {
+            sonde__team_barrier(run->team);
         }
         if (member == 0) {
             if (run->due) {
@@ -266,14 +309,20 @@ static void run_call(void *user, int member)
 void sonde__execute(sonde_nn_session *session, const sonde_view *inputs)
 {
     execution run = {.session = session, .inputs = inputs, .at = {.mode = session->mode}};
+    const double started = session->team != NULL ? sonde__now() : 0.0;
 
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
     }
     sonde__outputs_begin_call(session);
-    if (session->team != NULL) {
-        sonde__team_run(session->team, run_call, &run);
+    run.team = session->team != NULL && sonde__pace_together(&session->pace) ? session->team
+                                                                             : NULL;
+    if (run.team != NULL) {
+        sonde__team_run(run.team, run_call, &run);
     } else {
         run_call(&run, 0);
+    }
+    if (session->team != NULL) {
+        sonde__pace_took(&session->pace, sonde__now() - started);
     }
 }

@@ -7,6 +7,7 @@
 #include <sonde/nn/session.h>
 
 #include "nn/compile/compile.h"
+#include "nn/run/pace.h"
 #include "nn/run/team.h"
 
 /* What was asked for before compile; resolved by it. */
@@ -48,6 +49,7 @@ struct sonde_nn_session {
     size_t printer_count;
     sonde__plan plan;
     sonde__team *team; /* NULL: one thread */
+    sonde__pace pace;  /* whether the team is worth it just now */
     sonde__shape *input_shapes;  /* of a whole call, in the order of run's inputs */
     const char **input_names;    /* borrowed from the model */
     size_t input_count;
@@ -57,6 +59,8 @@ struct sonde_nn_session {
     int64_t step; /* the next one's number */
 };
 
+/* What the environment says, over what the options say. */
+sonde_err sonde__options_override(sonde_nn_options *options, sonde_diag *diag);
 sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
                                sonde_diag *diag);
 /* The numbers an update kernel reads, in the order of ops.h. */
