@@ -67,9 +67,9 @@ VEC_INLINE v16 v16_sums(const v16 a[16])
 }
 
 /* 4 x 4, 8 x 8 or 16 x 16: element j of row i goes to element i of row j. */
+#if VF_WIDTH == 16
 VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
 {
-#if VF_WIDTH == 16
     vf t[16];
 
     VEC_UNROLL
@@ -112,7 +112,10 @@ VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
         r[i + 12] = __builtin_shufflevector(b, d, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22,
                                             23, 28, 29, 30, 31);
     }
+}
 #elif VF_WIDTH == 8
+VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
+{
     vf t[8];
 
     VEC_UNROLL
@@ -134,7 +137,10 @@ VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
         r[i] = __builtin_shufflevector(t[i], t[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
         r[i + 4] = __builtin_shufflevector(t[i], t[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
     }
+}
 #else
+VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
+{
     const vf a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5);
     const vf b = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
     const vf c = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
@@ -144,8 +150,8 @@ VEC_INLINE void vf_transpose(vf r[VF_WIDTH])
     r[1] = __builtin_shufflevector(a, c, 2, 3, 6, 7);
     r[2] = __builtin_shufflevector(b, d, 0, 1, 4, 5);
     r[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
-#endif
 }
+#endif
 
 /* to[j * to_stride + i] = from[i * from_stride + j] for i, j in 0 ... 15; no overlap. */
 VEC_INLINE void vec_transpose16(const float *from, int64_t from_stride, float *to,
