@@ -21,6 +21,18 @@ typedef struct bind_work {
     bool out_of_memory;
 } bind_work;
 
+/* A parameter and its UpdatedVar are one operand, whose vital signs have one place. */
+static int vitals_slot(const sonde__plan *plan, const sonde__showing *showing)
+{
+    const int own = (int)plan->showing_count;
+    const sonde__showing *before = own > 0 ? &plan->showings[own - 1] : NULL;
+    const bool shared = before != NULL && showing->vitals_out >= 0 &&
+                        before->vitals_out == showing->vitals_out &&
+                        before->buffer == showing->buffer;
+
+    return shared ? before->slot : own;
+}
+
 static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
                  int vitals_out)
 {
@@ -28,7 +40,7 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
     const uint32_t id = work->id_of[value];
     const sonde__shape *shape = sonde__value_shape(&work->program->graph, value);
     const bool plain = buffer >= 0 && plan->buffers[buffer].layout == SONDE__PLAIN;
-    const sonde__showing showing = {
+    sonde__showing showing = {
         .id = id,
         .buffer = buffer,
         .view = sonde_view_of(shape->dtype, shape->rank, shape->dim,
@@ -49,6 +61,7 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
                                   (size_t)sonde_view_count(&showing.view) *
                                       sonde_dtype_size(shape->dtype));
     }
+    showing.slot = vitals_slot(plan, &showing);
     plan->showings[plan->showing_count++] = showing;
 }
 

@@ -43,6 +43,7 @@ typedef struct sonde__showing {
     int buffer;      /* -1: only its vital signs exist */
     sonde_view view; /* PLAIN; its data is NULL where that is known only while running */
     int vitals_in, vitals_out; /* operand whose vital signs the kernel gives; -1: none */
+    int slot;                  /* of the plan's vitals; several names may share one */
 } sonde__showing;
 
 typedef struct sonde__step {
@@ -107,7 +108,7 @@ typedef struct sonde__plan {
     size_t target_count, target_capacity;
     sonde__state *states;
     size_t state_count;
-    sonde_vitals *vitals; /* one slot for each showing */
+    sonde_vitals *vitals; /* slots of showings, at most one for each */
     float live[8];        /* numbers of the optimiser, see ops.h */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;

@@ -76,8 +76,8 @@ static void show(const execution *run, int first, int count)
             view = &found;
         }
         sonde_observer_observe(session->observer, showing->id, view,
-                               has_vitals ? &plan->vitals[i] : NULL, run->at.micro_batch,
-                               run->at.replica);
+                               has_vitals ? &plan->vitals[showing->slot] : NULL,
+                               run->at.micro_batch, run->at.replica);
     }
 }
 
@@ -88,15 +88,16 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 
     for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
         const sonde__showing *showing = &plan->showings[i];
+        sonde_vitals *vitals = &plan->vitals[showing->slot];
         const bool wanted =
             ask &&
             (sonde_observer_wants(run->session->gate, showing->id) & SONDE_HOW_VITALS) != 0;
 
         if (showing->vitals_in >= 0) {
-            step->call.in_vitals[showing->vitals_in] = wanted ? &plan->vitals[i] : NULL;
+            step->call.in_vitals[showing->vitals_in] = wanted ? vitals : NULL;
         }
         if (showing->vitals_out >= 0 && (wanted || !ask)) {
-            step->call.out_vitals[showing->vitals_out] = wanted ? &plan->vitals[i] : NULL;
+            step->call.out_vitals[showing->vitals_out] = wanted ? vitals : NULL;
         }
     }
 }
