@@ -170,6 +170,9 @@ static inline void case_run(kernel_case *c, const sonde__kernel *kernel, int par
     for (int part = parts - 1; part >= 0; part--) {
         kernel->run(call, part, parts);
     }
+    if (kernel->finish != NULL && parts > 1) {
+        kernel->finish(call, parts);
+    }
     for (int i = 0; i < call->out_count; i++) {
         if (c->out[i] != NULL) {
             case_move(&call->out[i], NULL, c->out[i]);

@@ -257,6 +257,8 @@ static void test_grad_weight_sgd_is_its_members(void **state)
 
                 check_sgd_fused(fused[k], &f, 1, k == 0, true);
                 check_sgd_fused(fused[k], &f, 1, k != 0, true);
+                check_sgd_fused(fused[k], &f, 2, k != 0, true);
+                check_sgd_fused(fused[k], &f, 3, k == 0, true);
                 check_sgd_fused(fused[k], &f, 3, k == 1, false);
             }
         }

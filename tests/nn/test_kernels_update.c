@@ -6,7 +6,7 @@
 
 /* --- updates ------------------------------------------------------------------------ */
 
-enum { MOST = 4096 + 37, STATES = 3 };
+enum { MOST = 3 * 4096 + 37, STATES = 3 };
 
 typedef struct update_case {
     const sonde__op_kind *kind;
@@ -68,10 +68,12 @@ static void check_update(const sonde__kernel *kernel, const void *argument)
     }
     assert_same_vitals(&vitals[STATES], u->in[1], u->count);
     for (int parts = 1; parts <= most; parts++) {
-        run_update(u, kernel, parts, again, NULL);
+        run_update(u, kernel, parts, again, vitals);
         for (int i = 0; i <= u->states; i++) {
             assert_same_bits(again[i], got[i], u->count);
+            assert_same_vitals(&vitals[i], got[i], u->count);
         }
+        assert_same_vitals(&vitals[STATES], u->in[1], u->count);
     }
     for (int i = 0; i < STATES; i++) {
         free(expected[i]), free(got[i]), free(again[i]);

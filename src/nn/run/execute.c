@@ -108,24 +108,28 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 static void run_observed(execution *run, sonde__step *step, int member)
 {
     sonde__team *team = run->team;
-    const int parts = team != NULL ? step->parts : 1;
+    const bool fuses = step->kernel->fuses_vitals && step->showing_count > 0;
+    const bool alone = team == NULL || (fuses && step->kernel->finish == NULL);
+    const int parts = alone ? 1 : step->parts; /* vital signs have a fixed order */
 
-    if (member == 0 || parts > 1) {
-        if (step->kernel->fuses_vitals && step->showing_count > 0) {
-            if (member == 0) { /* vital signs are one part's: their order is fixed */
-                ask_vitals(run, step, true);
-                step->kernel->run(&step->call, 0, 1);
-            }
-        } else if (member < parts) {
-            step->kernel->run(&step->call, member, parts);
-        }
+    if (fuses && member == 0) {
+        ask_vitals(run, step, true);
+    }
+    if (fuses && parts > 1) { /* the question goes round before the work */
+        sonde__team_barrier(team);
+    }
+    if (member < parts) {
+        step->kernel->run(&step->call, member, parts);
     }
     if (team != NULL) {
         sonde__team_barrier(team);
     }
+    if (fuses && parts > 1 && member == 0) {
+        step->kernel->finish(&step->call, parts);
+    }
     if (member == 0) {
         show(run, step->first_showing, step->showing_count);
-        if (step->kernel->fuses_vitals && step->showing_count > 0) {
+        if (fuses) {
             ask_vitals(run, step, false);
         }
     }
