@@ -45,8 +45,7 @@ enum {
 
 static const double BLOCK_SECONDS = 0.02;
 
-/* --- the jobs and the taps
- * ----------------------------------------------------------------- */
+/* --- the jobs and the taps -------------------------------------------------------- */
 
 typedef struct bar {
     const char *job;
@@ -78,8 +77,16 @@ static const mode modes[] = {
 };
 enum { BARE = 0, MODES = SONDE_COUNT_OF(modes) };
 
-/* --- the peak
- * -------------------------------------------------------------------------------- */
+/* Seconds: this thread's own, or the wall's. */
+static double now_of(bool own)
+{
+    struct timespec now;
+
+    (void)clock_gettime(own ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* --- the peak --------------------------------------------------------------------- */
 
 static double peak_rate(double seconds)
 {
@@ -135,8 +142,7 @@ static double peak_together(int threads)
     return best;
 }
 
-/* --- measuring
- * ------------------------------------------------------------------------------- */
+/* --- measuring -------------------------------------------------------------------- */
 
 /* One session and its times. */
 typedef struct lane {
@@ -235,8 +241,7 @@ static void measure(bench *run)
     }
 }
 
-/* --- results
- * --------------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------- */
 
 static void row(const bench *run, const char *what, double value, const char *unit,
                 const char *limit)
@@ -305,8 +310,7 @@ static void report_taps(bench *run)
     }
 }
 
-/* --- the program
- * ----------------------------------------------------------------------------- */
+/* --- the program ------------------------------------------------------------------ */
 
 static int usage(void)
 {
@@ -336,7 +340,7 @@ static bool parse(bench *run, size_t *lanes, int argc, char **argv)
             return false;
         }
     }
-    return run->bar != NULL && run->threads >= 1 && run->seconds > 0.0;
+    return run->bar != NULL && run->threads >= 0 && run->seconds > 0.0;
 }
 
 int main(int argc, char **argv)

@@ -38,8 +38,7 @@ void *bench_alloc(size_t size)
     return block;
 }
 
-/* --- data
- * -------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------- */
 
 /* Sample i of the set, or drawn, as bytes; returns its label. */
 static int64_t pixels_of(const sonde_nn_dataset *set, int64_t i, int64_t count,
@@ -129,8 +128,7 @@ void bench_batches_free(bench_batches *batches)
     *batches = (bench_batches){0};
 }
 
-/* --- networks
- * ---------------------------------------------------------------------------- */
+/* --- networks --------------------------------------------------------------------- */
 
 static void count_put(sonde_sink *sink, const sonde_observation *observation)
 {
@@ -187,8 +185,7 @@ void bench_network_free(bench_network *network)
     *network = (bench_network){0};
 }
 
-/* --- results
- * ----------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------- */
 
 static int ascending(const void *a, const void *b)
 {

@@ -27,8 +27,7 @@ void bench_check(sonde_err err, const sonde_diag *diag);
 /* Memory that is there, or the end; on huge pages where the system gives them. */
 void *bench_alloc(size_t size);
 
-/* --- data
- * -------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------- */
 
 /* Consecutive batches of a job, normalised as the job says, in the data set's order. */
 typedef struct bench_batches {
@@ -48,8 +47,7 @@ void bench_batches_make(bench_batches *out, const char *job, int64_t samples, bo
 void bench_batches_views(const bench_batches *batches, int64_t i, sonde_view inputs[2]);
 void bench_batches_free(bench_batches *batches);
 
-/* --- networks
- * ---------------------------------------------------------------------------- */
+/* --- networks --------------------------------------------------------------------- */
 
 /* A sink that looks at nothing and counts. */
 typedef struct bench_sink {
@@ -81,8 +79,7 @@ void bench_network_step(bench_network *network, const bench_batches *batches, in
 float bench_network_loss(const bench_network *network);
 void bench_network_free(bench_network *network);
 
-/* --- results
- * ----------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------- */
 
 /* The q-quantile (0 ... 1) of values, which it sorts; between two of them, interpolated.
  */
