@@ -340,7 +340,7 @@ static bool parse(bench *run, size_t *lanes, int argc, char **argv)
             return false;
         }
     }
-    return run->bar != NULL && run->threads >= 1 && run->seconds > 0.0;
+    return run->bar != NULL && run->threads >= 0 && run->seconds > 0.0;
 }
 
 int main(int argc, char **argv)
