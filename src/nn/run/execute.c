@@ -19,6 +19,17 @@ typedef struct execution {
     bool due; /* something is observed at this step */
 } execution;
 
+void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
+                         const sonde_coordinate *at, const sonde_view *inputs)
+{
+    const size_t k =
+        (size_t)(at->iteration * session->options.gradient_accumulation + at->micro_batch);
+
+    return buffer->place == SONDE__IN_INPUT
+               ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
+               : buffer->data;
+}
+
 /* --- showing ---------------------------------------------------------------------------- */
 
 /* A PLAIN view of what is shown; values in another layout are reordered into scratch. */
@@ -36,14 +47,7 @@ static sonde_view view_of(const execution *run, const sonde__showing *showing)
         return view;
     }
     if (buffer->layout == SONDE__PLAIN) {
-        view.data = buffer->data;
-        if (buffer->place == SONDE__IN_INPUT) {
-            const size_t k = (size_t)(run->at.iteration *
-                                          run->session->options.gradient_accumulation +
-                                      run->at.micro_batch);
-
-            view.data = (unsigned char *)run->inputs[buffer->index].data + k * buffer->bytes;
-        }
+        view.data = sonde__buffer_data(run->session, buffer, &run->at, run->inputs);
         return view;
     }
     call.in[0] = (sonde__operand){*shape, buffer->layout, buffer->data};
@@ -224,7 +228,7 @@ static void run_micro_batch(execution *run, int member)
         if (run->due) {
             show(run, plan->first_end, plan->end_count);
         }
-        sonde__outputs_put(run->session, &run->at);
+        sonde__outputs_put(run->session, &run->at, run->inputs);
     }
     if (end > plan->micro_steps) {
         if (team != NULL) {
