@@ -297,8 +297,9 @@ static bool lay_outputs(layout_work *work)
     for (size_t i = 0; plan->outputs != NULL && i < graph->output_count + training; i++) {
         const sonde__value value = i < graph->output_count ? graph->outputs[i] : graph->loss;
 
-        plan->outputs[i] = buffer_in(work, value, SONDE__PLAIN);
-        if (plan->outputs[i] < 0) {
+        plan->outputs[i] = (sonde__returned){buffer_in(work, value, SONDE__PLAIN),
+                                             *sonde__value_shape(graph, value)};
+        if (plan->outputs[i].buffer < 0) {
             return false;
         }
         plan->output_count++;

@@ -43,7 +43,7 @@ static void find_lifetimes(sonde__plan *plan)
         }
     }
     for (size_t i = 0; i < plan->output_count; i++) {
-        touch(plan, plan->outputs[i], (int)plan->step_count - 1);
+        touch(plan, plan->outputs[i].buffer, (int)plan->step_count - 1);
     }
 }
 

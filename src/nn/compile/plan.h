@@ -68,6 +68,12 @@ typedef struct sonde__watched {
     int step, operand;
 } sonde__watched;
 
+/* What a session returns: a PLAIN buffer, under the shape of the value, which may be a view. */
+typedef struct sonde__returned {
+    int buffer;
+    sonde__shape shape;
+} sonde__returned;
+
 /* An operand that points into the caller's input. */
 typedef struct sonde__patch {
     int step, operand, input;
@@ -97,7 +103,7 @@ typedef struct sonde__plan {
     size_t showing_count, showing_capacity;
     int first_start, start_count; /* showings when a micro-batch starts: inputs */
     int first_end, end_count;     /* when one ends, before an update that is not yet due */
-    int *outputs; /* buffers, PLAIN, alive at the end of a micro-batch: what a session returns */
+    sonde__returned *outputs; /* alive at the end of a micro-batch */
     size_t output_count;
     sonde__watched *watched;
     size_t watched_count, watched_capacity;

@@ -19,6 +19,17 @@ typedef struct execution {
     bool due; /* something is observed at this step */
 } execution;
 
+void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
+                         const sonde_coordinate *at, const sonde_view *inputs)
+{
+    const size_t k =
+        (size_t)(at->iteration * session->options.gradient_accumulation + at->micro_batch);
+
+    return buffer->place == SONDE__IN_INPUT
+               ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
+               : buffer->data;
+}
+
 /* --- showing ---------------------------------------------------------------------------- */
 
 /* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
@@ -34,12 +45,8 @@ static void *find_data(const execution *run, const sonde__showing *showing)
         return NULL;
     }
     buffer = &plan->buffers[showing->buffer];
-    if (buffer->place == SONDE__IN_INPUT) {
-        const size_t k = (size_t)(run->at.iteration *
-                                      run->session->options.gradient_accumulation +
-                                  run->at.micro_batch);
-
-        return (unsigned char *)run->inputs[buffer->index].data + k * buffer->bytes;
+    if (buffer->layout == SONDE__PLAIN) {
+        return sonde__buffer_data(run->session, buffer, &run->at, run->inputs);
     }
     call.in[0].shape.dtype = showing->view.dtype;
     call.in[0].shape.rank = showing->view.rank;
@@ -269,7 +276,7 @@ static void run_micro_batch(execution *run, int member)
         if (run->due) {
             show(run, plan->first_end, plan->end_count);
         }
-        sonde__outputs_put(run->session, &run->at);
+        sonde__outputs_put(run->session, &run->at, run->inputs);
     }
     if (end > plan->micro_steps) {
         if (team != NULL) {

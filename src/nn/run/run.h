@@ -75,6 +75,10 @@ sonde_err sonde__check_inputs(const sonde_nn_session *session, const sonde_view 
 /* Everything that compile made; the session can be compiled again. */
 void sonde__session_release(sonde_nn_session *session);
 
+/* Where a PLAIN buffer's value lies at a micro-batch: in the plan, or in the caller's input. */
+void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
+                         const sonde_coordinate *at, const sonde_view *inputs);
+
 /* observe.c: the faces on taps that a session offers. */
 sonde_err sonde__add_anchors(sonde_nn_session *session, sonde_diag *diag);
 sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
@@ -82,7 +86,8 @@ sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
 sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag);
 void sonde__outputs_begin_call(sonde_nn_session *session);
 void sonde__outputs_begin_step(sonde_nn_session *session, const sonde_coordinate *at);
-void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at);
+void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+                        const sonde_view *inputs);
 void sonde__outputs_end_step(sonde_nn_session *session);
 void sonde__release_sinks(sonde_nn_session *session);
 
