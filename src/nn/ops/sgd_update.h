@@ -144,6 +144,17 @@ static inline sgd_arrays sgd_advanced(const sgd_arrays *at, int64_t by)
     return moved;
 }
 
+static inline void sgd_vitals_init(const sgd_vitals *vitals)
+{
+    sonde_vitals *const each[] = {vitals->w, vitals->g, vitals->v};
+
+    for (int i = 0; i < 3; i++) {
+        if (each[i] != NULL) {
+            sonde_vitals_init(each[i]);
+        }
+    }
+}
+
 #if VF_WIDTH == 16
 /* One block updated by momentum, its sums taken from the registers on the way: the update
  * waits for memory, the sums for arithmetic. */
@@ -188,10 +199,11 @@ VEC_INLINE void sgd_block_sums(const bool see_w, const bool see_g, const sgd_rul
 }
 #endif
 
-/* One block, and its sums of w and g if they are wanted. */
+/* One block, and what is wanted of its vital signs. */
 static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
                              const sgd_vitals *vitals)
 {
+    sgd_vitals_init(vitals);
 #if VF_WIDTH == 16
     if (sgd_case_of(rule) == SGD_MOMENTUM && (vitals->w != NULL || vitals->g != NULL)) {
         sonde__vitals_sums w, g;
@@ -209,40 +221,65 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
         if (vitals->w != NULL) {
             sonde__vitals_take(vitals->w, &w, block->w_out, (size_t)n);
         }
+        take_block(vitals->v, block->v_out, n);
         return;
     }
 #endif
     sgd_update(rule, block, n);
     take_block(vitals->g, block->g, n);
     take_block(vitals->w, block->w_out, n);
+    take_block(vitals->v, block->v_out, n);
 }
 
-/* Updates, and takes vital signs into `vitals` (initialised by the caller). If any are
- * wanted, the first element must be the first of a block of the whole array, and count
- * whole blocks unless the array ends behind it. */
-static inline void sgd_update_observed(const sgd_rule *rule, const sgd_arrays *arrays,
-                                       int64_t count, const sgd_vitals *vitals)
-{
-    if (vitals->w == NULL && vitals->g == NULL && vitals->v == NULL) {
-        sgd_update(rule, arrays, count);
-        return;
-    }
-    for (int64_t start = 0; start < count; start += SONDE__VITALS_BLOCK) {
-        const int64_t n = SONDE_MIN(count - start, SONDE__VITALS_BLOCK);
-        const sgd_arrays block = sgd_advanced(arrays, start);
+/* --- vital signs of a call, block by block
+ * ---------------------------------------------- */
 
-        sgd_block(rule, &block, n, vitals);
-        take_block(vitals->v, block.v_out, n);
-    }
+/* Room in scratch for the vital signs of every block of count elements. */
+static inline size_t sgd_signs_bytes(int64_t count)
+{
+    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+
+    return (size_t)(3 * blocks) * sizeof(sonde_vitals) / 64 * 64 + 64;
 }
 
-static inline void sgd_vitals_init(const sgd_vitals *vitals)
+/* Those of block 0, where any are wanted. */
+static inline sgd_vitals sgd_signs(const sgd_vitals *wanted, void *scratch, int64_t count)
 {
-    sonde_vitals *const each[] = {vitals->w, vitals->g, vitals->v};
+    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+    sonde_vitals *const first = scratch;
+    const sgd_vitals signs = {wanted->w == NULL ? NULL : first,
+                              wanted->g == NULL ? NULL : first + blocks,
+                              wanted->v == NULL ? NULL : first + 2 * blocks};
 
+    return signs;
+}
+
+static inline sgd_vitals sgd_signs_of_block(const sgd_vitals *signs, int64_t block)
+{
+    const sgd_vitals one = {signs->w == NULL ? NULL : signs->w + block,
+                            signs->g == NULL ? NULL : signs->g + block,
+                            signs->v == NULL ? NULL : signs->v + block};
+
+    return one;
+}
+
+static inline bool sgd_any_wanted(const sgd_vitals *wanted)
+{
+    return wanted->w != NULL || wanted->g != NULL || wanted->v != NULL;
+}
+
+/* All blocks into one, in their order. */
+static inline void sgd_signs_merge(const sgd_vitals *wanted, const sgd_vitals *signs,
+                                   int64_t count)
+{
+    sonde_vitals *const into[] = {wanted->w, wanted->g, wanted->v};
+    const sonde_vitals *const from[] = {signs->w, signs->g, signs->v};
+    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+
+    sgd_vitals_init(wanted);
     for (int i = 0; i < 3; i++) {
-        if (each[i] != NULL) {
-            sonde_vitals_init(each[i]);
+        for (int64_t block = 0; into[i] != NULL && block < blocks; block++) {
+            sonde_vitals_merge(into[i], &from[i][block]);
         }
     }
 }

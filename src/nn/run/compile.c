@@ -200,6 +200,7 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of, son
                               plan->threads);
         }
     }
+    sonde__pace_init(&session->pace, session->options.threads > 0);
     if (err == SONDE_OK) {
         err = sonde__make_outputs(session, diag);
     }

@@ -125,6 +125,16 @@ sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "at least 1");
     }
+    if ((int64_t)options->device_iterations * options->gradient_accumulation > INT32_MAX) {
+        return out_of_range(diag, "device_iterations",
+                            (int64_t)options->device_iterations *
+                                options->gradient_accumulation,
+                            "at most 2147483647 micro-batches a call");
+    }
+    if (options->reduction != SONDE_NN_REDUCTION_MEAN &&
+        options->reduction != SONDE_NN_REDUCTION_SUM) {
+        return out_of_range(diag, "reduction", options->reduction, "mean (0) or sum (1)");
+    }
     if (!training && options->gradient_accumulation != 1) {
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "1 for an inference session");
@@ -134,8 +144,8 @@ sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
                            "1: this version runs one replica", "%d",
                            options->replication_factor);
     }
-    if (options->batch_size < 0) {
-        return out_of_range(diag, "batch_size", options->batch_size, "at least 1");
+    if (options->batch_size < 0 || options->batch_size > INT32_MAX) {
+        return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");
     }
     if (options->threads < 0) {
         return out_of_range(diag, "threads", options->threads, "0 (as many as pay) or more");
