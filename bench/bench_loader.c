@@ -167,13 +167,13 @@ int main(int argc, char **argv)
 {
     const int64_t batch = argc > 1 ? atoll(argv[1]) : 16;
     const int epochs = argc > 2 ? atoi(argv[2]) : 3;
-    uint8_t *pixels = malloc((size_t)COUNT * PIXELS);
-    int64_t *labels = malloc(COUNT * sizeof *labels);
+    static uint8_t pixels[(size_t)COUNT * PIXELS];
+    static int64_t labels[COUNT];
     sonde_nn_dataset *set = NULL;
     sonde_nn_loader_stats stats = {0};
     double limit = 0.0, rate = 0.0;
 
-    if (pixels == NULL || labels == NULL || batch < 1 || batch > COUNT || epochs < 1) {
+    if (batch < 1 || batch > COUNT || epochs < 1) {
         (void)fprintf(stderr, "usage: bench_loader [batch] [epochs]\n");
         return 2;
     }
@@ -191,7 +191,5 @@ int main(int argc, char **argv)
     }
     (void)printf("(%g)\n", sink);
     sonde_nn_dataset_destroy(set);
-    free(pixels);
-    free(labels);
     return 0;
 }

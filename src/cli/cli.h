@@ -110,6 +110,8 @@ void cli_progress_begin(cli_progress *progress, const char *title, const char *u
 void cli_progress_update(cli_progress *progress, int64_t done, const char *note);
 /* Clears the line. */
 void cli_progress_end(cli_progress *progress);
+/* For sonde_nn_options.on_progress: the bar of compilation, which stays. On a terminal only. */
+void cli_compile_progress(void *user, int done, int total);
 
 /* --- Ctrl-C --------------------------------------------------------------------------------- */
 

@@ -262,6 +262,7 @@ sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
     for (int i = 0; i < info->sample_rank; i++) {
         run.sample *= (size_t)info->sample_shape[i];
     }
+    options.on_progress = NULL;
     options.device_iterations = 1;
     options.gradient_accumulation = 1;
     options.output_mode = SONDE_ANCHOR_ALL;

@@ -158,24 +158,43 @@ void cli_progress_begin(cli_progress *progress, const char *title, const char *u
                                .quiet = quiet};
 }
 
-static void draw(cli_progress *progress, double now, const char *note)
+static void draw_bar(double share)
 {
     enum { WIDTH = 24 };
     static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
-    const double share = progress->total > 0
-                             ? (double)progress->done / (double)progress->total
-                             : 0.0;
-    const double elapsed = now - progress->started;
-    const double rate = elapsed > 0.0 ? (double)progress->done / elapsed : 0.0;
     const int cells = (int)(share * WIDTH * 8.0);
-    char gone[32], left[32];
 
-    (void)fprintf(stderr, "\r\033[K%s: %3.0f%%|", progress->title, 100.0 * share);
     for (int i = 0; i < WIDTH; i++) {
         const int fill = cells - 8 * i;
 
         (void)fputs(fill >= 8 ? "█" : eighths[fill > 0 ? fill : 0], stderr);
     }
+}
+
+void cli_compile_progress(void *user, int done, int total)
+{
+    (void)user;
+    if (isatty(STDERR_FILENO) == 0) {
+        return;
+    }
+    (void)fprintf(stderr, "\r\033[KGraph compilation: %3d%%|", 100 * done / total);
+    draw_bar((double)done / (double)total);
+    (void)fprintf(stderr, "| %d/100 [00:00<00:00]%s", 100 * done / total,
+                  done == total ? "\n" : "");
+    (void)fflush(stderr);
+}
+
+static void draw(cli_progress *progress, double now, const char *note)
+{
+    const double share = progress->total > 0
+                             ? (double)progress->done / (double)progress->total
+                             : 0.0;
+    const double elapsed = now - progress->started;
+    const double rate = elapsed > 0.0 ? (double)progress->done / elapsed : 0.0;
+    char gone[32], left[32];
+
+    (void)fprintf(stderr, "\r\033[K%s: %3.0f%%|", progress->title, 100.0 * share);
+    draw_bar(share);
     (void)fprintf(stderr, "| %lld/%lld [%s<%s, %.0f %s/s]%s%s", (long long)progress->done,
                   (long long)progress->total, cli_seconds_text(elapsed, gone, sizeof gone),
                   cli_seconds_text(rate > 0.0

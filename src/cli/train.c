@@ -100,6 +100,8 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
     }
     run->info = sonde_nn_job_get_info(run->job);
     apply_overrides(asked, run->info);
+    run->info->options.on_progress =
+        asked->quiet || asked->json ? NULL : cli_compile_progress;
     (void)snprintf(run->out, sizeof run->out, "%s",
                    asked->out != NULL ? asked->out : "sonde-out");
     err = cli_make_folder(run->out, diag);
@@ -329,7 +331,7 @@ static sonde_err train_all(training *run, sonde_diag *diag)
         return err;
     }
     batches = sonde_nn_loader_batches(run->loader);
-    done = sonde_nn_session_step(run->session) / run->info->options.device_iterations;
+    done = sonde_nn_session_step(run->session) / plan.device_iterations;
     for (int epoch = (int)(done / batches); err == SONDE_OK && epoch < run->info->epochs;
          epoch++) {
         const double started = cli_now();

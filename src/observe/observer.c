@@ -81,7 +81,7 @@ static void close_step(sonde_observer *observer)
         sonde__tap *of = &observer->taps[i];
 
         for (size_t j = 0; j < of->count && of->due; j++) {
-            observer->wants[sonde__tensor_of(observer, of->ids[j])] = 0;
+            observer->wants[of->tensors[j]] = 0;
         }
         of->due = false;
     }
@@ -140,7 +140,7 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
         any = true;
         observer->sink_due[of->sink] = 1;
         for (size_t j = 0; j < of->count; j++) {
-            observer->wants[sonde__tensor_of(observer, of->ids[j])] |= (uint8_t)of->how;
+            observer->wants[of->tensors[j]] |= (uint8_t)of->how;
         }
     }
     observer->stepping = any;

@@ -13,7 +13,8 @@
 #include <sonde/observer.h>
 
 typedef struct sonde__tap {
-    uint32_t *ids; /* as selected, ascending */
+    uint32_t *ids;     /* as selected, ascending */
+    uint32_t *tensors; /* for each the tensor that it, perhaps an alias, stands for */
     size_t count;
     sonde_schedule when[SONDE_MODE_COUNT];
     int64_t *steps[SONDE_MODE_COUNT]; /* what their steps point to, ours */
@@ -43,12 +44,6 @@ struct sonde_observer {
     sonde_coordinate at;  /* of the step that is on */
     bool bound, stepping, global;
 };
-
-/* The tensor that an id, perhaps an alias, stands for. */
-static inline uint32_t sonde__tensor_of(const sonde_observer *observer, uint32_t id)
-{
-    return sonde_catalogue_info(observer->catalogue, id)->same_as;
-}
 
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);

@@ -33,6 +33,7 @@ static void drop_tap(sonde__tap *dropped)
         sonde__free(dropped->steps[mode]);
     }
     sonde_selector_free_ids(dropped->ids);
+    sonde__free(dropped->tensors);
 }
 
 void sonde_observer_destroy(sonde_observer *observer)
@@ -91,6 +92,25 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
     return SONDE_OK;
 }
 
+static sonde_err resolve_tap(const sonde_observer *observer, const sonde_selector *what,
+                             sonde__tap *to, sonde_diag *diag)
+{
+    const sonde_err err =
+        sonde_selector_resolve(what, observer->catalogue, &to->ids, &to->count, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    to->tensors = sonde__calloc(to->count, sizeof *to->tensors);
+    if (to->tensors == NULL) {
+        return sonde__fail_nomem(diag, "a tap");
+    }
+    for (size_t i = 0; i < to->count; i++) {
+        to->tensors[i] = sonde_catalogue_info(observer->catalogue, to->ids[i])->same_as;
+    }
+    return SONDE_OK;
+}
+
 static sonde_err copy_schedules(sonde__tap *to, const sonde_tap *from, sonde_diag *diag)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
@@ -139,8 +159,7 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
                                       "taps before bind", "a tap added after bind");
 
     if (err == SONDE_OK) {
-        err = sonde_selector_resolve(added->what, observer->catalogue, &copy.ids,
-                                     &copy.count, diag);
+        err = resolve_tap(observer, added->what, &copy, diag);
     }
     if (err == SONDE_OK) {
         err = copy_schedules(&copy, added, diag);
@@ -229,7 +248,7 @@ static void fill_lists(sonde_observer *observer)
         const sonde__tap *from = &observer->taps[i];
 
         for (size_t j = 0; j < from->count; j++) {
-            first[sonde__tensor_of(observer, from->ids[j]) + 2]++;
+            first[from->tensors[j] + 2]++;
         }
     }
     for (size_t t = 2; t <= observer->declared; t++) {
@@ -239,7 +258,7 @@ static void fill_lists(sonde_observer *observer)
         const sonde__tap *from = &observer->taps[i];
 
         for (size_t j = 0; j < from->count; j++) {
-            const uint32_t tensor = sonde__tensor_of(observer, from->ids[j]);
+            const uint32_t tensor = from->tensors[j];
 
             observer->entries[first[tensor + 1]++] =
                 (sonde__entry){(uint32_t)i, from->ids[j]};

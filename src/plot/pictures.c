@@ -134,7 +134,8 @@ sonde_err sonde__span_of(const sonde__pictures *pictures, int64_t first, int64_t
                          double low, double high, const char *where, sonde__span *span,
                          sonde_diag *diag)
 {
-    census c = {0};
+    const bool colour = pictures->channels == 3;
+    const bool real = sonde_dtype_is_float(pictures->view->dtype);
 
     if (!isfinite(low) || !isfinite(high) || low > high) {
         return sonde__fail(diag, SONDE_EINVAL, where, "low < high, or both 0",
@@ -144,16 +145,13 @@ sonde_err sonde__span_of(const sonde__pictures *pictures, int64_t first, int64_t
         *span = (sonde__span){low, high};
         return SONDE_OK;
     }
-    if (pictures->channels == 3 && pictures->view->dtype == SONDE_U8) {
+    if (colour && pictures->view->dtype == SONDE_U8) {
         *span = (sonde__span){0, 255};
         return SONDE_OK;
     }
-    c = count_values(pictures, first, last);
-    if (pictures->channels == 3 && sonde_dtype_is_float(pictures->view->dtype) &&
-        c.low >= 0 && c.high <= 1) {
-        *span = (sonde__span){0, 1};
-    } else if (c.low > c.high) {
-        *span = (sonde__span){0, 1}; /* nothing finite: all values are marked anyway */
+    const census c = count_values(pictures, first, last);
+    if (c.low > c.high || (colour && real && c.low >= 0 && c.high <= 1)) {
+        *span = (sonde__span){0, 1}; /* also of nothing finite: all is marked anyway */
     } else {
         *span = (sonde__span){c.low, c.high};
     }

@@ -132,7 +132,7 @@ sonde_err sonde__series_read(const sonde_plot_series *from, bool log_y, double s
         sonde__series_fini(&s);
         return err;
     }
-    if (smooth > 0) {
+    if (s.smooth != NULL) {
         smooth_points(&s, log_y, smooth);
     }
     *out = s;

@@ -261,20 +261,17 @@ const char *sonde__short_number(double value, int digits, char *buf, size_t size
     const char *const sign = value < 0 ? MINUS : "";
     size_t i = 0;
 
+    while (i + 1 < SONDE_COUNT_OF(units) && magnitude >= units[i + 1].factor * rounding) {
+        i++;
+    }
     if (!(magnitude > 0)) {
         (void)snprintf(buf, size, "0");
     } else if (!isfinite(magnitude) || magnitude < 0.9e-3 || magnitude > 9.9e14) {
         (void)snprintf(buf, size, "%s%.*g", sign, digits, magnitude);
     } else {
-        double shown = magnitude;
-        int before = 0;
+        const double shown = magnitude / units[i].factor;
+        const int before = (int)floor(log10(shown) + 1e-9) + 1;
 
-        while (i + 1 < SONDE_COUNT_OF(units) &&
-               magnitude >= units[i + 1].factor * rounding) {
-            i++;
-        }
-        shown = magnitude / units[i].factor;
-        before = (int)floor(log10(shown) + 1e-9) + 1;
         (void)snprintf(buf, size, "%s%.*f", sign, SONDE_MAX(digits - before, 0), shown);
         if (strchr(buf, '.') != NULL) { /* 2.50 is 2.5, 3.00 is 3 */
             size_t end = strlen(buf);

@@ -144,18 +144,47 @@ static double add_lanes(double *lanes)
 
 /* --- float32 --------------------------------------------------------------- */
 
+#if defined(__AVX2__) && !defined(__AVX512F__)
+/* In two goes, for sixteen registers do not hold all accumulators. The first go's are put
+ * away in memory: left to itself the compiler keeps them and stores others in the loop.
+ */
+static void add_vectors(sonde__vacc *acc, const float *x, size_t n, const float *ahead)
+{
+    sonde__vacc sums = *acc;
+
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        __builtin_prefetch(ahead + i);
+        sonde__vacc_range(acc, _mm256_loadu_ps(x + i));
+        sonde__vacc_range(acc, _mm256_loadu_ps(x + i + 8));
+    }
+    __asm__("" : "+m"(*acc));
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        sonde__vacc_moments(&sums, sonde__v16_load(x + i));
+    }
+    sums.largest = acc->largest;
+    sums.lowest = acc->lowest;
+    sums.least = acc->least;
+    *acc = sums;
+}
+#else
+static void add_vectors(sonde__vacc *acc, const float *x, size_t n, const float *ahead)
+{
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        __builtin_prefetch(ahead + i);
+        sonde__vacc_add_at(acc, x + i);
+    }
+}
+#endif
+
 static void sums_f32(const float *x, size_t n, const float *ahead,
                      sonde__vitals_sums *out)
 {
+    const size_t whole = n / 16 * 16;
     sonde__vacc acc;
-    size_t i = 0;
 
     sonde__vacc_init(&acc);
-    for (; i + 16 <= n; i += 16) {
-        __builtin_prefetch(ahead + i);
-        sonde__vacc_add_at(&acc, x + i);
-    }
-    sonde__vacc_tail(&acc, x + i, n - i);
+    add_vectors(&acc, x, n, ahead);
+    sonde__vacc_tail(&acc, x + whole, n - whole);
     sonde__vacc_close(&acc, n, out);
 }
 

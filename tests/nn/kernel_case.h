@@ -16,7 +16,7 @@
 #define SONDE_TESTS_KERNEL_CASE_H
 
 #include "cmocka_all.h"
-#include "nn/ops/ops.h"
+#include "nn/ops/fast_linear.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -170,6 +170,9 @@ static inline void case_run(kernel_case *c, const sonde__kernel *kernel, int par
     for (int part = parts - 1; part >= 0; part--) {
         kernel->run(call, part, parts);
     }
+    if (kernel->finish != NULL && parts > 1) {
+        kernel->finish(call, parts);
+    }
     for (int i = 0; i < call->out_count; i++) {
         if (c->out[i] != NULL) {
             case_move(&call->out[i], NULL, c->out[i]);
@@ -230,6 +233,82 @@ static inline float *case_random(size_t count, uint64_t seed)
         data[i] = 2.0F * sonde__uniform(seed, 7, i) - 1.0F;
     }
     return data;
+}
+
+enum { MAX_PARTS = 3 };
+
+/* --- every kernel of a list, on every instruction set ------------------------------- */
+
+typedef void (*check_fn)(const sonde__kernel *kernel, const void *argument);
+
+static inline void each_kernel(sonde__fast_op op, check_fn check, const void *argument)
+{
+    for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
+        const sonde__kernel *const *list = sonde__fast_kernels_of((sonde__isa)isa, op);
+
+        assert_non_null(list[0]);
+        for (; *list != NULL; list++) {
+            check(*list, argument);
+        }
+    }
+}
+
+/* An op with in[0] and in[1] row-major and one output, against its reference. */
+typedef struct op_case {
+    const sonde__op_kind *kind;
+    kernel_case base;
+    int out;          /* the output that is compared */
+    size_t count;     /* of its elements */
+    double tolerance; /* absolute */
+} op_case;
+
+static inline void check_op(const sonde__kernel *kernel, const void *argument)
+{
+    const op_case *op = argument;
+    float *expected = case_random(op->count, 1), *got[MAX_PARTS + 1] = {NULL};
+    kernel_case c = op->base;
+
+    c.out[op->out] = expected;
+    case_run(&c, case_reference(op->kind), 1);
+    for (int parts = 1; parts <= MAX_PARTS; parts++) {
+        got[parts] = case_random(op->count, 2);
+        c.out[op->out] = got[parts];
+        case_run(&c, kernel, parts);
+        assert_close(got[parts], expected, op->count, op->tolerance);
+        assert_same_bits(got[parts], got[1], op->count);
+    }
+    for (int parts = 1; parts <= MAX_PARTS; parts++) {
+        free(got[parts]);
+    }
+    free(expected);
+}
+
+/* --- vital signs and rules ---------------------------------------------------------- */
+
+/* live of SGD: lr, momentum, dampening, decay, nesterov, scale, first. */
+static const float sgd_rules[][7] = {
+    {0.1F, 0.9F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F},
+    {0.1F, 0.9F, 0.0F, 0.0F, 0.0F, 1.0F, 1.0F},
+    {0.1F, 0.0F, 0.0F, 0.0F, 0.0F, 0.5F, 0.0F},
+    {0.1F, 0.9F, 0.3F, 0.01F, 0.0F, 1.0F, 0.0F},
+    {0.1F, 0.9F, 0.0F, 0.01F, 1.0F, 0.25F, 0.0F},
+};
+
+static inline sonde_vitals vitals_of(float *data, size_t count)
+{
+    const int64_t shape[] = {(int64_t)count};
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, shape, data);
+    sonde_vitals vitals;
+
+    sonde_vitals_of(&view, &vitals);
+    return vitals;
+}
+
+static inline void assert_same_vitals(const sonde_vitals *got, float *data, size_t count)
+{
+    const sonde_vitals expected = vitals_of(data, count);
+
+    assert_memory_equal(got, &expected, sizeof expected);
 }
 
 #endif

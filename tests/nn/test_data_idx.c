@@ -165,7 +165,8 @@ static void foreign_files_are_told_apart(void **state)
     expect(none, sizeof none, SONDE_EFORMAT, "begins with 00 00 08 00");
     expect(nine, sizeof nine, SONDE_EUNSUPPORTED, "9 dimensions");
     expect(huge, sizeof huge, SONDE_EFORMAT, "16 bytes cannot hold");
-    expect(wide, sizeof wide, SONDE_EFORMAT, "cannot hold its (4294967295, 4294967295, 0)");
+    expect(wide, sizeof wide, SONDE_EFORMAT,
+           "cannot hold its (4294967295, 4294967295, 0)");
     expect(longer, sizeof longer, SONDE_EFORMAT,
            "foreign bytes behind the data, from byte 18");
     expect("", 0, SONDE_EFORMAT, "ends at byte 0");

@@ -1,98 +1,14 @@
 /*
  * test_data_loader.c - batches and their order against a plain account of what they
- * should be, with any number of workers; restarts, errors, shares of ranks.
+ * should be, with any number of workers; restarts and errors.
  *
  * tsan: yes
  */
-#include "nn/data_files.h"
-
-#include <sonde/nn/loader.h>
+#include "nn/data_loader.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <time.h>
-
-enum { SAMPLE = 6, MOST = 4096 };
-
-/* count samples of (1, 2, 3) bytes: sample i begins with i % 251, its label is i. */
-typedef struct plain_set {
-    uint8_t pixels[MOST][SAMPLE];
-    int64_t labels[MOST];
-    sonde_nn_dataset *set;
-} plain_set;
-
-static plain_set plain;
-
-static sonde_nn_dataset *set_of(int64_t count)
-{
-    const int64_t shape[3] = {count, 2, 3};
-    const sonde_view data = sonde_view_of(SONDE_U8, 3, shape, plain.pixels);
-    const sonde_view labels = sonde_view_of(SONDE_I64, 1, shape, plain.labels);
-
-    for (int64_t i = 0; i < count; i++) {
-        for (int j = 0; j < SAMPLE; j++) {
-            plain.pixels[i][j] = (uint8_t)(i % 251 + j);
-        }
-        plain.labels[i] = i;
-    }
-    sonde_nn_dataset_destroy(plain.set);
-    assert_int_equal(sonde_nn_dataset_from_memory(&data, &labels, NULL, &plain.set, NULL),
-                     SONDE_OK);
-    return plain.set;
-}
-
-static sonde_nn_loader *loader_of(const sonde_nn_dataset *set,
-                                  const sonde_nn_loader_options *options)
-{
-    sonde_nn_loader *loader = NULL;
-    sonde_diag diag = {0};
-    char line[SONDE_DIAG_LINE];
-
-    if (sonde_nn_loader_create(set, options, &loader, &diag) != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
-    }
-    return loader;
-}
-
-/* Reads at most batches batches, checks each against the data set, and writes down which
- * samples came. Returns how many. */
-static int64_t read_epoch(sonde_nn_loader *loader, int64_t batches, int64_t batch,
-                          int64_t *seen)
-{
-    int64_t count = 0;
-
-    for (int64_t n = 0; n < batches; n++) {
-        sonde_nn_batch b = {0};
-
-        assert_int_equal(sonde_nn_loader_next(loader, &b, NULL), SONDE_OK);
-        if (b.count == 0) {
-            break;
-        }
-        assert_int_equal(b.number, n);
-        assert_true(b.count == batch || n == sonde_nn_loader_batches(loader) - 1);
-        for (int64_t i = 0; i < b.count; i++) {
-            assert_int_equal(b.indices[i], b.labels[i]);
-            assert_memory_equal((const uint8_t *)b.data + i * SAMPLE,
-                                plain.pixels[b.labels[i]], SAMPLE);
-            seen[count++] = b.labels[i];
-        }
-    }
-    return count;
-}
-
-static bool is_permutation(const int64_t *seen, int64_t count)
-{
-    static bool there[MOST];
-
-    memset(there, 0, sizeof there);
-    for (int64_t i = 0; i < count; i++) {
-        if (seen[i] < 0 || seen[i] >= count || there[seen[i]]) {
-            return false;
-        }
-        there[seen[i]] = true;
-    }
-    return true;
-}
 
 static void without_shuffling_samples_come_in_order(void **state)
 {
@@ -251,67 +167,6 @@ static void borrowed_batches_lie_still(void **state)
         memset(b.data, 0xEE, (size_t)b.count * SAMPLE); /* ours to write to */
     }
     sonde_nn_loader_destroy(loader);
-}
-
-/* --- shares of ranks -------------------------------------------------------------------
- */
-
-static void ranks_share_without_the_rest(void **state)
-{
-    enum { COUNT = 101, BATCH = 4, WORLD = 3, SHARE = 32 };
-    static int64_t seen[WORLD][MOST];
-    int times[COUNT] = {0};
-
-    (void)state;
-    for (uint64_t epoch = 0; epoch < 2; epoch++) {
-        for (int rank = 0; rank < WORLD; rank++) {
-            const sonde_nn_loader_options options = {
-                .batch = BATCH, .workers = rank, .rank = rank, .world = WORLD};
-            sonde_nn_loader *loader = loader_of(set_of(COUNT), &options);
-
-            sonde_nn_loader_start_epoch(loader, epoch);
-            assert_int_equal(sonde_nn_loader_samples(loader), SHARE);
-            assert_int_equal(read_epoch(loader, INT64_MAX, BATCH, seen[rank]), SHARE);
-            for (int i = 0; i < SHARE; i++) { /* one block each, in order */
-                assert_int_equal(seen[rank][i],
-                                 rank * SHARE + i +
-                                     (epoch == 1 ? COUNT - WORLD * SHARE : 0));
-                times[seen[rank][i]]++;
-            }
-            sonde_nn_loader_destroy(loader);
-        }
-    }
-    for (int i = 0; i < COUNT; i++) { /* two epochs use everything */
-        assert_in_range(times[i], 1, 2);
-    }
-}
-
-static void ranks_share_with_the_rest(void **state)
-{
-    static int64_t seen[MOST], all[MOST];
-    int64_t count = 0;
-
-    (void)state;
-    for (int rank = 0; rank < 4; rank++) {
-        const sonde_nn_loader_options options = {.batch = 6,
-                                                 .shuffle = true,
-                                                 .seed = 3,
-                                                 .keep_last = true,
-                                                 .rank = rank,
-                                                 .world = 4};
-        sonde_nn_loader *loader = loader_of(set_of(102), &options);
-        const int64_t share = rank < 2 ? 26 : 25;
-
-        sonde_nn_loader_start_epoch(loader, 1);
-        assert_int_equal(sonde_nn_loader_samples(loader), share);
-        assert_int_equal(sonde_nn_loader_batches(loader), 5);
-        assert_int_equal(read_epoch(loader, INT64_MAX, 6, seen), share);
-        memcpy(all + count, seen, (size_t)share * sizeof *seen);
-        count += share;
-        sonde_nn_loader_destroy(loader);
-    }
-    assert_int_equal(count, 102);
-    assert_true(is_permutation(all, 102));
 }
 
 /* --- transforms, errors ----------------------------------------------------------------
@@ -519,8 +374,6 @@ int main(void)
         cmocka_unit_test(breaking_off_restarts_cleanly),
         cmocka_unit_test(loaders_may_go_at_any_time),
         cmocka_unit_test(borrowed_batches_lie_still),
-        cmocka_unit_test(ranks_share_without_the_rest),
-        cmocka_unit_test(ranks_share_with_the_rest),
         cmocka_unit_test(transforms_do_not_depend_on_workers),
         cmocka_unit_test(a_broken_image_is_told_in_its_turn),
         cmocka_unit_test(impossible_options_are_refused),

@@ -2,48 +2,9 @@
  * test_data_transform.c - every transform against numbers worked out elsewhere or the
  * plain formula, lists that cannot be, and bit-exact floats on every instruction set.
  */
-#include "nn/data_files.h"
-
-#include <sonde/nn/transform.h>
+#include "nn/data_pipeline.h"
 
 #include <math.h>
-#include <sys/wait.h>
-
-enum { MOST = 4096 };
-
-static const sonde_nn_dataset_traits *traits_of(sonde_dtype dtype, int64_t c, int64_t h,
-                                                int64_t w)
-{
-    static sonde_nn_dataset_traits traits;
-
-    traits = (sonde_nn_dataset_traits){
-        .count = 1, .dtype = dtype, .rank = 3, .shape = {c, h, w}, .source = "test"};
-    return &traits;
-}
-
-/* Composes and runs a list over one sample; out holds MOST bytes. */
-static void run(const sonde_nn_transform *list, size_t count,
-                const sonde_nn_dataset_traits *traits, const void *in, uint64_t seed,
-                uint64_t epoch, int64_t index, void *out)
-{
-    sonde_nn_sample sample = {.data = in};
-    sonde_nn_pipeline *pipeline = NULL;
-    sonde_diag diag = {0};
-    char line[SONDE_DIAG_LINE];
-    void *scratch = NULL;
-
-    memcpy(sample.shape, traits->shape, sizeof sample.shape);
-    if (sonde_nn_pipeline_create(list, count, traits, &pipeline, &diag) != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
-    }
-    assert_in_range(sonde_nn_pipeline_bytes(pipeline), 1, MOST);
-    scratch = malloc(sonde_nn_pipeline_scratch(pipeline) + 1);
-    assert_int_equal(
-        sonde_nn_pipeline_run(pipeline, &sample, seed, epoch, index, scratch, out, NULL),
-        SONDE_OK);
-    free(scratch);
-    sonde_nn_pipeline_destroy(pipeline);
-}
 
 static void expect_error(const sonde_nn_transform *list, size_t count,
                          const sonde_nn_dataset_traits *traits, sonde_err err,
@@ -58,110 +19,6 @@ static void expect_error(const sonde_nn_transform *list, size_t count,
     assert_null(pipeline);
     if (strstr(sonde_diag_line(&diag, line, sizeof line), words) == NULL) {
         fail_msg("'%s' lacks '%s'", line, words);
-    }
-}
-
-/* --- floats ----------------------------------------------------------------------------
- */
-
-static const float moments[][2] = {
-    {0.5f, 0.5f},     {0.1307f, 0.3081f}, {0.2860f, 0.3530f}, {0.485f, 0.229f},
-    {0.456f, 0.224f}, {0.406f, 0.225f},   {0.0f, 1.0f},       {-3.7f, 1e-3f},
-    {0.5f, -0.25f},   {0.3f, 1e30f},      {0.4f, 3e-39f},     {1.0f / 3.0f, 1.0f / 7.0f},
-};
-
-/* All 256 bytes, at every length modulo a vector. 0 if all bits are as they should be. */
-static int check_all_bytes(void)
-{
-    uint8_t bytes[300];
-    float out[MOST / sizeof(float)];
-
-    for (int i = 0; i < 300; i++) {
-        bytes[i] = (uint8_t)i;
-    }
-    for (size_t m = 0; m < sizeof moments / sizeof *moments; m++) {
-        const float mean = moments[m][0], std = moments[m][1];
-        const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                           sonde_nn_normalise(1, &mean, &std)};
-
-        for (int n = 240; n <= 300; n += m == 0 ? 1 : 29) {
-            run(list, 2, traits_of(SONDE_U8, 1, 1, n), bytes, 0, 0, 0, out);
-            for (int i = 0; i < n; i++) {
-                const float unit = (float)bytes[i] / 255.0f;
-                const float centred = unit - mean;
-                const float wanted = centred / std;
-
-                if (memcmp(&out[i], &wanted, sizeof wanted) != 0) {
-                    return 1;
-                }
-            }
-        }
-        run(list, 1, traits_of(SONDE_U8, 1, 1, 256), bytes, 0, 0, 0, out);
-        for (int i = 0; i < 256; i++) {
-            if (!(out[i] == (float)i / 255.0f)) {
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
-/* The kernels are chosen once a process: one child for each. It runs first. */
-static void floats_are_exact_on_every_instruction_set(void **state)
-{
-    static const char *const isas[] = {"generic", "avx2", "avx512"};
-
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        int status = 0;
-        const pid_t child = fork();
-
-        assert_true(child >= 0);
-        if (child == 0) {
-            (void)setenv("SONDE_ISA", isas[i], 1);
-            _exit(check_all_bytes());
-        }
-        assert_int_equal(waitpid(child, &status, 0), child);
-        if (status != 0) {
-            fail_msg("bits differ on %s", isas[i]);
-        }
-    }
-}
-
-static void channels_have_their_own_moments(void **state)
-{
-    static const uint8_t pixels[3][2] = {{0, 255}, {51, 102}, {153, 204}};
-    static const float mean[3] = {0.1f, 0.2f, 0.3f}, std[3] = {0.5f, 0.25f, 2.0f};
-    const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                       sonde_nn_normalise(3, mean, std)};
-    float out[MOST / sizeof(float)];
-
-    (void)state;
-    run(list, 2, traits_of(SONDE_U8, 3, 1, 2), pixels, 0, 0, 0, out);
-    for (int i = 0; i < 6; i++) {
-        const float unit = (float)pixels[i / 2][i % 2] / 255.0f;
-        const float centred = unit - mean[i / 2];
-
-        assert_true(out[i] == centred / std[i / 2]);
-    }
-}
-
-static void floats_are_normalised_as_they_are(void **state)
-{
-    static const float values[4] = {1.0f, -2.0f, 0.3f, 1e20f};
-    static const float mean = 0.25f, std = 3.0f;
-    const sonde_nn_transform list[] = {sonde_nn_to_float(),
-                                       sonde_nn_normalise(1, &mean, &std)};
-    sonde_nn_dataset_traits traits = {
-        .count = 1, .dtype = SONDE_F32, .rank = 1, .shape = {4, 0, 0}};
-    float out[MOST / sizeof(float)];
-
-    (void)state;
-    run(list, 2, &traits, values, 0, 0, 0, out);
-    for (int i = 0; i < 4; i++) {
-        const float centred = values[i] - mean;
-
-        assert_true(out[i] == centred / std);
     }
 }
 
@@ -525,9 +382,6 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(floats_are_exact_on_every_instruction_set),
-        cmocka_unit_test(channels_have_their_own_moments),
-        cmocka_unit_test(floats_are_normalised_as_they_are),
         cmocka_unit_test(no_transforms_copy),
         cmocka_unit_test(resize_gives_pillows_numbers),
         cmocka_unit_test(greyscale_gives_pillows_numbers),

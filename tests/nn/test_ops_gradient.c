@@ -40,7 +40,6 @@ typedef struct gradient_case {
 #define WINDOW(sh, sw, ph, pw, dh, dw)                                                   \
     .stride = {sh, sw}, .padding = {ph, pw}, .dilation = {dh, dw}
 
-/* clang-format off: an entry a line or two */
 static const gradient_case cases[] = {
     {&sonde__op_conv2d,
      3,
@@ -93,7 +92,6 @@ static const gradient_case cases[] = {
     {&sonde__op_broadcast, 1, {SCALAR}, {.rank = 2, .dims = {2, 3}}},
     {&sonde__op_scale, 1, {D(2, 3)}, {.scale = -0.75f}},
 };
-/* clang-format on */
 
 /* --- a graph and its values ------------------------------------------------------- */
 

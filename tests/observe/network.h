@@ -220,4 +220,17 @@ static inline int net_alloc_failures(sonde_err (*attempt)(void *user), void *use
     }
 }
 
+/* For cmocka: the catalogue is a test's state. */
+static inline int net_set_up(void **state)
+{
+    *state = net_create();
+    return *state == NULL;
+}
+
+static inline int net_tear_down(void **state)
+{
+    sonde_catalogue_destroy(*state);
+    return 0;
+}
+
 #endif

@@ -40,18 +40,6 @@ static void expect_ids(const sonde_catalogue *catalogue, const sonde_selector *s
         sonde_selector_destroy(selector_);                                               \
     } while (0)
 
-static int set_up(void **state)
-{
-    *state = net_create();
-    return *state == NULL;
-}
-
-static int tear_down(void **state)
-{
-    sonde_catalogue_destroy(*state);
-    return 0;
-}
-
 static void exact_names(void **state)
 {
     SELECTS("fc1.weight", NET_FC_WEIGHT, END);
@@ -398,17 +386,18 @@ int main(void)
         cmocka_unit_test(every_role_is_a_collection),
         cmocka_unit_test(modules_hold_what_is_inside),
         cmocka_unit_test(lists_are_unions_each_id_once),
-        cmocka_unit_test_setup_teardown(a_backslash_takes_a_comma, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_backslash_takes_a_comma, net_set_up,
+                                        net_tear_down),
         cmocka_unit_test(malformed_text_is_refused_with_the_position),
         cmocka_unit_test(unknown_collections_list_all),
         cmocka_unit_test(unknown_names_and_modules_are_errors),
         cmocka_unit_test_setup_teardown(a_catastrophic_expression_ends_in_an_error,
-                                        set_up, tear_down),
+                                        net_set_up, net_tear_down),
         cmocka_unit_test(regular_expressions_cannot_grow_without_bound),
         cmocka_unit_test(globs_match_as_defined),
         cmocka_unit_test(random_globs_follow_the_definition),
         cmocka_unit_test(no_allocation_failure_is_lost),
     };
 
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, net_set_up, net_tear_down);
 }

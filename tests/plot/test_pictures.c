@@ -94,6 +94,45 @@ static void test_columns(void **state)
     sonde__scene_fini(&scene);
 }
 
+/* The lower right pixel of image i. */
+static uint32_t last_pixel(const sonde_images_plot *plot, size_t i)
+{
+    sonde__scene scene = {0};
+    uint32_t colour = 0;
+
+    assert_int_equal(build_scene(sonde__build_images, plot, 900, &scene), SONDE_OK);
+    for (size_t k = 0; k < scene.count; k++) {
+        const sonde__item *const item = &scene.items[k];
+
+        if (item->kind == SONDE__ITEM_IMAGE && i-- == 0) {
+            const uint32_t *const pixels = item->payload;
+
+            colour = pixels[item->columns * item->rows - 1] & 0xffffffu;
+        }
+    }
+    sonde__scene_fini(&scene);
+    return colour;
+}
+
+static void test_ranges(void **state)
+{
+    int16_t data[2][1][2] = {{{0, 1}}, {{-10, 10}}};
+    sonde_images_plot plot = {.images =
+                                  sonde_view_of(SONDE_I16, 3, (int64_t[]){2, 1, 2}, data),
+                              .colours = SONDE_COLOURS_GREY};
+
+    (void)state;
+    assert_int_equal(last_pixel(&plot, 0), 0x8c8c8c); /* 11 of 20 */
+    assert_int_equal(last_pixel(&plot, 1), 0xffffff);
+    plot.each_range = true;
+    assert_int_equal(last_pixel(&plot, 0), 0xffffff);
+    assert_int_equal(last_pixel(&plot, 1), 0xffffff);
+    plot.each_range = false;
+    plot.high = 5;
+    assert_int_equal(last_pixel(&plot, 0), 0x333333);
+    assert_int_equal(last_pixel(&plot, 1), 0xffffff); /* clamped */
+}
+
 /* The same colours whatever the order of axes, the strides and the dtype. */
 static void test_image_layouts(void **state)
 {
@@ -367,6 +406,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_images),
         cmocka_unit_test(test_columns),
+        cmocka_unit_test(test_ranges),
         cmocka_unit_test(test_image_layouts),
         cmocka_unit_test(test_shrinking),
         cmocka_unit_test(test_nan_pixels),

@@ -9,6 +9,10 @@
  *
  * A session copies its options and checks them when it compiles; from then on they are
  * frozen: changing the session's copy fails with SONDE_ESTATE.
+ *
+ * The environment has the last word, when a session compiles: SONDE_DEVICE_ITERATIONS,
+ * SONDE_GRADIENT_ACCUMULATION, SONDE_BATCH_SIZE, SONDE_THREADS, SONDE_RANDOM_SEED and
+ * SONDE_OUTPUT_MODE ("final", "all", "sum", "mean", "everyn"), where set and not empty.
  */
 #ifndef SONDE_NN_OPTIONS_H
 #define SONDE_NN_OPTIONS_H
@@ -35,7 +39,7 @@ typedef struct sonde_nn_options {
     int output_period;             /* of EveryN */
     int64_t batch_size;            /* micro-batch; 0: as the model was built */
     int threads;                   /* 0: as many as pay, at most the processors there are */
-    bool progress_bar;             /* report compilation to on_progress */
+    /* Told after every pass of compile, done of total; NULL: nobody. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
 } sonde_nn_options;

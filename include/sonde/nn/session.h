@@ -79,6 +79,8 @@ typedef struct sonde_nn_session_info {
     int threads;           /* that the plan uses */
     double compile_seconds;
     int64_t batch_size;    /* of a micro-batch */
+    int device_iterations; /* D and G, after what the environment said */
+    int gradient_accumulation;
     int64_t combined_batch; /* samples a call: batch_size D G R */
 } sonde_nn_session_info;
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(const sonde_nn_session *session,

@@ -18,8 +18,8 @@ extern "C" {
 
 enum { SONDE_NN_SYNTH_SIDE = 28, SONDE_NN_SYNTH_CLASSES = 10 };
 
-/* "T-shirt" ... "Ankle boot": SONDE_NN_SYNTH_CLASSES entries, those of Fashion-MNIST. */
-SONDE_API extern const char *const sonde_nn_garment_names[SONDE_NN_SYNTH_CLASSES];
+/* "T-shirt" ... "Ankle boot", as Fashion-MNIST has them; NULL for no label. */
+SONDE_API const char *sonde_nn_garment_name(int label);
 
 /* Draws sample index into pixels (28, 28); returns its label. Cost: some 10 us. */
 SONDE_API int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,

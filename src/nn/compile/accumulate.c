@@ -6,6 +6,7 @@
 
 void sonde__pass_accumulate(sonde__program *program)
 {
+    static const sonde__attrs plain_sum = {.scale = 1.0F};
     sonde__graph *graph = &program->graph;
 
     graph->pass = SONDE_PASS_BACKWARD;
@@ -20,7 +21,7 @@ void sonde__pass_accumulate(sonde__program *program)
         in[0] = sonde__graph_leaf(graph, sonde__value_shape(graph, trained->param),
                                   SONDE__FROM_STATE, graph->state_count++, NULL,
                                   SONDE_ROLE_GRADIENT);
-        trained->summed = sonde__emit(graph, &sonde__op_accumulate, NULL, in, 2);
+        trained->summed = sonde__emit(graph, &sonde__op_accumulate, &plain_sum, in, 2);
         if (trained->summed == 0) {
             return;
         }

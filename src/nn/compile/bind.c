@@ -21,16 +21,32 @@ typedef struct bind_work {
     bool out_of_memory;
 } bind_work;
 
+/* A parameter and its UpdatedVar are one operand, whose vital signs have one place. */
+static int vitals_slot(const sonde__plan *plan, const sonde__showing *showing)
+{
+    const int own = (int)plan->showing_count;
+    const sonde__showing *before = own > 0 ? &plan->showings[own - 1] : NULL;
+    const bool shared = before != NULL && showing->vitals_out >= 0 &&
+                        before->vitals_out == showing->vitals_out &&
+                        before->buffer == showing->buffer;
+
+    return shared ? before->slot : own;
+}
+
 static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
                  int vitals_out)
 {
     sonde__plan *plan = work->plan;
     const uint32_t id = work->id_of[value];
-    sonde__showing showing = {.id = id,
-                              .buffer = buffer,
-                              .shape = *sonde__value_shape(&work->program->graph, value),
-                              .vitals_in = vitals_in,
-                              .vitals_out = vitals_out};
+    const sonde__shape *shape = sonde__value_shape(&work->program->graph, value);
+    const bool plain = buffer >= 0 && plan->buffers[buffer].layout == SONDE__PLAIN;
+    sonde__showing showing = {
+        .id = id,
+        .buffer = buffer,
+        .view = sonde_view_of(shape->dtype, shape->rank, shape->dim,
+                              plain ? plan->buffers[buffer].data : NULL),
+        .vitals_in = vitals_in,
+        .vitals_out = vitals_out};
 
     if (id == SONDE_NO_TENSOR || sonde_observer_ever_wants(work->observer, id) == 0) {
         return;
@@ -42,9 +58,10 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
     }
     if (buffer >= 0 && plan->buffers[buffer].layout != SONDE__PLAIN) {
         work->scratch = SONDE_MAX(work->scratch,
-                                  (size_t)sonde__shape_count(&showing.shape) *
-                                      sonde_dtype_size(showing.shape.dtype));
+                                  (size_t)sonde_view_count(&showing.view) *
+                                      sonde_dtype_size(shape->dtype));
     }
+    showing.slot = vitals_slot(plan, &showing);
     plan->showings[plan->showing_count++] = showing;
 }
 
@@ -132,6 +149,26 @@ static void show_waiting_parameters(bind_work *work)
     plan->end_count = (int)plan->showing_count - plan->first_end;
 }
 
+/* Lists the outputs that exist only to be shown; they are left out until somebody wants
+ * them. */
+static bool list_watched(sonde__plan *plan)
+{
+    for (size_t i = 0; i < plan->step_count; i++) {
+        for (int k = 0; k < plan->steps[i].call.out_count; k++) {
+            if ((plan->steps[i].watched >> (unsigned)k & 1U) == 0) {
+                continue;
+            }
+            if (!sonde__reserve(&plan->watched, &plan->watched_capacity,
+                                plan->watched_count + 1, sizeof *plan->watched)) {
+                return false;
+            }
+            plan->watched[plan->watched_count++] = (sonde__watched){(int)i, k};
+            plan->steps[i].call.out[k].data = NULL;
+        }
+    }
+    return true;
+}
+
 sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
                            const sonde_observer *observer, sonde__plan *plan,
                            sonde_diag *diag)
@@ -155,7 +192,7 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
     show_waiting_parameters(&work);
     plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
     plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);
-    if (work.out_of_memory || plan->vitals == NULL || plan->show_scratch == NULL) {
+    if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL || plan->show_scratch == NULL) {
         return sonde__fail_nomem(diag, "the list of what is observed");
     }
     return SONDE_OK;

@@ -135,8 +135,14 @@ static bool lay_view(layout_work *work, const sonde__node_op *op)
     return true;
 }
 
-/* Whether an output that may be left out must exist all the same. */
-static bool must_exist(const layout_work *work, sonde__value value, bool fuses_vitals)
+/* Why an output that may be left out must exist all the same. */
+typedef enum need {
+    NOT_NEEDED = 0,
+    TO_BE_SHOWN = 1, /* at the steps at which somebody wants it */
+    TO_BE_READ = 2   /* by another op, or by the caller */
+} need;
+
+static need need_of(const layout_work *work, sonde__value value, bool fuses_vitals)
 {
     const sonde__graph *graph = &work->program->graph;
     const uint32_t id = work->id_of[value];
@@ -146,13 +152,15 @@ static bool must_exist(const layout_work *work, sonde__value value, bool fuses_v
 
     for (size_t i = 0; i < graph->output_count; i++) {
         if (graph->outputs[i] == value) {
-            return true;
+            return TO_BE_READ;
         }
     }
-    if ((wanted & (unsigned)~SONDE_HOW_VITALS) != 0 || (wanted != 0 && !fuses_vitals)) {
-        return true;
+    if (sonde__use_count(graph, value) > 0) {
+        return TO_BE_READ;
     }
-    return sonde__use_count(graph, value) > 0;
+    return (wanted & (unsigned)~SONDE_HOW_VITALS) != 0 || (wanted != 0 && !fuses_vitals)
+               ? TO_BE_SHOWN
+               : NOT_NEEDED;
 }
 
 static sonde__layout wanted_layout(const layout_work *work, const sonde__step *step,
@@ -171,13 +179,18 @@ static bool lay_operands(layout_work *work, const sonde__node_op *op, size_t at)
         sonde__step *step = &work->plan->steps[at];
         const sonde__layout layout = wanted_layout(work, step, kernel->out[i]);
         const bool optional = (op->kind->optional_out >> (unsigned)i & 1U) != 0;
+        const need why = !optional || op->out[i] == 0
+                             ? TO_BE_READ
+                             : need_of(work, op->out[i], kernel->fuses_vitals);
 
         step->call.out[i].shape = *sonde__value_shape(graph, op->out[i]);
         step->call.out[i].layout = layout;
         step->out_value[i] = op->out[i];
-        if (op->out[i] == 0 ||
-            (optional && !must_exist(work, op->out[i], kernel->fuses_vitals))) {
+        if (op->out[i] == 0 || why == NOT_NEEDED) {
             continue;
+        }
+        if (why == TO_BE_SHOWN) {
+            step->watched |= 1U << (unsigned)i;
         }
         if (aliased != 0) {
             if (aliased <= op->in_count) {
@@ -284,8 +297,9 @@ static bool lay_outputs(layout_work *work)
     for (size_t i = 0; plan->outputs != NULL && i < graph->output_count + training; i++) {
         const sonde__value value = i < graph->output_count ? graph->outputs[i] : graph->loss;
 
-        plan->outputs[i] = buffer_in(work, value, SONDE__PLAIN);
-        if (plan->outputs[i] < 0) {
+        plan->outputs[i] = (sonde__returned){buffer_in(work, value, SONDE__PLAIN),
+                                             *sonde__value_shape(graph, value)};
+        if (plan->outputs[i].buffer < 0) {
             return false;
         }
         plan->output_count++;

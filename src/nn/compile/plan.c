@@ -3,7 +3,8 @@
  *
  * Memory. A buffer of the arena lives from the step that first writes it to the step that
  * last reads it. Buffers are placed largest first, each in the lowest gap left by those
- * whose lives overlap its own; a step's scratch is a buffer that lives for one step.
+ * whose lives overlap its own; a step's scratch is a buffer that lives for one step. What
+ * exists only to be shown comes last, so that it moves nothing else.
  *
  *     arena   |  buffer a  |   buffer c   |            (steps 0-3)
  *             |     buffer b   | scratch  |  d  |      (steps 4-7)
@@ -15,6 +16,7 @@
 typedef struct block {
     size_t bytes, offset;
     int first, last;
+    bool watched;
 } block;
 
 static size_t aligned(size_t bytes)
@@ -41,7 +43,7 @@ static void find_lifetimes(sonde__plan *plan)
         }
     }
     for (size_t i = 0; i < plan->output_count; i++) {
-        touch(plan, plan->outputs[i], (int)plan->step_count - 1);
+        touch(plan, plan->outputs[i].buffer, (int)plan->step_count - 1);
     }
 }
 
@@ -68,6 +70,11 @@ static size_t lowest_gap(const block *blocks, const size_t *placed, size_t count
     return offset;
 }
 
+static bool comes_before(const block *a, const block *b)
+{
+    return a->watched != b->watched ? b->watched : a->bytes > b->bytes;
+}
+
 /* Sets every block's offset; returns the bytes that all of them need. */
 static size_t place_blocks(block *blocks, size_t count, size_t *order)
 {
@@ -76,7 +83,7 @@ static size_t place_blocks(block *blocks, size_t count, size_t *order)
     for (size_t i = 0; i < count; i++) { /* by size, largest first; stable */
         size_t at = i;
 
-        while (at > 0 && blocks[order[at - 1]].bytes < blocks[i].bytes) {
+        while (at > 0 && comes_before(&blocks[i], &blocks[order[at - 1]])) {
             order[at] = order[at - 1];
             at--;
         }
@@ -121,14 +128,22 @@ static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
         const sonde__buffer *buffer = &plan->buffers[i];
 
         if (buffer->place == SONDE__IN_ARENA && buffer->last >= 0) {
-            blocks[i] = (block){aligned(buffer->bytes), 0, buffer->first, buffer->last};
+            blocks[i] =
+                (block){aligned(buffer->bytes), 0, buffer->first, buffer->last, false};
         } else {
-            blocks[i] = (block){0, 0, INT32_MAX, -1};
+            blocks[i] = (block){0, 0, INT32_MAX, -1, false};
+        }
+    }
+    for (size_t i = 0; i < plan->step_count; i++) {
+        for (int k = 0; k < plan->steps[i].call.out_count; k++) {
+            if ((plan->steps[i].watched >> (unsigned)k & 1U) != 0) {
+                blocks[plan->steps[i].out_buffer[k]].watched = true;
+            }
         }
     }
     for (size_t i = 0; i < plan->step_count; i++) {
         blocks[plan->buffer_count + i] =
-            (block){aligned(plan->steps[i].scratch_bytes), 0, (int)i, (int)i};
+            (block){aligned(plan->steps[i].scratch_bytes), 0, (int)i, (int)i, false};
     }
     plan->arena_bytes = place_blocks(blocks, count, order);
     plan->largest_live = most_alive(blocks, count, plan->step_count);
@@ -244,7 +259,8 @@ static void choose_parts(sonde__plan *plan, int max_threads)
         }
         plan->threads = SONDE_MAX(plan->threads, step->parts);
         if (step->kernel->scratch != NULL) {
-            step->scratch_bytes = step->kernel->scratch(&step->call, step->parts);
+            step->scratch_bytes = SONDE_MAX(step->kernel->scratch(&step->call, 1),
+                                            step->kernel->scratch(&step->call, step->parts));
         }
     }
 }
@@ -332,6 +348,7 @@ void sonde__plan_fini(sonde__plan *plan)
     sonde__free(plan->buffers);
     sonde__free(plan->showings);
     sonde__free(plan->outputs);
+    sonde__free(plan->watched);
     sonde__free(plan->patches);
     sonde__free(plan->targets);
     sonde__free(plan->states);

@@ -40,9 +40,10 @@ typedef struct sonde__buffer {
 /* A tensor to be shown to the observer once a step is done. */
 typedef struct sonde__showing {
     uint32_t id;
-    int buffer; /* -1: only its vital signs exist */
-    sonde__shape shape;
+    int buffer;      /* -1: only its vital signs exist */
+    sonde_view view; /* PLAIN; its data is NULL where that is known only while running */
     int vitals_in, vitals_out; /* operand whose vital signs the kernel gives; -1: none */
+    int slot;                  /* of the plan's vitals; several names may share one */
 } sonde__showing;
 
 typedef struct sonde__step {
@@ -57,9 +58,21 @@ typedef struct sonde__step {
     int parts;
     size_t scratch_bytes;
     int first_showing, showing_count;
+    unsigned watched; /* bit k: output k exists only to be shown */
     bool update;
     const char *module;
 } sonde__step;
+
+/* An output that exists only to be shown: left out at steps at which nobody wants it. */
+typedef struct sonde__watched {
+    int step, operand;
+} sonde__watched;
+
+/* What a session returns: a PLAIN buffer, under the shape of the value, which may be a view. */
+typedef struct sonde__returned {
+    int buffer;
+    sonde__shape shape;
+} sonde__returned;
 
 /* An operand that points into the caller's input. */
 typedef struct sonde__patch {
@@ -90,15 +103,18 @@ typedef struct sonde__plan {
     size_t showing_count, showing_capacity;
     int first_start, start_count; /* showings when a micro-batch starts: inputs */
     int first_end, end_count;     /* when one ends, before an update that is not yet due */
-    int *outputs; /* buffers, PLAIN, alive at the end of a micro-batch: what a session returns */
+    sonde__returned *outputs; /* alive at the end of a micro-batch */
     size_t output_count;
+    sonde__watched *watched;
+    size_t watched_count, watched_capacity;
+    bool watching; /* some of them are being computed just now */
     sonde__patch *patches;
     size_t patch_count, patch_capacity;
     sonde__target *targets;
     size_t target_count, target_capacity;
     sonde__state *states;
     size_t state_count;
-    sonde_vitals *vitals; /* one slot for each showing */
+    sonde_vitals *vitals; /* slots of showings, at most one for each */
     float live[8];        /* numbers of the optimiser, see ops.h */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;

@@ -155,11 +155,12 @@ sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view 
                                        sonde_nn_dataset **out, sonde_diag *diag)
 {
     sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
-    sonde_err err = set != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a data set");
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK) {
-        err = sonde__dataset_set_source(set, "memory", diag);
+    if (set == NULL) {
+        return sonde__fail_nomem(diag, "a data set");
     }
+    err = sonde__dataset_set_source(set, "memory", diag);
     if (err == SONDE_OK) {
         err = sonde__dataset_set_data(set, data, "data", diag);
     }

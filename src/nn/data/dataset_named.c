@@ -2,8 +2,7 @@
  * dataset_named.c - data sets known by name, and the places where they may lie.
  */
 #include "nn/data/dataset.h"
-
-#include <sonde/nn/synth.h>
+#include "nn/data/garments.h"
 
 #include <stdlib.h>
 #include <stdio.h>
@@ -21,9 +20,9 @@ typedef struct known_set {
 } known_set;
 
 static const known_set known[] = {
-    {"fashion-mnist", sonde_nn_garment_names},
+    {"fashion-mnist", sonde__garment_names},
     {"mnist", digits},
-    {"fashion-synth", sonde_nn_garment_names},
+    {"fashion-synth", sonde__garment_names},
 };
 
 /* Where a search has looked. */
@@ -75,7 +74,8 @@ sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_d
                        "none of SONDE_CACHE, XDG_CACHE_HOME and HOME is set");
 }
 
-static sonde_err find_known(const char *name, const known_set **out, sonde_diag *diag)
+/* NULL, with diag filled, if there is none. */
+static const known_set *find_known(const char *name, sonde_diag *diag)
 {
     const char *names[SONDE_COUNT_OF(known)];
     const char *nearest = NULL;
@@ -83,14 +83,14 @@ static sonde_err find_known(const char *name, const known_set **out, sonde_diag 
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
         names[i] = known[i].name;
         if (strcmp(name, known[i].name) == 0) {
-            *out = &known[i];
-            return SONDE_OK;
+            return &known[i];
         }
     }
     nearest = sonde__nearest(name, names, SONDE_COUNT_OF(names));
-    return sonde__fail(diag, SONDE_ENOTFOUND, "data set",
-                       nearest ? nearest : "fashion-mnist, mnist or fashion-synth",
-                       "no data set is called '%s'", name);
+    (void)sonde__fail(diag, SONDE_ENOTFOUND, "data set",
+                      nearest ? nearest : "fashion-mnist, mnist or fashion-synth",
+                      "no data set is called '%s'", name);
+    return NULL;
 }
 
 /* <folder>/<prefix>-<kind>, with .gz or without; false if neither is there. */
@@ -170,14 +170,16 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
                                       const char *dir, sonde_nn_dataset **out,
                                       sonde_diag *diag)
 {
-    place_search search = {.prefix = split == SONDE_NN_TRAIN ? "train" : "t10k"};
+    place_search search = {.set = find_known(name, diag),
+                           .prefix = split == SONDE_NN_TRAIN ? "train" : "t10k"};
     sonde_nn_dataset_options options = {.classes = CLASSES};
     bool found = false;
-    sonde_err err = find_known(name, &search.set, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK) {
-        err = look(&search, dir, &found, diag);
+    if (search.set == NULL) {
+        return SONDE_ENOTFOUND;
     }
+    err = look(&search, dir, &found, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -259,16 +259,17 @@ sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path
 /* --- sets ------------------------------------------------------------------------------
  */
 
-static sonde_err find_set(const char *name, const public_set **out, sonde_diag *diag)
+/* NULL, with diag filled, if there is none. */
+static const public_set *find_set(const char *name, sonde_diag *diag)
 {
     for (size_t i = 0; i < SONDE_COUNT_OF(public_sets); i++) {
         if (strcmp(name, public_sets[i].name) == 0) {
-            *out = &public_sets[i];
-            return SONDE_OK;
+            return &public_sets[i];
         }
     }
-    return sonde__fail(diag, SONDE_ENOTFOUND, "fetch", "fashion-mnist or mnist",
-                       "no data set '%s' is published", name);
+    (void)sonde__fail(diag, SONDE_ENOTFOUND, "fetch", "fashion-mnist or mnist",
+                      "no data set '%s' is published", name);
+    return NULL;
 }
 
 static sonde_err fetch_all(const public_set *set, const char *dir,
@@ -296,11 +297,14 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
 sonde_err sonde_nn_data_fetch(const char *name, const char *dir,
                               const sonde_nn_fetch_options *options, sonde_diag *diag)
 {
-    const public_set *set = NULL;
+    const public_set *set = find_set(name, diag);
     char cache[PATH_SIZE];
-    sonde_err err = find_set(name, &set, diag);
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK && dir == NULL) {
+    if (set == NULL) {
+        return SONDE_ENOTFOUND;
+    }
+    if (dir == NULL) {
         err = sonde_nn_data_cache(name, cache, sizeof cache, diag);
     }
     return err == SONDE_OK ? fetch_all(set, dir != NULL ? dir : cache, options, diag)

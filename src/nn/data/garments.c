@@ -126,7 +126,12 @@ static void draw_front(sonde__canvas *canvas, sonde__dice *dice, const cut *c,
     if (sonde__dice_chance(dice, 0.5f)) {
         const float step = sonde__dice_between(dice, 0.22f, 0.34f);
 
-        for (float v = c->top + c->neck_depth + 0.12f; v < c->hem - 0.1f; v += step) {
+        const float first = c->top + c->neck_depth + 0.12f;
+        const int buttons = (int)((c->hem - 0.1f - first) / step) + 1;
+
+        for (int i = 0; i < buttons; i++) {
+            const float v = first + step * (float)i;
+
             sonde__canvas_point(canvas, 0.05f, v);
             sonde__canvas_point(canvas, 0.05f, v + 0.05f);
             sonde__canvas_stroke(canvas, 0.07f);
@@ -247,7 +252,7 @@ static void draw_coat(sonde__canvas *canvas, sonde__dice *dice, float brightness
         draw_collar(canvas, &c, sonde__dice_between(dice, 0.3f, 0.7f),
                     brightness * sonde__dice_between(dice, 0.7f, 1.2f));
     }
-    for (int i = 0; sonde__dice_chance(dice, 0.5f) && i < 2; i++) { /* pockets */
+    for (int i = sonde__dice_chance(dice, 0.5f) ? 0 : 2; i < 2; i++) { /* pockets */
         const float side = i == 0 ? 1.0f : -1.0f;
 
         sonde__canvas_point(canvas, side * 0.14f, 0.36f);

@@ -6,6 +6,9 @@
 
 #include "nn/data/canvas.h"
 
+/* By label. */
+extern const char *const sonde__garment_names[SONDE_NN_SYNTH_CLASSES];
+
 /* Random numbers of one sample, one after the other. */
 typedef struct sonde__dice {
     uint64_t seed, stream, next;

@@ -121,7 +121,9 @@ void sonde__draw_sneaker(sonde__canvas *canvas, sonde__dice *dice, float brightn
     const last l = {sonde__dice_between(dice, -0.98f, -0.88f),
                     sonde__dice_between(dice, 0.86f, 0.97f),
                     sonde__dice_between(dice, 0.35f, 0.5f), 0.0f};
-    const float collar = sonde__dice_between(dice, -0.5f, -0.22f);
+    const float collar = sonde__dice_chance(dice, 0.85f)
+                             ? sonde__dice_between(dice, -0.5f, -0.22f)
+                             : sonde__dice_between(dice, -0.8f, -0.5f); /* to the ankle */
     const float toe_top = l.ground - sonde__dice_between(dice, 0.22f, 0.36f);
     const float throat = sonde__dice_between(dice, 0.0f, 0.3f);
 

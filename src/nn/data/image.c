@@ -35,7 +35,9 @@ static sonde_err decode(const sonde__bytes *bytes, sonde__image_info *info,
     static const unsigned char png[MAGIC] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
     unsigned char first[MAGIC] = {0};
 
-    memcpy(first, bytes->data, SONDE_MIN(bytes->size, (size_t)MAGIC));
+    if (bytes->size > 0) {
+        memcpy(first, bytes->data, SONDE_MIN(bytes->size, (size_t)MAGIC));
+    }
     if (memcmp(first, png, MAGIC) == 0) {
         return sonde__png_decode(bytes, info, pixels, diag);
     }
@@ -194,8 +196,10 @@ sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag 
         return err;
     }
     bytes = sonde__malloc(size);
-    err = bytes != NULL ? sonde__file_read(path, bytes, size, &size, diag)
-                        : sonde__fail_nomem(diag, "an image file");
+    if (bytes == NULL) {
+        return sonde__fail_nomem(diag, "an image file");
+    }
+    err = sonde__file_read(path, bytes, size, &size, diag);
     if (err == SONDE_OK) {
         err = sonde_nn_image_parse(bytes, size, path, out, diag);
     }

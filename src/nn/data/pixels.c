@@ -21,6 +21,20 @@ sonde__affine_fn *sonde__affine_kernel(void)
     return sonde__affine_generic;
 }
 
+static bool same_bits(const float *a, const float *b, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint32_t x = 0, y = 0;
+
+        memcpy(&x, &a[i], sizeof x);
+        memcpy(&y, &b[i], sizeof y);
+        if (x != y) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void sonde__affine_init(sonde__affine *affine, float mean, float std)
 {
     uint8_t bytes[256];
@@ -38,5 +52,5 @@ void sonde__affine_init(sonde__affine *affine, float mean, float std)
     }
     affine->exact = true;
     sonde__affine_kernel()(affine, bytes, sizeof bytes, computed);
-    affine->exact = memcmp(computed, affine->table, sizeof computed) == 0;
+    affine->exact = same_bits(computed, affine->table, SONDE_COUNT_OF(computed));
 }

@@ -50,6 +50,33 @@ const sonde__lane_kernels *sonde__lane_kernels_of(sonde__isa isa)
         return lists[sonde__cpu_isa()];                                                  \
     }
 
+/* Along any axis but the first, and along the first. */
+#if defined(__x86_64__)
+#define PAIRS(kernel)                                                                    \
+    {                                                                                    \
+        {&sonde__softmax_generic.kernel, &sonde__softmax_batch_generic.kernel, NULL},    \
+            {&sonde__softmax_avx2.kernel, &sonde__softmax_batch_avx2.kernel, NULL},      \
+        {                                                                                \
+            &sonde__softmax_avx512.kernel, &sonde__softmax_batch_avx512.kernel, NULL     \
+        }                                                                                \
+    }
+#else
+#define PAIRS(kernel)                                                                    \
+    {                                                                                    \
+        {                                                                                \
+            &sonde__softmax_generic.kernel, &sonde__softmax_batch_generic.kernel, NULL   \
+        }                                                                                \
+    }
+#endif
+
+#define FAST_PAIR(function)                                                              \
+    const sonde__kernel *const *sonde__##function##_fast(void)                           \
+    {                                                                                    \
+        static const sonde__kernel *const lists[][3] = PAIRS(function);                  \
+                                                                                         \
+        return lists[sonde__cpu_isa()];                                                  \
+    }
+
 FAST(conv2d, conv2d, forward)
 FAST(conv2d_relu, conv2d, relu)
 FAST(conv2d_relu_pool, conv2d, relu_pool)
@@ -60,10 +87,10 @@ FAST(max_pool2d, pool, forward)
 FAST(max_pool2d_grad, pool, grad)
 FAST(group_norm, group_norm, forward)
 FAST(group_norm_grad, group_norm, grad)
-FAST(softmax, softmax, softmax)
-FAST(log_softmax, softmax, log_softmax)
-FAST(softmax_grad, softmax, softmax_grad)
-FAST(log_softmax_grad, softmax, log_softmax_grad)
+FAST_PAIR(softmax)
+FAST_PAIR(log_softmax)
+FAST_PAIR(softmax_grad)
+FAST_PAIR(log_softmax_grad)
 FAST(nll, nll, forward)
 FAST(nll_grad, nll, grad)
 

@@ -45,6 +45,11 @@ typedef struct sonde__softmax_kernels {
     void (*log)(const float *from, float *to, size_t count);
 } sonde__softmax_kernels;
 
+/* Along the first axis. */
+typedef struct sonde__softmax_batch_kernels {
+    sonde__kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
+} sonde__softmax_batch_kernels;
+
 typedef struct sonde__nll_kernels {
     sonde__kernel forward, grad;
 } sonde__nll_kernels;
@@ -102,6 +107,8 @@ extern const sonde__group_norm_kernels sonde__group_norm_generic, sonde__group_n
     sonde__group_norm_avx512;
 extern const sonde__softmax_kernels sonde__softmax_generic, sonde__softmax_avx2,
     sonde__softmax_avx512;
+extern const sonde__softmax_batch_kernels sonde__softmax_batch_generic,
+    sonde__softmax_batch_avx2, sonde__softmax_batch_avx512;
 extern const sonde__nll_kernels sonde__nll_generic, sonde__nll_avx2, sonde__nll_avx512;
 
 #endif

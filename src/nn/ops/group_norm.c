@@ -66,7 +66,7 @@ static sonde_err group_norm_infer(sonde__call *call, sonde__attrs *attrs,
     const sonde__shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
 
     SONDE__TRY(expect_groups(x, attrs, diag));
-    for (int i = 1; i < call->in_count; i++) {
+    for (int i = 1; i < 3 && i < call->in_count; i++) {
         SONDE__TRY(sonde__expect_shape(&call->in[i].shape, &channels, names[i], diag));
     }
     call->out[0].shape = *x;

@@ -9,7 +9,6 @@
 enum {
     SAMPLE_CHUNK = 2048,        /* terms of a sum in one pass over a tile */
     PANELS_FLOATS = 128 * 1024, /* of x that stay in L2 whole: 512 KB */
-    UPDATE_FLOATS = 16 * 1024   /* of dw between product and update: 64 KB */
 };
 
 /* dw (rows, cols) = dy^T x */
@@ -20,6 +19,8 @@ typedef struct weight_product {
     float
         *panels; /* scratch of this part, if x is not in PANELS: all of x or one panel */
     bool all;    /* which of them */
+    const sgd_rule *rule; /* with momentum and nothing else; dw is then not stored but */
+    const sgd_arrays *update; /* updates these; or NULL */
 } weight_product;
 
 static int64_t panel_floats(int64_t samples, int64_t cols)
@@ -127,7 +128,11 @@ static void weight_panel(const weight_product *p, tile *t, const span rows, int6
 /* Rows of dw, to c and behind. */
 static void weight_rows(const weight_product *p, const span rows, float *c)
 {
-    tile t = {.a_stride = p->rows * 16, .c_stride = p->cols};
+    tile t = {.a_stride = p->rows * 16,
+              .c_stride = p->cols,
+              .rule = p->rule,
+              .update = p->update,
+              .c_origin = p->update == NULL ? NULL : p->update->w_out};
 
     for (int64_t n = 0; n == 0 || n < p->samples; n += SAMPLE_CHUNK) {
         t.depth = SONDE_MIN(p->samples - n, SAMPLE_CHUNK);
@@ -155,23 +160,31 @@ static size_t grad_weight_scratch(const sonde__call *call, int parts)
     return grad_weight_scratch_part(call) * (size_t)parts;
 }
 
-static void grad_weight_run(const sonde__call *call, int part, int parts)
+/* Rows of dw in chunks of at most `most`; element (0, 0) goes to c. */
+static void weight_chunks(const weight_product *p, const span mine, int64_t most,
+                          float *c)
 {
-    const weight_product p =
-        weight_product_of(&call->in[0], &call->in[1],
-                          scratch_at(call, grad_weight_scratch_part(call), part));
-    const span mine = part_of(p.rows, part, parts);
-    const row_groups chunks = row_groups_of(mine.end - mine.begin, chunk_rows(p.samples));
+    const row_groups chunks = row_groups_of(mine.end - mine.begin, most);
 
     if (mine.begin < mine.end) {
-        prepare_panels(&p);
+        prepare_panels(p);
     }
     for (int64_t i = 0; i < chunks.count; i++) {
         const span rows = {mine.begin + row_group_start(&chunks, i),
                            mine.begin + row_group_start(&chunks, i + 1)};
 
-        weight_rows(&p, rows, (float *)call->out[0].data + rows.begin * p.cols);
+        weight_rows(p, rows, c + rows.begin * p->cols);
     }
+}
+
+static void grad_weight_run(const sonde__call *call, int part, int parts)
+{
+    const weight_product p =
+        weight_product_of(&call->in[0], &call->in[1],
+                          scratch_at(call, grad_weight_scratch_part(call), part));
+
+    weight_chunks(&p, part_of(p.rows, part, parts), chunk_rows(p.samples),
+                  call->out[0].data);
 }
 
 static int grad_weight_parts(const sonde__call *call, int max)
@@ -181,112 +194,7 @@ static int grad_weight_parts(const sonde__call *call, int max)
     return worth(2 * x->dim[0] * dy->dim[1] * x->dim[1], GRAIN_FLOPS, max);
 }
 
-/* --- gradient of the weight, used up by the update
- * -------------------------------------- */
-
-enum { UPDATE_W = 0, UPDATE_DY = 1, UPDATE_X = 2, UPDATE_V = 3 };
-
-/* Few enough rows that their dw is in cache when the update comes, but not so few that x
- * is read from beyond L2 too often. */
-static int64_t update_rows(const sonde__shape *x)
-{
-    const int64_t cols = SONDE_MAX(1, x->dim[1]);
-
-    if (panel_floats(x->dim[0], cols) > PANELS_FLOATS) {
-        return chunk_rows(x->dim[0]);
-    }
-    return SONDE_MAX(WIDE_ROWS, UPDATE_FLOATS / cols / WIDE_ROWS * WIDE_ROWS);
-}
-
-/* Floats of scratch a part for rows of dw, with a block that is left over. */
-static int64_t update_floats(const sonde__call *call)
-{
-    const sonde__shape *x = &call->in[UPDATE_X].shape;
-    const int64_t rows = SONDE_MIN(update_rows(x), call->in[UPDATE_W].shape.dim[0]);
-
-    return (rows * x->dim[1] + SONDE__VITALS_BLOCK + 15) / 16 * 16;
-}
-
-static size_t update_scratch_part(const sonde__call *call)
-{
-    return rounded(
-        (size_t)(update_floats(call) + weight_scratch_floats(&call->in[UPDATE_X].shape)) *
-        sizeof(float));
-}
-
-static size_t update_scratch(const sonde__call *call, int parts)
-{
-    return update_scratch_part(call) * (size_t)parts;
-}
-
-static int update_parts(const sonde__call *call, int max)
-{
-    const sonde__shape *w = &call->in[UPDATE_W].shape;
-
-    return worth(2 * call->in[UPDATE_X].shape.dim[0] * w->dim[0] * w->dim[1], GRAIN_FLOPS,
-                 max);
-}
-
-static sgd_arrays update_arrays(const sonde__call *call)
-{
-    const sgd_arrays at = {.w = call->in[UPDATE_W].data,
-                           .v = in_data(call, UPDATE_V),
-                           .w_out = call->out[0].data,
-                           .v_out = call->out[2].data};
-
-    return at;
-}
-
-/*
- * With vital signs the update runs in whole blocks of the array, which do not end where
- * chunks of rows do: what is left of dw stays for the next round.
- *
- *     element of dw  done        limit      end
- *                    | updated   | left     |     next chunk of rows     |
- */
-static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
-{
-    float *const scratch = scratch_at(call, update_scratch_part(call), part);
-    float *const whole = call->out[1].data;
-    const weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
-                                               scratch + update_floats(call));
-    const span mine = part_of(p.rows, part, parts);
-    const row_groups chunks =
-        row_groups_of(mine.end - mine.begin, update_rows(&call->in[UPDATE_X].shape));
-    const sgd_arrays arrays = update_arrays(call);
-    const sgd_rule rule = sgd_rule_of(call->live, arrays.v != NULL);
-    const sgd_vitals vitals = {call->out_vitals[0], call->out_vitals[1],
-                               call->out_vitals[2]};
-    const bool blocks = vitals.w != NULL || vitals.g != NULL || vitals.v != NULL;
-    int64_t done = mine.begin * p.cols;
-
-    sgd_vitals_init(&vitals);
-    if (mine.begin < mine.end) {
-        prepare_panels(&p);
-    }
-    for (int64_t i = 0; i < chunks.count; i++) {
-        const span rows = {mine.begin + row_group_start(&chunks, i),
-                           mine.begin + row_group_start(&chunks, i + 1)};
-        const int64_t start = rows.begin * p.cols, end = rows.end * p.cols;
-        const int64_t limit = blocks && rows.end < mine.end
-                                  ? end / SONDE__VITALS_BLOCK * SONDE__VITALS_BLOCK
-                                  : end;
-        float *const g = whole != NULL ? whole + done : scratch; /* element `done` */
-        sgd_arrays at = arrays;
-
-        weight_rows(&p, rows, g + (start - done));
-        at = sgd_advanced(&at, done);
-        at.g = g;
-        sgd_update_observed(&rule, &at, limit - done, &vitals);
-        if (whole == NULL) {
-            memmove(scratch, scratch + (limit - done), (size_t)(end - limit) * sizeof *g);
-        }
-        done = limit;
-    }
-}
-
-/* --- gradient of the bias
- * ---------------------------------------------------------------- */
+/* --- gradient of the bias ----------------------------------------------------------- */
 
 /* Sums over all lanes of 16 channels at c (count of them exist), the valid lanes only. */
 static v16 sum_channels(const float *dy, int64_t samples, int64_t channels, int64_t c,
@@ -342,8 +250,9 @@ static bool accepts_matrix(const sonde__call *call)
     return all_f32(call) && call->in[0].shape.rank == 2;
 }
 
-/* --- lists
- * --------------------------------------------------------------------------------- */
+#include "nn/ops/linear_update_kernels.h"
+
+/* --- lists -------------------------------------------------------------------------- */
 
 static const sonde__kernel linear_lanes = {
     .name = "lanes",
@@ -404,6 +313,7 @@ static const sonde__kernel grad_input_lanes = {
         .scratch = update_scratch,                                                       \
         .parts = update_parts,                                                           \
         .fuses_vitals = true,                                                            \
+        .finish = grad_weight_sgd_finish,                                                \
         .run = grad_weight_sgd_run,                                                      \
     };
 GRAD_WEIGHT(grad_weight_panels, "lanes, x panels", SONDE__PANELS)

@@ -89,7 +89,7 @@ typedef struct sonde__call {
     void *scratch;     /* what the kernel's scratch function asked for, 64-byte aligned */
     const float *live; /* numbers that may change between calls (learning rate ...), or NULL */
     /* Where to put vital signs of an operand that streams through anyway; NULL: not wanted.
-     * Set only for kernels with fuses_vitals, and then parts is 1. */
+     * Set only for kernels with fuses_vitals; parts is 1 then, unless it has finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
 } sonde__call;
@@ -109,6 +109,9 @@ typedef struct sonde__kernel {
     int (*parts)(const sonde__call *call, int max);
     bool fuses_vitals; /* fills in_vitals and out_vitals, bit-equal to sonde_vitals_of */
     sonde__kernel_fn run;
+    /* Run by one thread when all parts are done, if parts is not 1 and vital signs are wanted;
+     * NULL: they need parts to be 1. */
+    void (*finish)(const sonde__call *call, int parts);
 } sonde__kernel;
 
 /* --- the table ----------------------------------------------------------------------- */

@@ -6,14 +6,16 @@
  * element's arithmetic is the same wherever it stands: whole vectors and tails run the
  * same instructions, so an array may be updated in any pieces.
  *
- * Vital signs are taken block by block, of SONDE__VITALS_BLOCK elements, right behind the
- * update of the block: it is in L1 then, and the sums are bound by arithmetic, not loads.
+ * Vital signs are taken block by block, of SONDE__VITALS_BLOCK elements: from registers
+ * where there are enough of them, else right behind the update of the block, which is in
+ * L1 then.
  */
 #ifndef SONDE_NN_OPS_SGD_UPDATE_H
 #define SONDE_NN_OPS_SGD_UPDATE_H
 
 #include "nn/ops/stream_kernels.h"
 #include "nn/ops/vec.h"
+#include "tensor/vitals_accum.h"
 
 /* What `live` of an SGD op says. */
 typedef struct sgd_rule {
@@ -63,33 +65,24 @@ static inline sgd_case sgd_case_of(const sgd_rule *rule)
                                                                   : SGD_MOMENTUM;
 }
 
-/* n <= 16 elements from i. With whole, n is 16. */
-VEC_INLINE void sgd_step(const sgd_case which, const bool whole, const sgd_rule *rule,
-                         const sgd_arrays *at, int64_t i, int n)
+/* The new w, and v in place, from g. */
+VEC_INLINE vf sgd_apply(const sgd_case which, const sgd_rule *rule, vf w, vf g, vf *v)
 {
-    const v16 w = whole ? v16_load(at->w + i) : v16_load_n(at->w + i, n);
-    const v16 g = whole ? v16_load(at->g + i) : v16_load_n(at->g + i, n);
-    v16 d = v16_rounded(v16_mul(g, v16_set1(rule->scale)));
+    vf d = vf_rounded(g * vf_set1(rule->scale));
 
     if (which == SGD_ANY && rule->decay != 0.0F) {
-        d = v16_fma(v16_set1(rule->decay), w, d);
+        d = vf_fma(vf_set1(rule->decay), w, d);
     }
-    if (which == SGD_MOMENTUM || (which == SGD_ANY && rule->has_v)) {
-        const v16 momentum = v16_set1(rule->momentum);
-        v16 v = d;
+    if (which == SGD_MOMENTUM) {
+        d = *v = vf_fma(vf_set1(rule->momentum), *v, d);
+    } else if (which == SGD_ANY && rule->has_v) {
+        const vf momentum = vf_set1(rule->momentum);
 
-        if (which == SGD_MOMENTUM || !rule->first) {
-            if (which == SGD_ANY) {
-                v = v16_rounded(v16_mul(d, v16_set1(rule->damping)));
-            }
-            v = v16_fma(momentum, whole ? v16_load(at->v + i) : v16_load_n(at->v + i, n),
-                        v);
-        }
-        whole ? v16_store(at->v_out + i, v) : v16_store_n(at->v_out + i, v, n);
-        d = which == SGD_ANY && rule->nesterov ? v16_fma(momentum, v, d) : v;
+        *v = rule->first ? d
+                         : vf_fma(momentum, *v, vf_rounded(d * vf_set1(rule->damping)));
+        d = rule->nesterov ? vf_fma(momentum, *v, d) : *v;
     }
-    d = v16_fma(v16_set1(-rule->lr), d, w);
-    whole ? v16_store(at->w_out + i, d) : v16_store_n(at->w_out + i, d, n);
+    return vf_fma(vf_set1(-rule->lr), d, w);
 }
 
 VEC_INLINE void sgd_loop(const sgd_case which, const sgd_rule *rule,
@@ -97,13 +90,32 @@ VEC_INLINE void sgd_loop(const sgd_case which, const sgd_rule *rule,
 {
     const sgd_rule r = *rule;      /* copies: nothing stored below can be meant to */
     const sgd_arrays at = *arrays; /* change them */
+    const bool has_v = which == SGD_MOMENTUM || (which == SGD_ANY && r.has_v);
+    vf v = {0};
     int64_t i = 0;
 
-    for (; i + 16 <= count; i += 16) {
-        sgd_step(which, true, &r, &at, i, 16);
+    for (; i + VF_WIDTH <= count; i += VF_WIDTH) {
+        if (has_v) {
+            v = vf_load(at.v + i);
+        }
+        vf_store(at.w_out + i,
+                 sgd_apply(which, &r, vf_load(at.w + i), vf_load(at.g + i), &v));
+        if (has_v) {
+            vf_store(at.v_out + i, v);
+        }
     }
     if (i < count) {
-        sgd_step(which, false, &r, &at, i, (int)(count - i));
+        const int n = (int)(count - i);
+
+        if (has_v) {
+            v = vf_load_n(at.v + i, n);
+        }
+        vf_store_n(
+            at.w_out + i,
+            sgd_apply(which, &r, vf_load_n(at.w + i, n), vf_load_n(at.g + i, n), &v), n);
+        if (has_v) {
+            vf_store_n(at.v_out + i, v, n);
+        }
     }
 }
 
@@ -132,27 +144,6 @@ static inline sgd_arrays sgd_advanced(const sgd_arrays *at, int64_t by)
     return moved;
 }
 
-/* Updates, and takes vital signs into `vitals` (initialised by the caller). If any are
- * wanted, the first element must be the first of a block of the whole array, and count
- * whole blocks unless the array ends behind it. */
-static inline void sgd_update_observed(const sgd_rule *rule, const sgd_arrays *arrays,
-                                       int64_t count, const sgd_vitals *vitals)
-{
-    if (vitals->w == NULL && vitals->g == NULL && vitals->v == NULL) {
-        sgd_update(rule, arrays, count);
-        return;
-    }
-    for (int64_t start = 0; start < count; start += SONDE__VITALS_BLOCK) {
-        const int64_t n = SONDE_MIN(count - start, SONDE__VITALS_BLOCK);
-        const sgd_arrays block = sgd_advanced(arrays, start);
-
-        sgd_update(rule, &block, n);
-        take_block(vitals->g, block.g, n);
-        take_block(vitals->w, block.w_out, n);
-        take_block(vitals->v, block.v_out, n);
-    }
-}
-
 static inline void sgd_vitals_init(const sgd_vitals *vitals)
 {
     sonde_vitals *const each[] = {vitals->w, vitals->g, vitals->v};
@@ -160,6 +151,135 @@ static inline void sgd_vitals_init(const sgd_vitals *vitals)
     for (int i = 0; i < 3; i++) {
         if (each[i] != NULL) {
             sonde_vitals_init(each[i]);
+        }
+    }
+}
+
+#if VF_WIDTH == 16
+/* One block updated by momentum, its sums taken from the registers on the way: the update
+ * waits for memory, the sums for arithmetic. */
+VEC_INLINE void sgd_block_sums(const bool see_w, const bool see_g, const sgd_rule *rule,
+                               const sgd_arrays *arrays, int64_t n,
+                               sonde__vitals_sums *w_sums, sonde__vitals_sums *g_sums)
+{
+    const sgd_rule r = *rule;
+    const sgd_arrays at = *arrays;
+    sonde__vacc w_acc, g_acc;
+    int64_t i = 0;
+
+    sonde__vacc_init(&w_acc);
+    sonde__vacc_init(&g_acc);
+    for (; i + 16 <= n; i += 16) {
+        vf v = vf_load(at.v + i);
+        const vf w =
+            sgd_apply(SGD_MOMENTUM, &r, vf_load(at.w + i), vf_load(at.g + i), &v);
+
+        vf_store(at.v_out + i, v);
+        vf_store(at.w_out + i, w);
+        if (see_w) {
+            sonde__vacc_add(&w_acc, (__m512)w);
+        }
+        if (see_g) {
+            sonde__vacc_add_at(&g_acc, at.g + i);
+        }
+    }
+    if (i < n) {
+        const sgd_arrays rest = sgd_advanced(&at, i);
+
+        sgd_loop(SGD_MOMENTUM, &r, &rest, n - i);
+    }
+    if (see_w) {
+        sonde__vacc_tail(&w_acc, at.w_out + i, (size_t)(n - i));
+        sonde__vacc_close(&w_acc, (size_t)n, w_sums);
+    }
+    if (see_g) {
+        sonde__vacc_tail(&g_acc, at.g + i, (size_t)(n - i));
+        sonde__vacc_close(&g_acc, (size_t)n, g_sums);
+    }
+}
+#endif
+
+/* One block, and what is wanted of its vital signs. */
+static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
+                             const sgd_vitals *vitals)
+{
+    sgd_vitals_init(vitals);
+#if VF_WIDTH == 16
+    if (sgd_case_of(rule) == SGD_MOMENTUM && (vitals->w != NULL || vitals->g != NULL)) {
+        sonde__vitals_sums w, g;
+
+        if (vitals->w != NULL && vitals->g != NULL) {
+            sgd_block_sums(true, true, rule, block, n, &w, &g);
+        } else if (vitals->w != NULL) {
+            sgd_block_sums(true, false, rule, block, n, &w, &g);
+        } else {
+            sgd_block_sums(false, true, rule, block, n, &w, &g);
+        }
+        if (vitals->g != NULL) {
+            sonde__vitals_take(vitals->g, &g, block->g, (size_t)n);
+        }
+        if (vitals->w != NULL) {
+            sonde__vitals_take(vitals->w, &w, block->w_out, (size_t)n);
+        }
+        take_block(vitals->v, block->v_out, n);
+        return;
+    }
+#endif
+    sgd_update(rule, block, n);
+    take_block(vitals->g, block->g, n);
+    take_block(vitals->w, block->w_out, n);
+    take_block(vitals->v, block->v_out, n);
+}
+
+/* --- vital signs of a call, block by block
+ * ---------------------------------------------- */
+
+/* Room in scratch for the vital signs of every block of count elements. */
+static inline size_t sgd_signs_bytes(int64_t count)
+{
+    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+
+    return (size_t)(3 * blocks) * sizeof(sonde_vitals) / 64 * 64 + 64;
+}
+
+/* Those of block 0, where any are wanted. */
+static inline sgd_vitals sgd_signs(const sgd_vitals *wanted, void *scratch, int64_t count)
+{
+    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+    sonde_vitals *const first = scratch;
+    const sgd_vitals signs = {wanted->w == NULL ? NULL : first,
+                              wanted->g == NULL ? NULL : first + blocks,
+                              wanted->v == NULL ? NULL : first + 2 * blocks};
+
+    return signs;
+}
+
+static inline sgd_vitals sgd_signs_of_block(const sgd_vitals *signs, int64_t block)
+{
+    const sgd_vitals one = {signs->w == NULL ? NULL : signs->w + block,
+                            signs->g == NULL ? NULL : signs->g + block,
+                            signs->v == NULL ? NULL : signs->v + block};
+
+    return one;
+}
+
+static inline bool sgd_any_wanted(const sgd_vitals *wanted)
+{
+    return wanted->w != NULL || wanted->g != NULL || wanted->v != NULL;
+}
+
+/* All blocks into one, in their order. */
+static inline void sgd_signs_merge(const sgd_vitals *wanted, const sgd_vitals *signs,
+                                   int64_t count)
+{
+    sonde_vitals *const into[] = {wanted->w, wanted->g, wanted->v};
+    const sonde_vitals *const from[] = {signs->w, signs->g, signs->v};
+    const int64_t blocks = (count + SONDE__VITALS_BLOCK - 1) / SONDE__VITALS_BLOCK;
+
+    sgd_vitals_init(wanted);
+    for (int i = 0; i < 3; i++) {
+        for (int64_t block = 0; into[i] != NULL && block < blocks; block++) {
+            sonde_vitals_merge(into[i], &from[i][block]);
         }
     }
 }

@@ -24,6 +24,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "nn/ops/sgd_update.h"
 #include "nn/ops/vec.h"
 
 enum {
@@ -44,13 +45,15 @@ typedef struct tile {
     ptrdiff_t b_second; /* from the first vector of B to the second */
     ptrdiff_t c_stride; /* weight: of a row */
     ptrdiff_t c_second;
-    int64_t depth;         /* terms of the sum */
-    int cols;              /* weight: columns of C that exist, of the tile's */
-    bool resume;           /* start from what is in C */
-    bool relu;             /* forward, in the last chunk of the depth */
-    const float *bias;     /* forward, in the first chunk: per row of C; or NULL */
-    const float *c_origin; /* what c and pre count from */
-    float *pre;            /* where C goes before the relu; NULL: nowhere */
+    int64_t depth;            /* terms of the sum */
+    int cols;                 /* weight: columns of C that exist, of the tile's */
+    bool resume;              /* start from what is in C */
+    bool relu;                /* forward, in the last chunk of the depth */
+    const float *bias;        /* forward, in the first chunk: per row of C; or NULL */
+    const float *c_origin;    /* what c and pre count from */
+    float *pre;               /* where C goes before the relu; NULL: nowhere */
+    const sgd_rule *rule;     /* weight: C updates these arrays, is itself not stored; */
+    const sgd_arrays *update; /* NULL: it is */
 } tile;
 
 /* a, b, c: the first number of the tile's A, B and C; row: that of C, for the bias. */
@@ -143,8 +146,7 @@ VEC_INLINE void tile_store_lanes(const int rows, const int vecs, const tile *t, 
     }
 }
 
-/* --- forward: A (row, k) at a[row * a_stride + k]
- * ------------------------------------------ */
+/* --- forward: A (row, k) at a[row * a_stride + k] ----------------------------------- */
 
 /* One k of the sum; A through every third row's pointer, so that few registers hold all.
  */
@@ -198,8 +200,7 @@ VEC_INLINE void forward_tile(const int rows, const int vecs, const tile *t,
     tile_store_lanes(rows, vecs, t, c, acc);
 }
 
-/* --- backward: A (row, o) at a[row + o * a_stride]
- * ----------------------------------------- */
+/* --- backward: A (row, o) at a[row + o * a_stride] ---------------------------------- */
 
 VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
                               const float *a, const float *b, float *c, int64_t row)
@@ -225,8 +226,8 @@ VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
     tile_store_lanes(rows, vecs, t, c, acc);
 }
 
-/* --- weight: A (row, n) at a[n / 16 * a_stride + 16 * row + n % 16]
- * ------------------------ */
+/* --- weight: A (row, n) at a[n / 16 * a_stride + 16 * row + n % 16] -------------------
+ */
 
 VEC_INLINE void weight_block(const int rows, const int vecs, const float *a,
                              const float *b, int64_t samples, vf acc[MAX_TILE_ROWS][2])
@@ -246,37 +247,57 @@ VEC_INLINE void weight_block(const int rows, const int vecs, const float *a,
     }
 }
 
-/* The columns of one vector of a row of C that exist: col of cols. */
-VEC_INLINE void weight_store(float *c, vf a, int cols)
+/* A vector of a row of which `cols` columns exist: none, some, all or more. */
+VEC_INLINE void weight_store(float *p, vf a, int cols)
 {
     if (cols >= VF_WIDTH) {
-        vf_store(c, a);
-        return;
+        vf_store(p, a);
+    } else {
+        vf_store_n(p, a, cols < 0 ? 0 : cols);
     }
-#if VF_WIDTH == 16
-    v16_store_n(c, a, cols < 0 ? 0 : cols);
-#else
-    for (int i = 0; i < cols; i++) {
-        c[i] = a[i];
-    }
-#endif
 }
 
-VEC_INLINE vf weight_load(const float *c, int cols)
+VEC_INLINE vf weight_load(const float *p, int cols)
 {
-    if (cols >= VF_WIDTH) {
-        return vf_load(c);
-    }
-#if VF_WIDTH == 16
-    return v16_load_n(c, cols < 0 ? 0 : cols);
-#else
-    vf a = {0};
+    return cols >= VF_WIDTH ? vf_load(p) : vf_load_n(p, cols < 0 ? 0 : cols);
+}
 
-    for (int i = 0; i < cols; i++) {
-        a[i] = c[i];
+/* What the update will want: there is time for it to come while the sum is made. */
+VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
+                                ptrdiff_t at)
+{
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v += 16 / VF_WIDTH) {
+            __builtin_prefetch(t->update->w + at + r * t->c_stride + v * VF_WIDTH, 1);
+            __builtin_prefetch(t->update->v + at + r * t->c_stride + v * VF_WIDTH, 1);
+        }
     }
-    return a;
-#endif
+}
+
+/* C is used up by SGD with momentum, where it stands in registers. */
+VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t, ptrdiff_t at,
+                              vf acc[MAX_TILE_ROWS][2])
+{
+    const sgd_arrays to = *t->update;
+    const sgd_rule rule = *t->rule;
+
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            const ptrdiff_t i = at + r * t->c_stride + v * VF_WIDTH;
+            const int cols = t->cols - v * VF_WIDTH;
+            vf speed = weight_load(to.v + i, cols);
+
+            weight_store(to.w_out + i,
+                         sgd_apply(SGD_MOMENTUM, &rule, weight_load(to.w + i, cols),
+                                   acc[r][v], &speed),
+                         cols);
+            weight_store(to.v_out + i, speed, cols);
+        }
+    }
 }
 
 VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const float *a,
@@ -303,6 +324,9 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
             }
         }
     }
+    if (t->update != NULL) {
+        weight_prefetch(rows, vecs, t, c - t->c_origin);
+    }
     for (; left >= 16; left -= 16) {
         VEC_UNROLL
         for (int r = 0; r < rows; r++) { /* the next block lies far off */
@@ -313,6 +337,10 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
         b += 16 * 32;
     }
     weight_block(rows, vecs, a, b, left, acc);
+    if (t->update != NULL) {
+        weight_update(rows, vecs, t, c - t->c_origin, acc);
+        return;
+    }
     VEC_UNROLL
     for (int r = 0; r < rows; r++) {
         VEC_UNROLL
@@ -323,8 +351,8 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
     }
 }
 
-/* --- one function per number of rows
- * ------------------------------------------------------- */
+/* --- one function per number of rows --------------------------------------------------
+ */
 
 #define TILE_ROWS_6(F) F(1) F(2) F(3) F(4) F(5) F(6)
 #define TILE_ROWS_12(F) TILE_ROWS_6(F) F(7) F(8) F(9) F(10) F(11) F(12)

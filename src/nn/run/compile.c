@@ -11,6 +11,14 @@
 static const char *const pass_names[] = {"instantiate", "autodiff", "accumulate", "optimise",
                                          "prune",       "fuse",     "layout",     "plan"};
 
+static void report_progress(const sonde_nn_session *session, size_t pass)
+{
+    if (session->options.on_progress != NULL) {
+        session->options.on_progress(session->options.progress_user, (int)pass,
+                                     (int)SONDE_COUNT_OF(pass_names) - 1);
+    }
+}
+
 /* The graph passes, up to and including `last`. */
 static sonde_err run_passes(const sonde_nn_session *session, sonde__program *program,
                             size_t last, sonde_diag *diag)
@@ -36,10 +44,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__program *pro
         if (err != SONDE_OK && diag != NULL) {
             *diag = program->graph.diag;
         }
-        if (session->options.on_progress != NULL) {
-            session->options.on_progress(session->options.progress_user, (int)i,
-                                         (int)SONDE_COUNT_OF(pass_names) - 1);
-        }
+        report_progress(session, i);
     }
     return err;
 }
@@ -181,6 +186,7 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of, son
     sonde__plan *plan = &session->plan;
     sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
 
+    report_progress(session, SONDE_COUNT_OF(pass_names) - 2);
     if (err == SONDE_OK) {
         err = make_inputs(session, diag);
     }
@@ -194,6 +200,7 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of, son
                               plan->threads);
         }
     }
+    sonde__pace_init(&session->pace, session->options.threads > 0);
     if (err == SONDE_OK) {
         err = sonde__make_outputs(session, diag);
     }
@@ -210,7 +217,10 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
     }
-    err = sonde__options_check(&session->options, session->training, diag);
+    err = sonde__options_override(&session->options, diag);
+    if (err == SONDE_OK) {
+        err = sonde__options_check(&session->options, session->training, diag);
+    }
     if (err != SONDE_OK) {
         return err;
     }
@@ -230,6 +240,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         sonde__session_release(session);
         return err;
     }
+    report_progress(session, SONDE_COUNT_OF(pass_names) - 1);
     session->compiled = true;
     session->compile_seconds = sonde__now() - started;
     sonde_log(SONDE_LOG_DEBUG, "compile", "%zu steps, arena %zu bytes, %d threads, %.2f ms",

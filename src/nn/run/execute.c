@@ -5,6 +5,7 @@
  * where a step of several parts begins or ends. Observing is member 0's too, between two
  * barriers, so nobody overwrites what is being shown. With one thread there is no barrier,
  * and without anything due there is no observer: the loop is the kernels and nothing else.
+ * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
 #include "nn/run/run.h"
 
@@ -13,45 +14,52 @@
 typedef struct execution {
     sonde_nn_session *session;
     const sonde_view *inputs;
+    sonde__team *team; /* NULL: member 0 runs everything alone */
     sonde_coordinate at;
     bool due; /* something is observed at this step */
 } execution;
 
+void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
+                         const sonde_coordinate *at, const sonde_view *inputs)
+{
+    const size_t k =
+        (size_t)(at->iteration * session->options.gradient_accumulation + at->micro_batch);
+
+    return buffer->place == SONDE__IN_INPUT
+               ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
+               : buffer->data;
+}
+
 /* --- showing ---------------------------------------------------------------------------- */
 
-/* A PLAIN view of what is shown; values in another layout are reordered into scratch. */
-static sonde_view view_of(const execution *run, const sonde__showing *showing)
+/* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
+ * reordered into scratch. NULL where only its vital signs exist. */
+static void *find_data(const execution *run, const sonde__showing *showing)
 {
     sonde__plan *plan = &run->session->plan;
-    const sonde__shape *shape = &showing->shape;
-    sonde_view view = sonde_view_of(shape->dtype, shape->rank, shape->dim, NULL);
-    const sonde__buffer *buffer =
-        showing->buffer >= 0 ? &plan->buffers[showing->buffer] : NULL;
     const sonde__kernel *const *kernels = sonde__op_reorder.kernels();
     sonde__call call = {.in_count = 1, .out_count = 1};
+    const sonde__buffer *buffer = NULL;
 
-    if (buffer == NULL) {
-        return view;
+    if (showing->buffer < 0) {
+        return NULL;
     }
+    buffer = &plan->buffers[showing->buffer];
     if (buffer->layout == SONDE__PLAIN) {
-        view.data = buffer->data;
-        if (buffer->place == SONDE__IN_INPUT) {
-            const size_t k = (size_t)(run->at.iteration *
-                                          run->session->options.gradient_accumulation +
-                                      run->at.micro_batch);
-
-            view.data = (unsigned char *)run->inputs[buffer->index].data + k * buffer->bytes;
-        }
-        return view;
+        return sonde__buffer_data(run->session, buffer, &run->at, run->inputs);
     }
-    call.in[0] = (sonde__operand){*shape, buffer->layout, buffer->data};
-    call.out[0] = (sonde__operand){*shape, SONDE__PLAIN, plan->show_scratch};
+    call.in[0].shape.dtype = showing->view.dtype;
+    call.in[0].shape.rank = showing->view.rank;
+    memcpy(call.in[0].shape.dim, showing->view.shape, sizeof showing->view.shape);
+    call.out[0].shape = call.in[0].shape;
+    call.in[0].layout = buffer->layout;
+    call.in[0].data = buffer->data;
+    call.out[0].data = plan->show_scratch;
     while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&call)) {
         kernels++;
     }
     kernels[0]->run(&call, 0, 1);
-    view.data = plan->show_scratch;
-    return view;
+    return plan->show_scratch;
 }
 
 static void show(const execution *run, int first, int count)
@@ -62,14 +70,21 @@ static void show(const execution *run, int first, int count)
     for (int i = first; i < first + count; i++) {
         const sonde__showing *showing = &plan->showings[i];
         const bool has_vitals = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(session->gate, showing->id);
+        sonde_view found;
+        const sonde_view *view = &showing->view;
 
-        if (sonde_observer_wants(session->gate, showing->id) != 0) {
-            const sonde_view view = view_of(run, showing);
-
-            sonde_observer_observe(session->observer, showing->id, &view,
-                                   has_vitals ? &plan->vitals[i] : NULL, run->at.micro_batch,
-                                   run->at.replica);
+        if (wants == 0) {
+            continue;
         }
+        if (view->data == NULL) {
+            found = *view;
+            found.data = find_data(run, showing);
+            view = &found;
+        }
+        sonde_observer_observe(session->observer, showing->id, view,
+                               has_vitals ? &plan->vitals[showing->slot] : NULL,
+                               run->at.micro_batch, run->at.replica);
     }
 }
 
@@ -80,15 +95,16 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 
     for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
         const sonde__showing *showing = &plan->showings[i];
+        sonde_vitals *vitals = &plan->vitals[showing->slot];
         const bool wanted =
             ask &&
             (sonde_observer_wants(run->session->gate, showing->id) & SONDE_HOW_VITALS) != 0;
 
         if (showing->vitals_in >= 0) {
-            step->call.in_vitals[showing->vitals_in] = wanted ? &plan->vitals[i] : NULL;
+            step->call.in_vitals[showing->vitals_in] = wanted ? vitals : NULL;
         }
         if (showing->vitals_out >= 0 && (wanted || !ask)) {
-            step->call.out_vitals[showing->vitals_out] = wanted ? &plan->vitals[i] : NULL;
+            step->call.out_vitals[showing->vitals_out] = wanted ? vitals : NULL;
         }
     }
 }
@@ -98,24 +114,29 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 /* A due step: kernel, meeting, showing, meeting. */
 static void run_observed(execution *run, sonde__step *step, int member)
 {
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
+    const bool fuses = step->kernel->fuses_vitals && step->showing_count > 0;
+    const bool alone = team == NULL || (fuses && step->kernel->finish == NULL);
+    const int parts = alone ? 1 : step->parts; /* vital signs have a fixed order */
 
-    if (member == 0 || step->parts > 1) {
-        if (step->kernel->fuses_vitals && step->showing_count > 0) {
-            if (member == 0) { /* vital signs are one part's: their order is fixed */
-                ask_vitals(run, step, true);
-                step->kernel->run(&step->call, 0, 1);
-            }
-        } else if (member < step->parts) {
-            step->kernel->run(&step->call, member, step->parts);
-        }
+    if (fuses && member == 0) {
+        ask_vitals(run, step, true);
+    }
+    if (fuses && parts > 1) { /* the question goes round before the work */
+        sonde__team_barrier(team);
+    }
+    if (member < parts) {
+        step->kernel->run(&step->call, member, parts);
     }
     if (team != NULL) {
         sonde__team_barrier(team);
     }
+    if (fuses && parts > 1 && member == 0) {
+        step->kernel->finish(&step->call, parts);
+    }
     if (member == 0) {
         show(run, step->first_showing, step->showing_count);
-        if (step->kernel->fuses_vitals && step->showing_count > 0) {
+        if (fuses) {
             ask_vitals(run, step, false);
         }
     }
@@ -127,7 +148,7 @@ static void run_observed(execution *run, sonde__step *step, int member)
 static void run_list(execution *run, size_t from, size_t to, int member)
 {
     sonde__plan *plan = &run->session->plan;
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
 
     if (run->due) {
         for (size_t i = from; i < to; i++) {
@@ -151,6 +172,38 @@ static void run_list(execution *run, size_t from, size_t to, int member)
             sonde__team_barrier(team);
         }
     }
+}
+
+/* Whether anybody wants, at this step, what a kernel does not tell of itself. */
+static bool is_wanted(const execution *run, const sonde__step *step, int buffer)
+{
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
+        const sonde__showing *showing = &run->session->plan.showings[i];
+        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
+
+        if (showing->buffer == buffer &&
+            (wants & (fused ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Has the outputs computed that exist only to be shown, or leaves them out. */
+static void set_watched(const execution *run)
+{
+    sonde__plan *plan = &run->session->plan;
+
+    for (size_t i = 0; i < plan->watched_count; i++) {
+        sonde__step *step = &plan->steps[plan->watched[i].step];
+        const int operand = plan->watched[i].operand;
+        const int buffer = step->out_buffer[operand];
+
+        step->call.out[operand].data =
+            run->due && is_wanted(run, step, buffer) ? plan->buffers[buffer].data : NULL;
+    }
+    plan->watching = run->due;
 }
 
 /* Points the plan at the micro-batch's share of the caller's inputs. */
@@ -195,6 +248,9 @@ static void begin_step(execution *run)
 #if SONDE_OBSERVE
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
+    if (run->due || plan->watching) {
+        set_watched(run);
+    }
 #endif
 }
 
@@ -204,7 +260,7 @@ static void run_micro_batch(execution *run, int member)
     const size_t end = run->at.micro_batch + 1 == run->session->options.gradient_accumulation
                            ? plan->step_count
                            : plan->micro_steps;
-    sonde__team *team = run->session->team;
+    sonde__team *team = run->team;
 
     if (member == 0) {
         point_inputs(run);
@@ -220,7 +276,7 @@ static void run_micro_batch(execution *run, int member)
         if (run->due) {
             show(run, plan->first_end, plan->end_count);
         }
-        sonde__outputs_put(run->session, &run->at);
+        sonde__outputs_put(run->session, &run->at, run->inputs);
     }
     if (end > plan->micro_steps) {
         if (team != NULL) {
@@ -245,13 +301,13 @@ static void run_call(void *user, int member)
             if (member == 0) {
                 run->at.micro_batch = g;
             }
-            if (session->team != NULL) {
-                sonde__team_barrier(session->team);
+            if (run->team != NULL) {
+                sonde__team_barrier(run->team);
             }
             run_micro_batch(run, member);
         }
-        if (session->team != NULL) {
-            sonde__team_barrier(session->team);
+        if (run->team != NULL) {
+            sonde__team_barrier(run->team);
         }
         if (member == 0) {
             if (run->due) {
@@ -266,14 +322,20 @@ static void run_call(void *user, int member)
 void sonde__execute(sonde_nn_session *session, const sonde_view *inputs)
 {
     execution run = {.session = session, .inputs = inputs, .at = {.mode = session->mode}};
+    const double started = session->team != NULL ? sonde__now() : 0.0;
 
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
     }
     sonde__outputs_begin_call(session);
-    if (session->team != NULL) {
-        sonde__team_run(session->team, run_call, &run);
+    run.team = session->team != NULL && sonde__pace_together(&session->pace) ? session->team
+                                                                             : NULL;
+    if (run.team != NULL) {
+        sonde__team_run(run.team, run_call, &run);
     } else {
         run_call(&run, 0);
+    }
+    if (session->team != NULL) {
+        sonde__pace_took(&session->pace, sonde__now() - started);
     }
 }

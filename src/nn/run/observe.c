@@ -82,11 +82,11 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session, const char 
 
 static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag *diag)
 {
-    const sonde__buffer *buffer = &session->plan.buffers[session->plan.outputs[i]];
+    const sonde__shape *shape = &session->plan.outputs[i].shape;
     sonde_tensor_info info = {.role = SONDE_ROLE_OUTPUT,
                               .pass = SONDE_PASS_FORWARD,
-                              .dtype = buffer->shape.dtype,
-                              .rank = buffer->shape.rank,
+                              .dtype = shape->dtype,
+                              .rank = shape->rank,
                               .same_as = SONDE_NO_TENSOR};
     char name[24];
     uint32_t id = 0;
@@ -95,7 +95,7 @@ static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag 
     (void)snprintf(name, sizeof name, "%zu", i);
     info.name = name;
     for (int k = 0; k < info.rank; k++) {
-        info.shape[k] = buffer->shape.dim[k];
+        info.shape[k] = shape->dim[k];
     }
     err = sonde_catalogue_declare(session->output_catalogue, &info, &id, diag);
     if (err == SONDE_OK) {
@@ -127,6 +127,9 @@ sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag)
     }
     if (err == SONDE_OK) {
         err = sonde_observer_bind(session->output_observer, &shape, diag);
+        if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor that somebody named */
+            (void)snprintf(diag->where, sizeof diag->where, "output_mode");
+        }
     }
     return err;
 }
@@ -141,14 +144,17 @@ void sonde__outputs_begin_step(sonde_nn_session *session, const sonde_coordinate
     (void)sonde_observer_begin_due(session->output_observer, at);
 }
 
-void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at)
+void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+                        const sonde_view *inputs)
 {
     const sonde__plan *plan = &session->plan;
 
     for (size_t i = 0; i < plan->output_count; i++) {
-        const sonde__buffer *buffer = &plan->buffers[plan->outputs[i]];
-        const sonde_view view = sonde_view_of(buffer->shape.dtype, buffer->shape.rank,
-                                              buffer->shape.dim, buffer->data);
+        const sonde__shape *shape = &plan->outputs[i].shape;
+        const sonde__buffer *buffer = &plan->buffers[plan->outputs[i].buffer];
+        const sonde_view view =
+            sonde_view_of(shape->dtype, shape->rank, shape->dim,
+                          sonde__buffer_data(session, buffer, at, inputs));
 
         sonde_observer_observe(session->output_observer, (uint32_t)i, &view, NULL,
                                at->micro_batch, at->replica);
@@ -170,7 +176,11 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i, son
 {
     char name[24];
 
-    if (session->outputs == NULL || i >= session->plan.output_count) {
+    if (session->outputs == NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, "output", "a call of run before",
+                           "the session has not been compiled");
+    }
+    if (i >= session->plan.output_count) {
         return sonde__fail(diag, SONDE_ERANGE, "output", "an output of a call that was run",
                            "%zu of %zu", i, session->plan.output_count);
     }

@@ -4,6 +4,7 @@
  */
 #include "nn/run/run.h"
 
+#include <float.h>
 #include <math.h>
 
 sonde_nn_optimizer sonde_nn_sgd(float learning_rate, float momentum)
@@ -67,6 +68,10 @@ sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_di
     if (err == SONDE_OK && optimizer->kind == SONDE_NN_SGD) {
         err = check_range("momentum", optimizer->momentum, 0.0F, INFINITY,
                           "a finite number >= 0", diag);
+        if (err == SONDE_OK) {
+            err = check_range("dampening", optimizer->dampening, -FLT_MAX, INFINITY,
+                              "a finite number", diag);
+        }
         if (err == SONDE_OK && optimizer->nesterov &&
             (optimizer->momentum <= 0.0F || optimizer->dampening != 0.0F)) {
             err = sonde__fail(diag, SONDE_EINVAL, "nesterov", "momentum > 0 and dampening 0",

@@ -3,7 +3,8 @@
  */
 #include "nn/run/run.h"
 
-#include <math.h>
+#include <errno.h>
+#include <stdlib.h>
 
 void sonde_nn_options_init(sonde_nn_options *options)
 {
@@ -59,6 +60,54 @@ sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n)
     return options;
 }
 
+/* A whole number from the environment; *value stays as it is if there is none. */
+static sonde_err override_number(const char *variable, int64_t *value, sonde_diag *diag)
+{
+    const char *text = getenv(variable);
+    char *end = NULL;
+    long long number = 0;
+
+    if (text == NULL || text[0] == '\0') {
+        return SONDE_OK;
+    }
+    errno = 0;
+    number = strtoll(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || number < 0 || number > INT32_MAX) {
+        return sonde__fail(diag, SONDE_EINVAL, variable, "a whole number >= 0", "'%s'", text);
+    }
+    *value = number;
+    return SONDE_OK;
+}
+
+sonde_err sonde__options_override(sonde_nn_options *options, sonde_diag *diag)
+{
+    int64_t iterations = options->device_iterations;
+    int64_t accumulation = options->gradient_accumulation;
+    int64_t threads = options->threads, seed = (int64_t)options->random_seed;
+    const struct {
+        const char *variable;
+        int64_t *value;
+    } numbers[] = {{"SONDE_DEVICE_ITERATIONS", &iterations},
+                   {"SONDE_GRADIENT_ACCUMULATION", &accumulation},
+                   {"SONDE_BATCH_SIZE", &options->batch_size},
+                   {"SONDE_THREADS", &threads},
+                   {"SONDE_RANDOM_SEED", &seed}};
+    const char *mode = getenv("SONDE_OUTPUT_MODE");
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+        err = override_number(numbers[i].variable, numbers[i].value, diag);
+    }
+    if (err == SONDE_OK && mode != NULL && mode[0] != '\0') {
+        err = sonde_anchor_mode_parse(mode, &options->output_mode, diag);
+    }
+    options->device_iterations = (int)iterations;
+    options->gradient_accumulation = (int)accumulation;
+    options->threads = (int)threads;
+    options->random_seed = (uint64_t)seed;
+    return err;
+}
+
 static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t value,
                               const char *expected)
 {
@@ -76,6 +125,16 @@ sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "at least 1");
     }
+    if ((int64_t)options->device_iterations * options->gradient_accumulation > INT32_MAX) {
+        return out_of_range(diag, "device_iterations",
+                            (int64_t)options->device_iterations *
+                                options->gradient_accumulation,
+                            "at most 2147483647 micro-batches a call");
+    }
+    if (options->reduction != SONDE_NN_REDUCTION_MEAN &&
+        options->reduction != SONDE_NN_REDUCTION_SUM) {
+        return out_of_range(diag, "reduction", options->reduction, "mean (0) or sum (1)");
+    }
     if (!training && options->gradient_accumulation != 1) {
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "1 for an inference session");
@@ -85,8 +144,8 @@ sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
                            "1: this version runs one replica", "%d",
                            options->replication_factor);
     }
-    if (options->batch_size < 0) {
-        return out_of_range(diag, "batch_size", options->batch_size, "at least 1");
+    if (options->batch_size < 0 || options->batch_size > INT32_MAX) {
+        return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");
     }
     if (options->threads < 0) {
         return out_of_range(diag, "threads", options->threads, "0 (as many as pay) or more");

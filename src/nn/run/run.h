@@ -7,6 +7,7 @@
 #include <sonde/nn/session.h>
 
 #include "nn/compile/compile.h"
+#include "nn/run/pace.h"
 #include "nn/run/team.h"
 
 /* What was asked for before compile; resolved by it. */
@@ -48,6 +49,7 @@ struct sonde_nn_session {
     size_t printer_count;
     sonde__plan plan;
     sonde__team *team; /* NULL: one thread */
+    sonde__pace pace;  /* whether the team is worth it just now */
     sonde__shape *input_shapes;  /* of a whole call, in the order of run's inputs */
     const char **input_names;    /* borrowed from the model */
     size_t input_count;
@@ -57,6 +59,8 @@ struct sonde_nn_session {
     int64_t step; /* the next one's number */
 };
 
+/* What the environment says, over what the options say. */
+sonde_err sonde__options_override(sonde_nn_options *options, sonde_diag *diag);
 sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
                                sonde_diag *diag);
 /* The numbers an update kernel reads, in the order of ops.h. */
@@ -71,6 +75,10 @@ sonde_err sonde__check_inputs(const sonde_nn_session *session, const sonde_view 
 /* Everything that compile made; the session can be compiled again. */
 void sonde__session_release(sonde_nn_session *session);
 
+/* Where a PLAIN buffer's value lies at a micro-batch: in the plan, or in the caller's input. */
+void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
+                         const sonde_coordinate *at, const sonde_view *inputs);
+
 /* observe.c: the faces on taps that a session offers. */
 sonde_err sonde__add_anchors(sonde_nn_session *session, sonde_diag *diag);
 sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
@@ -78,7 +86,8 @@ sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
 sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag);
 void sonde__outputs_begin_call(sonde_nn_session *session);
 void sonde__outputs_begin_step(sonde_nn_session *session, const sonde_coordinate *at);
-void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at);
+void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+                        const sonde_view *inputs);
 void sonde__outputs_end_step(sonde_nn_session *session);
 void sonde__release_sinks(sonde_nn_session *session);
 

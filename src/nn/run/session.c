@@ -209,6 +209,8 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .threads = session->plan.threads,
         .compile_seconds = session->compile_seconds,
         .batch_size = session->batch_size,
+        .device_iterations = options->device_iterations,
+        .gradient_accumulation = options->gradient_accumulation,
         .combined_batch = session->batch_size * options->device_iterations *
                           options->gradient_accumulation * options->replication_factor};
     return SONDE_OK;

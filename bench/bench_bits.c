@@ -1,0 +1,124 @@
+/*
+ * bench_bits.c - that looking changes no bit: weights after many steps, whatever is
+ * tapped, whoever runs them again and on however many threads.
+ *
+ *     bench_bits [--job fashion_cnn] [--steps 500]
+ *
+ * Each row is the number of weights whose bits differ from those of the run without taps
+ * on one thread. Taps must have been called, else the program fails: what looked at
+ * nothing proves nothing.
+ */
+#include "support.h"
+
+#include "base/base.h"
+
+#include <sonde/nn/model.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAMPLES = 8192 };
+
+typedef struct variant {
+    const char *name, *selector;
+    unsigned how;
+    int64_t interval;
+    int threads;
+} variant;
+
+static const variant variants[] = {
+    {"reference", NULL, 0, 0, 1},
+    {"again", NULL, 0, 0, 1},
+    {"vitals_of_all", "@all", SONDE_HOW_VITALS, 1, 1},
+    {"raw_of_all", "@all", SONDE_HOW_RAW, 1, 1},
+    {"everything_of_all", "@all",
+     SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH, 1, 1},
+    {"vitals_of_parameters", "@gradient,@update", SONDE_HOW_VITALS, 1, 1},
+    {"vitals_every_7th", "@gradient,@update", SONDE_HOW_VITALS, 7, 1},
+    {"two_threads", NULL, 0, 0, 2},
+    {"two_threads_again", NULL, 0, 0, 2},
+    {"two_threads_vitals_of_all", "@all", SONDE_HOW_VITALS, 1, 2},
+    {"two_threads_raw_of_all", "@all", SONDE_HOW_RAW, 1, 2},
+};
+
+/* All parameters one behind the other; new. */
+static uint32_t *bits_of(const sonde_nn_model *model, size_t *count)
+{
+    uint32_t *bits = NULL;
+
+    *count = 0;
+    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
+        const sonde_view view = sonde_nn_parameter_view(model, i);
+
+        *count += (size_t)sonde_view_count(&view);
+    }
+    bits = bench_alloc(*count * sizeof *bits);
+    *count = 0;
+    for (size_t i = 0; i < sonde_nn_parameter_count(model); i++) {
+        const sonde_view view = sonde_nn_parameter_view(model, i);
+        const size_t size = (size_t)sonde_view_count(&view);
+
+        memcpy(bits + *count, view.data, size * sizeof *bits);
+        *count += size;
+    }
+    return bits;
+}
+
+static uint32_t *train(const char *job, const variant *of, const bench_batches *batches,
+                       int64_t steps, size_t *count)
+{
+    const bench_tap tap = {of->selector, sonde_schedule_every(SONDE_MAX(of->interval, 1)),
+                           of->how};
+    bench_network net;
+    uint32_t *bits = NULL;
+
+    bench_network_make(&net, job, of->threads, of->selector != NULL ? &tap : NULL);
+    for (int64_t i = 0; i < steps; i++) {
+        bench_network_step(&net, batches, i);
+    }
+    if ((of->selector != NULL) != (net.sink.puts > 0)) {
+        (void)fprintf(stderr, "error: %s saw %llu values\n", of->name,
+                      (unsigned long long)net.sink.puts);
+        exit(2);
+    }
+    bits = bits_of(net.model, count);
+    bench_network_free(&net);
+    return bits;
+}
+
+int main(int argc, char **argv)
+{
+    const char *job = "fashion_cnn";
+    int64_t steps = 500;
+    bench_batches batches;
+    uint32_t *reference = NULL;
+    size_t count = 0;
+
+    for (int i = 1; i + 1 < argc; i += 2) {
+        job = strcmp(argv[i], "--job") == 0 ? argv[i + 1] : job;
+        steps = strcmp(argv[i], "--steps") == 0 ? atoll(argv[i + 1]) : steps;
+    }
+    if (argc % 2 == 0 || steps < 1) {
+        (void)fprintf(stderr, "usage: bench_bits [--job NAME] [--steps N]\n");
+        return 2;
+    }
+    bench_batches_make(&batches, job, SAMPLES, false);
+    reference = train(job, &variants[0], &batches, steps, &count);
+    bench_header();
+    for (size_t i = 1; i < SONDE_COUNT_OF(variants); i++) {
+        uint32_t *bits = train(job, &variants[i], &batches, steps, &count);
+        char name[96];
+        double differ = 0.0;
+
+        for (size_t k = 0; k < count; k++) {
+            differ += bits[k] != reference[k] ? 1.0 : 0.0;
+        }
+        (void)snprintf(name, sizeof name, "%s_bits_%s", job, variants[i].name);
+        bench_row(name, differ, "weights", "<=0");
+        sonde__free(bits);
+    }
+    sonde__free(reference);
+    bench_batches_free(&batches);
+    return 0;
+}

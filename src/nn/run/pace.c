@@ -1,0 +1,50 @@
+/*
+ * pace.c - see pace.h. A stretch is short while trying, long while going on with the faster.
+ */
+#include "nn/run/pace.h"
+
+#include <math.h>
+
+enum { TRY_CALLS = 8 };
+static const double stretch_seconds = 0.2;
+
+void sonde__pace_init(sonde__pace *pace, bool fixed)
+{
+    *pace = (sonde__pace){.fixed = fixed,
+                          .together = true,
+                          .trying = true,
+                          .left = TRY_CALLS,
+                          .mean = {INFINITY, INFINITY}};
+}
+
+/* Enough calls to make the cost of trying the other kind small. */
+static int long_stretch(double seconds_a_call)
+{
+    const double calls = stretch_seconds / fmax(seconds_a_call, 1e-6);
+
+    return calls > 8 * TRY_CALLS ? (int)calls : 8 * TRY_CALLS;
+}
+
+void sonde__pace_took(sonde__pace *pace, double seconds)
+{
+    if (pace->fixed) {
+        return;
+    }
+    pace->spent += seconds;
+    pace->done++;
+    if (--pace->left > 0) {
+        return;
+    }
+    pace->mean[pace->together] = pace->spent / pace->done;
+    pace->spent = 0.0;
+    pace->done = 0;
+    if (!pace->trying || isinf(pace->mean[!pace->together])) { /* now the other kind */
+        pace->together = !pace->together;
+        pace->trying = true;
+        pace->left = TRY_CALLS;
+    } else { /* both are known: on with the faster */
+        pace->together = pace->mean[1] < pace->mean[0];
+        pace->trying = false;
+        pace->left = long_stretch(pace->mean[pace->together]);
+    }
+}

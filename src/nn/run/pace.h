@@ -1,0 +1,33 @@
+/*
+ * pace.h - whether a team of threads is faster than one thread, found by trying.
+ *
+ * Steps are microseconds long, so a member that the system has put to sleep costs the others
+ * more than it ever brought: on a busy machine one thread alone is many times faster than
+ * two. Results do not depend on the number of threads, so each call may choose anew: a few
+ * calls of one kind, a few of the other, then many of the faster, and again.
+ */
+#ifndef SONDE_NN_RUN_PACE_H
+#define SONDE_NN_RUN_PACE_H
+
+#include <stdbool.h>
+
+typedef struct sonde__pace {
+    bool fixed;     /* always together */
+    bool together;  /* what the calls of this stretch are */
+    bool trying;    /* a short stretch of the slower kind */
+    int left;       /* calls of the stretch still to come */
+    int done;       /* calls of it so far */
+    double spent;   /* seconds of it so far */
+    double mean[2]; /* seconds a call, alone and together, when last measured */
+} sonde__pace;
+
+void sonde__pace_init(sonde__pace *pace, bool fixed);
+/* Whether the coming call is the team's. */
+static inline bool sonde__pace_together(const sonde__pace *pace)
+{
+    return pace->fixed || pace->together;
+}
+/* How long the call took. */
+void sonde__pace_took(sonde__pace *pace, double seconds);
+
+#endif
