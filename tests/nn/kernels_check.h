@@ -227,15 +227,17 @@ static inline void spoil(op_run *run)
     }
 }
 
-/* Numbers that ReLU and max-pool tell apart by their sign or not at all. */
-static inline void put_oddities(op_run *run)
+/* Numbers that ReLU and max-pool tell apart by their sign or not at all; NaN and Inf
+ * among them unless `tame`. */
+static inline void put_oddities(op_run *run, bool tame)
 {
-    static const float odd[] = {0.0F, -0.0F, NAN, INFINITY, -INFINITY, 1.0F, -1.0F};
+    static const float odd[] = {0.0F, -0.0F, 1.0F, -1.0F, -INFINITY, INFINITY, NAN};
+    const size_t most = SONDE_COUNT_OF(odd) - (tame ? 2 : 0);
     float *x = run->in[0].data;
     const size_t count = plain_bytes(&run->in[0].shape) / sizeof *x;
 
     for (size_t i = 0; i < count; i++) {
-        x[i] = odd[sonde__below(11, 5, i, SONDE_COUNT_OF(odd))];
+        x[i] = odd[sonde__below(11, 5, i, most)];
     }
 }
 

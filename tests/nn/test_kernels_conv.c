@@ -260,14 +260,17 @@ static void fused_forward_gives_the_bits_of_the_separate_ops(void **state)
 static void fused_pooling_keeps_signs_ties_and_nan(void **state)
 {
     const conv_case c = {33, 1, 8, 9, 1, 1, 1, 1, 0, 1, 1};
-    op_run pool = forward_run(&c, &sonde__op_conv2d_relu_pool, true);
 
     (void)state;
-    put_oddities(&pool);
-    *(float *)pool.in[1].data = 1.0F;
-    *(float *)pool.in[2].data = -0.0F;
-    check_fused_forward(&pool);
-    check(&pool, conv2d_relu_pool_kernel, 0.0);
+    for (int tame = 0; tame <= 1; tame++) { /* windows without NaN go another way */
+        op_run pool = forward_run(&c, &sonde__op_conv2d_relu_pool, true);
+
+        put_oddities(&pool, tame == 1);
+        *(float *)pool.in[1].data = 1.0F;
+        *(float *)pool.in[2].data = -0.0F;
+        check_fused_forward(&pool);
+        check(&pool, conv2d_relu_pool_kernel, 0.0);
+    }
 }
 
 static op_run pool_grad_run(const conv_case *c)
