@@ -115,10 +115,6 @@ static void weight_run(const sonde__call *call, int part, int parts)
     const int64_t per_tile = job.plan.tap_tiles;
     int64_t first, last;
 
-    if (g.blocks == 0) { /* one part */
-        memset(job.dw, 0, (size_t)(g.groups * g.o * g.taps) * sizeof(float));
-        return;
-    }
     complete_plan(&job.plan, scratch);
     job.sums = (float *)(void *)(scratch + plan_size(&job.plan));
     job.former = job.sums + TILE_CHANNELS * g.taps * LANES;
@@ -229,7 +225,7 @@ static void sum_run(const sonde__call *call, int part, int parts)
         const int64_t count = SONDE_MIN(last - c, (int64_t)4);
         float sums[4 * CHANNEL_SUMS * LANES] = {0}, former[4 * CHANNEL_SUMS * LANES];
 
-        for (int64_t block = 0; block < lanes_blocks(samples) && pixels > 0; block++) {
+        for (int64_t block = 0; block < lanes_blocks(samples); block++) {
             begin_block(samples, block, sums, CHANNEL_SUMS * count, former);
             sum_planes(lanes_in(call, 0) + (block * channels + c) * pixels * LANES,
                        pixels * LANES, pixels / columns, columns, sums, count);

@@ -43,11 +43,15 @@ static inline int64_t lanes_inner(const sonde__shape *shape)
     return count;
 }
 
-/* float32 of that rank; rank < 0: of any rank but a scalar's. */
+/* float32 of that rank, and not empty; rank < 0: of any rank but a scalar's. */
 static inline bool lanes_is_f32(const sonde__shape *shape, int rank)
 {
-    return shape->dtype == SONDE_F32 &&
-           (rank < 0 ? shape->rank >= 1 : shape->rank == rank);
+    bool empty = shape->rank < 1;
+
+    for (int i = 0; i < shape->rank; i++) {
+        empty = empty || shape->dim[i] < 1;
+    }
+    return shape->dtype == SONDE_F32 && !empty && (rank < 0 || shape->rank == rank);
 }
 
 /* Whether an operand was given, or is wanted. */
