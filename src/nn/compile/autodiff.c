@@ -29,12 +29,18 @@ static void mark_differentiable(const sonde__graph *graph, bool *needs)
 static void name_gradient(sonde__graph *graph, sonde__value of, sonde__value gradient)
 {
     const sonde__node_value *forward = &graph->values[of];
+    const char *name = NULL;
 
     if (forward->name == NULL || gradient == 0) {
         return;
     }
-    graph->values[gradient].name =
-        sonde__graph_string(graph, "Gradient___%s", forward->name);
+    name = sonde__graph_string(graph, "Gradient___%s", forward->name);
+    if (graph->values[gradient].name != NULL) { /* a sum hands its own gradient on */
+        graph->module = forward->module;
+        (void)sonde__graph_alias(graph, name, gradient, SONDE_ROLE_ACTIVATION_GRADIENT);
+        return;
+    }
+    graph->values[gradient].name = name;
     graph->values[gradient].module = forward->module;
     if (forward->source == SONDE__FROM_PARAM) {
         graph->values[gradient].role = SONDE_ROLE_GRADIENT;

@@ -36,7 +36,9 @@ static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *c
                                sonde_diag *diag)
 {
     const sonde__graph *graph = &program->graph;
-    const sonde__value gradient = program->gradient_of[alias->value];
+    const sonde__value gradient = alias->value < program->forward_values
+                                      ? program->gradient_of[alias->value]
+                                      : 0;
     char name[560];
     uint32_t id = 0;
     sonde_err err = SONDE_OK;

@@ -17,8 +17,7 @@
 #include "nn/ops/conv2d_lanes.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- scatter -------------------------------------------------------------------------
- */
+/* --- scatter ----------------------------------------------------------------------- */
 
 /* A stretch of one row. Lengths in floats. */
 typedef struct scatter_job {
@@ -121,28 +120,31 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
 #if VF_WIDTH == 16 /* channels * (width + 2 kw - 1) + 1 registers of 32 */
 #define SCATTER_3_1(X)                                                                   \
     X(3, 1, 1)                                                                           \
-    X(3, 1, 2) X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8)         \
-        X(3, 1, 9) X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
+    X(3, 1, 2)                                                                           \
+    X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) X(3, 1, 9)         \
+        X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
 #define SCATTER_3_2(X)                                                                   \
     X(3, 2, 1)                                                                           \
-    X(3, 2, 2) X(3, 2, 3) X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8)         \
-        X(3, 2, 9) X(3, 2, 10)
+    X(3, 2, 2)                                                                           \
+    X(3, 2, 3) X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8) X(3, 2, 9)         \
+        X(3, 2, 10)
 #define SCATTER_5_1(X)                                                                   \
     X(5, 1, 1)                                                                           \
-    X(5, 1, 2) X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8)         \
-        X(5, 1, 9) X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
+    X(5, 1, 2)                                                                           \
+    X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) X(5, 1, 9)         \
+        X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
 #define SCATTER_5_2(X) X(5, 2, 1) X(5, 2, 2) X(5, 2, 3) X(5, 2, 4) X(5, 2, 5) X(5, 2, 6)
 enum { SCATTER_CHANNELS = 2 };
 #else /* width + kw registers of 16 */
 #define SCATTER_3_1(X)                                                                   \
     X(3, 1, 1)                                                                           \
-    X(3, 1, 2) X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8)         \
-        X(3, 1, 9)
+    X(3, 1, 2)                                                                           \
+    X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) X(3, 1, 9)
 #define SCATTER_3_2(X)
 #define SCATTER_5_1(X)                                                                   \
     X(5, 1, 1)                                                                           \
-    X(5, 1, 2) X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8)         \
-        X(5, 1, 9)
+    X(5, 1, 2)                                                                           \
+    X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) X(5, 1, 9)
 #define SCATTER_5_2(X)
 enum { SCATTER_CHANNELS = 1 };
 #endif
@@ -178,8 +180,7 @@ static const scatter_fn *scatter_functions(int64_t kw, int64_t channels,
     return kw == 3 ? scatter_3_1 : scatter_5_1;
 }
 
-/* --- rows ----------------------------------------------------------------------------
- */
+/* --- rows -------------------------------------------------------------------------- */
 
 typedef struct input_job {
     conv2d_geometry g;
@@ -247,18 +248,29 @@ static bool reaches(const conv2d_geometry *g, int d, int64_t i, int64_t k,
     return start >= 0 && start % g->stride[d] == 0 && *output < (d == 0 ? g->oh : g->ow);
 }
 
-/* Whether pixels j and j + stride of a row are reached by the same taps. */
-static bool same_taps(const conv2d_geometry *g, int64_t j)
+/* Whether pixels i and i + stride along dimension d are reached by the same taps. */
+static bool same_taps(const conv2d_geometry *g, int d, int64_t i)
 {
     int64_t ignored;
 
-    for (int64_t l = 0; l < g->kernel[1]; l++) {
-        if (reaches(g, 1, j, l, &ignored) !=
-            reaches(g, 1, j + g->stride[1], l, &ignored)) {
+    for (int64_t k = 0; k < g->kernel[d]; k++) {
+        if (reaches(g, d, i, k, &ignored) !=
+            reaches(g, d, i + g->stride[d], k, &ignored)) {
             return false;
         }
     }
     return true;
+}
+
+/* How many pixels i, i + stride, ... before limit are reached by the same taps. */
+static int64_t count_same(const conv2d_geometry *g, int d, int64_t i, int64_t limit)
+{
+    int64_t count = 1;
+
+    for (; i + g->stride[d] < limit && same_taps(g, d, i); i += g->stride[d]) {
+        count++;
+    }
+    return count;
 }
 
 /* Lists the taps that reach pixel (i, j), places counted from dy of the group. */
@@ -281,39 +293,51 @@ static int64_t list_reaching(const conv2d_geometry *g, int64_t i, int64_t j,
     return count;
 }
 
-/* Row i of a group, from dy, weight and dx of the group. */
-static void gather_row(const input_job *job, const float *dy, const float *weight,
-                       float *dx, int64_t i)
+/* Pixels (i, j), (i, j + stride) ... of rows i, i + stride ..., all reached by the same
+ * taps; dy, weight and dx are those of the group. */
+static void gather_pixels(const input_job *job, const float *dy, const float *weight,
+                          float *dx, int64_t i, int64_t rows, int64_t j, int64_t columns)
 {
     const conv2d_geometry *const g = &job->g;
-    const int64_t stride = g->stride[1];
+    const conv2d_run run = {.x = dy,
+                            .weight = weight,
+                            .taps = job->taps,
+                            .y = dx + (i * g->w + j) * LANES,
+                            .weight_stride = g->kernel[0] * g->kernel[1],
+                            .tap_count = list_reaching(g, i, j, job->taps),
+                            .channels = g->c,
+                            .y_plane = g->h * g->w * LANES,
+                            .y_step = g->stride[1] * LANES,
+                            .y_skip =
+                                (g->stride[0] * g->w - columns * g->stride[1]) * LANES,
+                            .count = rows * columns,
+                            .columns = columns,
+                            .x_step = LANES,
+                            .x_skip = (g->ow - columns) * LANES};
 
-    for (int64_t first = 0; first < SONDE_MIN(stride, g->w); first++) {
-        for (int64_t j = first; j < g->w;) {
-            conv2d_run run = {.x = dy,
-                              .weight = weight,
-                              .taps = job->taps,
-                              .y = dx + (i * g->w + j) * LANES,
-                              .weight_stride = g->kernel[0] * g->kernel[1],
-                              .channels = g->c,
-                              .y_plane = g->h * g->w * LANES,
-                              .y_step = stride * LANES,
-                              .count = 1,
-                              .x_step = LANES};
+    ISA(sonde__conv2d_run)(&run);
+}
 
-            run.tap_count = list_reaching(g, i, j, job->taps);
-            for (; j + stride < g->w && same_taps(g, j); j += stride) {
-                run.count++;
+/* Rows first ... last - 1 of a group. */
+static void gather_rows(const input_job *job, const float *dy, const float *weight,
+                        float *dx, int64_t first, int64_t last)
+{
+    const conv2d_geometry *const g = &job->g;
+
+    for (int64_t r = first; r < SONDE_MIN(first + g->stride[0], last); r++) {
+        for (int64_t i = r, rows; i < last; i += rows * g->stride[0]) {
+            rows = count_same(g, 0, i, last);
+            for (int64_t c = 0; c < SONDE_MIN(g->stride[1], g->w); c++) {
+                for (int64_t j = c, columns; j < g->w; j += columns * g->stride[1]) {
+                    columns = count_same(g, 1, j, g->w);
+                    gather_pixels(job, dy, weight, dx, i, rows, j, columns);
+                }
             }
-            run.columns = run.count;
-            ISA(sonde__conv2d_run)(&run);
-            j += stride;
         }
     }
 }
 
-/* --- kernel --------------------------------------------------------------------------
- */
+/* --- kernel ------------------------------------------------------------------------ */
 
 /* dy and w in, dx out */
 static conv2d_geometry input_geometry(const sonde__call *call)
@@ -348,6 +372,30 @@ static int input_parts(const sonde__call *call, int max)
     return lanes_parts(conv2d_operations(&g), g.blocks * g.h, max);
 }
 
+/* Rows first ... last - 1 of a block. */
+static void input_rows(const input_job *job, int64_t block, int64_t first, int64_t last)
+{
+    const conv2d_geometry *const g = &job->g;
+
+    for (int64_t group = 0; group < g->groups; group++) {
+        const int64_t at = block * g->groups + group;
+        const float *const dy = job->dy + at * g->o * g->oh * g->ow * LANES;
+        const float *const weight = job->weight + group * g->o * g->taps;
+        float *const dx = job->dx + at * g->c * g->h * g->w * LANES;
+
+        if (!scatters(g)) {
+            gather_rows(job, dy, weight, dx, first, last);
+            continue;
+        }
+        for (int64_t i = first; i < last; i++) {
+            for (int64_t c = 0; c < g->c; c += SCATTER_CHANNELS) {
+                scatter_row(g, dy, weight, dx, i, c,
+                            SONDE_MIN(g->c - c, (int64_t)SCATTER_CHANNELS));
+            }
+        }
+    }
+}
+
 /* A part is a range of rows of dx, counted through all blocks. */
 static void input_run(const sonde__call *call, int part, int parts)
 {
@@ -361,26 +409,12 @@ static void input_run(const sonde__call *call, int part, int parts)
     job.taps =
         (conv2d_tap *)(void *)((char *)call->scratch + (size_t)part * input_part_size(g));
     lanes_split(g->blocks * g->h, part, parts, &first, &last);
-    for (int64_t unit = first; unit < last; unit++) {
-        const int64_t block = unit / g->h, i = unit % g->h;
+    while (first < last) {
+        const int64_t block = first / g->h, begin = first - block * g->h;
+        const int64_t end = SONDE_MIN(g->h, last - block * g->h);
 
-        for (int64_t group = 0; group < g->groups; group++) {
-            const int64_t at = block * g->groups + group;
-            const float *const dy = job.dy + at * g->o * g->oh * g->ow * LANES;
-            const float *const weight = job.weight + group * g->o * g->taps;
-            float *const dx = job.dx + at * g->c * g->h * g->w * LANES;
-
-            if (!scatters(g)) {
-                gather_row(&job, dy, weight, dx, i);
-                continue;
-            }
-            for (int64_t c = 0; c < g->c;) {
-                const int64_t channels = SONDE_MIN(g->c - c, (int64_t)SCATTER_CHANNELS);
-
-                scatter_row(g, dy, weight, dx, i, c, channels);
-                c += channels;
-            }
-        }
+        input_rows(&job, block, begin, end);
+        first = block * g->h + end;
     }
 }
 

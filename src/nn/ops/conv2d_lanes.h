@@ -14,8 +14,7 @@
 
 #include "nn/ops/lanes.h"
 
-/* --- geometry ------------------------------------------------------------------------
- */
+/* --- geometry ---------------------------------------------------------------------- */
 
 typedef struct conv2d_geometry {
     int64_t samples, blocks, groups;
@@ -77,21 +76,36 @@ static inline void conv2d_tap_range(const conv2d_geometry *g, int d, int64_t i,
     *last = SONDE_MAX(*first, *last);
 }
 
-/* Outputs *first ... *last - 1 along dimension d meet the image with tap k. */
-static inline void conv2d_output_range(const conv2d_geometry *g, int d, int64_t k,
-                                       int64_t *first, int64_t *last)
-{
-    const int64_t extent = d == 0 ? g->h : g->w;
-    const int64_t count = d == 0 ? g->oh : g->ow;
-    const int64_t start = k * g->dilation[d] - g->padding[d];
+/* Outputs first ... last - 1 along a dimension, which all meet the image with the same
+ * taps, begin ... end - 1. */
+typedef struct conv2d_band {
+    int64_t first, last, begin, end;
+} conv2d_band;
 
-    *first = SONDE_MAX(conv2d_ceil_div(-start, g->stride[d]), (int64_t)0);
-    *last = SONDE_MIN(conv2d_ceil_div(extent - start, g->stride[d]), count);
-    *last = SONDE_MAX(*first, *last);
+/* The longest band along dimension d that begins at output `first` and ends before limit.
+ */
+static inline conv2d_band conv2d_band_at(const conv2d_geometry *g, int d, int64_t first,
+                                         int64_t limit)
+{
+    conv2d_band band = {.first = first, .last = first + 1};
+    int64_t begin, end;
+
+    conv2d_tap_range(g, d, first, &band.begin, &band.end);
+    for (; band.last < limit; band.last++) {
+        conv2d_tap_range(g, d, band.last, &begin, &end);
+        if (begin != band.begin || end != band.end) {
+            break;
+        }
+    }
+    return band;
 }
 
-/* --- runs ----------------------------------------------------------------------------
- */
+static inline bool conv2d_is_padded(const conv2d_geometry *g)
+{
+    return g->padding[0] > 0 || g->padding[1] > 0;
+}
+
+/* --- runs -------------------------------------------------------------------------- */
 
 /* One tap: where its input lies, from the pixel's place, and its weight, in floats. */
 typedef struct conv2d_tap {
@@ -101,11 +115,11 @@ typedef struct conv2d_tap {
 /*
  * Pixels i = 0 ... count - 1 of `channels` output channels:
  *
- *   y[o y_plane + i y_step + lane] = bias[o] + sum over taps t, in order, of
- *       weight[o weight_stride + t.w] * x[place(i) + t.x + lane]
+ *   y[o y_plane + to(i) + lane] = bias[o] + sum over taps t, in order, of
+ *       weight[o weight_stride + t.w] * x[from(i) + t.x + lane]
  *
- * place(i) goes in steps of x_step, and by x_skip more behind every `columns` pixels,
- * beginning at column `column`. All lengths are in floats.
+ * from(i) and to(i) go in steps of x_step and y_step, and by x_skip and y_skip more
+ * behind every `columns` pixels, beginning at column `column`. All lengths are in floats.
  */
 typedef struct conv2d_run {
     const float *x;
@@ -113,13 +127,11 @@ typedef struct conv2d_run {
     const float *bias; /* NULL: 0 */
     const conv2d_tap *taps;
     float *y;    /* NULL: not wanted */
-    float *relu; /* y <= 0 ? 0 : y, likewise; same steps as y */
+    float *relu; /* y < 0 ? 0 : y, likewise; same steps as y */
     int64_t weight_stride, tap_count, channels;
-    int64_t y_plane, y_step;
+    int64_t y_plane, y_step, y_skip;
     int64_t count, column, columns, x_step, x_skip;
 } conv2d_run;
-
-typedef void (*conv2d_run_fn)(const conv2d_run *run);
 
 /* Does a run. (conv2d_kernels.h) */
 void sonde__conv2d_run_generic(const conv2d_run *run);

@@ -19,8 +19,7 @@
 
 enum { LANES = SONDE__LANE_WIDTH };
 
-/* --- shapes --------------------------------------------------------------------------
- */
+/* --- shapes ------------------------------------------------------------------------ */
 
 static inline int64_t lanes_blocks(int64_t samples)
 {
@@ -62,8 +61,7 @@ static inline float *lanes_out(const sonde__call *call, int i)
     return i < call->out_count ? (float *)call->out[i].data : NULL;
 }
 
-/* --- parts ---------------------------------------------------------------------------
- */
+/* --- parts ------------------------------------------------------------------------- */
 
 /* Of count units, those of a part: *first ... *last - 1. */
 static inline void lanes_split(int64_t count, int part, int parts, int64_t *first,
@@ -83,8 +81,7 @@ static inline int lanes_parts(double operations, int64_t units, int max)
     return units < most ? (units < 1 ? 1 : (int)units) : most;
 }
 
-/* --- masks ---------------------------------------------------------------------------
- */
+/* --- masks ------------------------------------------------------------------------- */
 
 #if VF_WIDTH == 16
 typedef __mmask16 vm;
@@ -161,25 +158,43 @@ VEC_INLINE vi vi_set1(int32_t s)
     return s - (vi){0};
 }
 
-/* --- bytes (the index of a max-pool) ---------------------------------------------------
- */
+/* --- bytes (the index of a max-pool) ----------------------------------------------- */
 
-typedef uint8_t vb __attribute__((vector_size(VF_WIDTH)));
-typedef uint8_t vb_memory __attribute__((vector_size(VF_WIDTH), aligned(1), may_alias));
-
+/* By hand: compilers make __builtin_convertvector of bytes element by element. */
 VEC_INLINE vi vi_load_u8(const uint8_t *p)
 {
-    return __builtin_convertvector((vb) * (const vb_memory *)p, vi);
+#if defined(__AVX512F__)
+    return (vi)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+#elif defined(__AVX2__)
+    return (vi)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+#else
+    vi a;
+
+    for (int i = 0; i < VF_WIDTH; i++) {
+        a[i] = p[i];
+    }
+    return a;
+#endif
 }
 
 /* Elements are 0 ... 255. */
 VEC_INLINE void vi_store_u8(uint8_t *p, vi a)
 {
-    *(vb_memory *)p = __builtin_convertvector(a, vb);
+#if defined(__AVX512F__)
+    _mm_storeu_si128((__m128i *)(void *)p, _mm512_cvtepi32_epi8((__m512i)a));
+#elif defined(__AVX2__)
+    const __m128i low = _mm256_castsi256_si128((__m256i)a);
+    const __m128i words = _mm_packus_epi32(low, _mm256_extracti128_si256((__m256i)a, 1));
+
+    _mm_storel_epi64((__m128i *)(void *)p, _mm_packus_epi16(words, words));
+#else
+    for (int i = 0; i < VF_WIDTH; i++) {
+        p[i] = (uint8_t)a[i];
+    }
+#endif
 }
 
-/* --- partial sums ----------------------------------------------------------------------
- */
+/* --- partial sums ------------------------------------------------------------------ */
 
 /* Lanes valid ... 15 of rows of sums get their former numbers back. */
 static inline void lanes_restore(float *sums, const float *former, int64_t rows,
