@@ -22,24 +22,24 @@ enum { SAMPLES = 8192 };
 
 typedef struct variant {
     const char *name, *selector;
+    int64_t interval; /* 0 without a tap */
     unsigned how;
-    int64_t interval;
     int threads;
 } variant;
 
 static const variant variants[] = {
     {"reference", NULL, 0, 0, 1},
     {"again", NULL, 0, 0, 1},
-    {"vitals_of_all", "@all", SONDE_HOW_VITALS, 1, 1},
-    {"raw_of_all", "@all", SONDE_HOW_RAW, 1, 1},
-    {"everything_of_all", "@all",
-     SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH, 1, 1},
-    {"vitals_of_parameters", "@gradient,@update", SONDE_HOW_VITALS, 1, 1},
-    {"vitals_every_7th", "@gradient,@update", SONDE_HOW_VITALS, 7, 1},
+    {"vitals_of_all", "@all", 1, SONDE_HOW_VITALS, 1},
+    {"raw_of_all", "@all", 1, SONDE_HOW_RAW, 1},
+    {"everything_of_all", "@all", 1,
+     SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH, 1},
+    {"vitals_of_parameters", "@gradient,@update", 1, SONDE_HOW_VITALS, 1},
+    {"vitals_every_7th", "@gradient,@update", 7, SONDE_HOW_VITALS, 1},
     {"two_threads", NULL, 0, 0, 2},
     {"two_threads_again", NULL, 0, 0, 2},
-    {"two_threads_vitals_of_all", "@all", SONDE_HOW_VITALS, 1, 2},
-    {"two_threads_raw_of_all", "@all", SONDE_HOW_RAW, 1, 2},
+    {"two_threads_vitals_of_all", "@all", 1, SONDE_HOW_VITALS, 2},
+    {"two_threads_raw_of_all", "@all", 1, SONDE_HOW_RAW, 2},
 };
 
 /* All parameters one behind the other; new. */

@@ -291,22 +291,47 @@ static void report_plan(const bench *run)
         "ratio", "<=1.3");
 }
 
+/* How far a median may be off, twice its standard error by the spread of what it is of.
+ */
+static double doubt(double *values, size_t count)
+{
+    const double middle = bench_quantile(values, count, 0.5);
+    double *away = bench_alloc(count * sizeof *away), spread = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        away[i] = fabs(values[i] - middle);
+    }
+    spread = bench_quantile(away, count, 0.5);
+    sonde__free(away);
+    return 2.0 * 1.25 * 1.48 * spread / sqrt((double)count);
+}
+
+/* A tap's cost; without a limit where the noise is as large as that. */
+static void report_tap(bench *run, lane *of, const double *bare)
+{
+    const char *limit =
+        strcmp(of->mode->name, "vitals_every_step") == 0   ? run->bar->vitals
+        : strcmp(of->mode->name, "vitals_every_10th") == 0 ? run->bar->tenth
+                                                           : "";
+    double noise = 0.0;
+
+    for (size_t round = 0; round < run->rounds; round++) {
+        of->blocks[round] = of->blocks[round] / bare[round] - 1.0;
+    }
+    noise = doubt(of->blocks, run->rounds);
+    if (limit[0] != '\0' && noise > atof(limit + 2)) {
+        (void)printf("# %s on %d threads: off by up to %.2g, so no verdict\n",
+                     of->mode->name, run->threads, noise);
+        limit = "";
+    }
+    row(run, of->mode->name, bench_quantile(of->blocks, run->rounds, 0.5), "ratio",
+        limit);
+}
+
 static void report_taps(bench *run)
 {
-    const double *bare = run->lanes[BARE].blocks;
-
     for (size_t i = 1; i < run->lane_count; i++) {
-        lane *of = &run->lanes[i];
-        const char *limit =
-            strcmp(of->mode->name, "vitals_every_step") == 0   ? run->bar->vitals
-            : strcmp(of->mode->name, "vitals_every_10th") == 0 ? run->bar->tenth
-                                                               : "";
-
-        for (size_t round = 0; round < run->rounds; round++) {
-            of->blocks[round] = of->blocks[round] / bare[round] - 1.0;
-        }
-        row(run, of->mode->name, bench_quantile(of->blocks, run->rounds, 0.5), "ratio",
-            limit);
+        report_tap(run, &run->lanes[i], run->lanes[BARE].blocks);
     }
 }
 

@@ -6,6 +6,7 @@
  *     through registers and its vital signs cost next to nothing;
  *   - a parameter is shown once it has its new value: at its update with G = 1, else at the
  *     end of every micro-batch (where it still has the value the micro-batch used);
+ *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
  */
 #include "nn/compile/compile.h"
@@ -100,25 +101,29 @@ static void show_update(bind_work *work, const sonde__step *step)
     }
 }
 
+/* Whatever looks at a buffer under another shape. */
+static void show_views(bind_work *work, int buffer)
+{
+    const sonde__plan *plan = work->plan;
+
+    for (size_t i = 0; i < plan->view_count; i++) {
+        if (plan->views[i].buffer == buffer &&
+            trained_by(work->program, plan->views[i].value) == SIZE_MAX) {
+            show(work, plan->views[i].value, buffer, -1, -1);
+        }
+    }
+}
+
 /* A value, and every view of it. */
 static void show_with_views(bind_work *work, sonde__value value, int buffer)
 {
-    const sonde__graph *graph = &work->program->graph;
-
     if (value == 0 || buffer < 0) {
         return;
     }
     if (trained_by(work->program, value) == SIZE_MAX) {
         show(work, value, buffer, -1, -1);
     }
-    for (size_t i = 0; i < graph->op_count; i++) {
-        const sonde__node_op *op = &graph->ops[i];
-
-        if ((op->kind == &sonde__op_reshape || op->kind == &sonde__op_identity) &&
-            op->in[0] == value) {
-            show_with_views(work, op->out[0], buffer);
-        }
-    }
+    show_views(work, buffer);
 }
 
 static void show_inputs(bind_work *work)
@@ -182,7 +187,9 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
         step->first_showing = (int)plan->showing_count;
         if (step->update) {
             show_update(&work, step);
-        } else if (step->kind != &sonde__op_reorder) {
+        } else if (step->kind == &sonde__op_reorder) {
+            show_views(&work, step->out_buffer[0]);
+        } else {
             for (int k = 0; k < step->call.out_count; k++) {
                 show_with_views(&work, step->out_value[k], step->out_buffer[k]);
             }

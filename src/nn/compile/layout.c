@@ -125,6 +125,8 @@ static bool lay_view(layout_work *work, const sonde__node_op *op)
     const sonde__shape *from = sonde__value_shape(graph, op->in[0]);
     const sonde__shape *to = sonde__value_shape(graph, op->out[0]);
     const bool same_batch = from->rank > 1 && to->rank > 1 && from->dim[0] == to->dim[0];
+    sonde__plan *plan = work->plan;
+    sonde__seen_as view = {.value = op->out[0]};
 
     if (same_batch && *slot(work, op->in[0], SONDE__LANES) >= 0) {
         *slot(work, op->out[0], SONDE__LANES) = *slot(work, op->in[0], SONDE__LANES);
@@ -132,6 +134,12 @@ static bool lay_view(layout_work *work, const sonde__node_op *op)
         return false;
     }
     *slot(work, op->out[0], SONDE__PLAIN) = *slot(work, op->in[0], SONDE__PLAIN);
+    view.buffer = *slot(work, op->out[0], present_layout(work, op->out[0]));
+    if (!sonde__reserve(&plan->views, &plan->view_capacity, plan->view_count + 1,
+                        sizeof *plan->views)) {
+        return false;
+    }
+    plan->views[plan->view_count++] = view;
     return true;
 }
 

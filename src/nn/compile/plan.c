@@ -346,6 +346,7 @@ void sonde__plan_fini(sonde__plan *plan)
 {
     sonde__free(plan->steps);
     sonde__free(plan->buffers);
+    sonde__free(plan->views);
     sonde__free(plan->showings);
     sonde__free(plan->outputs);
     sonde__free(plan->watched);

@@ -3,6 +3,8 @@
  */
 #include "nn/graph/graph.h"
 
+#include "nn/ops/common.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -94,7 +96,29 @@ bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,
 
 const sonde__shape *sonde__value_shape(const sonde__graph *graph, sonde__value value)
 {
-    return &graph->values[value].shape;
+    /* A caller's value may be of another model; layers refuse it, by its id, when they emit. */
+    return &graph->values[value < graph->value_count ? value : 0].shape;
+}
+
+bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value value)
+{
+    if (value < graph->value_count) {
+        return true;
+    }
+    (void)sonde__graph_fail(graph, SONDE_EINVAL, where, "a value of this model", "value %u",
+                            value);
+    return false;
+}
+
+bool sonde__graph_check_size(sonde__graph *graph, const char *where, const sonde__shape *shape)
+{
+    sonde_diag diag = {0};
+    const sonde_err err = sonde__expect_size(shape, "a tensor", &diag);
+
+    if (err != SONDE_OK) {
+        (void)sonde__graph_fail(graph, err, where, NULL, "%s", diag.found);
+    }
+    return err == SONDE_OK;
 }
 
 /* Appends a value; 0 on failure. */
@@ -120,7 +144,10 @@ sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
                                      .source = source,
                                      .index = index};
 
-    return graph->err == SONDE_OK ? append_value(graph, &value) : 0;
+    if (graph->err != SONDE_OK || !sonde__graph_check_size(graph, name, shape)) {
+        return 0;
+    }
+    return append_value(graph, &value);
 }
 
 bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value value,

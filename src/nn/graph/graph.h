@@ -98,6 +98,10 @@ sonde__value sonde__graph_fail(sonde__graph *graph, sonde_err err, const char *w
 sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
                                     const sonde_diag *diag);
 
+/* false: the graph has no such value, or no machine a tensor of such a size; the error sticks. */
+bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value value);
+bool sonde__graph_check_size(sonde__graph *graph, const char *where, const sonde__shape *shape);
+
 /* A value without producer. */
 SONDE_API sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
                                          sonde__source source, int index,

@@ -71,10 +71,10 @@ static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *
 static sonde_err read_optimizer_kind(const sonde__yaml_reader *reader,
                                      const sonde__yaml *section, sonde_nn_optimizer *optimizer)
 {
-    const char *kind = "sgd";
+    const char *kind = NULL; /* not given: values are replaced one by one */
     sonde_err err = sonde__yaml_text(reader, section, "kind", &kind);
 
-    if (err != SONDE_OK) {
+    if (err != SONDE_OK || kind == NULL) {
         return err;
     }
     if (strcmp(kind, "sgd") == 0) {
@@ -140,7 +140,8 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     int64_t iterations = info->options.device_iterations;
     int64_t accumulation = info->options.gradient_accumulation;
     int64_t threads = info->options.threads;
-    const char *reduction = "mean";
+    const char *reduction =
+        info->options.reduction == SONDE_NN_REDUCTION_SUM ? "sum" : "mean";
     const struct {
         const char *key;
         int64_t lower, upper;

@@ -335,7 +335,7 @@ static sonde_err check_built(const job_builder *b, const sonde__yaml *entry)
 
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
 {
-    static const sonde__yaml nothing = {.kind = SONDE__YAML_MAP};
+    const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
     const layer_kind *kind = NULL;
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
@@ -395,14 +395,16 @@ static sonde_err build_loss(job_builder *b, const sonde__yaml *section, sonde_nn
     return check_built(b, section);
 }
 
-static sonde_err build_layers(job_builder *b, const sonde__yaml *section)
+static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
 {
+    const sonde__yaml *section = sonde__yaml_get(model, "layers");
     sonde_err err = SONDE_OK;
 
     if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
         section->count > MAX_LAYERS) {
-        return sonde__fail(b->reader.diag, SONDE_EINVAL, b->reader.name,
-                           "layers: a list of 1 to 4096 layers", "the model has no layers");
+        return sonde__yaml_fail(&b->reader, section != NULL ? section : model, SONDE_EINVAL,
+                                "layers: a list of 1 to 4096 layers",
+                                "the model has no layers");
     }
     for (size_t i = 0; err == SONDE_OK && i < section->count; i++) {
         err = build_layer(b, section->children[i]);
@@ -457,7 +459,7 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model, sonde_nn_
     sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
 
     err = err == SONDE_OK ? build_inputs(b, model, info->batch_size, &target) : err;
-    err = err == SONDE_OK ? build_layers(b, sonde__yaml_get(model, "layers")) : err;
+    err = err == SONDE_OK ? build_layers(b, model) : err;
     if (err != SONDE_OK) {
         return err;
     }

@@ -37,6 +37,7 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__layer_begin(model, &layer, name)) {
         return 0;
     }
+    (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     pair(attrs.kernel, options->kernel, 0);
     pair(attrs.stride, options->stride, 1);
     attrs.padding[0] = options->padding[0];
@@ -81,6 +82,7 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__layer_begin(model, &layer, name)) {
         return 0;
     }
+    (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     if (options->out < 1) {
         (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
                                 "a linear layer with out %lld", (long long)options->out);

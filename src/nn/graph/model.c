@@ -53,6 +53,10 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
                                   : sonde__graph_string(graph, "input/%zu", index);
     sonde__value value = 0;
 
+    if (sonde_dtype_size(dtype) == 0) {
+        return sonde__graph_fail(graph, SONDE_EDTYPE, name, "a sonde_dtype", "dtype %d",
+                                 (int)dtype);
+    }
     if (rank < 1 || rank > SONDE_MAX_DIMS) {
         return sonde__graph_fail(graph, SONDE_ESHAPE, name, "1 to 8 dimensions",
                                  "an input of %d dimensions", rank);
@@ -77,7 +81,8 @@ void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
 {
     sonde__graph *graph = &model->graph;
 
-    if (value != 0 && graph->err == SONDE_OK) {
+    if (value != 0 && graph->err == SONDE_OK &&
+        sonde__graph_has_value(graph, "output", value)) {
         (void)sonde__graph_push(graph, &graph->outputs, &graph->output_count,
                                 &graph->output_capacity, value);
     }
@@ -87,7 +92,8 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
 {
     sonde__graph *graph = &model->graph;
 
-    if (value == 0 || graph->err != SONDE_OK) {
+    if (value == 0 || graph->err != SONDE_OK ||
+        !sonde__graph_has_value(graph, "loss", value)) {
         return;
     }
     if (graph->loss != 0) {
@@ -107,7 +113,7 @@ const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value 
 {
     const sonde__shape *shape = sonde__value_shape(&model->graph, value);
 
-    if (value == 0) {
+    if (value == 0 || value >= model->graph.value_count) {
         return NULL;
     }
     *rank = shape->rank;
@@ -304,11 +310,14 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
             return known;
         }
     }
-    param.count = (size_t)sonde__shape_count(&shape);
     if (!layer->named) {
-        return sonde__graph_fail(graph, SONDE_EINVAL, name, "a name",
+        return sonde__graph_fail(graph, SONDE_EINVAL, suffix, "a name",
                                  "a layer with parameters needs a name");
     }
+    if (!sonde__graph_check_size(graph, name, &shape)) {
+        return 0;
+    }
+    param.count = (size_t)sonde__shape_count(&shape);
     if (!sonde__reserve(&model->params, &model->param_capacity, model->param_count + 1,
                         sizeof *model->params)) {
         return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");

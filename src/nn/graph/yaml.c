@@ -246,6 +246,17 @@ const sonde__yaml *sonde__yaml_get(const sonde__yaml *map, const char *key)
     return NULL;
 }
 
+/* All keys as "one of a, b, c", for a key that is near to none. */
+static const char *list_keys(const char *const *keys, size_t count, char *buf, size_t size)
+{
+    size_t used = (size_t)snprintf(buf, size, "%s", count > 1 ? "one of " : "");
+
+    for (size_t i = 0; i < count && used < size; i++) {
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "", keys[i]);
+    }
+    return buf;
+}
+
 sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__yaml *map,
                                  const char *const *keys, size_t count)
 {
@@ -262,8 +273,12 @@ sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__
             known = strcmp(key, keys[j]) == 0;
         }
         if (!known) {
-            return sonde__yaml_fail(reader, map->children[i], SONDE_EINVAL, nearest,
-                                    "unknown key '%s'", key);
+            char all[256];
+
+            return sonde__yaml_fail(
+                reader, map->children[i], SONDE_EINVAL,
+                nearest != NULL ? nearest : list_keys(keys, count, all, sizeof all),
+                "unknown key '%s'", key);
         }
     }
     return SONDE_OK;
