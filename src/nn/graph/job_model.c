@@ -403,8 +403,7 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
     if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
         section->count > MAX_LAYERS) {
         return sonde__yaml_fail(&b->reader, section != NULL ? section : model, SONDE_EINVAL,
-                                "layers: a list of 1 to 4096 layers",
-                                "the model has no layers");
+                                "layers: a list of 1 to 4096 layers", "the model has no layers");
     }
     for (size_t i = 0; err == SONDE_OK && i < section->count; i++) {
         err = build_layer(b, section->children[i]);
