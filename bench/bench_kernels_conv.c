@@ -21,7 +21,7 @@
 
 static const char *filter;
 
-/* --- operands ---------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------- */
 
 typedef enum content { NUMBERS, WINNERS, CLASSES } content;
 
@@ -114,7 +114,7 @@ static void discard(bench *b)
     sonde__free(b->call.scratch);
 }
 
-/* --- timing ------------------------------------------------------------------------ */
+/* --- timing ----------------------------------------------------------------------- */
 
 static double measure_peak(sonde__isa isa)
 {
@@ -183,7 +183,7 @@ static double report(const char *name, bench *b, sonde__isa isa)
     return seconds;
 }
 
-/* --- convolutions ------------------------------------------------------------------ */
+/* --- convolutions ----------------------------------------------------------------- */
 
 typedef struct layer {
     int64_t n, c, h, w, o, k, stride, padding, groups;
@@ -273,7 +273,7 @@ static double fused_gradient(const char *name, const layer *l, unsigned wanted,
     return report(name, &b, isa);
 }
 
-/* --- the others -------------------------------------------------------------------- */
+/* --- the others ------------------------------------------------------------------- */
 
 static double pool(const char *name, bool grad, sonde__isa isa)
 {
@@ -342,7 +342,7 @@ static double nll(const char *name, bool grad, sonde__isa isa)
     return report(name, &b, isa);
 }
 
-/* --- programs ---------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------- */
 
 static void small_cnn(sonde__isa isa)
 {

@@ -58,9 +58,8 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
         return;
     }
     if (buffer >= 0 && plan->buffers[buffer].layout != SONDE__PLAIN) {
-        work->scratch = SONDE_MAX(work->scratch,
-                                  (size_t)sonde_view_count(&showing.view) *
-                                      sonde_dtype_size(shape->dtype));
+        work->scratch = SONDE_MAX(work->scratch, (size_t)sonde_view_count(&showing.view) *
+                                                     sonde_dtype_size(shape->dtype));
     }
     showing.slot = vitals_slot(plan, &showing);
     plan->showings[plan->showing_count++] = showing;
@@ -199,7 +198,8 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
     show_waiting_parameters(&work);
     plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
     plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);
-    if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL || plan->show_scratch == NULL) {
+    if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL ||
+        plan->show_scratch == NULL) {
         return sonde__fail_nomem(diag, "the list of what is observed");
     }
     return SONDE_OK;

@@ -110,7 +110,7 @@ typedef struct sonde__plan {
     sonde__showing *showings; /* after steps, in their order */
     size_t showing_count, showing_capacity;
     int first_start, start_count; /* showings when a micro-batch starts: inputs */
-    int first_end, end_count;     /* when one ends, before an update that is not yet due */
+    int first_end, end_count; /* when one ends, before an update that is not yet due */
     sonde__returned *outputs; /* alive at the end of a micro-batch */
     size_t output_count;
     sonde__watched *watched;

@@ -100,8 +100,8 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
         (void)sonde__graph_fail(graph, SONDE_ESTATE, graph->values[value].name,
                                 "one final loss", "the model has a loss already");
     } else if (sonde__shape_count(sonde__value_shape(graph, value)) != 1) {
-        (void)sonde__graph_fail(graph, SONDE_ESHAPE, graph->values[value].name, "a scalar",
-                                "the loss has more than one element");
+        (void)sonde__graph_fail(graph, SONDE_ESHAPE, graph->values[value].name,
+                                "a scalar", "the loss has more than one element");
     } else {
         graph->loss = value;
         graph->values[value].role = SONDE_ROLE_LOSS;
@@ -120,7 +120,7 @@ const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value 
     return shape->dim;
 }
 
-/* --- modules -------------------------------------------------------------------------- */
+/* --- modules ---------------------------------------------------------------------- */
 
 const char *sonde__module_path(sonde_nn_model *model, const char *name)
 {
@@ -184,23 +184,26 @@ static sonde__module_calls *calls_of(sonde_nn_model *model, const char *key)
 }
 
 /* "<module>/<word>:<k>", counting k within the module. */
-static const char *function_name(sonde_nn_model *model, const char *module, const char *word)
+static const char *function_name(sonde_nn_model *model, const char *module,
+                                 const char *word)
 {
     sonde__graph *graph = &model->graph;
-    const char *key = sonde__graph_string(graph, "%s%s%s", module,
-                                          module[0] != '\0' ? "/" : "", word);
+    const char *key =
+        sonde__graph_string(graph, "%s%s%s", module, module[0] != '\0' ? "/" : "", word);
     sonde__module_calls *calls = key != NULL ? calls_of(model, key) : NULL;
 
-    return calls != NULL ? sonde__graph_string(graph, "%s:%d", key, calls->outputs++) : NULL;
+    return calls != NULL ? sonde__graph_string(graph, "%s:%d", key, calls->outputs++)
+                         : NULL;
 }
 
-/* --- layers --------------------------------------------------------------------------- */
+/* --- layers ----------------------------------------------------------------------- */
 
 bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *name)
 {
     sonde__graph *graph = &model->graph;
 
-    *layer = (sonde__layer){.model = model, .outer = graph->module, .named = name != NULL};
+    *layer =
+        (sonde__layer){.model = model, .outer = graph->module, .named = name != NULL};
     if (graph->err != SONDE_OK) {
         return false;
     }
@@ -227,27 +230,29 @@ void sonde__layer_input(sonde__layer *layer, sonde_nn_value value)
     }
     calls = calls_of(model, layer->path);
     if (calls != NULL) {
-        (void)sonde__graph_alias(
-            &model->graph,
-            sonde__graph_string(&model->graph, "%s_input_%d", layer->path, calls->inputs++),
-            value, SONDE_ROLE_INPUT);
+        (void)sonde__graph_alias(&model->graph,
+                                 sonde__graph_string(&model->graph, "%s_input_%d",
+                                                     layer->path, calls->inputs++),
+                                 value, SONDE_ROLE_INPUT);
     }
 }
 
 sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
-                               const sonde__attrs *attrs, const sonde_nn_value *in, int count)
+                               const sonde__attrs *attrs, const sonde_nn_value *in,
+                               int count)
 {
     sonde__graph *graph = &layer->model->graph;
     sonde_nn_value out = 0;
 
     for (int i = 0; i < count; i++) {
         if (in[i] == 0) {
-            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "a value of this model",
-                                     "input %d is missing", i);
+            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path,
+                                     "a value of this model", "input %d is missing", i);
         }
         if (in[i] >= graph->value_count) {
-            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "a value of this model",
-                                     "input %d is value %u", i, in[i]);
+            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path,
+                                     "a value of this model", "input %d is value %u", i,
+                                     in[i]);
         }
     }
     out = sonde__emit(graph, kind, attrs, in, count);
@@ -304,8 +309,9 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
 
         if (graph->values[known].name == name) { /* a module called again */
             if (memcmp(&graph->values[known].shape, &shape, sizeof shape) != 0) {
-                return sonde__graph_fail(graph, SONDE_ESHAPE, name, "the shape of its first call",
-                                         "the module was called before with another shape");
+                return sonde__graph_fail(
+                    graph, SONDE_ESHAPE, name, "the shape of its first call",
+                    "the module was called before with another shape");
             }
             return known;
         }

@@ -9,7 +9,7 @@
 #include "nn/ops/conv2d_weight_tile.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- weight gradient --------------------------------------------------------------- */
+/* --- weight gradient -------------------------------------------------------------- */
 
 /* dy and x in, dw out */
 static conv2d_geometry weight_geometry(const sonde__call *call)
@@ -128,7 +128,7 @@ static void weight_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- sums of channels -------------------------------------------------------------- */
+/* --- sums of channels ------------------------------------------------------------- */
 
 /*
  * A channel has two sums, of its even rows and of its odd ones, each pixel after pixel:
@@ -237,7 +237,7 @@ static void sum_run(const sonde__call *call, int part, int parts)
 
 #include "nn/ops/conv2d_weight_fused.h"
 
-/* --- rows of the table ------------------------------------------------------------- */
+/* --- rows of the table ------------------------------------------------------------ */
 
 const sonde__conv2d_weight_kernels ISA(sonde__conv2d_weight) = {
     .weight = {.name = "lanes",
