@@ -341,9 +341,18 @@ static void every_allocation_may_fail(void **state)
     assert_int_equal(data_fail_allocations(open_image, data_path("one.png")), 4);
 }
 
+static void known_sets_have_class_names(void **state)
+{
+    (void)state;
+    assert_string_equal(sonde_nn_dataset_class_names("fashion-mnist")[1], "Trouser");
+    assert_string_equal(sonde_nn_dataset_class_names("mnist")[9], "9");
+    assert_null(sonde_nn_dataset_class_names("no-such-set"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_sets_have_class_names),
         cmocka_unit_test(a_pair_of_idx_files_is_a_set),
         cmocka_unit_test(what_is_wrong_with_a_pair_is_found),
         cmocka_unit_test(other_dtypes_become_float),

@@ -393,9 +393,22 @@ static void calls_before_compile_say_so(void **state)
 
 #define with_fixture(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+static void setters_chain(void **state)
+{
+    sonde_nn_options options;
+
+    (void)state;
+    sonde_nn_options_init(&options);
+    assert_ptr_equal(sonde_nn_random_seed(sonde_nn_device_iterations(&options, 3), 7),
+                     &options);
+    assert_int_equal(options.device_iterations, 3);
+    assert_int_equal(options.random_seed, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(setters_chain),
         with_fixture(a_wrong_count_is_refused),
         with_fixture(a_wrong_shape_is_refused),
         with_fixture(a_wrong_dtype_is_refused),
