@@ -1,15 +1,15 @@
 /*
- * bench_kernels_conv.c - the kernels over LANES of convolution, pooling, group norm, softmax
- * and NLL against the processor's peak, measured in the same run.
+ * bench_kernels_conv.c - the kernels over LANES of convolution, pooling, group norm,
+ * softmax and NLL against the processor's peak, measured in the same run.
  *
  *     bench_kernels_conv [filter]        lines whose name holds filter; all without
  *
- * One thread, warm operands, on every instruction set that the processor has and SONDE_ISA
- * allows. The first lines are the training step of a small CNN of batch 16: 1 -> 5 channels
- * 3 x 3, ReLU, 2 x 2 max-pool, 5 -> 12 channels 5 x 5, ReLU, group norm, ten classes; then
- * layers of other shapes. A time is the second percentile of many runs; peak is multiply-adds
- * in registers, run between them. Operations are those of the definition, 2 a multiply-add;
- * lines without them are bound by memory.
+ * One thread, warm operands, on every instruction set that the processor has and
+ * SONDE_ISA allows. The first lines are the training step of a small CNN of batch 16: 1
+ * -> 5 channels 3 x 3, ReLU, 2 x 2 max-pool, 5 -> 12 channels 5 x 5, ReLU, group norm,
+ * ten classes; then layers of other shapes. A time is the second percentile of many runs;
+ * peak is multiply-adds in registers, run between them. Operations are those of the
+ * definition, 2 a multiply-add; lines without them are bound by memory.
  */
 #include "kernels_conv_peak.h"
 #include "nn/ops/fast_conv.h"
@@ -21,7 +21,7 @@
 
 static const char *filter;
 
-/* --- operands ---------------------------------------------------------------------- */
+/* --- operands --------------------------------------------------------------------- */
 
 typedef enum content { NUMBERS, WINNERS, CLASSES } content;
 
@@ -66,9 +66,9 @@ static void add_input(bench *b, int rank, const int64_t *dim, content what)
     in->data = filled(in, what);
 }
 
-#define INPUT(b, what, ...)                                                                \
-    add_input(b, (int)SONDE_COUNT_OF(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__}, \
-              what)
+#define INPUT(b, what, ...)                                                              \
+    add_input(b, (int)SONDE_COUNT_OF(((int64_t[]){__VA_ARGS__})),                        \
+              (int64_t[]){__VA_ARGS__}, what)
 
 static void set_dims(bench *b, int64_t d0, int64_t d1, int64_t d2, int64_t d3)
 {
@@ -114,7 +114,7 @@ static void discard(bench *b)
     sonde__free(b->call.scratch);
 }
 
-/* --- timing ------------------------------------------------------------------------ */
+/* --- timing ----------------------------------------------------------------------- */
 
 static double measure_peak(sonde__isa isa)
 {
@@ -173,8 +173,8 @@ static double report(const char *name, bench *b, sonde__isa isa)
         if (b->operations > 0.0) {
             const double rate = b->operations / seconds * 1e-9;
 
-            printf("%-44s %9.2f us %7.1f GF/s %5.1f %% of %.0f\n", name, seconds * 1e6, rate,
-                   100.0 * rate / peak, peak);
+            printf("%-44s %9.2f us %7.1f GF/s %5.1f %% of %.0f\n", name, seconds * 1e6,
+                   rate, 100.0 * rate / peak, peak);
         } else {
             printf("%-44s %9.2f us\n", name, seconds * 1e6);
         }
@@ -183,7 +183,7 @@ static double report(const char *name, bench *b, sonde__isa isa)
     return seconds;
 }
 
-/* --- convolutions ------------------------------------------------------------------ */
+/* --- convolutions ----------------------------------------------------------------- */
 
 typedef struct layer {
     int64_t n, c, h, w, o, k, stride, padding, groups;
@@ -203,7 +203,8 @@ static bench start(const layer *l, const sonde__kernel *kernel, double images)
                          .dilation = {1, 1},
                          .groups = l->groups}};
 
-    b.operations = 2.0 * images * (double)(l->o * oh * ow * l->c / l->groups * l->k * l->k);
+    b.operations =
+        2.0 * images * (double)(l->o * oh * ow * l->c / l->groups * l->k * l->k);
     return b;
 }
 
@@ -259,7 +260,8 @@ static double bias_gradient(const char *name, const layer *l, sonde__isa isa)
 static double fused_gradient(const char *name, const layer *l, unsigned wanted,
                              sonde__isa isa)
 {
-    bench b = start(l, &sonde__lane_kernels_of(isa)->conv2d_weight->pool_relu, (double)l->n);
+    bench b =
+        start(l, &sonde__lane_kernels_of(isa)->conv2d_weight->pool_relu, (double)l->n);
     const int64_t ph = extent(l, l->h) / 2, pw = extent(l, l->w) / 2;
 
     INPUT(&b, NUMBERS, l->n, l->o, ph, pw);
@@ -271,7 +273,7 @@ static double fused_gradient(const char *name, const layer *l, unsigned wanted,
     return report(name, &b, isa);
 }
 
-/* --- the others -------------------------------------------------------------------- */
+/* --- the others ------------------------------------------------------------------- */
 
 static double pool(const char *name, bool grad, sonde__isa isa)
 {
@@ -293,7 +295,8 @@ static double pool(const char *name, bool grad, sonde__isa isa)
 static double norm(const char *name, bool grad, sonde__isa isa)
 {
     const sonde__group_norm_kernels *k = sonde__lane_kernels_of(isa)->group_norm;
-    bench b = {.kernel = grad ? &k->grad : &k->forward, .attrs = {.groups = 3, .eps = 1e-5F}};
+    bench b = {.kernel = grad ? &k->grad : &k->forward,
+               .attrs = {.groups = 3, .eps = 1e-5F}};
 
     INPUT(&b, NUMBERS, 16, 12, 9, 9);
     if (grad) {
@@ -312,7 +315,8 @@ static double norm(const char *name, bool grad, sonde__isa isa)
 static double log_softmax(const char *name, bool grad, sonde__isa isa)
 {
     const sonde__softmax_kernels *k = sonde__lane_kernels_of(isa)->softmax;
-    bench b = {.kernel = grad ? &k->log_softmax_grad : &k->log_softmax, .attrs = {.axis = 1}};
+    bench b = {.kernel = grad ? &k->log_softmax_grad : &k->log_softmax,
+               .attrs = {.axis = 1}};
 
     INPUT(&b, NUMBERS, 16, 10);
     if (grad) {
@@ -338,11 +342,12 @@ static double nll(const char *name, bool grad, sonde__isa isa)
     return report(name, &b, isa);
 }
 
-/* --- programs ---------------------------------------------------------------------- */
+/* --- programs --------------------------------------------------------------------- */
 
 static void small_cnn(sonde__isa isa)
 {
-    static const layer one = {16, 1, 28, 28, 5, 3, 1, 0, 1}, two = {16, 5, 13, 13, 12, 5, 1, 0, 1};
+    static const layer one = {16, 1, 28, 28, 5, 3, 1, 0, 1},
+                       two = {16, 5, 13, 13, 12, 5, 1, 0, 1};
     double sum = 0.0;
 
     sum += forward("cnn conv1 + relu + pool", &one, WITH_POOL, 0, isa);

@@ -20,7 +20,7 @@
 #include <omp.h>
 #endif
 
-/* --- matrix products ---------------------------------------------------------------- */
+/* --- matrix products -------------------------------------------------------------- */
 
 #if BENCH_DNNL
 static double time_dnnl(char ta, char tb, int64_t m, int64_t n, int64_t k, int threads)
@@ -135,7 +135,7 @@ static void bench_products(void)
     }
 }
 
-/* --- streams ------------------------------------------------------------------------ */
+/* --- streams ---------------------------------------------------------------------- */
 
 static const float live[7] = {0.001F, 0.9F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F};
 static const float adam_live[7] = {0.001F, 0.9F, 0.999F, 1e-8F, 0.0F, 0.0F, 1.0F};

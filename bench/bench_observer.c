@@ -94,7 +94,7 @@ static sonde_observer *make_observer(const sonde_catalogue *catalogue, int taps,
     return observer;
 }
 
-/* --- loops ------------------------------------------------------------------------- */
+/* --- loops ------------------------------------------------------------------------ */
 
 /* One measured loop over n turns; returns seconds. */
 typedef double loop(sonde_observer *observer, int64_t n);

@@ -36,7 +36,7 @@ void bench_measure_peak(void)
     }
 }
 
-/* --- a second thread that spins for work -------------------------------------------- */
+/* --- a second thread that spins for work ------------------------------------------ */
 
 static struct {
     atomic_uint ordered, done; /* counts of calls */
@@ -122,7 +122,7 @@ double timing_end(timing *t)
     return t->times[t->count / 50];
 }
 
-/* --- calls -------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------ */
 
 float *floats(int64_t count)
 {

@@ -10,14 +10,14 @@
 #include <sonde/error.h>
 
 /* Runs a fallible call that fills `diag`; on failure tells what was wrong and exits. */
-#define TRY(call)                                                                              \
-    do {                                                                                       \
-        if ((call) != SONDE_OK) {                                                              \
-            char try_line[SONDE_DIAG_LINE];                                                    \
-            (void)fprintf(stderr, "error: %s\n",                                               \
-                          sonde_diag_line(&diag, try_line, sizeof try_line));                  \
-            exit(2);                                                                           \
-        }                                                                                      \
+#define TRY(call)                                                                        \
+    do {                                                                                 \
+        if ((call) != SONDE_OK) {                                                        \
+            char try_line[SONDE_DIAG_LINE];                                              \
+            (void)fprintf(stderr, "error: %s\n",                                         \
+                          sonde_diag_line(&diag, try_line, sizeof try_line));            \
+            exit(2);                                                                     \
+        }                                                                                \
     } while (0)
 
 #endif

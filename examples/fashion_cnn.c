@@ -35,11 +35,13 @@ static sonde_nn_model *build_model(void)
     x = sonde_nn_conv2d(model, "conv1", x,
                         &(sonde_nn_conv2d_options){.out = 5, .kernel = {3, 3}});
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_max_pool2d(model, "pool", x, &(sonde_nn_pool2d_options){.kernel = {2, 2}});
+    x = sonde_nn_max_pool2d(model, "pool", x,
+                            &(sonde_nn_pool2d_options){.kernel = {2, 2}});
     x = sonde_nn_conv2d(model, "conv2", x,
                         &(sonde_nn_conv2d_options){.out = 12, .kernel = {5, 5}});
     x = sonde_nn_relu(model, "relu", x);
-    x = sonde_nn_group_norm(model, "norm", x, &(sonde_nn_group_norm_options){.groups = 3});
+    x = sonde_nn_group_norm(model, "norm", x,
+                            &(sonde_nn_group_norm_options){.groups = 3});
     x = sonde_nn_flatten(model, NULL, x, 1);
     x = sonde_nn_linear(model, "fc1", x, &(sonde_nn_linear_options){.out = 100});
     x = sonde_nn_relu(model, "relu", x);
@@ -106,7 +108,8 @@ static void train(sonde_nn_model *model, const sonde_nn_dataset *set)
             }
             const sonde_view inputs[] = {
                 sonde_view_of(SONDE_F32, 4, (int64_t[]){BATCH, 1, 28, 28}, batch.data),
-                sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH}, (void *)(uintptr_t)batch.labels)};
+                sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH},
+                              (void *)(uintptr_t)batch.labels)};
             TRY(sonde_nn_session_run(session, inputs, 2, &diag));
             TRY(sonde_nn_session_output(session, 1, &loss, &diag));
             total_loss += (double)*(const float *)loss.data;
@@ -127,8 +130,8 @@ static void evaluate(sonde_nn_model *model, const sonde_nn_dataset *set)
     sonde_nn_batch batch;
 
     sonde_nn_options_init(&options);
-    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, EVAL_BATCH), &session,
-                                   &diag));
+    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, EVAL_BATCH),
+                                   &session, &diag));
     TRY(sonde_nn_confusion_create(10, &matrix, &diag));
     for (;;) {
         TRY(sonde_nn_loader_next(loader, &batch, &diag));
@@ -146,7 +149,8 @@ static void evaluate(sonde_nn_model *model, const sonde_nn_dataset *set)
     }
     (void)printf("Eval accuracy: %.2f%%\n", 100.0 * sonde_nn_confusion_accuracy(matrix));
 
-    sonde_confusion_plot plot = {.classes = sonde_nn_dataset_get_traits(set)->class_names};
+    sonde_confusion_plot plot = {.classes =
+                                     sonde_nn_dataset_get_traits(set)->class_names};
     plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){10, 10},
                                 (void *)(uintptr_t)sonde_nn_confusion_counts(matrix));
     TRY(sonde_plot_confusion("confusion_matrix.png", &plot, &diag));
@@ -174,24 +178,29 @@ static void predict(const char *path)
     TRY(sonde_nn_model_load(model, "classifier.safetensors", &diag));
     TRY(sonde_nn_dataset_open_image(path, &image, &diag));
     TRY(sonde_nn_dataset_get(image, 0, NULL, &before, &diag));
-    TRY(sonde_nn_loader_create(
-        image,
-        &(sonde_nn_loader_options){.batch = 1, .transforms = transforms, .transform_count = 5},
-        &loader, &diag));
+    TRY(sonde_nn_loader_create(image,
+                               &(sonde_nn_loader_options){.batch = 1,
+                                                          .transforms = transforms,
+                                                          .transform_count = 5},
+                               &loader, &diag));
     TRY(sonde_nn_loader_next(loader, &after, &diag));
 
     sonde_nn_options_init(&options);
-    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, 1), &session, &diag));
-    const sonde_view input = sonde_view_of(SONDE_F32, 4, (int64_t[]){1, 1, 28, 28}, after.data);
+    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, 1), &session,
+                                   &diag));
+    const sonde_view input =
+        sonde_view_of(SONDE_F32, 4, (int64_t[]){1, 1, 28, 28}, after.data);
     TRY(sonde_nn_session_run(session, &input, 1, &diag));
     TRY(sonde_nn_session_output(session, 0, &predictions, &diag));
-    (void)printf("Predicted class: %s\n",
-                 sonde_nn_dataset_class_names("fashion-mnist")[sonde_nn_argmax(
-                     SONDE_F32, predictions.data, 10, 1)]);
+    (void)printf(
+        "Predicted class: %s\n",
+        sonde_nn_dataset_class_names(
+            "fashion-mnist")[sonde_nn_argmax(SONDE_F32, predictions.data, 10, 1)]);
 
     const sonde_plot_panel panels[] = {
         {.title = "Original",
-         .image = sonde_view_of(SONDE_U8, 3, before.shape, (void *)(uintptr_t)before.data)},
+         .image =
+             sonde_view_of(SONDE_U8, 3, before.shape, (void *)(uintptr_t)before.data)},
         {.title = "Transformed",
          .image = sonde_view_of(SONDE_F32, 3, (int64_t[]){1, 28, 28}, after.data)}};
     TRY(sonde_plot_panels(
@@ -209,8 +218,10 @@ int main(int argc, char **argv)
     sonde_nn_dataset *training = NULL, *test = NULL;
     sonde_nn_model *model = NULL;
 
-    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, folder, &training, &diag));
-    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST, folder, &test, &diag));
+    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TRAIN, folder, &training,
+                                    &diag));
+    TRY(sonde_nn_dataset_open_named("fashion-mnist", SONDE_NN_TEST, folder, &test,
+                                    &diag));
     draw_samples(training);
 
     model = build_model();

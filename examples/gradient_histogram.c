@@ -19,8 +19,9 @@ enum { BATCH = 1000, SEED = 42, TENSORS = 6 };
 
 static const char picture[] = "GradientHistogram.png";
 static const char *const tensors[TENSORS] = {
-    "Gradient___model.fc1.weight", "Gradient___model.fc3.weight", "Gradient___model.fc2.bias",
-    "Gradient___model.fc1.bias",   "Gradient___model.fc3.bias",   "Gradient___model.fc2.weight",
+    "Gradient___model.fc1.weight", "Gradient___model.fc3.weight",
+    "Gradient___model.fc2.bias",   "Gradient___model.fc1.bias",
+    "Gradient___model.fc3.bias",   "Gradient___model.fc2.weight",
 };
 static sonde_diag diag;
 
@@ -53,7 +54,8 @@ static void print_names(const sonde_nn_session *session)
 
     (void)printf("tensor names: [");
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
-        (void)printf("%s'%s'", id > 0 ? ", " : "", sonde_catalogue_info(catalogue, id)->name);
+        (void)printf("%s'%s'", id > 0 ? ", " : "",
+                     sonde_catalogue_info(catalogue, id)->name);
     }
     (void)printf("]\n");
 }
@@ -72,7 +74,8 @@ static double train_epoch(sonde_nn_session *session, sonde_nn_loader *loader)
         }
         const sonde_view inputs[] = {
             sonde_view_of(SONDE_F32, 4, (int64_t[]){BATCH, 1, 28, 28}, batch.data),
-            sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH}, (void *)(uintptr_t)batch.labels)};
+            sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH},
+                          (void *)(uintptr_t)batch.labels)};
         TRY(sonde_nn_session_run(session, inputs, 2, &diag));
         TRY(sonde_nn_session_output(session, 1, &loss, &diag));
         total_loss += (double)*(const float *)loss.data;
@@ -92,12 +95,13 @@ static void draw_histogram(const sonde_nn_session *session)
         zeros += vitals.zero;
     }
     TRY(sonde_histogram_log2(gradients, TENSORS, 50, &histogram, &diag));
-    TRY(sonde_plot_histogram(picture,
-                             &(sonde_histogram_plot){.page = {.title = "Gradient Histogram"},
-                                                     .histogram = &histogram,
-                                                     .x_label = "log2 of |gradient|",
-                                                     .zeros = zeros},
-                             &diag));
+    TRY(sonde_plot_histogram(
+        picture,
+        &(sonde_histogram_plot){.page = {.title = "Gradient Histogram"},
+                                .histogram = &histogram,
+                                .x_label = "log2 of |gradient|",
+                                .zeros = zeros},
+        &diag));
     (void)printf("Saved histogram to ./%s\n", picture);
 }
 
@@ -112,8 +116,8 @@ int main(int argc, char **argv)
     sonde_nn_model *model = build_model();
     sonde_nn_session *session = NULL;
 
-    TRY(sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, argc > 1 ? argv[1] : NULL, &set,
-                                    &diag));
+    TRY(sonde_nn_dataset_open_named("mnist", SONDE_NN_TRAIN, argc > 1 ? argv[1] : NULL,
+                                    &set, &diag));
     TRY(sonde_nn_loader_create(set,
                                &(sonde_nn_loader_options){.batch = BATCH,
                                                           .shuffle = true,
@@ -125,8 +129,8 @@ int main(int argc, char **argv)
 
     TRY(sonde_nn_training_session(model, NULL, &sgd, &session, &diag));
     for (size_t i = 0; i < TENSORS; i++) {
-        TRY(sonde_nn_session_anchor(session, tensors[i], tensors[i], SONDE_ANCHOR_DEFAULT, 1,
-                                    &diag));
+        TRY(sonde_nn_session_anchor(session, tensors[i], tensors[i], SONDE_ANCHOR_DEFAULT,
+                                    1, &diag));
     }
     TRY(sonde_nn_session_compile(session, &diag));
     print_names(session);

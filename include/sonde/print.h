@@ -63,7 +63,7 @@ SONDE_API sonde_print_options sonde_print_options_default(void);
 SONDE_API SONDE_CHECKED sonde_err
 sonde_print_options_check(const sonde_print_options *options, sonde_diag *diag);
 
-/* --- formatting -------------------------------------------------------------------- */
+/* --- formatting ------------------------------------------------------------------- */
 
 /* Text that grows. Start with a zeroed one; data is NUL-terminated once anything is in
  * it. */
@@ -90,7 +90,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_format_tensor(const sonde_view *view,
 SONDE_API size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
                                     const sonde_print_options *options);
 
-/* --- the sink ---------------------------------------------------------------------- */
+/* --- the sink --------------------------------------------------------------------- */
 
 /*
  * Prints `title: VALUE` and a newline for every observation, as it comes, by one write of

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* --- writing --------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------- */
 
 typedef struct sonde_named_view {
     const char *name;
@@ -40,7 +40,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
     const char *path, const sonde_named_view *tensors, size_t count,
     const sonde_metadata *metadata, size_t metadata_count, sonde_diag *diag);
 
-/* --- reading --------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------- */
 
 typedef struct sonde_safetensors sonde_safetensors;
 

@@ -20,7 +20,7 @@
 #define SONDE_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SONDE_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* --- failing (diag.c) ------------------------------------------------------------------ */
+/* --- failing (diag.c) ------------------------------------------------------------- */
 
 /* Fills diag (may be NULL) and returns err, so that a failure is one return statement.
  * where and expected may be NULL. */
@@ -41,7 +41,7 @@ SONDE_API const char *sonde__nearest(const char *name, const char *const *candid
                                      size_t count);
 SONDE_API size_t sonde__edit_distance(const char *a, const char *b);
 
-/* --- allocating (alloc.c) -------------------------------------------------------------- */
+/* --- allocating (alloc.c) --------------------------------------------------------- */
 
 enum { SONDE__ALIGN = 64 }; /* a cache line, and the widest vector */
 
@@ -49,8 +49,9 @@ enum { SONDE__ALIGN = 64 }; /* a cache line, and the widest vector */
 SONDE_API void *sonde__malloc(size_t size);
 SONDE_API void *sonde__calloc(size_t count, size_t size); /* NULL also on overflow */
 SONDE_API void *sonde__malloc_aligned(size_t align, size_t size);
-SONDE_API void *sonde__grow(void *ptr, size_t old_size, size_t new_size); /* ptr kept on NULL */
-SONDE_API void sonde__free(void *ptr);                                    /* NULL is fine */
+SONDE_API void *sonde__grow(void *ptr, size_t old_size,
+                            size_t new_size); /* ptr kept on NULL */
+SONDE_API void sonde__free(void *ptr);        /* NULL is fine */
 SONDE_API char *sonde__strdup(const char *text);
 SONDE_API char *sonde__strndup(const char *text, size_t length);
 
@@ -64,7 +65,7 @@ static inline bool sonde__mul(size_t a, size_t b, size_t *out)
 SONDE_API bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed,
                               size_t element_size);
 
-/* --- interned names (names.c) ---------------------------------------------------------- */
+/* --- interned names (names.c) ----------------------------------------------------- */
 
 /*
  * A set of strings that get dense ids 0, 1, 2 ... in order of arrival. Text lives until
@@ -86,7 +87,7 @@ SONDE_API uint32_t sonde__names_intern(sonde__names *names, const char *text);
 /* SONDE__NO_NAME if text was never interned. */
 SONDE_API uint32_t sonde__names_find(const sonde__names *names, const char *text);
 
-/* --- arena (arena.c) ------------------------------------------------------------------- */
+/* --- arena (arena.c) -------------------------------------------------------------- */
 
 /*
  * One block, handed out from front to back, freed at once:
@@ -102,22 +103,27 @@ typedef struct sonde__arena {
     size_t used, size;
 } sonde__arena;
 
-SONDE_API sonde_err sonde__arena_init(sonde__arena *arena, size_t size); /* aligned block */
+SONDE_API sonde_err sonde__arena_init(sonde__arena *arena,
+                                      size_t size); /* aligned block */
 SONDE_API void sonde__arena_fini(sonde__arena *arena);
 /* NULL while measuring and when the block is full (asserted: measuring was wrong). */
 SONDE_API void *sonde__arena_take(sonde__arena *arena, size_t align, size_t size);
 
-/* --- clock, processor (clock.c, cpu.c) ------------------------------------------------- */
+/* --- clock, processor (clock.c, cpu.c) -------------------------------------------- */
 
 SONDE_API double sonde__now(void); /* seconds, monotonic */
 
-typedef enum sonde__isa { SONDE__GENERIC = 0, SONDE__AVX2 = 1, SONDE__AVX512 = 2 } sonde__isa;
+typedef enum sonde__isa {
+    SONDE__GENERIC = 0,
+    SONDE__AVX2 = 1,
+    SONDE__AVX512 = 2
+} sonde__isa;
 /* The best that this processor and SONDE_ISA allow; found once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
 SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
-SONDE_API int sonde__cpu_count(void); /* that this process may run on */
+SONDE_API int sonde__cpu_count(void);        /* that this process may run on */
 
-/* --- counter-based random numbers (random.c) ------------------------------------------- */
+/* --- counter-based random numbers (random.c) -------------------------------------- */
 
 /*
  * Philox4x32-10 (Salmon, Moraes, Dror and Shaw 2011): the i-th block of stream s under a
@@ -132,6 +138,7 @@ SONDE_API uint64_t sonde__below(uint64_t seed, uint64_t stream, uint64_t index,
 /* Standard normal (Box and Muller 1958). */
 SONDE_API float sonde__normal(uint64_t seed, uint64_t stream, uint64_t index);
 /* A permutation of 0 ... count - 1 (Fisher and Yates), count entries at out. */
-SONDE_API void sonde__permute(uint64_t seed, uint64_t stream, uint32_t count, uint32_t *out);
+SONDE_API void sonde__permute(uint64_t seed, uint64_t stream, uint32_t count,
+                              uint32_t *out);
 
 #endif

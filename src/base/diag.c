@@ -11,9 +11,9 @@
 const char *sonde_err_name(sonde_err err)
 {
     static const char *const names[] = {
-        "SONDE_OK",       "SONDE_ENOMEM",       "SONDE_EINVAL",     "SONDE_EIO",
-        "SONDE_EFORMAT",  "SONDE_ENOTFOUND",    "SONDE_EEXIST",     "SONDE_ESHAPE",
-        "SONDE_EDTYPE",   "SONDE_ERANGE",       "SONDE_ESTATE",     "SONDE_EUNSUPPORTED",
+        "SONDE_OK",           "SONDE_ENOMEM",    "SONDE_EINVAL", "SONDE_EIO",
+        "SONDE_EFORMAT",      "SONDE_ENOTFOUND", "SONDE_EEXIST", "SONDE_ESHAPE",
+        "SONDE_EDTYPE",       "SONDE_ERANGE",    "SONDE_ESTATE", "SONDE_EUNSUPPORTED",
         "SONDE_EINTERRUPTED",
     };
     const size_t i = (size_t)err;

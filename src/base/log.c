@@ -24,7 +24,8 @@ static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static sonde_log_sink current_sink; /* under sink_lock */
 static void *current_user;          /* under sink_lock */
 
-sonde_err sonde_log_level_parse(const char *text, sonde_log_level *level, sonde_diag *diag)
+sonde_err sonde_log_level_parse(const char *text, sonde_log_level *level,
+                                sonde_diag *diag)
 {
     for (int i = 0; i <= SONDE_LOG_OFF; i++) {
         if (strcasecmp(text, level_names[i]) == 0) {
@@ -76,8 +77,9 @@ static void write_line(void *user, sonde_log_level level, const char *room,
 
     (void)clock_gettime(CLOCK_REALTIME, &now);
     (void)localtime_r(&now.tv_sec, &local);
-    (void)fprintf(user, "[%02d:%02d:%02d.%03ld] [%s] [%s] %s\n", local.tm_hour, local.tm_min,
-                  local.tm_sec, now.tv_nsec / 1000000, room, level_names[level], message);
+    (void)fprintf(user, "[%02d:%02d:%02d.%03ld] [%s] [%s] %s\n", local.tm_hour,
+                  local.tm_min, local.tm_sec, now.tv_nsec / 1000000, room,
+                  level_names[level], message);
 }
 
 void sonde_log_to_stream(FILE *stream)

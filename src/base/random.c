@@ -50,7 +50,8 @@ uint64_t sonde__below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t b
     bits = (uint64_t)block[1] << 32 | block[0];
     low = (bits & 0xFFFFFFFFu) * (bound & 0xFFFFFFFFu) >> 32;
     high = (bits >> 32) * (bound & 0xFFFFFFFFu);
-    low += (high & 0xFFFFFFFFu) + (uint64_t)(uint32_t)((bits & 0xFFFFFFFFu) * (bound >> 32));
+    low +=
+        (high & 0xFFFFFFFFu) + (uint64_t)(uint32_t)((bits & 0xFFFFFFFFu) * (bound >> 32));
     return (bits >> 32) * (bound >> 32) + (high >> 32) +
            ((bits & 0xFFFFFFFFu) * (bound >> 32) >> 32) + (low >> 32);
 }

@@ -21,7 +21,7 @@ enum { CLI_OK = 0, CLI_VERDICT = 1, CLI_ERROR = 2, CLI_INTERRUPTED = 130 };
 
 #define CLI_COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
-/* --- options ------------------------------------------------------------------------------ */
+/* --- options ---------------------------------------------------------------------- */
 
 typedef enum cli_kind {
     CLI_FLAG = 0,  /* bool: true when given */
@@ -40,8 +40,8 @@ typedef struct cli_list {
 } cli_list;
 
 typedef struct cli_option {
-    const char *name;     /* long, without dashes */
-    char letter;          /* short; 0: none */
+    const char *name; /* long, without dashes */
+    char letter;      /* short; 0: none */
     cli_kind kind;
     const char *argument; /* what stands for the value in help: "FILE"; NULL for a flag */
     const char *help;
@@ -73,7 +73,7 @@ const cli_command *cli_find(int argc, char **argv, int *words);
 void cli_print_help(const cli_command *command, FILE *stream);
 void cli_print_overview(FILE *stream);
 
-/* --- telling -------------------------------------------------------------------------------- */
+/* --- telling ---------------------------------------------------------------------- */
 
 /* "sonde: error: ..." on stderr; returns CLI_ERROR, or CLI_INTERRUPTED. */
 int cli_fail(const sonde_diag *diag);
@@ -90,7 +90,7 @@ sonde_err cli_make_folder(const char *path, sonde_diag *diag);
 sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,
                    sonde_diag *diag);
 
-/* --- progress --------------------------------------------------------------------------------- */
+/* --- progress --------------------------------------------------------------------- */
 
 /*
  * A line on stderr that is drawn anew while work goes on, with rate and remaining time, if
@@ -113,7 +113,7 @@ void cli_progress_end(cli_progress *progress);
 /* For sonde_nn_options.on_progress: the bar of compilation, which stays. On a terminal only. */
 void cli_compile_progress(void *user, int done, int total);
 
-/* --- Ctrl-C --------------------------------------------------------------------------------- */
+/* --- Ctrl-C ----------------------------------------------------------------------- */
 
 /* From now on SIGINT and SIGTERM only set a flag; a second one ends the process at once. */
 void cli_catch_interrupt(void);

@@ -16,12 +16,14 @@ typedef struct data_values {
     bool json, quiet;
 } data_values;
 
-#define OPTION(name, letter, kind, argument, field, help)                                      \
-    {name, letter, kind, argument, help, offsetof(data_values, field)}
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(data_values, field)                 \
+    }
 
 /* The folder asked for, or the cache's for a name. */
-static sonde_err place(const data_values *asked, const char *name, char *path, size_t size,
-                       sonde_diag *diag)
+static sonde_err place(const data_values *asked, const char *name, char *path,
+                       size_t size, sonde_diag *diag)
 {
     if (asked->folder == NULL) {
         return sonde_nn_data_cache(name, path, size, diag);
@@ -30,7 +32,7 @@ static sonde_err place(const data_values *asked, const char *name, char *path, s
     return cli_make_folder(path, diag);
 }
 
-/* --- fetch ------------------------------------------------------------------------------------ */
+/* --- fetch ------------------------------------------------------------------------ */
 
 static bool on_progress(void *user, const char *file, uint64_t done, uint64_t total)
 {
@@ -84,7 +86,7 @@ const cli_command cli_data_fetch = {
     .run = run_fetch,
 };
 
-/* --- synth ------------------------------------------------------------------------------------ */
+/* --- synth ------------------------------------------------------------------------ */
 
 static int run_synth(const void *values, int argc, char **argv)
 {
@@ -120,7 +122,8 @@ const cli_command cli_data_synth = {
     .name = "data synth",
     .arguments = "",
     .summary = "draw a labelled stand-in of garments, with no network",
-    .details = "The set is called fashion-synth and has Fashion-MNIST's form and classes.",
+    .details =
+        "The set is called fashion-synth and has Fashion-MNIST's form and classes.",
     .examples = "  sonde data synth --folder garments",
     .options = synth_options,
     .option_count = CLI_COUNT_OF(synth_options),
@@ -128,10 +131,11 @@ const cli_command cli_data_synth = {
     .run = run_synth,
 };
 
-/* --- info ------------------------------------------------------------------------------------- */
+/* --- info ------------------------------------------------------------------------- */
 
 static void print_info(const char *split, const sonde_nn_dataset *set,
-                       const sonde_nn_dataset_info *info, const int64_t *counts, bool json)
+                       const sonde_nn_dataset_info *info, const int64_t *counts,
+                       bool json)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
     char shape[96], bytes[32];
@@ -141,14 +145,15 @@ static void print_info(const char *split, const sonde_nn_dataset *set,
         (void)printf("{\"split\": \"%s\", \"source\": \"%s\", \"count\": %" PRId64
                      ", \"dtype\": \"%s\", \"classes\": %" PRId64
                      ", \"mean\": %.6f, \"std\": %.6f}\n",
-                     split, traits->source, traits->count, sonde_dtype_name(traits->dtype),
-                     traits->classes, info->mean[0], info->std[0]);
+                     split, traits->source, traits->count,
+                     sonde_dtype_name(traits->dtype), traits->classes, info->mean[0],
+                     info->std[0]);
         return;
     }
-    (void)printf("%s: %s\n  %" PRId64 " samples of %s %s, %s; mean %.4f, std %.4f\n", split,
-                 traits->source, traits->count, sonde_dtype_name(traits->dtype), shape,
-                 cli_bytes_text((double)info->bytes, bytes, sizeof bytes), info->mean[0],
-                 info->std[0]);
+    (void)printf("%s: %s\n  %" PRId64 " samples of %s %s, %s; mean %.4f, std %.4f\n",
+                 split, traits->source, traits->count, sonde_dtype_name(traits->dtype),
+                 shape, cli_bytes_text((double)info->bytes, bytes, sizeof bytes),
+                 info->mean[0], info->std[0]);
     for (int64_t i = 0; i < traits->classes; i++) {
         (void)printf("  %3" PRId64 " %-12s %8" PRId64 "\n", i,
                      sonde_nn_dataset_class_name(set, i), counts[i]);
@@ -166,7 +171,8 @@ static sonde_err describe(const char *name, const char *folder, sonde_nn_split s
     if (err != SONDE_OK) {
         return err;
     }
-    counts = calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
+    counts =
+        calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
     if (counts == NULL) {
         err = diag->err = SONDE_ENOMEM;
     } else {

@@ -15,10 +15,11 @@ static void print_json(const sonde_nn_confusion *matrix)
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
 
-    (void)printf("{\"accuracy\": %.6f, \"samples\": %llu, \"nan\": %llu, \"confusion\": [",
-                 sonde_nn_confusion_accuracy(matrix),
-                 (unsigned long long)sonde_nn_confusion_total(matrix),
-                 (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
+    (void)printf(
+        "{\"accuracy\": %.6f, \"samples\": %llu, \"nan\": %llu, \"confusion\": [",
+        sonde_nn_confusion_accuracy(matrix),
+        (unsigned long long)sonde_nn_confusion_total(matrix),
+        (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
     for (int64_t i = 0; i < classes; i++) {
         (void)printf("%s[", i > 0 ? ", " : "");
         for (int64_t j = 0; j < classes; j++) {
@@ -30,8 +31,8 @@ static void print_json(const sonde_nn_confusion *matrix)
     (void)puts("]}");
 }
 
-static sonde_err evaluate(const eval_values *asked, sonde_nn_job *job, sonde_nn_model *model,
-                          const char *weights, sonde_diag *diag)
+static sonde_err evaluate(const eval_values *asked, sonde_nn_job *job,
+                          sonde_nn_model *model, const char *weights, sonde_diag *diag)
 {
     sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_nn_dataset *set = NULL;
@@ -86,8 +87,10 @@ static int run_eval(const void *values, int argc, char **argv)
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                      \
-    {name, letter, kind, argument, help, offsetof(eval_values, field)}
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(eval_values, field)                 \
+    }
 
 static const cli_option eval_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,

@@ -30,7 +30,7 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
     return sonde_nn_job_builtin(text, out, diag);
 }
 
-/* --- data ------------------------------------------------------------------------------------- */
+/* --- data ------------------------------------------------------------------------- */
 
 static bool on_fetch(void *user, const char *file, uint64_t done, uint64_t total)
 {
@@ -71,9 +71,10 @@ static sonde_err provide(const char **name, bool quiet, sonde_diag *diag)
         *diag = fetching;
         return SONDE_EINTERRUPTED;
     }
-    cli_warn("%s cannot be fetched (%s); drawing a stand-in, 'fashion-synth': accuracy on it "
-             "says nothing about %s",
-             *name, sonde_diag_line(&fetching, line, sizeof line), *name);
+    cli_warn(
+        "%s cannot be fetched (%s); drawing a stand-in, 'fashion-synth': accuracy on it "
+        "says nothing about %s",
+        *name, sonde_diag_line(&fetching, line, sizeof line), *name);
     *name = "fashion-synth";
     err = sonde_nn_data_cache(*name, path, sizeof path, diag);
     return err == SONDE_OK ? sonde_nn_synth(path, &synth, diag) : err;
@@ -109,8 +110,8 @@ static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dat
 }
 
 /* A folder that is no known set: train and test sub-folders of images, if there are any. */
-static sonde_err open_folder(const char *path, sonde_nn_split split, sonde_nn_dataset **out,
-                             sonde_diag *diag)
+static sonde_err open_folder(const char *path, sonde_nn_split split,
+                             sonde_nn_dataset **out, sonde_diag *diag)
 {
     char part[4096];
     const sonde_err err = cli_join(path, split == SONDE_NN_TRAIN ? "train" : "test", part,
@@ -122,8 +123,9 @@ static sonde_err open_folder(const char *path, sonde_nn_split split, sonde_nn_da
     return sonde_nn_dataset_open_folder(access(part, F_OK) == 0 ? part : path, out, diag);
 }
 
-sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir, sonde_nn_split split,
-                        bool quiet, sonde_nn_dataset **out, sonde_diag *diag)
+sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir,
+                        sonde_nn_split split, bool quiet, sonde_nn_dataset **out,
+                        sonde_diag *diag)
 {
     const char *name = info->data_name;
     const bool everywhere = dir == NULL || strcmp(dir, "auto") == 0;
@@ -131,9 +133,9 @@ sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir, sonde_nn
     sonde_err err = SONDE_OK;
 
     if (info->data_path[0] != '\0' && everywhere) {
-        err = name[0] != '\0' ? sonde_nn_dataset_open_named(name, split, info->data_path, out,
-                                                            diag)
-                              : open_folder(info->data_path, split, out, diag);
+        err = name[0] != '\0'
+                  ? sonde_nn_dataset_open_named(name, split, info->data_path, out, diag)
+                  : open_folder(info->data_path, split, out, diag);
     } else if (name[0] == '\0') {
         *diag = (sonde_diag){.err = SONDE_EINVAL,
                              .where = "data",
@@ -160,11 +162,11 @@ sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir, sonde_nn
 }
 
 sonde_err cli_loader_create(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
-                            int64_t batch, bool shuffle, int workers, sonde_nn_loader **out,
-                            sonde_diag *diag)
+                            int64_t batch, bool shuffle, int workers,
+                            sonde_nn_loader **out, sonde_diag *diag)
 {
-    const sonde_nn_transform transforms[] = {sonde_nn_to_float(),
-                                             sonde_nn_normalise(1, &info->mean, &info->std)};
+    const sonde_nn_transform transforms[] = {
+        sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
     const sonde_nn_loader_options options = {.batch = batch,
                                              .shuffle = shuffle,
                                              .seed = info->seed,
@@ -187,15 +189,15 @@ void cli_batch_views(const sonde_nn_job_info *info, const sonde_nn_batch *batch,
     memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
 }
 
-/* --- evaluating --------------------------------------------------------------------------------- */
+/* --- evaluating ------------------------------------------------------------------- */
 
 typedef struct evaluation {
     const sonde_nn_job_info *info;
     sonde_nn_session *session;
     sonde_nn_loader *loader;
     sonde_nn_confusion *matrix;
-    float *filled;  /* room for one whole batch, for the last one */
-    size_t sample;  /* floats of one sample */
+    float *filled; /* room for one whole batch, for the last one */
+    size_t sample; /* floats of one sample */
     int64_t batch;
 } evaluation;
 
@@ -207,7 +209,8 @@ static sonde_err evaluate_batch(evaluation *run, sonde_nn_batch *batch, sonde_di
 
     if (count < run->batch) {
         memset(run->filled, 0, (size_t)run->batch * run->sample * sizeof *run->filled);
-        memcpy(run->filled, batch->data, (size_t)count * run->sample * sizeof *run->filled);
+        memcpy(run->filled, batch->data,
+               (size_t)count * run->sample * sizeof *run->filled);
         batch->data = run->filled;
         batch->count = run->batch;
     }
@@ -313,14 +316,15 @@ void cli_print_scores(const sonde_nn_confusion *matrix, const sonde_nn_dataset *
         const char *name = sonde_nn_dataset_class_name(set, i);
 
         (void)snprintf(number, sizeof number, "%lld", (long long)i);
-        (void)printf("%-12s %9llu %8.1f%% %8.1f%% %8.1f%%\n", name[0] != '\0' ? name : number,
-                     (unsigned long long)scores.support, 100.0 * scores.precision,
-                     100.0 * scores.recall, 100.0 * scores.f1);
+        (void)printf("%-12s %9llu %8.1f%% %8.1f%% %8.1f%%\n",
+                     name[0] != '\0' ? name : number, (unsigned long long)scores.support,
+                     100.0 * scores.precision, 100.0 * scores.recall, 100.0 * scores.f1);
     }
 }
 
 sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
-                             const sonde_nn_dataset *set, const char *title, sonde_diag *diag)
+                             const sonde_nn_dataset *set, const char *title,
+                             sonde_diag *diag)
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);

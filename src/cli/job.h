@@ -22,13 +22,14 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
  * is nowhere is fetched into the cache; if that fails, a stand-in is drawn there, and said.
  * Samples must have the model's shape.
  */
-sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir, sonde_nn_split split,
-                        bool quiet, sonde_nn_dataset **out, sonde_diag *diag);
+sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir,
+                        sonde_nn_split split, bool quiet, sonde_nn_dataset **out,
+                        sonde_diag *diag);
 
 /* The job's transforms over a set: to float, normalise. batch is the combined one. */
 sonde_err cli_loader_create(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
-                            int64_t batch, bool shuffle, int workers, sonde_nn_loader **out,
-                            sonde_diag *diag);
+                            int64_t batch, bool shuffle, int workers,
+                            sonde_nn_loader **out, sonde_diag *diag);
 
 /* Views of a batch as a session's two inputs. */
 void cli_batch_views(const sonde_nn_job_info *info, const sonde_nn_batch *batch,

@@ -7,7 +7,7 @@
 #include <ctype.h>
 #include <string.h>
 
-/* --- help ----------------------------------------------------------------------------------- */
+/* --- help ------------------------------------------------------------------------- */
 
 static void print_option(const cli_option *option, FILE *stream)
 {
@@ -50,13 +50,14 @@ void cli_print_overview(FILE *stream)
         (void)fprintf(stream, "  %-14s %s\n", cli_commands[i]->name,
                       cli_commands[i]->summary);
     }
-    (void)fputs("\n'sonde COMMAND --help' tells more; 'sonde --version' the version.\n"
-                "Environment: SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), "
-                "SONDE_DATA,\nSONDE_CACHE, SONDE_ISA (generic, avx2, avx512).\n",
-                stream);
+    (void)fputs(
+        "\n'sonde COMMAND --help' tells more; 'sonde --version' the version.\n"
+        "Environment: SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), "
+        "SONDE_DATA,\nSONDE_CACHE, SONDE_ISA (generic, avx2, avx512).\n",
+        stream);
 }
 
-/* --- manual pages --------------------------------------------------------------------------- */
+/* --- manual pages ----------------------------------------------------------------- */
 
 /* Text for troff: backslashes and dashes escaped, no line begins with a dot. */
 static void roff(const char *text, FILE *stream)
@@ -97,7 +98,8 @@ static void roff_option(const cli_option *option, FILE *stream)
 
 static void print_page(const cli_command *command, FILE *stream)
 {
-    (void)fprintf(stream, ".TH \"SONDE %s\" 1 \"\" \"sonde " SONDE_VERSION "\"\n.SH NAME\n",
+    (void)fprintf(stream,
+                  ".TH \"SONDE %s\" 1 \"\" \"sonde " SONDE_VERSION "\"\n.SH NAME\n",
                   command->name);
     (void)fprintf(stream, "sonde %s \\- ", command->name);
     roff(command->summary, stream);
@@ -117,14 +119,16 @@ static void print_page(const cli_command *command, FILE *stream)
         roff(command->examples, stream);
         (void)fputs("\n.fi\n", stream);
     }
-    (void)fputs(".SH EXIT STATUS\n0 if all is well, 1 for a verdict, 2 for an error, 130 if "
-                "interrupted.\n",
-                stream);
+    (void)fputs(
+        ".SH EXIT STATUS\n0 if all is well, 1 for a verdict, 2 for an error, 130 if "
+        "interrupted.\n",
+        stream);
 }
 
 static void print_overview_page(FILE *stream)
 {
-    (void)fputs(".TH SONDE 1 \"\" \"sonde " SONDE_VERSION "\"\n.SH NAME\nsonde \\- see every "
+    (void)fputs(".TH SONDE 1 \"\" \"sonde " SONDE_VERSION
+                "\"\n.SH NAME\nsonde \\- see every "
                 "tensor of a neural network while it trains or infers\n.SH SYNOPSIS\n"
                 "\\fBsonde\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR]...\n.SH COMMANDS\n",
                 stream);
@@ -135,20 +139,23 @@ static void print_overview_page(FILE *stream)
     }
 }
 
-/* --- completion ----------------------------------------------------------------------------- */
+/* --- completion ------------------------------------------------------------------- */
 
 static void print_bash(FILE *stream)
 {
     (void)fputs("# bash completion for sonde\n_sonde() {\n"
-                "  local cur=${COMP_WORDS[COMP_CWORD]} words=\"${COMP_WORDS[*]:1:COMP_CWORD-1}\"\n"
+                "  local cur=${COMP_WORDS[COMP_CWORD]} "
+                "words=\"${COMP_WORDS[*]:1:COMP_CWORD-1}\"\n"
                 "  case \"$words\" in\n",
                 stream);
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
-        (void)fprintf(stream, "    '%s'*) COMPREPLY=($(compgen -W '--help", cli_commands[i]->name);
+        (void)fprintf(stream, "    '%s'*) COMPREPLY=($(compgen -W '--help",
+                      cli_commands[i]->name);
         for (size_t k = 0; k < cli_commands[i]->option_count; k++) {
             (void)fprintf(stream, " --%s", cli_commands[i]->options[k].name);
         }
-        (void)fputs("' -- \"$cur\")); [[ $cur == -* ]] || COMPREPLY=($(compgen -f -- \"$cur\"));;\n",
+        (void)fputs("' -- \"$cur\")); [[ $cur == -* ]] || COMPREPLY=($(compgen -f -- "
+                    "\"$cur\"));;\n",
                     stream);
     }
     (void)fputs("    *) COMPREPLY=($(compgen -W '", stream);
@@ -169,9 +176,10 @@ static void print_zsh(FILE *stream)
                           cli_commands[i]->summary);
         }
     }
-    (void)fputs("  )\n  if (( CURRENT == 2 )); then _describe command commands; return; fi\n"
-                "  case $words[2] in\n",
-                stream);
+    (void)fputs(
+        "  )\n  if (( CURRENT == 2 )); then _describe command commands; return; fi\n"
+        "  case $words[2] in\n",
+        stream);
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
         if (strchr(cli_commands[i]->name, ' ') != NULL) {
             continue;
@@ -188,7 +196,7 @@ static void print_zsh(FILE *stream)
     (void)fputs("  esac\n}\n_sonde \"$@\"\n", stream);
 }
 
-/* --- the command ---------------------------------------------------------------------------- */
+/* --- the command ------------------------------------------------------------------ */
 
 typedef struct manual_values {
     const char *all;

@@ -71,8 +71,8 @@ static int store(const cli_option *option, void *values, const char *text)
         const int64_t value = number;
 
         if (end == text || *end != '\0' || errno != 0 || number < 0) {
-            return cli_fail_text("--%s: '%s' (expected a whole number >= 0)", option->name,
-                                 text);
+            return cli_fail_text("--%s: '%s' (expected a whole number >= 0)",
+                                 option->name, text);
         }
         memcpy(field, &value, sizeof value);
         break;
@@ -81,7 +81,8 @@ static int store(const cli_option *option, void *values, const char *text)
         const double value = strtod(text, &end);
 
         if (end == text || *end != '\0' || !isfinite(value)) {
-            return cli_fail_text("--%s: '%s' (expected a finite number)", option->name, text);
+            return cli_fail_text("--%s: '%s' (expected a finite number)", option->name,
+                                 text);
         }
         memcpy(field, &value, sizeof value);
         break;
@@ -162,7 +163,8 @@ static int fail_unknown(const cli_command *command, const char *text)
                          command->name);
 }
 
-static int parse(const cli_command *command, int argc, char **argv, void *values, bool *help)
+static int parse(const cli_command *command, int argc, char **argv, void *values,
+                 bool *help)
 {
     struct option longs[MOST_OPTIONS + 2];
     char shorts[2 * MOST_OPTIONS + 4];

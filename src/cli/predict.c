@@ -50,8 +50,8 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
                              .expected = "samples of (1, H, W)"};
         return SONDE_ESHAPE;
     }
-    list[count++] = sonde_nn_resize((int)info->sample_shape[1], (int)info->sample_shape[2],
-                                    SONDE_NN_BICUBIC);
+    list[count++] = sonde_nn_resize((int)info->sample_shape[1],
+                                    (int)info->sample_shape[2], SONDE_NN_BICUBIC);
     list[count++] = sonde_nn_greyscale();
     if (!run->asked->no_invert) {
         list[count++] = sonde_nn_invert_if_light(
@@ -69,19 +69,21 @@ static sonde_err transform(prediction *run, sonde_nn_sample *sample, sonde_diag 
     void *room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
     sonde_err err = sonde_nn_dataset_get(run->image, 0, NULL, sample, diag);
 
-    run->input = aligned_alloc(64, (sonde_nn_pipeline_bytes(run->pipeline) + 63) / 64 * 64);
+    run->input =
+        aligned_alloc(64, (sonde_nn_pipeline_bytes(run->pipeline) + 63) / 64 * 64);
     if (err == SONDE_OK && (run->input == NULL || (scratch > 0 && room == NULL))) {
         err = diag->err = SONDE_ENOMEM;
     }
     if (err == SONDE_OK) {
-        err = sonde_nn_pipeline_run(run->pipeline, sample, 0, 0, 0, room, run->input, diag);
+        err =
+            sonde_nn_pipeline_run(run->pipeline, sample, 0, 0, 0, room, run->input, diag);
     }
     free(room);
     return err;
 }
 
-static sonde_err draw(const prediction *run, const sonde_nn_sample *sample, const char *title,
-                      sonde_diag *diag)
+static sonde_err draw(const prediction *run, const sonde_nn_sample *sample,
+                      const char *title, sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(run->image);
     sonde_plot_panel panels[2] = {{.title = "Before"}, {.title = "After"}};
@@ -97,7 +99,8 @@ static sonde_err draw(const prediction *run, const sonde_nn_sample *sample, cons
 }
 
 /* Classes by falling score. */
-static void print_scores(const prediction *run, const sonde_view *scores, const char *path)
+static void print_scores(const prediction *run, const sonde_view *scores,
+                         const char *path)
 {
     const float *score = scores->data;
     const int64_t classes = run->info->classes;
@@ -118,8 +121,8 @@ static void print_scores(const prediction *run, const sonde_view *scores, const 
     if (run->asked->json) {
         (void)printf("{\"image\": \"%s\", \"label\": %lld, \"class\": \"%s\", "
                      "\"probability\": %.6f}\n",
-                     path, (long long)best, class_name(run->info, best, name, sizeof name),
-                     1.0 / total);
+                     path, (long long)best,
+                     class_name(run->info, best, name, sizeof name), 1.0 / total);
         return;
     }
     (void)printf("%s: %s\n", path, class_name(run->info, best, name, sizeof name));
@@ -213,8 +216,10 @@ static int run_predict(const void *values, int argc, char **argv)
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                      \
-    {name, letter, kind, argument, help, offsetof(predict_values, field)}
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(predict_values, field)              \
+    }
 
 static const cli_option predict_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
@@ -224,7 +229,8 @@ static const cli_option predict_options[] = {
     OPTION("top", 'k', CLI_COUNT, "N", top, "show the N likeliest classes (3)"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
            "a background lighter than this is inverted (200)"),
-    OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert, "leave light backgrounds as they are"),
+    OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert,
+           "leave light backgrounds as they are"),
     OPTION("picture", 0, CLI_TEXT, "FILE", picture,
            "draw the image before and after its transformation"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object an image on stdout"),

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* --- errors ----------------------------------------------------------------------------------- */
+/* --- errors ----------------------------------------------------------------------- */
 
 int cli_fail(const sonde_diag *diag)
 {
@@ -47,7 +47,7 @@ void cli_warn(const char *fmt, ...)
     (void)fputc('\n', stderr);
 }
 
-/* --- numbers ---------------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------- */
 
 const char *cli_bytes_text(double bytes, char *buf, size_t size)
 {
@@ -87,7 +87,7 @@ double cli_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* --- folders ---------------------------------------------------------------------------------- */
+/* --- folders ---------------------------------------------------------------------- */
 
 static sonde_err fail_path(sonde_diag *diag, const char *path, const char *found)
 {
@@ -121,7 +121,8 @@ sonde_err cli_make_folder(const char *path, sonde_diag *diag)
         return fail_path(diag, path, "cannot create the folder");
     }
     memcpy(part, path, strlen(path) + 1);
-    for (char *slash = strchr(part + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+    for (char *slash = strchr(part + 1, '/'); slash != NULL;
+         slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         (void)mkdir(part, 0777); /* the last one tells */
         *slash = '/';
@@ -145,7 +146,7 @@ sonde_err cli_make_folder(const char *path, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* --- progress --------------------------------------------------------------------------------- */
+/* --- progress --------------------------------------------------------------------- */
 
 void cli_progress_begin(cli_progress *progress, const char *title, const char *unit,
                         int64_t total, bool quiet)
@@ -186,22 +187,21 @@ void cli_compile_progress(void *user, int done, int total)
 
 static void draw(cli_progress *progress, double now, const char *note)
 {
-    const double share = progress->total > 0
-                             ? (double)progress->done / (double)progress->total
-                             : 0.0;
+    const double share =
+        progress->total > 0 ? (double)progress->done / (double)progress->total : 0.0;
     const double elapsed = now - progress->started;
     const double rate = elapsed > 0.0 ? (double)progress->done / elapsed : 0.0;
     char gone[32], left[32];
 
     (void)fprintf(stderr, "\r\033[K%s: %3.0f%%|", progress->title, 100.0 * share);
     draw_bar(share);
-    (void)fprintf(stderr, "| %lld/%lld [%s<%s, %.0f %s/s]%s%s", (long long)progress->done,
-                  (long long)progress->total, cli_seconds_text(elapsed, gone, sizeof gone),
-                  cli_seconds_text(rate > 0.0
-                                       ? (double)(progress->total - progress->done) / rate
-                                       : (double)INFINITY,
-                                   left, sizeof left),
-                  rate, progress->unit, note != NULL ? " " : "", note != NULL ? note : "");
+    (void)fprintf(
+        stderr, "| %lld/%lld [%s<%s, %.0f %s/s]%s%s", (long long)progress->done,
+        (long long)progress->total, cli_seconds_text(elapsed, gone, sizeof gone),
+        cli_seconds_text(rate > 0.0 ? (double)(progress->total - progress->done) / rate
+                                    : (double)INFINITY,
+                         left, sizeof left),
+        rate, progress->unit, note != NULL ? " " : "", note != NULL ? note : "");
     (void)fflush(stderr);
 }
 
@@ -228,7 +228,7 @@ void cli_progress_end(cli_progress *progress)
     }
 }
 
-/* --- Ctrl-C ----------------------------------------------------------------------------------- */
+/* --- Ctrl-C ----------------------------------------------------------------------- */
 
 static volatile sig_atomic_t interrupts; /* the one thing a handler may write */
 

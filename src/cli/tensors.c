@@ -48,10 +48,10 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     err = sonde_nn_job_build(work->job, &work->model, diag);
     if (err == SONDE_OK) {
         err = asked->inference
-                  ? sonde_nn_inference_session(work->model, &info->options, &work->session,
-                                               diag)
-                  : sonde_nn_training_session(work->model, &info->options, &info->optimizer,
-                                              &work->session, diag);
+                  ? sonde_nn_inference_session(work->model, &info->options,
+                                               &work->session, diag)
+                  : sonde_nn_training_session(work->model, &info->options,
+                                              &info->optimizer, &work->session, diag);
     }
     return err == SONDE_OK ? sonde_nn_session_compile(work->session, diag) : err;
 }
@@ -67,10 +67,11 @@ static void print_tensor(const tensors_values *asked, const sonde_catalogue *cat
     if (asked->names) {
         (void)puts(info->name);
     } else if (asked->json) {
-        (void)printf("{\"id\": %u, \"name\": \"%s\", \"role\": \"%s\", \"module\": \"%s\", "
-                     "\"op\": \"%s\", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
-                     id, info->name, sonde_role_name(info->role), info->module, info->op,
-                     sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
+        (void)printf(
+            "{\"id\": %u, \"name\": \"%s\", \"role\": \"%s\", \"module\": \"%s\", "
+            "\"op\": \"%s\", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
+            id, info->name, sonde_role_name(info->role), info->module, info->op,
+            sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
         for (int i = 0; i < info->rank; i++) {
             (void)printf("%s%lld", i > 0 ? ", " : "", (long long)info->shape[i]);
         }
@@ -95,8 +96,8 @@ static sonde_err list(const tensors_values *asked, const compiled *work, sonde_d
 
     if (asked->select == NULL) {
         if (!asked->json && !asked->names) {
-            (void)printf("%-36s %-19s %-9s %-8s %-18s %s\n", "name", "role", "pass", "dtype",
-                         "shape", "op");
+            (void)printf("%-36s %-19s %-9s %-8s %-18s %s\n", "name", "role", "pass",
+                         "dtype", "shape", "op");
         }
         for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
             print_tensor(asked, catalogue, id);
@@ -165,8 +166,10 @@ static int run_compile(const void *values, int argc, char **argv)
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                      \
-    {name, letter, kind, argument, help, offsetof(tensors_values, field)}
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(tensors_values, field)              \
+    }
 
 static const cli_option tensors_options[] = {
     OPTION("select", 's', CLI_TEXT, "TENSORS", select,
@@ -174,7 +177,8 @@ static const cli_option tensors_options[] = {
     OPTION("names", 'n', CLI_FLAG, NULL, names, "names alone"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "of an inference session"),
     OPTION("batch-size", 'b', CLI_COUNT, "N", batch, "samples of a micro-batch"),
-    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation, "micro-batches a step"),
+    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation,
+           "micro-batches a step"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a tensor"),
 };
 
@@ -192,12 +196,14 @@ const cli_command cli_tensors = {
 };
 
 static const cli_option compile_options[] = {
-    OPTION("dump", 0, CLI_TEXT, "PASS", dump,
-           "print the graph after instantiate, autodiff, accumulate, optimise, prune, fuse, "
-           "layout or plan"),
+    OPTION(
+        "dump", 0, CLI_TEXT, "PASS", dump,
+        "print the graph after instantiate, autodiff, accumulate, optimise, prune, fuse, "
+        "layout or plan"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "an inference session"),
     OPTION("batch-size", 'b', CLI_COUNT, "N", batch, "samples of a micro-batch"),
-    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation, "micro-batches a step"),
+    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation,
+           "micro-batches a step"),
     OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
 };
 

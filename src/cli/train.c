@@ -34,7 +34,7 @@ typedef struct training {
     char out[3072];
 } training;
 
-/* --- setting up --------------------------------------------------------------------------------- */
+/* --- setting up ------------------------------------------------------------------- */
 
 static void apply_overrides(const train_values *asked, sonde_nn_job_info *info)
 {
@@ -83,8 +83,9 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
             .interval = tap->every, .start = tap->start, .end = tap->end};
 
         if (tap->print) {
-            err = sonde_nn_session_tap(run->session, tap->tensors, &schedule, SONDE_HOW_RAW,
-                                       sonde_printer_sink(run->printer), diag);
+            err =
+                sonde_nn_session_tap(run->session, tap->tensors, &schedule, SONDE_HOW_RAW,
+                                     sonde_printer_sink(run->printer), diag);
         }
     }
     return err;
@@ -122,12 +123,12 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
         err = sonde_nn_session_load(run->session, asked->resume, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_data_open(run->info, asked->data, SONDE_NN_TRAIN, asked->quiet, &run->train,
-                            diag);
+        err = cli_data_open(run->info, asked->data, SONDE_NN_TRAIN, asked->quiet,
+                            &run->train, diag);
     }
     if (err == SONDE_OK && !asked->no_eval) {
-        err = cli_data_open(run->info, asked->data, SONDE_NN_TEST, asked->quiet, &run->test,
-                            diag);
+        err = cli_data_open(run->info, asked->data, SONDE_NN_TEST, asked->quiet,
+                            &run->test, diag);
     }
     return err;
 }
@@ -145,7 +146,7 @@ static void tear_down(training *run)
     free(run->losses);
 }
 
-/* --- pictures ----------------------------------------------------------------------------------- */
+/* --- pictures --------------------------------------------------------------------- */
 
 /* The first samples of the training set under their labels. */
 static sonde_err draw_samples(const training *run, const char *path, sonde_diag *diag)
@@ -223,13 +224,14 @@ static sonde_err draw_pictures(const training *run, sonde_diag *diag)
     if (err == SONDE_OK && run->matrix != NULL) {
         err = cli_join(run->out, "confusion.png", path, sizeof path, diag);
         if (err == SONDE_OK) {
-            err = cli_draw_confusion(path, run->matrix, run->test, "Confusion matrix", diag);
+            err = cli_draw_confusion(path, run->matrix, run->test, "Confusion matrix",
+                                     diag);
         }
     }
     return err;
 }
 
-/* --- training ----------------------------------------------------------------------------------- */
+/* --- training --------------------------------------------------------------------- */
 
 static sonde_err keep_loss(training *run, sonde_nn_running_mean *mean, sonde_diag *diag)
 {
@@ -264,8 +266,8 @@ static sonde_err save_checkpoint(const training *run, sonde_diag *diag)
     return err == SONDE_OK ? sonde_nn_session_save(run->session, path, diag) : err;
 }
 
-static sonde_err train_epoch(training *run, int epoch, int64_t skip, sonde_nn_running_mean *mean,
-                             sonde_diag *diag)
+static sonde_err train_epoch(training *run, int epoch, int64_t skip,
+                             sonde_nn_running_mean *mean, sonde_diag *diag)
 {
     cli_progress progress;
     char title[48], note[48] = "";
@@ -292,7 +294,8 @@ static sonde_err train_epoch(training *run, int epoch, int64_t skip, sonde_nn_ru
             err = keep_loss(run, mean, diag);
         }
         if (progress.terminal && (batch.number & 63) == 0) {
-            (void)snprintf(note, sizeof note, "loss %.4f", sonde_nn_running_mean_get(mean));
+            (void)snprintf(note, sizeof note, "loss %.4f",
+                           sonde_nn_running_mean_get(mean));
         }
         cli_progress_update(&progress, (batch.number + 1) * batch.count, note);
     }
@@ -306,10 +309,11 @@ static void report_epoch(const training *run, int epoch, double loss, double sec
     const double rate = seconds > 0.0 ? (double)samples / seconds : 0.0;
 
     if (run->asked->json) {
-        (void)printf("{\"event\": \"epoch\", \"epoch\": %d, \"step\": %lld, \"loss\": ", epoch,
-                     (long long)sonde_nn_session_step(run->session));
+        (void)printf("{\"event\": \"epoch\", \"epoch\": %d, \"step\": %lld, \"loss\": ",
+                     epoch, (long long)sonde_nn_session_step(run->session));
         (void)printf(isfinite(loss) ? "%.9g" : "null", loss);
-        (void)printf(", \"seconds\": %.6f, \"samples_per_second\": %.1f}\n", seconds, rate);
+        (void)printf(", \"seconds\": %.6f, \"samples_per_second\": %.1f}\n", seconds,
+                     rate);
     } else if (!run->asked->quiet) {
         (void)printf("epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s\n", epoch + 1,
                      run->info->epochs, loss, seconds, rate);
@@ -403,20 +407,23 @@ static int run_train(const void *values, int argc, char **argv)
         err = draw_pictures(&run, &diag);
     }
     if (err == SONDE_OK && !run.asked->quiet && !run.asked->json) {
-        (void)printf("Saved to %s: model.safetensors, checkpoint.safetensors%s\n", run.out,
-                     run.asked->no_pictures ? ""
-                                            : ", samples.png, loss.png, confusion.png");
+        (void)printf(
+            "Saved to %s: model.safetensors, checkpoint.safetensors%s\n", run.out,
+            run.asked->no_pictures ? "" : ", samples.png, loss.png, confusion.png");
     }
     tear_down(&run);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
-#define OPTION(name, letter, kind, argument, field, help)                                      \
-    {name, letter, kind, argument, help, offsetof(train_values, field)}
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(train_values, field)                \
+    }
 
 static const cli_option train_options[] = {
-    OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
-           "where the data set lies (default: SONDE_DATA, the cache, a fetch, a stand-in)"),
+    OPTION(
+        "data", 'd', CLI_TEXT, "FOLDER", data,
+        "where the data set lies (default: SONDE_DATA, the cache, a fetch, a stand-in)"),
     OPTION("out", 'o', CLI_TEXT, "FOLDER", out,
            "where model, checkpoint and pictures go (sonde-out)"),
     OPTION("epochs", 'e', CLI_COUNT, "N", epochs, "epochs instead of the job's"),
@@ -425,7 +432,8 @@ static const cli_option train_options[] = {
     OPTION("seed", 's', CLI_COUNT, "N", seed, "of initial weights and of shuffling"),
     OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
     OPTION("device-iterations", 0, CLI_COUNT, "N", iterations, "steps a call"),
-    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation, "micro-batches a step"),
+    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation,
+           "micro-batches a step"),
     OPTION("print", 'p', CLI_LIST, "TENSORS", print,
            "print these at every step to stderr; may be given again"),
     OPTION("resume", 0, CLI_TEXT, "FILE", resume, "go on from a checkpoint"),
@@ -439,8 +447,9 @@ const cli_command cli_train = {
     .name = "train",
     .arguments = "[MODEL | JOB.yaml]",
     .summary = "train a network, evaluate it, draw what was seen",
-    .details = "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
-               "describes any other.\nCtrl-C saves a checkpoint and ends with code 130.",
+    .details =
+        "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
+        "describes any other.\nCtrl-C saves a checkpoint and ends with code 130.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",

@@ -27,7 +27,7 @@ struct sonde_anchors {
     size_t *by_id; /* first slot of each tensor; from attach on */
 };
 
-/* --- modes ------------------------------------------------------------------------- */
+/* --- modes ------------------------------------------------------------------------ */
 
 static const char *const mode_names[] = {"final", "everyn",  "all",
                                          "sum",   "default", "mean"};
@@ -73,7 +73,7 @@ static sonde_err check_mode(const char *where, sonde_anchor_mode mode, int perio
     return SONDE_OK;
 }
 
-/* --- building ---------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------- */
 
 static void begin_call(sonde_sink *sink);
 static void put(sonde_sink *sink, const sonde_observation *observation);
@@ -254,8 +254,7 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
     return err;
 }
 
-/* --- as a sink
- * -------------------------------------------------------------------------- */
+/* --- as a sink -------------------------------------------------------------------- */
 
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
@@ -296,7 +295,7 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
     }
 }
 
-/* --- retrieving -------------------------------------------------------------------- */
+/* --- retrieving ------------------------------------------------------------------- */
 
 size_t sonde_anchors_count(const sonde_anchors *anchors)
 {

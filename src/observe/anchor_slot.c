@@ -18,7 +18,7 @@ const char *sonde__anchor_where(const char *name, char *buf, size_t size)
     return buf;
 }
 
-/* --- preparing --------------------------------------------------------------------- */
+/* --- preparing -------------------------------------------------------------------- */
 
 static sonde_err check_slot(const sonde__anchor_slot *of, const char *where,
                             sonde_diag *diag)
@@ -135,7 +135,7 @@ sonde_err sonde__anchor_prepare(sonde__anchor_slot *of, const sonde_tensor_info 
     return SONDE_OK;
 }
 
-/* --- keeping ----------------------------------------------------------------------- */
+/* --- keeping ---------------------------------------------------------------------- */
 
 /* Copies or adds a value to the place-th of those kept. Dtype and shape are right. */
 static void keep(sonde__anchor_slot *of, int64_t place, bool add, const sonde_view *view)

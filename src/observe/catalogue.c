@@ -87,7 +87,7 @@ const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
     return &catalogue->info[id];
 }
 
-/* --- declaring --------------------------------------------------------------------- */
+/* --- declaring -------------------------------------------------------------------- */
 
 static sonde_err check_enums(const sonde_tensor_info *info, sonde_diag *diag)
 {
@@ -219,7 +219,7 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
     return err == SONDE_OK ? add_entry(catalogue, info, id, diag) : err;
 }
 
-/* --- finding ----------------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------------------- */
 
 static bool ends_in(const char *text, size_t length, const char *end)
 {

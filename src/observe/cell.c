@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- deciding ---------------------------------------------------------------------- */
+/* --- deciding --------------------------------------------------------------------- */
 
 /* The element in memory that is aligned for it. */
 static double value_of(sonde_dtype dtype, const void *element)
@@ -73,7 +73,7 @@ sonde__cell_style sonde__cell_decide(const sonde__cell_survey *survey, sonde_dty
     return style;
 }
 
-/* --- writing ----------------------------------------------------------------------- */
+/* --- writing ---------------------------------------------------------------------- */
 
 static size_t write_integer(sonde_dtype dtype, const void *element, char *buf)
 {
@@ -162,7 +162,7 @@ size_t sonde__cell_write(const sonde__cell_style *style, const void *element,
     return sonde__cell_point(buf);
 }
 
-/* --- bounding ---------------------------------------------------------------------- */
+/* --- bounding --------------------------------------------------------------------- */
 
 /* Digits before the point of the largest, and behind it up to the first of the smallest.
  */

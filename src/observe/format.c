@@ -15,7 +15,7 @@
 
 static const char ellipsis[] = "...";
 
-/* --- options ----------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------- */
 
 enum { MOST_DIGITS = 17 };
 
@@ -79,7 +79,7 @@ sonde_err sonde_print_options_check(const sonde_print_options *options, sonde_di
     return SONDE_OK;
 }
 
-/* --- text -------------------------------------------------------------------------- */
+/* --- text ------------------------------------------------------------------------- */
 
 void sonde_text_fini(sonde_text *text)
 {
@@ -96,7 +96,7 @@ sonde_err sonde_text_reserve(sonde_text *text, size_t length)
     return SONDE_OK;
 }
 
-/* --- layout ------------------------------------------------------------------------ */
+/* --- layout ----------------------------------------------------------------------- */
 
 typedef struct layout {
     const sonde_view *view;
@@ -298,7 +298,7 @@ sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options 
     return to.err;
 }
 
-/* --- bounding ---------------------------------------------------------------------- */
+/* --- bounding --------------------------------------------------------------------- */
 
 /* count * each + more; SIZE_MAX if that is too much, and stays so. */
 static size_t times_plus(size_t count, size_t each, size_t more)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- nearest names ----------------------------------------------------------------- */
+/* --- nearest names ---------------------------------------------------------------- */
 
 enum { NEAREST = 3, CONTAINS = 1000 /* ranks behind every edit distance */ };
 
@@ -76,7 +76,7 @@ size_t sonde__nearest_names(const char *name, const void *list, sonde__name_at a
     return list_names(best, held, buf, size);
 }
 
-/* --- globs ------------------------------------------------------------------------- */
+/* --- globs ------------------------------------------------------------------------ */
 
 /* One byte of a class or a literal, a backslash taken off; *p moves behind it. */
 static unsigned char take_byte(const char **p)
@@ -205,7 +205,7 @@ const char *sonde__glob_check(const char *pattern, size_t *at)
     return NULL;
 }
 
-/* --- modules ----------------------------------------------------------------------- */
+/* --- modules ---------------------------------------------------------------------- */
 
 size_t sonde__model_prefix(const char *text)
 {

@@ -72,7 +72,7 @@ void sonde__observer_open(sonde_observer *observer)
     look_again(observer);
 }
 
-/* --- stepping ---------------------------------------------------------------------- */
+/* --- stepping --------------------------------------------------------------------- */
 
 /* Nothing is wanted any more. */
 static void close_step(sonde_observer *observer)

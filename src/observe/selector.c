@@ -14,7 +14,7 @@
 
 enum { LONGEST_REGEX = 65536 };
 
-/* --- collections ------------------------------------------------------------------- */
+/* --- collections ------------------------------------------------------------------ */
 
 static const struct collection {
     const char *name;
@@ -57,7 +57,7 @@ static const char *collection_at(const void *list, size_t i)
     return of[i].name;
 }
 
-/* --- reading ----------------------------------------------------------------------- */
+/* --- reading ---------------------------------------------------------------------- */
 
 /* SONDE_EINVAL, with the position as a user counts it: characters from 1. */
 static sonde_err fail_at(const sonde_selector *selector, size_t offset, const char *wrong,

@@ -55,7 +55,7 @@ void sonde_observer_destroy(sonde_observer *observer)
     sonde__free(observer);
 }
 
-/* --- adding a tap ------------------------------------------------------------------ */
+/* --- adding a tap ----------------------------------------------------------------- */
 
 /* Puts the tap and the mode in front of where a schedule's check found something. */
 static sonde_err fail_schedule(const char *what, int mode, const sonde_diag *found,
@@ -186,7 +186,7 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
     return SONDE_OK;
 }
 
-/* --- binding ----------------------------------------------------------------------- */
+/* --- binding ---------------------------------------------------------------------- */
 
 static sonde_err check_call_shape(const sonde_call_shape *shape, sonde_diag *diag)
 {

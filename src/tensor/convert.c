@@ -30,7 +30,7 @@ static void copy_32(const void *from, size_t n, void *to)
     memcpy(to, from, n * 4);
 }
 
-/* --- loads ----------------------------------------------------------------- */
+/* --- loads ------------------------------------------------------------------------ */
 
 #define LOAD(name, type, carrier, expression)                                            \
     static void load_##name(const void *from, size_t n, void *to)                        \
@@ -99,7 +99,7 @@ static load_fn *const load_float[SONDE_DTYPE_COUNT] = {
     [SONDE_U16] = load_u16_f32,   [SONDE_I16] = load_i16_f32, [SONDE_F32] = copy_32,
 };
 
-/* --- stores ---------------------------------------------------------------- */
+/* --- stores ----------------------------------------------------------------------- */
 
 #define STORE(name, carrier, type, expression)                                           \
     static void store_##name(const void *from, size_t n, void *to)                       \
@@ -223,7 +223,7 @@ static store_fn *const store_from_f64[SONDE_DTYPE_COUNT] = {
     [SONDE_F64] = copy_64,
 };
 
-/* --- what others call ------------------------------------------------------ */
+/* --- what others call ------------------------------------------------------------- */
 
 void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to)
 {

@@ -12,7 +12,7 @@
 
 #include <sonde/tensor.h>
 
-/* --- runs (convert.c) ------------------------------------------------------ */
+/* --- runs (convert.c) ------------------------------------------------------------- */
 
 /* "F32", "BF16" ...: the names that safetensors uses. */
 SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
@@ -34,7 +34,7 @@ SONDE_API void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, fl
 SONDE_API void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
                               sonde_dtype to_dtype, void *to);
 
-/* --- walking (cursor.c) ---------------------------------------------------- */
+/* --- walking (cursor.c) ----------------------------------------------------------- */
 
 /*
  * A view's elements, one after the other in row-major order. Dimensions that lie behind

@@ -102,7 +102,7 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
                        "unknown dtype '%s'", text);
 }
 
-/* --- 16-bit floats --------------------------------------------------------- */
+/* --- 16-bit floats ---------------------------------------------------------------- */
 
 static uint32_t bits_of(float value)
 {
@@ -187,7 +187,7 @@ uint16_t sonde_f32_to_bf16(float value)
     return (uint16_t)round_off(bits, 16);
 }
 
-/* --- single elements ------------------------------------------------------- */
+/* --- single elements -------------------------------------------------------------- */
 
 double sonde_element_get(sonde_dtype dtype, const void *element)
 {

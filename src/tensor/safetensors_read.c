@@ -73,7 +73,7 @@ static sonde_err SONDE_PRINTF(4, 5)
     return sonde__fail(at->diag, err, where, expected, "%s", what);
 }
 
-/* --- one tensor of the header ---------------------------------------------- */
+/* --- one tensor of the header ----------------------------------------------------- */
 
 /* A whole number from 0 on. */
 static bool get_size(const json_t *value, int64_t *out)
@@ -179,7 +179,7 @@ static sonde_err read_entry(const place *at, const json_t *value, unsigned char 
     return err;
 }
 
-/* --- the header ------------------------------------------------------------ */
+/* --- the header ------------------------------------------------------------------- */
 
 static sonde_err read_metadata(const place *at, json_t *value, json_t **out)
 {
@@ -337,7 +337,7 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
     return err;
 }
 
-/* --- opening and closing --------------------------------------------------- */
+/* --- opening and closing ---------------------------------------------------------- */
 
 static sonde_safetensors *create(const char *title)
 {
@@ -439,7 +439,7 @@ void sonde_safetensors_destroy(sonde_safetensors *file)
     sonde__free(file);
 }
 
-/* --- asking ---------------------------------------------------------------- */
+/* --- asking ----------------------------------------------------------------------- */
 
 size_t sonde_safetensors_count(const sonde_safetensors *file)
 {

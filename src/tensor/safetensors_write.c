@@ -41,7 +41,7 @@ static bool in_round(const sonde_view *view, int round)
     return sonde_dtype_size(view->dtype) == (size_t)8 >> round;
 }
 
-/* --- checking what is asked for -------------------------------------------- */
+/* --- checking what is asked for --------------------------------------------------- */
 
 /* How many bytes the UTF-8 character at s takes; 0 if it is none (RFC 3629: no overlong
  * forms, no surrogates, nothing above U+10FFFF). */
@@ -147,7 +147,7 @@ static sonde_err check_request(const request *r)
     return err;
 }
 
-/* --- the header ------------------------------------------------------------ */
+/* --- the header ------------------------------------------------------------------- */
 
 /* Text that grows. Once memory was out it stays as it is, and failed. */
 typedef struct text {
@@ -269,7 +269,7 @@ static sonde_err put_header(text *to, const request *r)
     return SONDE_OK;
 }
 
-/* --- the file -------------------------------------------------------------- */
+/* --- the file --------------------------------------------------------------------- */
 
 /* Small pieces are collected, large ones go straight out. */
 typedef struct output {

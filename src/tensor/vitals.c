@@ -88,7 +88,7 @@ void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part)
     merge(into, part);
 }
 
-/* --- closing a block ------------------------------------------------------- */
+/* --- closing a block -------------------------------------------------------------- */
 
 /*
  * Whether the difference sumsq - sum * mean has lost too much. Of a sum of squares about
@@ -233,7 +233,7 @@ void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *
     sonde__vitals_kernels_of(sonde__cpu_isa())->sums_f32(elements, n, elements, out);
 }
 
-/* --- whole views ----------------------------------------------------------- */
+/* --- whole views ------------------------------------------------------------------ */
 
 static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                        const block *b)

@@ -16,7 +16,7 @@
 
 #include <math.h>
 
-/* --- a vector of doubles --------------------------------------------------- */
+/* --- a vector of doubles ---------------------------------------------------------- */
 
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 enum { WIDTH = 8 };
@@ -142,7 +142,7 @@ static double add_lanes(double *lanes)
     return lanes[0];
 }
 
-/* --- float32 --------------------------------------------------------------- */
+/* --- float32 ---------------------------------------------------------------------- */
 
 #if defined(__AVX2__) && !defined(__AVX512F__)
 /* In two goes, for sixteen registers do not hold all accumulators. The first go's are put
@@ -188,7 +188,7 @@ static void sums_f32(const float *x, size_t n, const float *ahead,
     sonde__vacc_close(&acc, n, out);
 }
 
-/* --- moments about a pivot, of both widths --------------------------------- */
+/* --- moments about a pivot, of both widths ---------------------------------------- */
 
 #define DEFINE_SHIFTED(name, type, load)                                                 \
     static void name(const type *x, size_t n, double pivot, double out[2])               \
@@ -228,7 +228,7 @@ static void sums_f32(const float *x, size_t n, const float *ahead,
 DEFINE_SHIFTED(shifted_f32, float, vec_load_f32)
 DEFINE_SHIFTED(shifted_f64, double, vec_load_f64)
 
-/* --- float64 --------------------------------------------------------------- */
+/* --- float64 ---------------------------------------------------------------------- */
 
 /* Sixteen lanes of each sum, as vectors while there are whole vectors, then in memory. */
 typedef struct lanes_f64 {
@@ -314,7 +314,7 @@ static void sums_f64(const double *x, size_t n, const double *ahead,
     out->sumsq = add_lanes(lanes.sumsq);
 }
 
-/* --- half precision -------------------------------------------------------- */
+/* --- half precision --------------------------------------------------------------- */
 
 static void widen_bf16(const uint16_t *bits, size_t n, float *out)
 {

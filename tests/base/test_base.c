@@ -15,9 +15,9 @@ static void diag_line_has_its_parts(void **state)
     char line[SONDE_DIAG_LINE];
 
     (void)state;
-    assert_int_equal(sonde__fail(&diag, SONDE_EINVAL, "job.yaml:3", "lr", "unknown key '%s'",
-                                 "lrr"),
-                     SONDE_EINVAL);
+    assert_int_equal(
+        sonde__fail(&diag, SONDE_EINVAL, "job.yaml:3", "lr", "unknown key '%s'", "lrr"),
+        SONDE_EINVAL);
     assert_string_equal(sonde_diag_line(&diag, line, sizeof line),
                         "job.yaml:3: unknown key 'lrr' (expected lr)");
     assert_string_equal(sonde_err_name(SONDE_EINTERRUPTED), "SONDE_EINTERRUPTED");
@@ -112,7 +112,8 @@ static void random_numbers_stay_in_range(void **state)
 
 static int log_calls;
 
-static void count_line(void *user, sonde_log_level level, const char *room, const char *text)
+static void count_line(void *user, sonde_log_level level, const char *room,
+                       const char *text)
 {
     (void)user;
     log_calls++;

@@ -20,7 +20,7 @@ static double sum_tolerance(int64_t depth)
     return (double)FLT_EPSILON * (double)(depth + 8);
 }
 
-/* --- matrices ----------------------------------------------------------------------- */
+/* --- matrices --------------------------------------------------------------------- */
 
 typedef struct matrices {
     int64_t n, k, o;
@@ -131,7 +131,7 @@ static void test_nan_and_infinity_propagate(void **state)
     }
 }
 
-/* --- fused: the bits of the members ------------------------------------------------- */
+/* --- fused: the bits of the members ----------------------------------------------- */
 
 /* linear_relu gives the bits of linear and relu, whether or not the former is kept. */
 static void test_linear_relu_is_its_members(void **state)
@@ -266,7 +266,7 @@ static void test_grad_weight_sgd_is_its_members(void **state)
     }
 }
 
-/* --- how many parts ----------------------------------------------------------------- */
+/* --- how many parts --------------------------------------------------------------- */
 
 static void test_parts(void **state)
 {

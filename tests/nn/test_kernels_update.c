@@ -4,7 +4,7 @@
  */
 #include "kernel_case.h"
 
-/* --- updates ------------------------------------------------------------------------ */
+/* --- updates ---------------------------------------------------------------------- */
 
 enum { MOST = 3 * 4096 + 37, STATES = 3 };
 
@@ -128,7 +128,7 @@ static void test_adam(void **state)
     }
 }
 
-/* --- element-wise ------------------------------------------------------------------- */
+/* --- element-wise ----------------------------------------------------------------- */
 
 static void test_elementwise(void **state)
 {
@@ -186,7 +186,7 @@ static void test_add_declines_broadcasts(void **state)
     assert_false(add->accepts(&c.call));
 }
 
-/* --- reorder ------------------------------------------------------------------------ */
+/* --- reorder ---------------------------------------------------------------------- */
 
 /* From and to are set in the row, as the reorder's own row names no layouts. */
 static void check_reorder(const sonde__kernel *kernel, const void *argument)

@@ -11,7 +11,7 @@
 
 #include <sonde/observer.h>
 
-/* --- a sink that remembers --------------------------------------------------------- */
+/* --- a sink that remembers -------------------------------------------------------- */
 
 enum { MOST = 40000 };
 
@@ -102,7 +102,7 @@ static inline memory_sink memory_sink_of(journal *to, int number)
                          .number = number};
 }
 
-/* --- one observer with one tap ----------------------------------------------------- */
+/* --- one observer with one tap ---------------------------------------------------- */
 
 static inline sonde_err add_tap(sonde_observer *observer, const char *what,
                                 const sonde_schedule *when, sonde_mode mode, unsigned how,

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* --- a session of one tensor ------------------------------------------------------- */
+/* --- a session of one tensor ------------------------------------------------------ */
 
 typedef struct session {
     sonde_catalogue *catalogue;

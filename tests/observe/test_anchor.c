@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* --- the reference's vectors ------------------------------------------------------- */
+/* --- the reference's vectors ------------------------------------------------------ */
 
 typedef struct vector {
     int d, g, r;
@@ -205,7 +205,7 @@ static void places_come_from_coordinates(void **state)
     close_session(&s);
 }
 
-/* --- dtypes ------------------------------------------------------------------------ */
+/* --- dtypes ----------------------------------------------------------------------- */
 
 /* Sum of D values of every dtype, against the same addition element by element. */
 static void sums_are_made_in_the_tensors_dtype(void **state)
@@ -341,7 +341,7 @@ static void empty_tensors_are_kept(void **state)
     close_session(&s);
 }
 
-/* --- several anchors --------------------------------------------------------------- */
+/* --- several anchors -------------------------------------------------------------- */
 
 /* Three anchors of one tensor and one of its alias, each with its own mode. */
 static void anchors_share_tensors(void **state)

@@ -7,7 +7,7 @@
 #include "observe/network.h"
 #include "observe/session.h"
 
-/* --- errors ------------------------------------------------------------------------ */
+/* --- errors ----------------------------------------------------------------------- */
 
 typedef struct refusal {
     sonde_dtype dtype;

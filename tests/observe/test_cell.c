@@ -10,8 +10,7 @@
 #include <locale.h>
 #include <math.h>
 
-/* --- numbers
- * ----------------------------------------------------------------------------- */
+/* --- numbers ---------------------------------------------------------------------- */
 
 static void expect_floats(const float *values, int64_t n, sonde_float_format format,
                           int digits, const char *expected)

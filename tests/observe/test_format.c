@@ -8,8 +8,7 @@
 #include "observe/format_text.h"
 #include "observe/network.h"
 
-/* --- the reference's layouts
- * ------------------------------------------------------------- */
+/* --- the reference's layouts ------------------------------------------------------ */
 
 static void integers_are_aligned_to_the_right(void **state)
 {
@@ -92,8 +91,7 @@ static void rows_wrap_behind_a_separator(void **state)
                 "[\n [1.4962566e+00,1.7682219e+00]\n [1.0884774e+00,1.1320305e+00]\n]");
 }
 
-/* --- shapes
- * ------------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------- */
 
 static void scalars_have_no_brackets(void **state)
 {
@@ -239,7 +237,7 @@ static void lines_keep_within_their_width(void **state)
     }
 }
 
-/* --- bounds and memory ------------------------------------------------------------- */
+/* --- bounds and memory ------------------------------------------------------------ */
 
 /* Every text of random shapes and options fits the bound, and little is wasted on small.
  */

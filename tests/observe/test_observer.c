@@ -15,7 +15,7 @@
 
 static const sonde_call_shape one = {1, 1, 1};
 
-/* --- gates ------------------------------------------------------------------------- */
+/* --- gates ------------------------------------------------------------------------ */
 
 static void the_gate_is_exact(void **state)
 {
@@ -138,7 +138,7 @@ static void a_broken_off_step_is_forgotten(void **state)
     sonde_observer_destroy(observer);
 }
 
-/* --- what is computed -------------------------------------------------------------- */
+/* --- what is computed ------------------------------------------------------------- */
 
 static const sonde_vitals *seen_vitals;
 static const sonde_sketch *seen_sketch;
@@ -226,7 +226,7 @@ static void hashes_do_not_depend_on_strides(void **state)
     }
 }
 
-/* --- configuration errors ---------------------------------------------------------- */
+/* --- configuration errors --------------------------------------------------------- */
 
 static void bad_taps_are_refused(void **state)
 {

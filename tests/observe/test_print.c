@@ -16,8 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- options
- * ----------------------------------------------------------------------------- */
+/* --- options ---------------------------------------------------------------------- */
 
 static void options_out_of_range_are_named(void **state)
 {
@@ -60,8 +59,7 @@ static void options_out_of_range_are_named(void **state)
                         "scientific or none)");
 }
 
-/* --- the sink
- * ---------------------------------------------------------------------------- */
+/* --- the sink --------------------------------------------------------------------- */
 
 static sonde_err tap_printer(sonde_observer *observer, const char *what,
                              sonde_printer *printer)

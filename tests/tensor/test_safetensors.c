@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* --- a folder of the test's own -------------------------------------------- */
+/* --- a folder of the test's own --------------------------------------------------- */
 
 static char folder[64];
 
@@ -67,7 +67,7 @@ static int remove_folder(void **state)
     return rmdir(folder);
 }
 
-/* --- writing and reading back ---------------------------------------------- */
+/* --- writing and reading back ----------------------------------------------------- */
 
 static void every_dtype_comes_back(void **state)
 {
@@ -241,7 +241,7 @@ static void a_failed_write_keeps_what_was_there(void **state)
     assert_int_equal(count_files(true), 1);
 }
 
-/* --- refusing -------------------------------------------------------------- */
+/* --- refusing --------------------------------------------------------------------- */
 
 /* A file of this header and so many bytes of data. Returns its size. */
 static size_t compose(unsigned char *bytes, const char *header, size_t data)

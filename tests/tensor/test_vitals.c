@@ -20,7 +20,7 @@ enum { MOST = 3 * SONDE__VITALS_BLOCK + 17 };
 static const size_t lengths[] = {0,  1,  2,   7,    8,    15,   16,   17,   31,  33,
                                  64, 97, 255, 1000, 4095, 4096, 4097, 8192, MOST};
 
-/* --- the reference --------------------------------------------------------- */
+/* --- the reference ---------------------------------------------------------------- */
 
 typedef struct reference {
     sonde_vitals v;
@@ -123,7 +123,7 @@ static void check_every_isa(const sonde_view *view)
     assert_memory_equal(&other, &first, sizeof first);
 }
 
-/* --- kinds of data --------------------------------------------------------- */
+/* --- kinds of data ---------------------------------------------------------------- */
 
 static double normal(uint64_t seed, size_t i)
 {
@@ -215,7 +215,7 @@ static unsigned char *make(kind *make_one, sonde_dtype dtype, uint64_t seed, siz
     return data;
 }
 
-/* --- tests ----------------------------------------------------------------- */
+/* --- tests ------------------------------------------------------------------------ */
 
 static void every_kind_and_length_of_float32(void **state)
 {

@@ -41,16 +41,16 @@ typedef struct sonde_nn_job_tap {
 
 /* What a job says; strings belong to the job. */
 typedef struct sonde_nn_job_info {
-    const char *model_name;    /* of a built-in model, else "" */
-    const char *data_name;     /* "fashion-mnist", "mnist" ...; "" if a path is given */
-    const char *data_path;     /* of a data set's folder, or "" */
-    float mean, std;           /* of the normalisation */
+    const char *model_name; /* of a built-in model, else "" */
+    const char *data_name;  /* "fashion-mnist", "mnist" ...; "" if a path is given */
+    const char *data_path;  /* of a data set's folder, or "" */
+    float mean, std;        /* of the normalisation */
     sonde_nn_optimizer optimizer;
     sonde_nn_options options;
     int64_t batch_size, eval_batch_size;
     int epochs;
     uint64_t seed;
-    int64_t classes;           /* columns of the model's output */
+    int64_t classes; /* columns of the model's output */
     int sample_rank;
     int64_t sample_shape[SONDE_MAX_DIMS]; /* without the batch */
 } sonde_nn_job_info;
@@ -67,7 +67,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t si
                                                      sonde_diag *diag);
 /* A job made of a built-in model and its usual data and options: fashion_cnn, mnist_mlp,
  * mnist_mlp_small. Unknown: SONDE_ENOTFOUND with the list. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name, sonde_nn_job **out,
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name,
+                                                       sonde_nn_job **out,
                                                        sonde_diag *diag);
 /* The name and the text of built-in job i; NULL behind the last. Static. */
 SONDE_API const char *sonde_nn_job_builtin_name(size_t i);
@@ -82,7 +83,8 @@ SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, 
 /* A new model of the job's layers, for info->batch_size, initialised by info->seed. Inputs:
  * samples, then int64 targets; one output; the loss. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_build(const sonde_nn_job *job,
-                                                     sonde_nn_model **out, sonde_diag *diag);
+                                                     sonde_nn_model **out,
+                                                     sonde_diag *diag);
 
 #ifdef __cplusplus
 }

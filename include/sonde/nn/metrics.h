@@ -73,7 +73,8 @@ typedef struct sonde_nn_running_mean {
 } sonde_nn_running_mean;
 
 /* Adds value with a weight (a mean over n samples counts n times). */
-SONDE_API void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value, double weight);
+SONDE_API void sonde_nn_running_mean_add(sonde_nn_running_mean *mean, double value,
+                                         double weight);
 /* NaN if anything non-finite was added, and of nothing. */
 SONDE_API double sonde_nn_running_mean_get(const sonde_nn_running_mean *mean);
 

@@ -34,7 +34,8 @@ typedef enum sonde_nn_optimizer_kind {
 /* Plain data: copy, change, hand over again. */
 typedef struct sonde_nn_optimizer {
     sonde_nn_optimizer_kind kind;
-    float learning_rate; /* may change between calls; everything else is fixed by compile */
+    float
+        learning_rate; /* may change between calls; everything else is fixed by compile */
     float weight_decay;
     float momentum, dampening; /* SGD */
     bool nesterov;             /* SGD; needs momentum > 0 and dampening 0 */
@@ -48,8 +49,8 @@ SONDE_API sonde_nn_optimizer sonde_nn_adamw(float learning_rate);
 /* "sgd", "adam", "adamw" */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
 /* A value out of its range: SONDE_EINVAL naming the field. */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer,
-                                                           sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -38,7 +38,7 @@ typedef struct sonde_nn_options {
     sonde_anchor_mode output_mode; /* DEFAULT: Final in training, All in inference */
     int output_period;             /* of EveryN */
     int64_t batch_size;            /* micro-batch; 0: as the model was built */
-    int threads;                   /* 0: as many as pay, at most the processors there are */
+    int threads; /* 0: as many as pay, at most the processors there are */
     /* Told after every pass of compile, done of total; NULL: nobody. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
@@ -46,11 +46,13 @@ typedef struct sonde_nn_options {
 
 SONDE_API void sonde_nn_options_init(sonde_nn_options *options);
 SONDE_API sonde_nn_options *sonde_nn_device_iterations(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options,
+                                                           int n);
 SONDE_API sonde_nn_options *sonde_nn_replication_factor(sonde_nn_options *options, int n);
 SONDE_API sonde_nn_options *sonde_nn_output_mode(sonde_nn_options *options,
                                                  sonde_anchor_mode mode, int period);
-SONDE_API sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options, uint64_t seed);
+SONDE_API sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options,
+                                                 uint64_t seed);
 SONDE_API sonde_nn_options *sonde_nn_batch_size(sonde_nn_options *options, int64_t n);
 SONDE_API sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n);
 

@@ -28,17 +28,15 @@ extern "C" {
 typedef struct sonde_nn_session sonde_nn_session;
 
 /* model is borrowed until destroy; options (NULL: defaults) and optimizer are copied. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_training_session(
+    sonde_nn_model *model, const sonde_nn_options *options,
+    const sonde_nn_optimizer *optimizer, sonde_nn_session **out, sonde_diag *diag);
 SONDE_API SONDE_CHECKED sonde_err
-sonde_nn_training_session(sonde_nn_model *model, const sonde_nn_options *options,
-                          const sonde_nn_optimizer *optimizer, sonde_nn_session **out,
-                          sonde_diag *diag);
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_inference_session(sonde_nn_model *model,
-                                                             const sonde_nn_options *options,
-                                                             sonde_nn_session **out,
-                                                             sonde_diag *diag);
+sonde_nn_inference_session(sonde_nn_model *model, const sonde_nn_options *options,
+                           sonde_nn_session **out, sonde_diag *diag);
 SONDE_API void sonde_nn_session_destroy(sonde_nn_session *session);
 
-/* --- before compile; afterwards SONDE_ESTATE ------------------------------------------ */
+/* --- before compile; afterwards SONDE_ESTATE -------------------------------------- */
 
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_options(
     sonde_nn_session *session, const sonde_nn_options *options, sonde_diag *diag);
@@ -47,8 +45,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_options(
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_anchor(sonde_nn_session *session,
                                                           const char *user_name,
                                                           const char *tensor_name,
-                                                          sonde_anchor_mode mode, int period,
-                                                          sonde_diag *diag);
+                                                          sonde_anchor_mode mode,
+                                                          int period, sonde_diag *diag);
 /* Any tap, resolved by compile. selector is written as selector.h says. sink is borrowed
  * until destroy. The schedule holds for the session's own mode. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session,
@@ -61,7 +59,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *se
                                                             sonde_mode mode,
                                                             sonde_diag *diag);
 
-/* --- compile --------------------------------------------------------------------------- */
+/* --- compile ---------------------------------------------------------------------- */
 
 /* Milliseconds. All configuration errors are found here; on failure the session may be
  * destroyed or given other options and compiled again. */
@@ -69,23 +67,23 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_compile(sonde_nn_session *ses
                                                            sonde_diag *diag);
 
 /* Names and metadata of everything that can be observed; borrowed; NULL before compile. */
-SONDE_API const sonde_catalogue *sonde_nn_session_catalogue(const sonde_nn_session *session);
+SONDE_API const sonde_catalogue *
+sonde_nn_session_catalogue(const sonde_nn_session *session);
 
 typedef struct sonde_nn_session_info {
-    size_t arena_bytes;    /* of all values, reused over their lives */
-    size_t largest_live;   /* the most bytes alive at once: a floor for the arena */
-    size_t state_bytes;    /* of the optimiser and of accumulated gradients */
-    size_t op_count;       /* executed a step */
-    int threads;           /* that the plan uses */
+    size_t arena_bytes;  /* of all values, reused over their lives */
+    size_t largest_live; /* the most bytes alive at once: a floor for the arena */
+    size_t state_bytes;  /* of the optimiser and of accumulated gradients */
+    size_t op_count;     /* executed a step */
+    int threads;         /* that the plan uses */
     double compile_seconds;
     int64_t batch_size;    /* of a micro-batch */
     int device_iterations; /* D and G, after what the environment said */
     int gradient_accumulation;
     int64_t combined_batch; /* samples a call: batch_size D G R */
 } sonde_nn_session_info;
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
-                                                            sonde_nn_session_info *info,
-                                                            sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
+    const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
 /* Prints the graph after a pass: "autodiff", "accumulate", "optimise", "prune", "fuse",
  * "layout", "plan". May be called before compile, which it then does for itself. Unknown pass:
@@ -94,7 +92,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *sessio
                                                         const char *pass, FILE *stream,
                                                         sonde_diag *diag);
 
-/* --- run -------------------------------------------------------------------------------- */
+/* --- run -------------------------------------------------------------------------- */
 
 /*
  * One call. inputs has one view for each of the model's inputs that the session needs, in
@@ -103,18 +101,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *sessio
  * or a target outside its classes: error with expected and got, and nothing has run.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_run(sonde_nn_session *session,
-                                                       const sonde_view *inputs, size_t count,
-                                                       sonde_diag *diag);
+                                                       const sonde_view *inputs,
+                                                       size_t count, sonde_diag *diag);
 /* Output i of the last call by the session's mode, borrowed until the next; outputs in the
  * order marked, then (training) the loss. */
 SONDE_API size_t sonde_nn_session_output_count(const sonde_nn_session *session);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session *session,
                                                           size_t i, sonde_view *view,
                                                           sonde_diag *diag);
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
-                                                            const char *user_name,
-                                                            sonde_view *view,
-                                                            sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
+                          sonde_view *view, sonde_diag *diag);
 /* Steps done so far; the next step has this number. */
 SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 
@@ -126,9 +123,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_optimizer(
 /* Parameters, optimiser state and step counters in one safetensors file; a run that goes on
  * from it equals an uninterrupted one bit for bit. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_save(const sonde_nn_session *session,
-                                                        const char *path, sonde_diag *diag);
+                                                        const char *path,
+                                                        sonde_diag *diag);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_load(sonde_nn_session *session,
-                                                        const char *path, sonde_diag *diag);
+                                                        const char *path,
+                                                        sonde_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -28,7 +28,8 @@ void sonde__pass_accumulate(sonde__program *program)
         graph->values[trained->summed].name =
             sonde__graph_string(graph, "Accum___%s", graph->values[trained->param].name);
         graph->values[trained->summed].role = SONDE_ROLE_GRADIENT;
-        graph->values[trained->summed].note = "running sum over the micro-batches of a step";
+        graph->values[trained->summed].note =
+            "running sum over the micro-batches of a step";
     }
     program->micro_ops = graph->op_count;
 }

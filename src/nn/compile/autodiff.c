@@ -111,7 +111,8 @@ void sonde__pass_autodiff(sonde__program *program)
     }
     mark_differentiable(graph, needs);
     graph->pass = SONDE_PASS_BACKWARD;
-    program->gradient_of[graph->loss] = sonde__emit(graph, &sonde__op_fill, &one, NULL, 0);
+    program->gradient_of[graph->loss] =
+        sonde__emit(graph, &sonde__op_fill, &one, NULL, 0);
     for (size_t i = op_count; i-- > 0 && graph->err == SONDE_OK;) {
         const sonde__node_op op = graph->ops[i]; /* a copy: the list grows */
 

@@ -6,6 +6,7 @@
  *     through registers and its vital signs cost next to nothing;
  *   - a parameter is shown once it has its new value: at its update with G = 1, else at the
  *     end of every micro-batch (where it still has the value the micro-batch used);
+ *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
  */
 #include "nn/compile/compile.h"
@@ -57,9 +58,8 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
         return;
     }
     if (buffer >= 0 && plan->buffers[buffer].layout != SONDE__PLAIN) {
-        work->scratch = SONDE_MAX(work->scratch,
-                                  (size_t)sonde_view_count(&showing.view) *
-                                      sonde_dtype_size(shape->dtype));
+        work->scratch = SONDE_MAX(work->scratch, (size_t)sonde_view_count(&showing.view) *
+                                                     sonde_dtype_size(shape->dtype));
     }
     showing.slot = vitals_slot(plan, &showing);
     plan->showings[plan->showing_count++] = showing;
@@ -100,25 +100,29 @@ static void show_update(bind_work *work, const sonde__step *step)
     }
 }
 
+/* Whatever looks at a buffer under another shape. */
+static void show_views(bind_work *work, int buffer)
+{
+    const sonde__plan *plan = work->plan;
+
+    for (size_t i = 0; i < plan->view_count; i++) {
+        if (plan->views[i].buffer == buffer &&
+            trained_by(work->program, plan->views[i].value) == SIZE_MAX) {
+            show(work, plan->views[i].value, buffer, -1, -1);
+        }
+    }
+}
+
 /* A value, and every view of it. */
 static void show_with_views(bind_work *work, sonde__value value, int buffer)
 {
-    const sonde__graph *graph = &work->program->graph;
-
     if (value == 0 || buffer < 0) {
         return;
     }
     if (trained_by(work->program, value) == SIZE_MAX) {
         show(work, value, buffer, -1, -1);
     }
-    for (size_t i = 0; i < graph->op_count; i++) {
-        const sonde__node_op *op = &graph->ops[i];
-
-        if ((op->kind == &sonde__op_reshape || op->kind == &sonde__op_identity) &&
-            op->in[0] == value) {
-            show_with_views(work, op->out[0], buffer);
-        }
-    }
+    show_views(work, buffer);
 }
 
 static void show_inputs(bind_work *work)
@@ -182,7 +186,9 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
         step->first_showing = (int)plan->showing_count;
         if (step->update) {
             show_update(&work, step);
-        } else if (step->kind != &sonde__op_reorder) {
+        } else if (step->kind == &sonde__op_reorder) {
+            show_views(&work, step->out_buffer[0]);
+        } else {
             for (int k = 0; k < step->call.out_count; k++) {
                 show_with_views(&work, step->out_value[k], step->out_buffer[k]);
             }
@@ -192,7 +198,8 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
     show_waiting_parameters(&work);
     plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
     plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);
-    if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL || plan->show_scratch == NULL) {
+    if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL ||
+        plan->show_scratch == NULL) {
         return sonde__fail_nomem(diag, "the list of what is observed");
     }
     return SONDE_OK;

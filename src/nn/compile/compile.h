@@ -27,7 +27,7 @@
 typedef struct sonde__trained {
     sonde__value param;
     sonde__value gradient; /* of a micro-batch; 0: the loss does not depend on it */
-    sonde__value summed;   /* over the micro-batches of a step; gradient if there is one */
+    sonde__value summed; /* over the micro-batches of a step; gradient if there is one */
 } sonde__trained;
 
 typedef struct sonde__program {
@@ -65,14 +65,14 @@ sonde_err sonde__pass_layout(const sonde__program *program, const uint32_t *id_o
                              sonde_diag *diag);
 /* Places buffers, allocates the block, binds taps. */
 sonde_err sonde__pass_plan(const sonde__program *program, const uint32_t *id_of,
-                           const sonde_observer *observer, int max_threads, sonde__plan *plan,
-                           sonde_diag *diag);
+                           const sonde_observer *observer, int max_threads,
+                           sonde__plan *plan, sonde_diag *diag);
 /* The last part of it: which tensor is shown after which step. */
 sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
                            const sonde_observer *observer, sonde__plan *plan,
                            sonde_diag *diag);
 
-/* --- helpers of the passes --------------------------------------------------------------- */
+/* --- helpers of the passes -------------------------------------------------------- */
 
 /* How many live ops read a value. */
 size_t sonde__use_count(const sonde__graph *graph, sonde__value value);

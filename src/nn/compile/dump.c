@@ -21,8 +21,9 @@ static void dump_value(const sonde__graph *graph, sonde__value value, FILE *stre
     if (node->name != NULL) {
         (void)fprintf(stream, " %s", node->name);
     }
-    (void)fprintf(stream, " %s%s", sonde_dtype_name(node->shape.dtype),
-                  sonde_shape_text(node->shape.rank, node->shape.dim, shape, sizeof shape));
+    (void)fprintf(
+        stream, " %s%s", sonde_dtype_name(node->shape.dtype),
+        sonde_shape_text(node->shape.rank, node->shape.dim, shape, sizeof shape));
 }
 
 void sonde__dump_graph(const sonde__graph *graph, FILE *stream)
@@ -70,8 +71,9 @@ static void dump_buffer(const sonde__plan *plan, int index, FILE *stream)
 
 void sonde__dump_plan(const sonde__plan *plan, FILE *stream)
 {
-    (void)fprintf(stream, "arena %zu bytes, largest live set %zu, state %zu, threads %d\n",
-                  plan->arena_bytes, plan->largest_live, plan->state_bytes, plan->threads);
+    (void)fprintf(
+        stream, "arena %zu bytes, largest live set %zu, state %zu, threads %d\n",
+        plan->arena_bytes, plan->largest_live, plan->state_bytes, plan->threads);
     for (size_t i = 0; i < plan->step_count; i++) {
         const sonde__step *step = &plan->steps[i];
 

@@ -37,8 +37,8 @@ static sonde__node_op *op_making(const sonde__graph *graph, sonde__value value,
 }
 
 /* The live op of a kind that reads value as its input `position`; NULL if there is none. */
-static sonde__node_op *op_reading(const sonde__graph *graph, sonde__value value, int position,
-                                  const sonde__op_kind *kind)
+static sonde__node_op *op_reading(const sonde__graph *graph, sonde__value value,
+                                  int position, const sonde__op_kind *kind)
 {
     for (size_t i = 0; i < graph->op_count; i++) {
         sonde__node_op *op = &graph->ops[i];
@@ -120,8 +120,8 @@ static void fuse_pool_relu_conv_grad(sonde__graph *graph, sonde__node_op *pool_g
     }
     weight = op_reading(graph, relu_grad->out[0], 0, &sonde__op_conv2d_grad_weight);
     bias = op_reading(graph, relu_grad->out[0], 0, &sonde__op_channel_sum);
-    if (weight == NULL || op_reading(graph, relu_grad->out[0], 0,
-                                     &sonde__op_conv2d_grad_input) != NULL) {
+    if (weight == NULL ||
+        op_reading(graph, relu_grad->out[0], 0, &sonde__op_conv2d_grad_input) != NULL) {
         return;
     }
     fused = *weight;

@@ -36,7 +36,8 @@ static int add_buffer(layout_work *work, sonde__value value, sonde__layout layou
                             .last = -1};
 
     if (node->source != SONDE__FROM_OP && layout == SONDE__PLAIN) {
-        buffer.place = (sonde__place)node->source; /* the enums agree behind their first */
+        buffer.place =
+            (sonde__place)node->source; /* the enums agree behind their first */
     }
     buffer.bytes = (size_t)sonde__layout_count(&node->shape, layout) *
                    sonde_dtype_size(node->shape.dtype);
@@ -125,6 +126,8 @@ static bool lay_view(layout_work *work, const sonde__node_op *op)
     const sonde__shape *from = sonde__value_shape(graph, op->in[0]);
     const sonde__shape *to = sonde__value_shape(graph, op->out[0]);
     const bool same_batch = from->rank > 1 && to->rank > 1 && from->dim[0] == to->dim[0];
+    sonde__plan *plan = work->plan;
+    sonde__seen_as view = {.value = op->out[0]};
 
     if (same_batch && *slot(work, op->in[0], SONDE__LANES) >= 0) {
         *slot(work, op->out[0], SONDE__LANES) = *slot(work, op->in[0], SONDE__LANES);
@@ -132,6 +135,12 @@ static bool lay_view(layout_work *work, const sonde__node_op *op)
         return false;
     }
     *slot(work, op->out[0], SONDE__PLAIN) = *slot(work, op->in[0], SONDE__PLAIN);
+    view.buffer = *slot(work, op->out[0], present_layout(work, op->out[0]));
+    if (!sonde__reserve(&plan->views, &plan->view_capacity, plan->view_count + 1,
+                        sizeof *plan->views)) {
+        return false;
+    }
+    plan->views[plan->view_count++] = view;
     return true;
 }
 
@@ -226,7 +235,8 @@ static bool needs_no_reorder(const layout_work *work, const sonde__step *step,
 
 /* The first fast kernel that takes the operands as they lie, else the first that takes them
  * at all: fast ones beat the reference even behind a reorder. */
-static const sonde__kernel *choose_kernel(const layout_work *work, const sonde__step *step)
+static const sonde__kernel *choose_kernel(const layout_work *work,
+                                          const sonde__step *step)
 {
     const sonde__kernel *const *kernels = step->kind->kernels();
     const sonde__kernel *first = NULL;
@@ -295,7 +305,8 @@ static bool lay_outputs(layout_work *work)
 
     plan->outputs = sonde__calloc(graph->output_count + 1, sizeof *plan->outputs);
     for (size_t i = 0; plan->outputs != NULL && i < graph->output_count + training; i++) {
-        const sonde__value value = i < graph->output_count ? graph->outputs[i] : graph->loss;
+        const sonde__value value =
+            i < graph->output_count ? graph->outputs[i] : graph->loss;
 
         plan->outputs[i] = (sonde__returned){buffer_in(work, value, SONDE__PLAIN),
                                              *sonde__value_shape(graph, value)};

@@ -11,7 +11,8 @@ static bool is_computed(const sonde__graph *graph, sonde__value value)
 
 static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
                          sonde__value value, const char *name, const char *module,
-                         sonde_role role, uint32_t same_as, uint32_t *id, sonde_diag *diag)
+                         sonde_role role, uint32_t same_as, uint32_t *id,
+                         sonde_diag *diag)
 {
     const sonde__node_value *node = &graph->values[value];
     sonde_tensor_info info = {.name = name,
@@ -36,9 +37,8 @@ static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *c
                                sonde_diag *diag)
 {
     const sonde__graph *graph = &program->graph;
-    const sonde__value gradient = alias->value < program->forward_values
-                                      ? program->gradient_of[alias->value]
-                                      : 0;
+    const sonde__value gradient =
+        alias->value < program->forward_values ? program->gradient_of[alias->value] : 0;
     char name[560];
     uint32_t id = 0;
     sonde_err err = SONDE_OK;

@@ -24,7 +24,7 @@ static size_t aligned(size_t bytes)
     return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
 }
 
-/* --- lifetimes and places --------------------------------------------------------------- */
+/* --- lifetimes and places --------------------------------------------------------- */
 
 static void touch(sonde__plan *plan, int buffer, int step)
 {
@@ -106,7 +106,8 @@ static size_t most_alive(const block *blocks, size_t count, size_t step_count)
         size_t alive = 0;
 
         for (size_t i = 0; i < count; i++) {
-            alive += blocks[i].first <= step && step <= blocks[i].last ? blocks[i].bytes : 0;
+            alive +=
+                blocks[i].first <= step && step <= blocks[i].last ? blocks[i].bytes : 0;
         }
         most = SONDE_MAX(most, alive);
     }
@@ -171,7 +172,7 @@ done:
     return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan's memory");
 }
 
-/* --- state ------------------------------------------------------------------------------ */
+/* --- state ------------------------------------------------------------------------ */
 
 /* Names a state after the value that the op updating it makes. */
 static void describe_state(sonde__plan *plan, const sonde__graph *graph,
@@ -210,9 +211,9 @@ static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
         }
     }
     for (size_t i = 0; i < plan->state_count; i++) {
-        floats += aligned((size_t)sonde__shape_count(&plan->states[i].shape) *
-                          sizeof(float)) /
-                  sizeof(float);
+        floats +=
+            aligned((size_t)sonde__shape_count(&plan->states[i].shape) * sizeof(float)) /
+            sizeof(float);
     }
     plan->state_bytes = floats * sizeof(float);
     plan->state_block = sonde__malloc_aligned(SONDE__ALIGN, plan->state_bytes);
@@ -223,9 +224,9 @@ static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
     floats = 0;
     for (size_t i = 0; i < plan->state_count; i++) {
         plan->states[i].data = plan->state_block + floats;
-        floats += aligned((size_t)sonde__shape_count(&plan->states[i].shape) *
-                          sizeof(float)) /
-                  sizeof(float);
+        floats +=
+            aligned((size_t)sonde__shape_count(&plan->states[i].shape) * sizeof(float)) /
+            sizeof(float);
     }
     return SONDE_OK;
 }
@@ -243,7 +244,7 @@ static void point_leaves(const sonde__program *program, sonde__plan *plan)
     }
 }
 
-/* --- calls ------------------------------------------------------------------------------ */
+/* --- calls ------------------------------------------------------------------------ */
 
 static void choose_parts(sonde__plan *plan, int max_threads)
 {
@@ -259,8 +260,9 @@ static void choose_parts(sonde__plan *plan, int max_threads)
         }
         plan->threads = SONDE_MAX(plan->threads, step->parts);
         if (step->kernel->scratch != NULL) {
-            step->scratch_bytes = SONDE_MAX(step->kernel->scratch(&step->call, 1),
-                                            step->kernel->scratch(&step->call, step->parts));
+            step->scratch_bytes =
+                SONDE_MAX(step->kernel->scratch(&step->call, 1),
+                          step->kernel->scratch(&step->call, step->parts));
         }
     }
 }
@@ -321,8 +323,8 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
 }
 
 sonde_err sonde__pass_plan(const sonde__program *program, const uint32_t *id_of,
-                           const sonde_observer *observer, int max_threads, sonde__plan *plan,
-                           sonde_diag *diag)
+                           const sonde_observer *observer, int max_threads,
+                           sonde__plan *plan, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
@@ -346,6 +348,7 @@ void sonde__plan_fini(sonde__plan *plan)
 {
     sonde__free(plan->steps);
     sonde__free(plan->buffers);
+    sonde__free(plan->views);
     sonde__free(plan->showings);
     sonde__free(plan->outputs);
     sonde__free(plan->watched);

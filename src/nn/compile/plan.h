@@ -68,6 +68,12 @@ typedef struct sonde__watched {
     int step, operand;
 } sonde__watched;
 
+/* A value that is another one's buffer under its own shape: a reshape, an identity. */
+typedef struct sonde__seen_as {
+    sonde__value value;
+    int buffer;
+} sonde__seen_as;
+
 /* What a session returns: a PLAIN buffer, under the shape of the value, which may be a view. */
 typedef struct sonde__returned {
     int buffer;
@@ -99,10 +105,12 @@ typedef struct sonde__plan {
     size_t micro_steps;
     sonde__buffer *buffers;
     size_t buffer_count, buffer_capacity;
+    sonde__seen_as *views;
+    size_t view_count, view_capacity;
     sonde__showing *showings; /* after steps, in their order */
     size_t showing_count, showing_capacity;
     int first_start, start_count; /* showings when a micro-batch starts: inputs */
-    int first_end, end_count;     /* when one ends, before an update that is not yet due */
+    int first_end, end_count; /* when one ends, before an update that is not yet due */
     sonde__returned *outputs; /* alive at the end of a micro-batch */
     size_t output_count;
     sonde__watched *watched;

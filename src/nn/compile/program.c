@@ -24,10 +24,11 @@ sonde_err sonde__program_init(sonde__program *program, const sonde_nn_model *mod
 {
     sonde_err err = sonde_nn_model_status(model, diag);
 
-    *program = (sonde__program){.model = model, .options = options, .optimizer = optimizer};
+    *program =
+        (sonde__program){.model = model, .options = options, .optimizer = optimizer};
     if (err == SONDE_OK) {
-        err = sonde__graph_instantiate(&model->graph, options->batch_size, &program->graph,
-                                       diag);
+        err = sonde__graph_instantiate(&model->graph, options->batch_size,
+                                       &program->graph, diag);
     }
     if (err == SONDE_OK) {
         err = check_purpose(program, diag);

@@ -28,7 +28,8 @@ static void mark_roots(const sonde__program *program, bool *needed)
         needed[program->gradient_of[graph->loss]] = true;
     }
     for (size_t i = 0; i < graph->op_count; i++) {
-        for (int k = 0; updates_in_place(&graph->ops[i]) && k < graph->ops[i].in_count; k++) {
+        for (int k = 0; updates_in_place(&graph->ops[i]) && k < graph->ops[i].in_count;
+             k++) {
             needed[graph->ops[i].in[k]] = true;
         }
     }

@@ -29,7 +29,8 @@ static const struct {
      "optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9}\n"
      "options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}\n"},
     {"mnist_mlp",
-     "# Three linear layers; the log-softmax runs over the batch, as the gradient histogram's\n"
+     "# Three linear layers; the log-softmax runs over the batch, as the gradient "
+     "histogram's\n"
      "# program has it. Change axis to 1 for a classifier.\n"
      "model:\n"
      "  input: [1, 28, 28]\n"

@@ -3,6 +3,8 @@
  */
 #include "nn/graph/graph.h"
 
+#include "nn/ops/common.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +14,8 @@ sonde_err sonde__graph_init(sonde__graph *graph)
     *graph = (sonde__graph){0};
     sonde__names_init(&graph->strings);
     graph->pass = SONDE_PASS_FORWARD;
-    if (!sonde__reserve(&graph->values, &graph->value_capacity, 1, sizeof *graph->values)) {
+    if (!sonde__reserve(&graph->values, &graph->value_capacity, 1,
+                        sizeof *graph->values)) {
         return SONDE_ENOMEM;
     }
     graph->values[0] = (sonde__node_value){0};
@@ -75,7 +78,8 @@ const char *sonde__graph_string(sonde__graph *graph, const char *fmt, ...)
     }
     id = sonde__names_intern(&graph->strings, text);
     if (id == SONDE__NO_NAME) {
-        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for names");
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL,
+                                "out of memory for names");
         return NULL;
     }
     return graph->strings.text[id];
@@ -94,7 +98,30 @@ bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,
 
 const sonde__shape *sonde__value_shape(const sonde__graph *graph, sonde__value value)
 {
-    return &graph->values[value].shape;
+    /* A caller's value may be of another model; layers refuse it, by its id, when they emit. */
+    return &graph->values[value < graph->value_count ? value : 0].shape;
+}
+
+bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value value)
+{
+    if (value < graph->value_count) {
+        return true;
+    }
+    (void)sonde__graph_fail(graph, SONDE_EINVAL, where, "a value of this model",
+                            "value %u", value);
+    return false;
+}
+
+bool sonde__graph_check_size(sonde__graph *graph, const char *where,
+                             const sonde__shape *shape)
+{
+    sonde_diag diag = {0};
+    const sonde_err err = sonde__expect_size(shape, "a tensor", &diag);
+
+    if (err != SONDE_OK) {
+        (void)sonde__graph_fail(graph, err, where, NULL, "%s", diag.found);
+    }
+    return err == SONDE_OK;
 }
 
 /* Appends a value; 0 on failure. */
@@ -102,7 +129,8 @@ static sonde__value append_value(sonde__graph *graph, const sonde__node_value *v
 {
     if (!sonde__reserve(&graph->values, &graph->value_capacity, graph->value_count + 1,
                         sizeof *graph->values)) {
-        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for values");
+        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL,
+                                 "out of memory for values");
     }
     graph->values[graph->value_count] = *value;
     return (sonde__value)graph->value_count++;
@@ -120,7 +148,10 @@ sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
                                      .source = source,
                                      .index = index};
 
-    return graph->err == SONDE_OK ? append_value(graph, &value) : 0;
+    if (graph->err != SONDE_OK || !sonde__graph_check_size(graph, name, shape)) {
+        return 0;
+    }
+    return append_value(graph, &value);
 }
 
 bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value value,
@@ -131,10 +162,12 @@ bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value valu
     }
     if (!sonde__reserve(&graph->aliases, &graph->alias_capacity, graph->alias_count + 1,
                         sizeof *graph->aliases)) {
-        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for names");
+        (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL,
+                                "out of memory for names");
         return false;
     }
-    graph->aliases[graph->alias_count++] = (sonde__alias){name, graph->module, value, role};
+    graph->aliases[graph->alias_count++] =
+        (sonde__alias){name, graph->module, value, role};
     return true;
 }
 
@@ -164,7 +197,8 @@ sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
                          const sonde__attrs *attrs, const sonde__value *in, int in_count)
 {
     static const sonde__attrs no_attrs = {0};
-    sonde__node_op op = {.kind = kind, .in_count = in_count, .out_count = kind->out_count};
+    sonde__node_op op = {
+        .kind = kind, .in_count = in_count, .out_count = kind->out_count};
     sonde__call call = {0};
 
     if (graph->err != SONDE_OK) {
@@ -192,7 +226,8 @@ sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
     }
     if (!sonde__reserve(&graph->ops, &graph->op_capacity, graph->op_count + 1,
                         sizeof *graph->ops)) {
-        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory for ops");
+        return sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL,
+                                 "out of memory for ops");
     }
     if (graph->err != SONDE_OK) {
         return 0;
@@ -201,7 +236,7 @@ sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
     return op.out[0];
 }
 
-/* --- instantiating -------------------------------------------------------------------- */
+/* --- instantiating ---------------------------------------------------------------- */
 
 /* Names and metadata of a value of source, with its strings interned in copy. */
 static void copy_metadata(const sonde__graph *source, sonde__graph *copy, sonde__value id)
@@ -254,7 +289,8 @@ static void copy_lists(const sonde__graph *source, sonde__graph *copy)
     for (size_t i = 0; i < source->print_count; i++) {
         copy->prints[i] = source->prints[i];
         if (source->prints[i].title != NULL) {
-            copy->prints[i].title = sonde__graph_string(copy, "%s", source->prints[i].title);
+            copy->prints[i].title =
+                sonde__graph_string(copy, "%s", source->prints[i].title);
         }
     }
     copy->print_count = source->print_count;

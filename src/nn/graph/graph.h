@@ -28,7 +28,8 @@ typedef struct sonde__node_value {
     const char *name;   /* interned; NULL: cannot be asked for */
     const char *module; /* interned */
     const char *note;   /* static or NULL */
-    const char *op;     /* static: the kind that made it, before any fusion; NULL for a leaf */
+    const char
+        *op; /* static: the kind that made it, before any fusion; NULL for a leaf */
     sonde_role role;
     sonde_pass pass;
     sonde__source source;
@@ -98,6 +99,11 @@ sonde__value sonde__graph_fail(sonde__graph *graph, sonde_err err, const char *w
 sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
                                     const sonde_diag *diag);
 
+/* false: the graph has no such value, or no machine a tensor of such a size; the error sticks. */
+bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value value);
+bool sonde__graph_check_size(sonde__graph *graph, const char *where,
+                             const sonde__shape *shape);
+
 /* A value without producer. */
 SONDE_API sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
                                          sonde__source source, int index,
@@ -117,7 +123,7 @@ static inline sonde__node_value *sonde__graph_value(const sonde__graph *graph,
 sonde_err sonde__graph_instantiate(const sonde__graph *source, int64_t batch_size,
                                    sonde__graph *copy, sonde_diag *diag);
 
-/* --- the model ------------------------------------------------------------------------ */
+/* --- the model -------------------------------------------------------------------- */
 
 typedef struct sonde__param {
     sonde__value value;

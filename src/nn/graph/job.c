@@ -36,7 +36,7 @@ const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i)
     return &job->taps[i];
 }
 
-/* --- sections ----------------------------------------------------------------------------- */
+/* --- sections --------------------------------------------------------------------- */
 
 static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *section,
                            sonde_nn_job_info *info)
@@ -69,12 +69,13 @@ static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *
 }
 
 static sonde_err read_optimizer_kind(const sonde__yaml_reader *reader,
-                                     const sonde__yaml *section, sonde_nn_optimizer *optimizer)
+                                     const sonde__yaml *section,
+                                     sonde_nn_optimizer *optimizer)
 {
-    const char *kind = "sgd";
+    const char *kind = NULL; /* not given: values are replaced one by one */
     sonde_err err = sonde__yaml_text(reader, section, "kind", &kind);
 
-    if (err != SONDE_OK) {
+    if (err != SONDE_OK || kind == NULL) {
         return err;
     }
     if (strcmp(kind, "sgd") == 0) {
@@ -90,12 +91,12 @@ static sonde_err read_optimizer_kind(const sonde__yaml_reader *reader,
     return err;
 }
 
-static sonde_err read_optimizer(const sonde__yaml_reader *reader, const sonde__yaml *section,
-                                sonde_nn_optimizer *optimizer)
+static sonde_err read_optimizer(const sonde__yaml_reader *reader,
+                                const sonde__yaml *section, sonde_nn_optimizer *optimizer)
 {
-    static const char *const keys[] = {"kind",      "learning_rate", "weight_decay",
-                                       "momentum",  "dampening",     "nesterov",
-                                       "beta1",     "beta2",         "eps"};
+    static const char *const keys[] = {"kind",     "learning_rate", "weight_decay",
+                                       "momentum", "dampening",     "nesterov",
+                                       "beta1",    "beta2",         "eps"};
     const struct {
         const char *key;
         float *to;
@@ -125,22 +126,19 @@ static sonde_err read_optimizer(const sonde__yaml_reader *reader, const sonde__y
     return err;
 }
 
-static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yaml *section,
-                              sonde_nn_job_info *info)
+static sonde_err read_options(const sonde__yaml_reader *reader,
+                              const sonde__yaml *section, sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"epochs",
-                                       "batch_size",
-                                       "eval_batch_size",
-                                       "seed",
-                                       "device_iterations",
-                                       "gradient_accumulation",
-                                       "threads",
-                                       "reduction"};
+    static const char *const keys[] = {
+        "epochs",  "batch_size",        "eval_batch_size",
+        "seed",    "device_iterations", "gradient_accumulation",
+        "threads", "reduction"};
     int64_t epochs = info->epochs, seed = (int64_t)info->seed;
     int64_t iterations = info->options.device_iterations;
     int64_t accumulation = info->options.gradient_accumulation;
     int64_t threads = info->options.threads;
-    const char *reduction = "mean";
+    const char *reduction =
+        info->options.reduction == SONDE_NN_REDUCTION_SUM ? "sum" : "mean";
     const struct {
         const char *key;
         int64_t lower, upper;
@@ -161,7 +159,8 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     if (err == SONDE_OK) {
         err = sonde__yaml_text(reader, section, "reduction", &reduction);
     }
-    if (err == SONDE_OK && strcmp(reduction, "mean") != 0 && strcmp(reduction, "sum") != 0) {
+    if (err == SONDE_OK && strcmp(reduction, "mean") != 0 &&
+        strcmp(reduction, "sum") != 0) {
         err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "mean or sum",
                                "reduction is '%s'", reduction);
     }
@@ -171,8 +170,8 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     info->options.device_iterations = (int)iterations;
     info->options.gradient_accumulation = (int)accumulation;
     info->options.threads = (int)threads;
-    info->options.reduction = strcmp(reduction, "sum") == 0 ? SONDE_NN_REDUCTION_SUM
-                                                            : SONDE_NN_REDUCTION_MEAN;
+    info->options.reduction =
+        strcmp(reduction, "sum") == 0 ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
     return err;
 }
 
@@ -205,13 +204,14 @@ static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *e
     return err;
 }
 
-static sonde_err read_observe(const sonde__yaml_reader *reader, const sonde__yaml *section,
-                              sonde_nn_job *job)
+static sonde_err read_observe(const sonde__yaml_reader *reader,
+                              const sonde__yaml *section, sonde_nn_job *job)
 {
     sonde_err err = SONDE_OK;
 
     if (section->kind != SONDE__YAML_LIST) {
-        return sonde__yaml_fail(reader, section, SONDE_EINVAL, "a list", "observe is no list");
+        return sonde__yaml_fail(reader, section, SONDE_EINVAL, "a list",
+                                "observe is no list");
     }
     job->taps = sonde__calloc(section->count, sizeof *job->taps);
     if (job->taps == NULL) {
@@ -223,12 +223,13 @@ static sonde_err read_observe(const sonde__yaml_reader *reader, const sonde__yam
     return err;
 }
 
-/* --- the whole ---------------------------------------------------------------------------- */
+/* --- the whole -------------------------------------------------------------------- */
 
 static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
                                sonde_nn_job *job)
 {
-    static const char *const keys[] = {"model", "data", "optimizer", "options", "observe"};
+    static const char *const keys[] = {"model", "data", "optimizer", "options",
+                                       "observe"};
     sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
     const sonde__yaml *section = NULL;
 
@@ -256,8 +257,8 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     sonde_err err = SONDE_OK;
 
     if (model == NULL) {
-        return sonde__yaml_fail(reader, job->root, SONDE_EINVAL, "model: a name or layers",
-                                "the job says no model");
+        return sonde__yaml_fail(reader, job->root, SONDE_EINVAL,
+                                "model: a name or layers", "the job says no model");
     }
     if (model->kind != SONDE__YAML_SCALAR) {
         job->model = model;
@@ -350,7 +351,8 @@ sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out, sonde_diag *di
         if (ferror(file)) {
             err = sonde__fail_errno(diag, path, "cannot read the job file");
         } else if (size > LARGEST) {
-            err = sonde__fail(diag, SONDE_EINVAL, path, "at most 1 MiB", "the job is too long");
+            err = sonde__fail(diag, SONDE_EINVAL, path, "at most 1 MiB",
+                              "the job is too long");
         }
     }
     (void)fclose(file);
@@ -367,7 +369,8 @@ sonde_err sonde_nn_job_builtin(const char *name, sonde_nn_job **out, sonde_diag 
 
     if (text == NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, name,
-                           "fashion_cnn, mnist_mlp or mnist_mlp_small", "no built-in model");
+                           "fashion_cnn, mnist_mlp or mnist_mlp_small",
+                           "no built-in model");
     }
     return sonde_nn_job_parse(text, strlen(text), name, out, diag);
 }

@@ -35,8 +35,8 @@ typedef struct layer_kind {
 } layer_kind;
 
 /* One number for both axes, or two; *pair stays 0 if the key is missing. */
-static sonde_err read_pair(const job_builder *b, const sonde__yaml *entry, const char *key,
-                           int64_t pair[2])
+static sonde_err read_pair(const job_builder *b, const sonde__yaml *entry,
+                           const char *key, int64_t pair[2])
 {
     size_t count = 0;
     const sonde_err err = sonde__yaml_ints(&b->reader, entry, key, pair, 2, &count);
@@ -84,15 +84,17 @@ static sonde_err build_linear(job_builder *b, const sonde__yaml *entry, const ch
     return err;
 }
 
-static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry, const char *name,
-                                  const sonde_nn_value *in, sonde_nn_value *out)
+static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry,
+                                  const char *name, const sonde_nn_value *in,
+                                  sonde_nn_value *out)
 {
     sonde_nn_group_norm_options options = {0};
     bool affine = true;
     sonde_err err =
         sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
 
-    err = err == SONDE_OK ? sonde__yaml_float(&b->reader, entry, "eps", &options.eps) : err;
+    err =
+        err == SONDE_OK ? sonde__yaml_float(&b->reader, entry, "eps", &options.eps) : err;
     err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "affine", &affine) : err;
     options.no_affine = !affine;
     if (err == SONDE_OK) {
@@ -101,8 +103,9 @@ static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry, cons
     return err;
 }
 
-static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry, const char *name,
-                                  const sonde_nn_value *in, sonde_nn_value *out)
+static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
+                                  const char *name, const sonde_nn_value *in,
+                                  sonde_nn_value *out)
 {
     sonde_nn_pool2d_options options = {0};
     sonde_err err = read_pair(b, entry, "kernel", options.kernel);
@@ -146,8 +149,9 @@ static sonde_err build_softmax(job_builder *b, const sonde__yaml *entry, const c
     return err;
 }
 
-static sonde_err build_log_softmax(job_builder *b, const sonde__yaml *entry, const char *name,
-                                   const sonde_nn_value *in, sonde_nn_value *out)
+static sonde_err build_log_softmax(job_builder *b, const sonde__yaml *entry,
+                                   const char *name, const sonde_nn_value *in,
+                                   sonde_nn_value *out)
 {
     int axis = 1;
     const sonde_err err = read_axis(b, entry, &axis);
@@ -230,7 +234,7 @@ static const layer_kind layer_kinds[] = {
     {"print", {"gradient"}, 1, build_print},
 };
 
-/* --- entries ------------------------------------------------------------------------------ */
+/* --- entries ---------------------------------------------------------------------- */
 
 static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
                            const layer_kind **kind)
@@ -246,8 +250,8 @@ static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
     } else if (entry->kind == SONDE__YAML_MAP && entry->count == 1) {
         asked = entry->children[0]->key;
     } else {
-        return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL, "one layer: {its options}",
-                                "not a layer");
+        return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
+                                "one layer: {its options}", "not a layer");
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
         if (strcmp(asked, names[i]) == 0) {
@@ -329,13 +333,13 @@ static sonde_err check_built(const job_builder *b, const sonde__yaml *entry)
     const sonde_err err = sonde_nn_model_status(b->model, &diag);
 
     return err == SONDE_OK ? err
-                           : sonde__yaml_fail(&b->reader, entry, err, diag.expected, "%s: %s",
-                                              diag.where, diag.found);
+                           : sonde__yaml_fail(&b->reader, entry, err, diag.expected,
+                                              "%s: %s", diag.where, diag.found);
 }
 
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
 {
-    static const sonde__yaml nothing = {.kind = SONDE__YAML_MAP};
+    const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
     const layer_kind *kind = NULL;
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
@@ -358,7 +362,8 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     return err == SONDE_OK ? remember(b, name, out) : err;
 }
 
-static sonde_err build_loss(job_builder *b, const sonde__yaml *section, sonde_nn_value target)
+static sonde_err build_loss(job_builder *b, const sonde__yaml *section,
+                            sonde_nn_value target)
 {
     static const char *const kinds[] = {"nll", "cross_entropy"};
     static const char *const keys[] = {"name"};
@@ -369,8 +374,9 @@ static sonde_err build_loss(job_builder *b, const sonde__yaml *section, sonde_nn
     if (section->kind == SONDE__YAML_SCALAR) {
         entropy = strcmp(section->text, kinds[1]) == 0;
         if (!entropy && strcmp(section->text, kinds[0]) != 0) {
-            return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "nll or cross_entropy",
-                                    "unknown loss '%s'", section->text);
+            return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL,
+                                    "nll or cross_entropy", "unknown loss '%s'",
+                                    section->text);
         }
     } else {
         err = sonde__yaml_check_keys(&b->reader, section, kinds, 2);
@@ -389,20 +395,22 @@ static sonde_err build_loss(job_builder *b, const sonde__yaml *section, sonde_nn
     if (err != SONDE_OK) {
         return err;
     }
-    sonde_nn_loss(b->model, entropy
-                                ? sonde_nn_cross_entropy(b->model, name, b->current, target)
-                                : sonde_nn_nll_loss(b->model, name, b->current, target));
+    sonde_nn_loss(b->model,
+                  entropy ? sonde_nn_cross_entropy(b->model, name, b->current, target)
+                          : sonde_nn_nll_loss(b->model, name, b->current, target));
     return check_built(b, section);
 }
 
-static sonde_err build_layers(job_builder *b, const sonde__yaml *section)
+static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
 {
+    const sonde__yaml *section = sonde__yaml_get(model, "layers");
     sonde_err err = SONDE_OK;
 
     if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
         section->count > MAX_LAYERS) {
-        return sonde__fail(b->reader.diag, SONDE_EINVAL, b->reader.name,
-                           "layers: a list of 1 to 4096 layers", "the model has no layers");
+        return sonde__yaml_fail(&b->reader, section != NULL ? section : model,
+                                SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
+                                "the model has no layers");
     }
     for (size_t i = 0; err == SONDE_OK && i < section->count; i++) {
         err = build_layer(b, section->children[i]);
@@ -411,8 +419,8 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *section)
 }
 
 /* Samples and targets. */
-static sonde_err build_inputs(job_builder *b, const sonde__yaml *model, int64_t batch_size,
-                              sonde_nn_value *target)
+static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
+                              int64_t batch_size, sonde_nn_value *target)
 {
     int64_t shape[SONDE_MAX_DIMS] = {batch_size};
     size_t rank = 0;
@@ -424,7 +432,8 @@ static sonde_err build_inputs(job_builder *b, const sonde__yaml *model, int64_t 
                                "the model says no shape of its input");
     }
     if (err == SONDE_OK) {
-        err = remember(b, "input", sonde_nn_input(b->model, SONDE_F32, (int)rank + 1, shape));
+        err = remember(b, "input",
+                       sonde_nn_input(b->model, SONDE_F32, (int)rank + 1, shape));
         *target = sonde_nn_input(b->model, SONDE_I64, 1, shape);
     }
     return err == SONDE_OK ? check_built(b, model) : err;
@@ -449,7 +458,8 @@ static sonde_err describe(const job_builder *b, sonde_nn_job_info *info,
     return SONDE_OK;
 }
 
-static sonde_err build_model(job_builder *b, const sonde__yaml *model, sonde_nn_job_info *info)
+static sonde_err build_model(job_builder *b, const sonde__yaml *model,
+                             sonde_nn_job_info *info)
 {
     static const char *const keys[] = {"input", "layers", "loss"};
     const sonde__yaml *loss = NULL;
@@ -457,15 +467,15 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model, sonde_nn_
     sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
 
     err = err == SONDE_OK ? build_inputs(b, model, info->batch_size, &target) : err;
-    err = err == SONDE_OK ? build_layers(b, sonde__yaml_get(model, "layers")) : err;
+    err = err == SONDE_OK ? build_layers(b, model) : err;
     if (err != SONDE_OK) {
         return err;
     }
     sonde_nn_output(b->model, b->current);
     loss = sonde__yaml_get(model, "loss");
     if (loss == NULL) {
-        return sonde__yaml_fail(&b->reader, model, SONDE_EINVAL, "loss: nll or cross_entropy",
-                                "the model says no loss");
+        return sonde__yaml_fail(&b->reader, model, SONDE_EINVAL,
+                                "loss: nll or cross_entropy", "the model says no loss");
     }
     err = build_loss(b, loss, target);
     return err == SONDE_OK ? describe(b, info, model) : err;
@@ -491,7 +501,8 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_job_build(const sonde_nn_job *job, sonde_nn_model **out, sonde_diag *diag)
+sonde_err sonde_nn_job_build(const sonde_nn_job *job, sonde_nn_model **out,
+                             sonde_diag *diag)
 {
     sonde_nn_job_info info = job->info;
 

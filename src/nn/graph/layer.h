@@ -24,7 +24,8 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
                                   float constant);
 /* An op inside; its values get function names. */
 sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
-                               const sonde__attrs *attrs, const sonde_nn_value *in, int count);
+                               const sonde__attrs *attrs, const sonde_nn_value *in,
+                               int count);
 /* Leaves the module; result becomes its output. Returns result, or 0 after an error. */
 sonde_nn_value sonde__layer_end(sonde__layer *layer, sonde_nn_value result);
 

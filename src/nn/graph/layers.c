@@ -24,7 +24,7 @@ static float fan_in_bound(int64_t fan_in)
     return (float)(1.0 / sqrt((double)fan_in));
 }
 
-/* --- layers with parameters ----------------------------------------------------------- */
+/* --- layers with parameters ------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                const sonde_nn_conv2d_options *options)
@@ -37,33 +37,38 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__layer_begin(model, &layer, name)) {
         return 0;
     }
+    (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     pair(attrs.kernel, options->kernel, 0);
     pair(attrs.stride, options->stride, 1);
     attrs.padding[0] = options->padding[0];
     attrs.padding[1] = options->padding[1];
     pair(attrs.dilation, options->dilation, 1);
-    if (options->out < 1 || attrs.kernel[0] < 1 || attrs.kernel[1] < 1 || attrs.groups < 1) {
-        (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path,
-                                "out, kernel and groups of at least 1",
-                                "a conv2d with out %lld, kernel (%lld, %lld), groups %lld",
-                                (long long)options->out, (long long)attrs.kernel[0],
-                                (long long)attrs.kernel[1], (long long)attrs.groups);
+    if (options->out < 1 || attrs.kernel[0] < 1 || attrs.kernel[1] < 1 ||
+        attrs.groups < 1) {
+        (void)sonde__graph_fail(
+            &model->graph, SONDE_EINVAL, layer.path,
+            "out, kernel and groups of at least 1",
+            "a conv2d with out %lld, kernel (%lld, %lld), groups %lld",
+            (long long)options->out, (long long)attrs.kernel[0],
+            (long long)attrs.kernel[1], (long long)attrs.groups);
     } else if (x != 0 && (shape->rank != 4 || shape->dim[1] % attrs.groups != 0)) {
         char text[96];
 
-        (void)sonde__graph_fail(&model->graph, SONDE_ESHAPE, layer.path,
-                                "(N, C, H, W) with C divisible by groups",
-                                "a conv2d over %s in %lld groups",
-                                sonde_shape_text(shape->rank, shape->dim, text, sizeof text),
-                                (long long)attrs.groups);
+        (void)sonde__graph_fail(
+            &model->graph, SONDE_ESHAPE, layer.path,
+            "(N, C, H, W) with C divisible by groups", "a conv2d over %s in %lld groups",
+            sonde_shape_text(shape->rank, shape->dim, text, sizeof text),
+            (long long)attrs.groups);
     } else if (x != 0) {
-        const int64_t dim[4] = {options->out, shape->dim[1] / attrs.groups, attrs.kernel[0],
-                                attrs.kernel[1]};
+        const int64_t dim[4] = {options->out, shape->dim[1] / attrs.groups,
+                                attrs.kernel[0], attrs.kernel[1]};
         const float bound = fan_in_bound(dim[1] * dim[2] * dim[3]);
 
-        in[1] = sonde__layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
+        in[1] =
+            sonde__layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
         if (!options->no_bias) {
-            in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
+            in[2] =
+                sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
         }
     }
     sonde__layer_input(&layer, x);
@@ -81,22 +86,26 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
     if (!sonde__layer_begin(model, &layer, name)) {
         return 0;
     }
+    (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
     if (options->out < 1) {
         (void)sonde__graph_fail(&model->graph, SONDE_EINVAL, layer.path, "at least 1",
                                 "a linear layer with out %lld", (long long)options->out);
     } else if (x != 0 && shape->rank != 2) {
         char text[96];
 
-        (void)sonde__graph_fail(&model->graph, SONDE_ESHAPE, layer.path,
-                                "(N, features): flatten it first", "a linear layer over %s",
-                                sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
+        (void)sonde__graph_fail(
+            &model->graph, SONDE_ESHAPE, layer.path, "(N, features): flatten it first",
+            "a linear layer over %s",
+            sonde_shape_text(shape->rank, shape->dim, text, sizeof text));
     } else if (x != 0) {
         const int64_t dim[2] = {options->out, shape->dim[1]};
         const float bound = fan_in_bound(dim[1]);
 
-        in[1] = sonde__layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
+        in[1] =
+            sonde__layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
         if (!options->no_bias) {
-            in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
+            in[2] =
+                sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
         }
     }
     sonde__layer_input(&layer, x);
@@ -104,7 +113,8 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
                                                     options->no_bias ? 2 : 3));
 }
 
-sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name, sonde_nn_value x,
+sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
+                                   sonde_nn_value x,
                                    const sonde_nn_group_norm_options *options)
 {
     sonde__layer layer;
@@ -119,15 +129,16 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name, sond
     if (!options->no_affine && x != 0 && shape->rank >= 2) {
         const int64_t dim[1] = {shape->dim[1]};
 
-        in[1] = sonde__layer_param(&layer, "weight", 1, dim, SONDE_ROLE_WEIGHT, 0.0F, 1.0F);
+        in[1] =
+            sonde__layer_param(&layer, "weight", 1, dim, SONDE_ROLE_WEIGHT, 0.0F, 1.0F);
         in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, 0.0F, 0.0F);
     }
     sonde__layer_input(&layer, x);
-    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_group_norm, &attrs, in,
-                                                    options->no_affine ? 1 : 3));
+    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_group_norm, &attrs,
+                                                    in, options->no_affine ? 1 : 3));
 }
 
-/* --- layers without ------------------------------------------------------------------- */
+/* --- layers without --------------------------------------------------------------- */
 
 /* A layer of one op. */
 static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
@@ -145,16 +156,17 @@ static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
     return sonde__layer_end(&layer, sonde__layer_op(&layer, kind, attrs, in, count));
 }
 
-sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
+sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
+                                   sonde_nn_value x,
                                    const sonde_nn_pool2d_options *options)
 {
     sonde__attrs attrs = {0};
 
     pair(attrs.kernel, options->kernel, 0);
     attrs.stride[0] = or_default(options->stride[0], attrs.kernel[0]);
-    attrs.stride[1] = or_default(options->stride[1], options->stride[0] != 0
-                                                         ? options->stride[0]
-                                                         : attrs.kernel[1]);
+    attrs.stride[1] =
+        or_default(options->stride[1],
+                   options->stride[0] != 0 ? options->stride[0] : attrs.kernel[1]);
     attrs.padding[0] = options->padding[0];
     attrs.padding[1] = options->padding[1];
     pair(attrs.dilation, options->dilation, 1);
@@ -174,8 +186,8 @@ sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_n
     return one_op(model, name, &sonde__op_softmax, &attrs, &x, 1);
 }
 
-sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                                    int axis)
+sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
+                                    sonde_nn_value x, int axis)
 {
     const sonde__attrs attrs = {.axis = axis};
 
@@ -190,16 +202,17 @@ sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_n
     const int axis = first_axis < 0 ? first_axis + shape->rank : first_axis;
 
     if (x != 0 && (axis < 0 || axis >= shape->rank)) {
-        return sonde__graph_fail(&model->graph, SONDE_EINVAL, name != NULL ? name : "Flatten",
-                                 "an axis of the input", "axis %d of a tensor of rank %d",
-                                 first_axis, shape->rank);
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                 name != NULL ? name : "Flatten", "an axis of the input",
+                                 "axis %d of a tensor of rank %d", first_axis,
+                                 shape->rank);
     }
     attrs.rank = axis + 1;
     attrs.dims[axis] = -1; /* the dimensions before are 0: copied */
     return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
 }
 
-/* --- losses --------------------------------------------------------------------------- */
+/* --- losses ----------------------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                  sonde_nn_value log_probabilities, sonde_nn_value target)
@@ -226,7 +239,7 @@ sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
     return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_nll, &nll, in, 2));
 }
 
-/* --- functions ------------------------------------------------------------------------ */
+/* --- functions -------------------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name, sonde_nn_value a,
                             sonde_nn_value b)
@@ -250,8 +263,9 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
     sonde__attrs attrs = {.rank = rank};
 
     if (rank < 0 || rank > SONDE_MAX_DIMS) {
-        return sonde__graph_fail(&model->graph, SONDE_ESHAPE, name != NULL ? name : "Reshape",
-                                 "at most 8 dimensions", "%d dimensions", rank);
+        return sonde__graph_fail(&model->graph, SONDE_ESHAPE,
+                                 name != NULL ? name : "Reshape", "at most 8 dimensions",
+                                 "%d dimensions", rank);
     }
     for (int i = 0; i < rank; i++) {
         attrs.dims[i] = shape[i];
@@ -259,8 +273,8 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
     return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
 }
 
-sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name, sonde_nn_value x,
-                                  const int *permutation)
+sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
+                                  sonde_nn_value x, const int *permutation)
 {
     sonde__attrs attrs = {.rank = sonde__value_shape(&model->graph, x)->rank};
 
@@ -280,9 +294,9 @@ static sonde_nn_value reduce(sonde_nn_model *model, const char *name, sonde_nn_v
         const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
 
         if (x != 0 && (axis < 0 || axis >= rank)) {
-            return sonde__graph_fail(&model->graph, SONDE_EINVAL,
-                                     name != NULL ? name : "Reduce", "an axis of the input",
-                                     "axis %d of a tensor of rank %d", axes[i], rank);
+            return sonde__graph_fail(
+                &model->graph, SONDE_EINVAL, name != NULL ? name : "Reduce",
+                "an axis of the input", "axis %d of a tensor of rank %d", axes[i], rank);
         }
         attrs.axes |= 1U << (unsigned)(axis & 31);
     }

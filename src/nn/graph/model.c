@@ -53,6 +53,10 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
                                   : sonde__graph_string(graph, "input/%zu", index);
     sonde__value value = 0;
 
+    if (sonde_dtype_size(dtype) == 0) {
+        return sonde__graph_fail(graph, SONDE_EDTYPE, name, "a sonde_dtype", "dtype %d",
+                                 (int)dtype);
+    }
     if (rank < 1 || rank > SONDE_MAX_DIMS) {
         return sonde__graph_fail(graph, SONDE_ESHAPE, name, "1 to 8 dimensions",
                                  "an input of %d dimensions", rank);
@@ -77,7 +81,8 @@ void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
 {
     sonde__graph *graph = &model->graph;
 
-    if (value != 0 && graph->err == SONDE_OK) {
+    if (value != 0 && graph->err == SONDE_OK &&
+        sonde__graph_has_value(graph, "output", value)) {
         (void)sonde__graph_push(graph, &graph->outputs, &graph->output_count,
                                 &graph->output_capacity, value);
     }
@@ -87,15 +92,16 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
 {
     sonde__graph *graph = &model->graph;
 
-    if (value == 0 || graph->err != SONDE_OK) {
+    if (value == 0 || graph->err != SONDE_OK ||
+        !sonde__graph_has_value(graph, "loss", value)) {
         return;
     }
     if (graph->loss != 0) {
         (void)sonde__graph_fail(graph, SONDE_ESTATE, graph->values[value].name,
                                 "one final loss", "the model has a loss already");
     } else if (sonde__shape_count(sonde__value_shape(graph, value)) != 1) {
-        (void)sonde__graph_fail(graph, SONDE_ESHAPE, graph->values[value].name, "a scalar",
-                                "the loss has more than one element");
+        (void)sonde__graph_fail(graph, SONDE_ESHAPE, graph->values[value].name,
+                                "a scalar", "the loss has more than one element");
     } else {
         graph->loss = value;
         graph->values[value].role = SONDE_ROLE_LOSS;
@@ -107,14 +113,14 @@ const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value 
 {
     const sonde__shape *shape = sonde__value_shape(&model->graph, value);
 
-    if (value == 0) {
+    if (value == 0 || value >= model->graph.value_count) {
         return NULL;
     }
     *rank = shape->rank;
     return shape->dim;
 }
 
-/* --- modules -------------------------------------------------------------------------- */
+/* --- modules ---------------------------------------------------------------------- */
 
 const char *sonde__module_path(sonde_nn_model *model, const char *name)
 {
@@ -178,23 +184,26 @@ static sonde__module_calls *calls_of(sonde_nn_model *model, const char *key)
 }
 
 /* "<module>/<word>:<k>", counting k within the module. */
-static const char *function_name(sonde_nn_model *model, const char *module, const char *word)
+static const char *function_name(sonde_nn_model *model, const char *module,
+                                 const char *word)
 {
     sonde__graph *graph = &model->graph;
-    const char *key = sonde__graph_string(graph, "%s%s%s", module,
-                                          module[0] != '\0' ? "/" : "", word);
+    const char *key =
+        sonde__graph_string(graph, "%s%s%s", module, module[0] != '\0' ? "/" : "", word);
     sonde__module_calls *calls = key != NULL ? calls_of(model, key) : NULL;
 
-    return calls != NULL ? sonde__graph_string(graph, "%s:%d", key, calls->outputs++) : NULL;
+    return calls != NULL ? sonde__graph_string(graph, "%s:%d", key, calls->outputs++)
+                         : NULL;
 }
 
-/* --- layers --------------------------------------------------------------------------- */
+/* --- layers ----------------------------------------------------------------------- */
 
 bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *name)
 {
     sonde__graph *graph = &model->graph;
 
-    *layer = (sonde__layer){.model = model, .outer = graph->module, .named = name != NULL};
+    *layer =
+        (sonde__layer){.model = model, .outer = graph->module, .named = name != NULL};
     if (graph->err != SONDE_OK) {
         return false;
     }
@@ -221,27 +230,29 @@ void sonde__layer_input(sonde__layer *layer, sonde_nn_value value)
     }
     calls = calls_of(model, layer->path);
     if (calls != NULL) {
-        (void)sonde__graph_alias(
-            &model->graph,
-            sonde__graph_string(&model->graph, "%s_input_%d", layer->path, calls->inputs++),
-            value, SONDE_ROLE_INPUT);
+        (void)sonde__graph_alias(&model->graph,
+                                 sonde__graph_string(&model->graph, "%s_input_%d",
+                                                     layer->path, calls->inputs++),
+                                 value, SONDE_ROLE_INPUT);
     }
 }
 
 sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
-                               const sonde__attrs *attrs, const sonde_nn_value *in, int count)
+                               const sonde__attrs *attrs, const sonde_nn_value *in,
+                               int count)
 {
     sonde__graph *graph = &layer->model->graph;
     sonde_nn_value out = 0;
 
     for (int i = 0; i < count; i++) {
         if (in[i] == 0) {
-            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "a value of this model",
-                                     "input %d is missing", i);
+            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path,
+                                     "a value of this model", "input %d is missing", i);
         }
         if (in[i] >= graph->value_count) {
-            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path, "a value of this model",
-                                     "input %d is value %u", i, in[i]);
+            return sonde__graph_fail(graph, SONDE_EINVAL, layer->path,
+                                     "a value of this model", "input %d is value %u", i,
+                                     in[i]);
         }
     }
     out = sonde__emit(graph, kind, attrs, in, count);
@@ -298,17 +309,21 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
 
         if (graph->values[known].name == name) { /* a module called again */
             if (memcmp(&graph->values[known].shape, &shape, sizeof shape) != 0) {
-                return sonde__graph_fail(graph, SONDE_ESHAPE, name, "the shape of its first call",
-                                         "the module was called before with another shape");
+                return sonde__graph_fail(
+                    graph, SONDE_ESHAPE, name, "the shape of its first call",
+                    "the module was called before with another shape");
             }
             return known;
         }
     }
-    param.count = (size_t)sonde__shape_count(&shape);
     if (!layer->named) {
-        return sonde__graph_fail(graph, SONDE_EINVAL, name, "a name",
+        return sonde__graph_fail(graph, SONDE_EINVAL, suffix, "a name",
                                  "a layer with parameters needs a name");
     }
+    if (!sonde__graph_check_size(graph, name, &shape)) {
+        return 0;
+    }
+    param.count = (size_t)sonde__shape_count(&shape);
     if (!sonde__reserve(&model->params, &model->param_capacity, model->param_count + 1,
                         sizeof *model->params)) {
         return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");

@@ -10,9 +10,10 @@
 void sonde__param_draw(sonde__param *param, uint64_t seed, size_t stream)
 {
     for (size_t i = 0; i < param->count; i++) {
-        param->data[i] = param->bound > 0.0F
-                             ? (2.0F * sonde__uniform(seed, stream, i) - 1.0F) * param->bound
-                             : param->constant;
+        param->data[i] =
+            param->bound > 0.0F
+                ? (2.0F * sonde__uniform(seed, stream, i) - 1.0F) * param->bound
+                : param->constant;
     }
 }
 
@@ -40,9 +41,11 @@ sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i)
     return sonde_view_of(shape->dtype, shape->rank, shape->dim, model->params[i].data);
 }
 
-sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path, sonde_diag *diag)
+sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
+                              sonde_diag *diag)
 {
-    static const sonde_metadata format = {"format", "pt"}; /* what torch's own writer says */
+    static const sonde_metadata format = {"format",
+                                          "pt"}; /* what torch's own writer says */
     sonde_named_view *named = sonde__calloc(model->param_count, sizeof *named);
     sonde_err err = SONDE_OK;
 
@@ -66,7 +69,8 @@ static sonde_err check_names(const sonde_nn_model *model, const sonde_safetensor
 
     for (size_t i = 0; i < model->param_count; i++) {
         const sonde_view want = sonde_nn_parameter_view(model, i);
-        const sonde_view *have = sonde_safetensors_find(file, sonde_nn_parameter_name(model, i));
+        const sonde_view *have =
+            sonde_safetensors_find(file, sonde_nn_parameter_name(model, i));
 
         if (have == NULL) {
             return sonde__fail(diag, SONDE_ENOTFOUND, path, NULL, "it has no tensor '%s'",
@@ -106,9 +110,8 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
     for (size_t i = 0; err == SONDE_OK && i < model->param_count; i++) {
         const sonde_view to = sonde_nn_parameter_view(model, i);
 
-        err = sonde_view_copy(&to,
-                              sonde_safetensors_find(file, sonde_nn_parameter_name(model, i)),
-                              diag);
+        err = sonde_view_copy(
+            &to, sonde_safetensors_find(file, sonde_nn_parameter_name(model, i)), diag);
     }
     sonde_safetensors_destroy(file);
     return err;

@@ -36,8 +36,8 @@ void sonde__yaml_destroy(sonde__yaml *node)
     sonde__free(node);
 }
 
-static sonde_err fail_at(const builder *b, size_t line, sonde_err err, const char *expected,
-                         const char *found)
+static sonde_err fail_at(const builder *b, size_t line, sonde_err err,
+                         const char *expected, const char *found)
 {
     char where[256];
 
@@ -57,7 +57,8 @@ static sonde_err next_event(builder *b, yaml_event_t *event)
                    b->parser.problem != NULL ? b->parser.problem : "not YAML");
 }
 
-static sonde_err build(builder *b, const yaml_event_t *event, int depth, sonde__yaml **out);
+static sonde_err build(builder *b, const yaml_event_t *event, int depth,
+                       sonde__yaml **out);
 
 static sonde_err add_child(builder *b, sonde__yaml *parent, char *key,
                            const yaml_event_t *event, int depth)
@@ -134,7 +135,8 @@ static sonde_err build_children(builder *b, sonde__yaml *node, int depth)
     }
 }
 
-static sonde_err build(builder *b, const yaml_event_t *event, int depth, sonde__yaml **out)
+static sonde_err build(builder *b, const yaml_event_t *event, int depth,
+                       sonde__yaml **out)
 {
     sonde__yaml *node = NULL;
     sonde_err err = SONDE_OK;
@@ -221,7 +223,7 @@ sonde_err sonde__yaml_parse(const char *text, size_t size, const char *name,
     return err;
 }
 
-/* --- reading ------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------- */
 
 sonde_err sonde__yaml_fail(const sonde__yaml_reader *reader, const sonde__yaml *node,
                            sonde_err err, const char *expected, const char *found, ...)
@@ -246,6 +248,19 @@ const sonde__yaml *sonde__yaml_get(const sonde__yaml *map, const char *key)
     return NULL;
 }
 
+/* All keys as "one of a, b, c", for a key that is near to none. */
+static const char *list_keys(const char *const *keys, size_t count, char *buf,
+                             size_t size)
+{
+    size_t used = (size_t)snprintf(buf, size, "%s", count > 1 ? "one of " : "");
+
+    for (size_t i = 0; i < count && used < size; i++) {
+        used +=
+            (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "", keys[i]);
+    }
+    return buf;
+}
+
 sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__yaml *map,
                                  const char *const *keys, size_t count)
 {
@@ -262,8 +277,12 @@ sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__
             known = strcmp(key, keys[j]) == 0;
         }
         if (!known) {
-            return sonde__yaml_fail(reader, map->children[i], SONDE_EINVAL, nearest,
-                                    "unknown key '%s'", key);
+            char all[256];
+
+            return sonde__yaml_fail(
+                reader, map->children[i], SONDE_EINVAL,
+                nearest != NULL ? nearest : list_keys(keys, count, all, sizeof all),
+                "unknown key '%s'", key);
         }
     }
     return SONDE_OK;
@@ -292,9 +311,10 @@ static sonde_err read_int(const sonde__yaml_reader *reader, const sonde__yaml *n
     }
     errno = 0;
     value = strtoll(node->text, &end, 10);
-    if (end == node->text || *end != '\0' || errno != 0 || value < lower || value > upper) {
-        (void)snprintf(expected, sizeof expected, "a whole number from %" PRId64 " to %" PRId64,
-                       lower, upper);
+    if (end == node->text || *end != '\0' || errno != 0 || value < lower ||
+        value > upper) {
+        (void)snprintf(expected, sizeof expected,
+                       "a whole number from %" PRId64 " to %" PRId64, lower, upper);
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, expected, "%s is '%s'",
                                 node->key != NULL ? node->key : "entry", node->text);
     }
@@ -323,8 +343,8 @@ sonde_err sonde__yaml_float(const sonde__yaml_reader *reader, const sonde__yaml 
     }
     value = strtof(node->text, &end);
     if (end == node->text || *end != '\0' || !isfinite(value)) {
-        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a finite number", "%s is '%s'",
-                                key, node->text);
+        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a finite number",
+                                "%s is '%s'", key, node->text);
     }
     *out = value;
     return SONDE_OK;

@@ -17,7 +17,7 @@
 #include "nn/ops/conv2d_lanes.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- scatter ----------------------------------------------------------------------- */
+/* --- scatter ---------------------------------------------------------------------- */
 
 /* A stretch of one row. Lengths in floats. */
 typedef struct scatter_job {
@@ -121,18 +121,22 @@ VEC_INLINE void scatter(const scatter_job *job, const int kw, const int channels
 #define SCATTER_3_1(X)                                                                   \
     X(3, 1, 1)                                                                           \
     X(3, 1, 2)                                                                           \
-    X(3, 1, 3) X(3, 1, 4) X(3, 1, 5) X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) X(3, 1, 9)         \
-        X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
+    X(3, 1, 3)                                                                           \
+    X(3, 1, 4)                                                                           \
+    X(3, 1, 5)                                                                           \
+    X(3, 1, 6) X(3, 1, 7) X(3, 1, 8) X(3, 1, 9) X(3, 1, 10) X(3, 1, 11) X(3, 1, 12)
 #define SCATTER_3_2(X)                                                                   \
     X(3, 2, 1)                                                                           \
     X(3, 2, 2)                                                                           \
-    X(3, 2, 3) X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8) X(3, 2, 9)         \
-        X(3, 2, 10)
+    X(3, 2, 3)                                                                           \
+    X(3, 2, 4) X(3, 2, 5) X(3, 2, 6) X(3, 2, 7) X(3, 2, 8) X(3, 2, 9) X(3, 2, 10)
 #define SCATTER_5_1(X)                                                                   \
     X(5, 1, 1)                                                                           \
     X(5, 1, 2)                                                                           \
-    X(5, 1, 3) X(5, 1, 4) X(5, 1, 5) X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) X(5, 1, 9)         \
-        X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
+    X(5, 1, 3)                                                                           \
+    X(5, 1, 4)                                                                           \
+    X(5, 1, 5)                                                                           \
+    X(5, 1, 6) X(5, 1, 7) X(5, 1, 8) X(5, 1, 9) X(5, 1, 10) X(5, 1, 11) X(5, 1, 12)
 #define SCATTER_5_2(X) X(5, 2, 1) X(5, 2, 2) X(5, 2, 3) X(5, 2, 4) X(5, 2, 5) X(5, 2, 6)
 enum { SCATTER_CHANNELS = 2 };
 #else /* width + kw registers of 16 */
@@ -180,7 +184,7 @@ static const scatter_fn *scatter_functions(int64_t kw, int64_t channels,
     return kw == 3 ? scatter_3_1 : scatter_5_1;
 }
 
-/* --- rows -------------------------------------------------------------------------- */
+/* --- rows ------------------------------------------------------------------------- */
 
 typedef struct input_job {
     conv2d_geometry g;
@@ -337,7 +341,7 @@ static void gather_rows(const input_job *job, const float *dy, const float *weig
     }
 }
 
-/* --- kernel ------------------------------------------------------------------------ */
+/* --- kernel ----------------------------------------------------------------------- */
 
 /* dy and w in, dx out */
 static conv2d_geometry input_geometry(const sonde__call *call)

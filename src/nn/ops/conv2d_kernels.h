@@ -12,7 +12,7 @@
 #include "nn/ops/conv2d_tile.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- images ------------------------------------------------------------------------ */
+/* --- images ----------------------------------------------------------------------- */
 
 /* What a part works with. y and relu are given per call of convolve. */
 typedef struct conv2d_job {
@@ -153,7 +153,7 @@ static void convolve_pixels(const conv2d_job *job, int64_t block, int64_t first,
     run_groups(job, &run);
 }
 
-/* --- kernels ----------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------- */
 
 static bool conv2d_accepts(const sonde__call *call)
 {
@@ -246,7 +246,7 @@ static void conv2d_relu_run_lanes(const sonde__call *call, int part, int parts)
 
 #include "nn/ops/conv2d_windows.h"
 
-/* --- rows of the table ------------------------------------------------------------- */
+/* --- rows of the table ------------------------------------------------------------ */
 
 #define CONV2D_IN                                                                        \
     {                                                                                    \

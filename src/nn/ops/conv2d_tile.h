@@ -11,7 +11,7 @@
 
 #include "nn/ops/conv2d_lanes.h"
 
-/* --- tiles ------------------------------------------------------------------------- */
+/* --- tiles ------------------------------------------------------------------------ */
 
 /* X(channels, pixels), falling; the last has one channel. */
 #if VF_WIDTH == 16 /* 32 registers */
@@ -30,6 +30,17 @@ VEC_INLINE void tile_start(vf *acc, const float *bias, const int channels,
     }
 }
 
+/* A new base for the weights of four channels, which can all be addressed from it. GCC
+ * would make an address for every channel ahead of the loop, and has no registers for
+ * them. */
+VEC_INLINE const float *tile_base(const float *weight)
+{
+#if !defined(__clang__)
+    __asm__("" : "+r"(weight));
+#endif
+    return weight;
+}
+
 /* acc[o * pixels + p] += all taps */
 VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
                          const float *const *x, const int channels, const int pixels)
@@ -38,7 +49,7 @@ VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
     const int64_t stride = run->weight_stride;
 
     for (; tap < end; tap++) {
-        const float *w = weight + tap->w;
+        const float *w = tile_base(weight + tap->w);
         vf v[MAX_TILE_PIXELS];
 
         VEC_UNROLL
@@ -47,13 +58,8 @@ VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
         }
         VEC_UNROLL
         for (int o = 0; o < channels; o++) {
-            /* Every fourth channel is a new base, hidden from the compiler: four can be
-             * addressed from one, and it has no registers for an address each. */
             if (o > 0 && o % 4 == 0) {
-                w += 4 * stride;
-            }
-            if (o % 4 == 0) {
-                __asm__("" : "+r"(w));
+                w = tile_base(w + 4 * stride);
             }
             const vf b = vf_set1(w[o % 4 * stride]);
 
@@ -69,18 +75,21 @@ VEC_INLINE void tile_sum(vf *acc, const conv2d_run *run, const float *weight,
 VEC_INLINE void tile_store(const vf *acc, const conv2d_run *run, int64_t o,
                            const int64_t *to, const int channels, const int pixels)
 {
-    if (run->y != NULL) {
+    float *const y = run->y, *const relu = run->relu;
+    int64_t at = o * run->y_plane;
+
+    VEC_UNROLL
+    for (int k = 0; k < channels; k++) {
         VEC_UNROLL
-        for (int i = 0; i < channels * pixels; i++) {
-            vf_store(run->y + (o + i / pixels) * run->y_plane + to[i % pixels], acc[i]);
+        for (int p = 0; p < pixels; p++) {
+            if (y != NULL) {
+                vf_store(y + at + to[p], acc[k * pixels + p]);
+            }
+            if (relu != NULL) {
+                vf_store(relu + at + to[p], vf_relu(acc[k * pixels + p]));
+            }
         }
-    }
-    if (run->relu != NULL) {
-        VEC_UNROLL
-        for (int i = 0; i < channels * pixels; i++) {
-            vf_store(run->relu + (o + i / pixels) * run->y_plane + to[i % pixels],
-                     vf_relu(acc[i]));
-        }
+        at += run->y_plane;
     }
 }
 

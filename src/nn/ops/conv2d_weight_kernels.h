@@ -9,7 +9,7 @@
 #include "nn/ops/conv2d_weight_tile.h"
 #include "nn/ops/fast_conv.h"
 
-/* --- weight gradient --------------------------------------------------------------- */
+/* --- weight gradient -------------------------------------------------------------- */
 
 /* dy and x in, dw out */
 static conv2d_geometry weight_geometry(const sonde__call *call)
@@ -115,10 +115,6 @@ static void weight_run(const sonde__call *call, int part, int parts)
     const int64_t per_tile = job.plan.tap_tiles;
     int64_t first, last;
 
-    if (g.blocks == 0) { /* one part */
-        memset(job.dw, 0, (size_t)(g.groups * g.o * g.taps) * sizeof(float));
-        return;
-    }
     complete_plan(&job.plan, scratch);
     job.sums = (float *)(void *)(scratch + plan_size(&job.plan));
     job.former = job.sums + TILE_CHANNELS * g.taps * LANES;
@@ -132,7 +128,7 @@ static void weight_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- sums of channels -------------------------------------------------------------- */
+/* --- sums of channels ------------------------------------------------------------- */
 
 /*
  * A channel has two sums, of its even rows and of its odd ones, each pixel after pixel:
@@ -229,7 +225,7 @@ static void sum_run(const sonde__call *call, int part, int parts)
         const int64_t count = SONDE_MIN(last - c, (int64_t)4);
         float sums[4 * CHANNEL_SUMS * LANES] = {0}, former[4 * CHANNEL_SUMS * LANES];
 
-        for (int64_t block = 0; block < lanes_blocks(samples) && pixels > 0; block++) {
+        for (int64_t block = 0; block < lanes_blocks(samples); block++) {
             begin_block(samples, block, sums, CHANNEL_SUMS * count, former);
             sum_planes(lanes_in(call, 0) + (block * channels + c) * pixels * LANES,
                        pixels * LANES, pixels / columns, columns, sums, count);
@@ -241,7 +237,7 @@ static void sum_run(const sonde__call *call, int part, int parts)
 
 #include "nn/ops/conv2d_weight_fused.h"
 
-/* --- rows of the table ------------------------------------------------------------- */
+/* --- rows of the table ------------------------------------------------------------ */
 
 const sonde__conv2d_weight_kernels ISA(sonde__conv2d_weight) = {
     .weight = {.name = "lanes",

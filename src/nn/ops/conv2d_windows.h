@@ -15,8 +15,8 @@
 #define WINDOW_TILES(X) X(2) X(1)
 #endif
 
-    /* Where a row of 2 x 2 windows goes: window i at i * LANES of pooled and index. */
-    typedef struct window_row {
+/* Where a row of 2 x 2 windows goes: window i at i * LANES of pooled and index. */
+typedef struct window_row {
     conv2d_run run;       /* of the upper row's first pixel; y and relu as in a run */
     int64_t x_row, y_row; /* from a window's upper to its lower pixels */
     int64_t count, plane; /* windows; from channel to channel of pooled and index */
@@ -104,6 +104,22 @@ VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t at,
     }
 }
 
+/* The pixels themselves, and their ReLU, if they are wanted. */
+VEC_INLINE void store_pixels(const window_row *row, const vf *v, int64_t at)
+{
+    VEC_UNROLL
+    for (int p = 0; p < 4; p++) {
+        const int64_t to = at + p / 2 * row->y_row + p % 2 * LANES;
+
+        if (row->run.y != NULL) {
+            vf_store(row->run.y + to, v[p]);
+        }
+        if (row->run.relu != NULL) {
+            vf_store(row->run.relu + to, vf_relu(v[p]));
+        }
+    }
+}
+
 VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels)
 {
     const conv2d_run *const run = &row->run;
@@ -113,7 +129,6 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
                          run->x + row->x_row + run->x_step};
 
     for (int64_t i = 0; i < row->count; i++) {
-        const int64_t at = o * run->y_plane + 2 * i * LANES;
         vf acc[MAX_TILE];
 
         tile_start(acc, bias, channels, 4);
@@ -123,19 +138,12 @@ VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels
             x[p] += 2 * run->x_step;
         }
         store_windows(row, acc, o * row->plane + i * LANES, channels);
-        if (run->y != NULL || run->relu != NULL) {
-            VEC_UNROLL
-            for (int k = 0; k < 4 * channels; k++) {
-                const int64_t to =
-                    at + k / 4 * run->y_plane + k / 2 % 2 * row->y_row + k % 2 * LANES;
-
-                if (run->y != NULL) {
-                    vf_store(run->y + to, acc[k]);
-                }
-                if (run->relu != NULL) {
-                    vf_store(run->relu + to, vf_relu(acc[k]));
-                }
-            }
+        if (run->y == NULL && run->relu == NULL) {
+            continue;
+        }
+        VEC_UNROLL
+        for (int k = 0; k < channels; k++) {
+            store_pixels(row, acc + 4 * k, (o + k) * run->y_plane + 2 * i * LANES);
         }
     }
 }

@@ -33,15 +33,15 @@ static grouping grouping_of(const sonde__shape *x, const sonde__attrs *attrs)
                   .groups = attrs->groups,
                   .per_group = x->dim[1] / attrs->groups};
 
-    g.inner = g.channels == 0 ? 0 : lanes_inner(x) / g.channels;
+    g.inner = lanes_inner(x) / g.channels;
     return g;
 }
 
-/* --- sums over pixels -------------------------------------------------------------- */
+/* --- sums over pixels ------------------------------------------------------------- */
 
 /* What a pixel adds to one or two sums. */
 typedef enum term {
-    VALUE,    /* a */
+    VALUE,    /* a - center */
     SQUARE,   /* (a - center)^2 */
     GRADIENT, /* b; and b (a - center) */
 } term;
@@ -59,7 +59,7 @@ VEC_INLINE void sum_stretch(const term what, const float *a, const float *b,
             const vf v = vf_load(a + i * LANES);
 
             if (what == VALUE) {
-                s[i] += v;
+                s[i] += v - center;
             } else if (what == SQUARE) {
                 const vf d = v - center;
 
@@ -78,7 +78,7 @@ VEC_INLINE void sum_stretch(const term what, const float *a, const float *b,
         const vf v = vf_load(a + i * LANES);
 
         if (what == VALUE) {
-            s[0] += v;
+            s[0] += v - center;
         } else if (what == SQUARE) {
             const vf d = v - center;
 
@@ -106,11 +106,9 @@ VEC_INLINE void sum_pixels(const term what, const float *a, const float *b,
         float s[LANES], t[LANES];
 
         for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
-            const vf c = what == VALUE ? (vf){0} : vf_load(center + lane);
-
             sum_stretch(what, a + i * LANES + lane,
-                        what == GRADIENT ? b + i * LANES + lane : NULL, count, c,
-                        s + lane, t + lane);
+                        what == GRADIENT ? b + i * LANES + lane : NULL, count,
+                        vf_load(center + lane), s + lane, t + lane);
         }
         for (int lane = 0; lane < LANES; lane++) {
             first[lane] += (double)s[lane];
@@ -121,14 +119,20 @@ VEC_INLINE void sum_pixels(const term what, const float *a, const float *b,
     }
 }
 
+/* The mean is that of the differences to the first pixel, added to it: a mean far from 0
+ * costs no digits. */
 static void find_moments(const float *x, int64_t pixels, float eps, float mean[LANES],
                          float rstd[LANES])
 {
     double sum[LANES] = {0}, squares[LANES] = {0};
+    float first[LANES];
 
-    sum_pixels(VALUE, x, NULL, pixels, NULL, sum, NULL);
     for (int lane = 0; lane < LANES; lane++) {
-        mean[lane] = (float)(sum[lane] / (double)pixels);
+        first[lane] = isfinite(x[lane]) ? x[lane] : 0.0F;
+    }
+    sum_pixels(VALUE, x, NULL, pixels, first, sum, NULL);
+    for (int lane = 0; lane < LANES; lane++) {
+        mean[lane] = (float)((double)first[lane] + sum[lane] / (double)pixels);
     }
     sum_pixels(SQUARE, x, NULL, pixels, mean, squares, NULL);
     for (int lane = 0; lane < LANES; lane++) {
@@ -136,7 +140,7 @@ static void find_moments(const float *x, int64_t pixels, float eps, float mean[L
     }
 }
 
-/* --- forward ----------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------- */
 
 static void normalise(const float *x, int64_t pixels, const float *mean,
                       const float *rstd, float gamma, float beta, float *y)
@@ -196,7 +200,7 @@ static void norm_run(const sonde__call *call, int part, int parts)
     }
 }
 
-/* --- gradient ---------------------------------------------------------------------- */
+/* --- gradient --------------------------------------------------------------------- */
 
 /* Sums over a channel's pixels, of each sample: of dy, and of dy z. */
 typedef struct channel_sums {

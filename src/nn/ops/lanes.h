@@ -19,7 +19,7 @@
 
 enum { LANES = SONDE__LANE_WIDTH };
 
-/* --- shapes ------------------------------------------------------------------------ */
+/* --- shapes ----------------------------------------------------------------------- */
 
 static inline int64_t lanes_blocks(int64_t samples)
 {
@@ -43,11 +43,15 @@ static inline int64_t lanes_inner(const sonde__shape *shape)
     return count;
 }
 
-/* float32 of that rank; rank < 0: of any rank but a scalar's. */
+/* float32 of that rank, and not empty; rank < 0: of any rank but a scalar's. */
 static inline bool lanes_is_f32(const sonde__shape *shape, int rank)
 {
-    return shape->dtype == SONDE_F32 &&
-           (rank < 0 ? shape->rank >= 1 : shape->rank == rank);
+    bool empty = shape->rank < 1;
+
+    for (int i = 0; i < shape->rank; i++) {
+        empty = empty || shape->dim[i] < 1;
+    }
+    return shape->dtype == SONDE_F32 && !empty && (rank < 0 || shape->rank == rank);
 }
 
 /* Whether an operand was given, or is wanted. */
@@ -61,7 +65,7 @@ static inline float *lanes_out(const sonde__call *call, int i)
     return i < call->out_count ? (float *)call->out[i].data : NULL;
 }
 
-/* --- parts ------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------ */
 
 /* Of count units, those of a part: *first ... *last - 1. */
 static inline void lanes_split(int64_t count, int part, int parts, int64_t *first,
@@ -81,7 +85,7 @@ static inline int lanes_parts(double operations, int64_t units, int max)
     return units < most ? (units < 1 ? 1 : (int)units) : most;
 }
 
-/* --- masks ------------------------------------------------------------------------- */
+/* --- masks ------------------------------------------------------------------------ */
 
 #if VF_WIDTH == 16
 typedef __mmask16 vm;
@@ -158,7 +162,7 @@ VEC_INLINE vi vi_set1(int32_t s)
     return s - (vi){0};
 }
 
-/* --- bytes (the index of a max-pool) ----------------------------------------------- */
+/* --- bytes (the index of a max-pool) ---------------------------------------------- */
 
 /* By hand: compilers make __builtin_convertvector of bytes element by element. */
 VEC_INLINE vi vi_load_u8(const uint8_t *p)
@@ -194,7 +198,7 @@ VEC_INLINE void vi_store_u8(uint8_t *p, vi a)
 #endif
 }
 
-/* --- partial sums ------------------------------------------------------------------ */
+/* --- partial sums ----------------------------------------------------------------- */
 
 /* Lanes valid ... 15 of rows of sums get their former numbers back. */
 static inline void lanes_restore(float *sums, const float *former, int64_t rows,

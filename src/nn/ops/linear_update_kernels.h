@@ -15,7 +15,7 @@
  * done:
  *
  *     scratch  | signs of every block | one slot a part | part 0 | part 1 | ...
- *     part     | chunk of dw, and a block that is left | panels of x |
+ *     part     | chunks of dw, and a block that is left | panels of x |
  */
 #ifndef SONDE_NN_OPS_LINEAR_UPDATE_KERNELS_H
 #define SONDE_NN_OPS_LINEAR_UPDATE_KERNELS_H
@@ -25,7 +25,8 @@ enum {
     UPDATE_DY = 1,
     UPDATE_X = 2,
     UPDATE_V = 3,
-    UPDATE_FLOATS = 16 * 1024 /* of dw between product and update: 64 KB */
+    UPDATE_FLOATS = 16 * 1024, /* of dw between product and update: 64 KB */
+    UPDATE_CHUNKS = 3          /* that scratch holds: what is left is moved that seldom */
 };
 
 /* Few enough rows that their dw is in cache when the update comes, but not so few that x
@@ -40,13 +41,13 @@ static int64_t update_rows(const sonde__shape *x)
     return SONDE_MAX(WIDE_ROWS, UPDATE_FLOATS / cols / WIDE_ROWS * WIDE_ROWS);
 }
 
-/* Floats of a part's chunk of dw. */
+/* Floats of a part's chunks of dw, and of a block that is left of those before. */
 static int64_t update_floats(const sonde__call *call)
 {
     const sonde__shape *x = &call->in[UPDATE_X].shape;
     const int64_t rows = SONDE_MIN(update_rows(x), call->in[UPDATE_W].shape.dim[0]);
 
-    return (rows * x->dim[1] + SONDE__VITALS_BLOCK + 15) / 16 * 16;
+    return (UPDATE_CHUNKS * rows * x->dim[1] + SONDE__VITALS_BLOCK + 15) / 16 * 16;
 }
 
 static size_t update_scratch_part(const sonde__call *call)
@@ -166,11 +167,12 @@ static void grad_weight_sgd_finish(const sonde__call *call, int parts)
 
 /* Chunks of rows to memory, each followed by its update. */
 static void update_chunks(const update *u, const weight_product *p, const span mine,
-                          int64_t most, float *buffer)
+                          int64_t most, float *buffer, int64_t room)
 {
     const row_groups chunks = row_groups_of(mine.end - mine.begin, most);
     const bool watched = sgd_any_wanted(&u->wanted);
     int64_t done = mine.begin * p->cols;
+    float *left = buffer; /* dw of element `done` */
 
     if (mine.begin < mine.end) {
         prepare_panels(p);
@@ -182,8 +184,11 @@ static void update_chunks(const update *u, const weight_product *p, const span m
         const int64_t blocks = end / SONDE__VITALS_BLOCK * SONDE__VITALS_BLOCK;
         const int64_t limit =
             watched && rows.end < mine.end ? SONDE_MAX(blocks, done) : end;
-        float *const g = u->whole != NULL ? u->whole + done : buffer; /* element `done` */
+        float *g = u->whole != NULL ? u->whole + done : left;
 
+        if (u->whole == NULL && left + (end - done) > buffer + room) {
+            g = memmove(buffer, left, (size_t)(start - done) * sizeof *g);
+        }
         weight_rows(p, rows, g + (start - done));
         if (watched) {
             update_blocks(u, g, done, limit);
@@ -193,9 +198,7 @@ static void update_chunks(const update *u, const weight_product *p, const span m
             at.g = g;
             sgd_update(&u->rule, &at, limit - done);
         }
-        if (u->whole == NULL) {
-            memmove(buffer, buffer + (limit - done), (size_t)(end - limit) * sizeof *g);
-        }
+        left = g + (limit - done);
         done = limit;
     }
 }
@@ -218,7 +221,8 @@ static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
                       u.arrays.w_out);
         return;
     }
-    update_chunks(&u, &p, mine, update_rows(&call->in[UPDATE_X].shape), buffer);
+    update_chunks(&u, &p, mine, update_rows(&call->in[UPDATE_X].shape), buffer,
+                  update_floats(call));
     if (watched && parts == 1) {
         grad_weight_sgd_finish(call, 1);
     }

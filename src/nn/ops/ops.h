@@ -24,7 +24,7 @@
 #pragma GCC visibility push(default) /* for tests, which link the shared library */
 #endif
 
-/* --- layouts ------------------------------------------------------------------------- */
+/* --- layouts ---------------------------------------------------------------------- */
 
 /*
  * How a value of shape (N, inner ...) lies in memory.
@@ -45,7 +45,7 @@ typedef enum sonde__layout {
 
 enum { SONDE__LANE_WIDTH = 16, SONDE__PANEL_WIDTH = 32 };
 
-/* --- operands and calls -------------------------------------------------------------- */
+/* --- operands and calls ----------------------------------------------------------- */
 
 typedef struct sonde__shape {
     sonde_dtype dtype;
@@ -59,18 +59,19 @@ int64_t sonde__layout_count(const sonde__shape *shape, sonde__layout layout);
 
 /* What ops are parametrised by; each family uses the fields that its comment names. */
 typedef struct sonde__attrs {
-    int64_t kernel[2], stride[2], padding[2], dilation[2]; /* conv2d, max_pool2d: (h, w) */
-    int64_t groups;                                        /* conv2d, group_norm */
+    int64_t kernel[2], stride[2], padding[2],
+        dilation[2];              /* conv2d, max_pool2d: (h, w) */
+    int64_t groups;               /* conv2d, group_norm */
     int64_t dims[SONDE_MAX_DIMS]; /* reshape: target (-1: inferred, 0: copied); transpose:
                                      permutation; gradients: the shape to give back */
     int rank;                     /* entries of dims used */
-    int axis;                     /* softmax, log_softmax; flatten: the first dim folded */
-    uint32_t axes;                /* reduce: bit mask */
-    bool keep_dims;               /* reduce */
-    bool mean;                    /* reduce, nll: mean instead of sum */
-    float eps;                    /* group_norm; adam */
-    bool relu;                    /* a fused ReLU behind the op */
-    float scale;                  /* accumulate, scale */
+    int axis;       /* softmax, log_softmax; flatten: the first dim folded */
+    uint32_t axes;  /* reduce: bit mask */
+    bool keep_dims; /* reduce */
+    bool mean;      /* reduce, nll: mean instead of sum */
+    float eps;      /* group_norm; adam */
+    bool relu;      /* a fused ReLU behind the op */
+    float scale;    /* accumulate, scale */
 } sonde__attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
@@ -86,8 +87,9 @@ typedef struct sonde__call {
     int in_count, out_count;
     sonde__operand in[SONDE__MAX_OPERANDS];
     sonde__operand out[SONDE__MAX_OPERANDS];
-    void *scratch;     /* what the kernel's scratch function asked for, 64-byte aligned */
-    const float *live; /* numbers that may change between calls (learning rate ...), or NULL */
+    void *scratch; /* what the kernel's scratch function asked for, 64-byte aligned */
+    const float
+        *live; /* numbers that may change between calls (learning rate ...), or NULL */
     /* Where to put vital signs of an operand that streams through anyway; NULL: not wanted.
      * Set only for kernels with fuses_vitals; parts is 1 then, unless it has finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
@@ -114,7 +116,7 @@ typedef struct sonde__kernel {
     void (*finish)(const sonde__call *call, int parts);
 } sonde__kernel;
 
-/* --- the table ----------------------------------------------------------------------- */
+/* --- the table -------------------------------------------------------------------- */
 
 /* The graph as gradients see it; implemented in nn/graph. Values are ids, 0 is "none". */
 typedef struct sonde__graph sonde__graph;
@@ -152,64 +154,74 @@ struct sonde__op_kind {
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and accepts
      * everything that infer accepted. */
     const sonde__kernel *const *(*kernels)(void);
-    unsigned optional_out; /* bit i: output i may be left out (data NULL) if nobody needs it */
+    unsigned
+        optional_out; /* bit i: output i may be left out (data NULL) if nobody needs it */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */
     int alias[SONDE__MAX_OPERANDS];
 };
 
 /* Forward */
-extern const sonde__op_kind sonde__op_conv2d;       /* x (N,C,H,W), w (O,C/g,kh,kw), b? (O) → y */
-extern const sonde__op_kind sonde__op_max_pool2d;   /* x → y, index u8 within the window */
-extern const sonde__op_kind sonde__op_linear;       /* x (N,K), w (O,K), b? (O) → y (N,O) */
-extern const sonde__op_kind sonde__op_relu;         /* x → y */
-extern const sonde__op_kind sonde__op_group_norm;   /* x, gamma?, beta? → y, mean, rstd (N,g) */
-extern const sonde__op_kind sonde__op_reshape;      /* x → y */
-extern const sonde__op_kind sonde__op_transpose;    /* x → y */
-extern const sonde__op_kind sonde__op_softmax;      /* x → y, along axis */
-extern const sonde__op_kind sonde__op_log_softmax;  /* x → y, along axis */
-extern const sonde__op_kind sonde__op_nll;          /* logp (N,C), target i64 (N) → loss () */
-extern const sonde__op_kind sonde__op_add;          /* a, b → a + b, broadcast as PyTorch */
-extern const sonde__op_kind sonde__op_mul;          /* a, b → a * b */
-extern const sonde__op_kind sonde__op_reduce;       /* x → sum or mean over axes */
-extern const sonde__op_kind sonde__op_identity;     /* x → x: a place to print */
+extern const sonde__op_kind
+    sonde__op_conv2d; /* x (N,C,H,W), w (O,C/g,kh,kw), b? (O) → y */
+extern const sonde__op_kind sonde__op_max_pool2d; /* x → y, index u8 within the window */
+extern const sonde__op_kind sonde__op_linear; /* x (N,K), w (O,K), b? (O) → y (N,O) */
+extern const sonde__op_kind sonde__op_relu;   /* x → y */
+extern const sonde__op_kind
+    sonde__op_group_norm; /* x, gamma?, beta? → y, mean, rstd (N,g) */
+extern const sonde__op_kind sonde__op_reshape;     /* x → y */
+extern const sonde__op_kind sonde__op_transpose;   /* x → y */
+extern const sonde__op_kind sonde__op_softmax;     /* x → y, along axis */
+extern const sonde__op_kind sonde__op_log_softmax; /* x → y, along axis */
+extern const sonde__op_kind sonde__op_nll;    /* logp (N,C), target i64 (N) → loss () */
+extern const sonde__op_kind sonde__op_add;    /* a, b → a + b, broadcast as PyTorch */
+extern const sonde__op_kind sonde__op_mul;    /* a, b → a * b */
+extern const sonde__op_kind sonde__op_reduce; /* x → sum or mean over axes */
+extern const sonde__op_kind sonde__op_identity; /* x → x: a place to print */
 /* Backward */
-extern const sonde__op_kind sonde__op_conv2d_grad_input;  /* dy, w → dx; dims: shape of x */
-extern const sonde__op_kind sonde__op_conv2d_grad_weight; /* dy, x → dw; dims: shape of w */
-extern const sonde__op_kind sonde__op_channel_sum;        /* dy (N,C,...) → (C): bias gradient */
-extern const sonde__op_kind sonde__op_max_pool2d_grad;    /* dy, index → dx; dims: of x */
-extern const sonde__op_kind sonde__op_linear_grad_input;  /* dy (N,O), w (O,K) → dx (N,K) */
-extern const sonde__op_kind sonde__op_linear_grad_weight; /* dy (N,O), x (N,K) → dw (O,K) */
-extern const sonde__op_kind sonde__op_relu_grad;          /* dy, y → y <= 0 ? 0 : dy */
-extern const sonde__op_kind sonde__op_group_norm_grad;    /* dy, x, mean, rstd, gamma? → dx,
+extern const sonde__op_kind
+    sonde__op_conv2d_grad_input; /* dy, w → dx; dims: shape of x */
+extern const sonde__op_kind
+    sonde__op_conv2d_grad_weight;                  /* dy, x → dw; dims: shape of w */
+extern const sonde__op_kind sonde__op_channel_sum; /* dy (N,C,...) → (C): bias gradient */
+extern const sonde__op_kind sonde__op_max_pool2d_grad; /* dy, index → dx; dims: of x */
+extern const sonde__op_kind
+    sonde__op_linear_grad_input; /* dy (N,O), w (O,K) → dx (N,K) */
+extern const sonde__op_kind
+    sonde__op_linear_grad_weight;                /* dy (N,O), x (N,K) → dw (O,K) */
+extern const sonde__op_kind sonde__op_relu_grad; /* dy, y → y <= 0 ? 0 : dy */
+extern const sonde__op_kind sonde__op_group_norm_grad; /* dy, x, mean, rstd, gamma? → dx,
                                                              dgamma (C), dbeta (C) */
-extern const sonde__op_kind sonde__op_softmax_grad;       /* dy, y → dx */
-extern const sonde__op_kind sonde__op_log_softmax_grad;   /* dy, y → dx */
-extern const sonde__op_kind sonde__op_nll_grad;           /* dloss (), target → dlogp; dims */
-extern const sonde__op_kind sonde__op_broadcast;          /* x → x expanded to dims */
-extern const sonde__op_kind sonde__op_scale;              /* x → scale * x */
-extern const sonde__op_kind sonde__op_fill;               /* → a tensor of dims full of scale */
+extern const sonde__op_kind sonde__op_softmax_grad;    /* dy, y → dx */
+extern const sonde__op_kind sonde__op_log_softmax_grad; /* dy, y → dx */
+extern const sonde__op_kind sonde__op_nll_grad;  /* dloss (), target → dlogp; dims */
+extern const sonde__op_kind sonde__op_broadcast; /* x → x expanded to dims */
+extern const sonde__op_kind sonde__op_scale;     /* x → scale * x */
+extern const sonde__op_kind sonde__op_fill;      /* → a tensor of dims full of scale */
 /* Update. in[0] is updated in place and is out[0]; state likewise. `live` is documented at
  * each op. Equations: PyTorch's, see optimizer.h. */
 extern const sonde__op_kind sonde__op_accumulate; /* acc, g → acc + g */
-extern const sonde__op_kind sonde__op_sgd;        /* w, g, v? → w, v?  live: lr, momentum,
+extern const sonde__op_kind sonde__op_sgd;  /* w, g, v? → w, v?  live: lr, momentum,
                                                      dampening, weight decay, nesterov (0, 1),
                                                      gradient scale, first step (0, 1) */
-extern const sonde__op_kind sonde__op_adam;       /* w, g, m, v, step () → the same without g.
+extern const sonde__op_kind sonde__op_adam; /* w, g, m, v, step () → the same without g.
                                                      live: lr, beta1, beta2, eps, weight decay,
                                                      decoupled (0 Adam, 1 AdamW), scale */
 /* Between layouts; put in by the layout pass, named after nothing. */
-extern const sonde__op_kind sonde__op_reorder;    /* x → x in another layout */
+extern const sonde__op_kind sonde__op_reorder; /* x → x in another layout */
 
 /* Fused: put in by the fuse pass; every member's value is an output that may be NULL. */
-extern const sonde__op_kind sonde__op_conv2d_relu_pool; /* x, w, b? → conv?, relu?, y, index */
-extern const sonde__op_kind sonde__op_conv2d_relu;      /* x, w, b? → conv?, y */
-extern const sonde__op_kind sonde__op_linear_relu;      /* x, w, b? → linear?, y */
-extern const sonde__op_kind sonde__op_pool_relu_conv_grad; /* dy, index, pool y, x → drelu?,
+extern const sonde__op_kind
+    sonde__op_conv2d_relu_pool; /* x, w, b? → conv?, relu?, y, index */
+extern const sonde__op_kind sonde__op_conv2d_relu; /* x, w, b? → conv?, y */
+extern const sonde__op_kind sonde__op_linear_relu; /* x, w, b? → linear?, y */
+extern const sonde__op_kind
+    sonde__op_pool_relu_conv_grad; /* dy, index, pool y, x → drelu?,
                                                               dconv?, dw, db?; dims: of w */
 /* A weight gradient whose rows are used up by the update while in cache: rows of dw are
  * computed into a small buffer (or into dw, if somebody wants it whole) and fed to SGD at
  * once; the arithmetic is that of the two ops one after the other. live: as SGD. */
-extern const sonde__op_kind sonde__op_linear_grad_weight_sgd; /* w, dy, x, v? → w, dw?, v? */
+extern const sonde__op_kind
+    sonde__op_linear_grad_weight_sgd; /* w, dy, x, v? → w, dw?, v? */
 
 /* All kinds, NULL-terminated: for tests that must not forget one. */
 extern const sonde__op_kind *const sonde__op_kinds[];

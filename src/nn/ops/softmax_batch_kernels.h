@@ -50,7 +50,8 @@ VEC_INLINE float sum_column(const column_term term, const float *a, const float 
         vf s = {0};
 
         for (int64_t i = 0; i < c->blocks; i++) {
-            s += term_of(term, a + i * c->step + lane, b + i * c->step + lane, vf_set1(max));
+            s += term_of(term, a + i * c->step + lane, b + i * c->step + lane,
+                         vf_set1(max));
         }
         vf_store(lanes + lane, s);
         if (c->rest > 0) {
@@ -122,7 +123,8 @@ static void log_softmax_column(const float *x, const float *unused, const column
     }
 }
 
-static void softmax_grad_column(const float *dy, const float *y, const column *c, float *dx)
+static void softmax_grad_column(const float *dy, const float *y, const column *c,
+                                float *dx)
 {
     const vf dot = vf_set1(sum_column(TERM_PRODUCT, dy, y, c, 0.0F));
 
@@ -150,7 +152,7 @@ static void log_softmax_grad_column(const float *dy, const float *y, const colum
     }
 }
 
-/* --- kernels ----------------------------------------------------------------------------- */
+/* --- kernels ---------------------------------------------------------------------- */
 
 typedef void (*column_fn)(const float *a, const float *b, const column *c, float *to);
 
@@ -204,8 +206,8 @@ static void batch_log_softmax_grad_run(const sonde__call *call, int part, int pa
 #define COLUMN_KERNEL(function)                                                          \
     {                                                                                    \
         .name = "lanes, batch", .accepts = batch_accepts,                                \
-        .in = {SONDE__LANES, SONDE__LANES}, .out = {SONDE__LANES},                       \
-        .parts = batch_parts, .run = function                                            \
+        .in = {SONDE__LANES, SONDE__LANES}, .out = {SONDE__LANES}, .parts = batch_parts, \
+        .run = function                                                                  \
     }
 
 const sonde__softmax_batch_kernels ISA(sonde__softmax_batch) = {

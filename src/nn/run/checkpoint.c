@@ -41,8 +41,8 @@ static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
                       size_t *count, sonde_diag *diag)
 {
     if (!session->compiled) {
-        return sonde__fail(diag, SONDE_ESTATE, "session", "a call of compile or run before",
-                           "it has not been compiled");
+        return sonde__fail(diag, SONDE_ESTATE, "session",
+                           "a call of compile or run before", "it has not been compiled");
     }
     *named = sonde__calloc(session->model->param_count + session->plan.state_count,
                            sizeof **named);
@@ -62,8 +62,9 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                                 sonde_diag *diag)
 {
     char step[32];
-    const sonde_metadata metadata[] = {
-        {"format", "pt"}, {"sonde.step", step}, {"sonde.optimizer", optimizer_name(session)}};
+    const sonde_metadata metadata[] = {{"format", "pt"},
+                                       {"sonde.step", step},
+                                       {"sonde.optimizer", optimizer_name(session)}};
     sonde_named_view *named = NULL;
     size_t count = 0;
     sonde_err err = list(session, &named, &count, diag);
@@ -118,13 +119,15 @@ static sonde_err check(const sonde_nn_session *session, const sonde_safetensors 
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path, sonde_diag *diag)
+sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
+                                sonde_diag *diag)
 {
     sonde_safetensors *file = NULL;
     sonde_named_view *named = NULL;
     size_t count = 0;
     int64_t step = 0;
-    sonde_err err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+    sonde_err err =
+        session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
 
     if (err == SONDE_OK) {
         err = list(session, &named, &count, diag);

@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-static const char *const pass_names[] = {"instantiate", "autodiff", "accumulate", "optimise",
-                                         "prune",       "fuse",     "layout",     "plan"};
+static const char *const pass_names[] = {"instantiate", "autodiff", "accumulate",
+                                         "optimise",    "prune",    "fuse",
+                                         "layout",      "plan"};
 
 static void report_progress(const sonde_nn_session *session, size_t pass)
 {
@@ -31,8 +32,9 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__program *pro
         sonde__pass_prune,
         sonde__pass_fuse,
     };
-    sonde_err err = sonde__program_init(program, session->model, &session->options,
-                                        session->training ? &session->optimizer : NULL, diag);
+    sonde_err err =
+        sonde__program_init(program, session->model, &session->options,
+                            session->training ? &session->optimizer : NULL, diag);
 
     for (size_t i = 1; err == SONDE_OK && i < SONDE_COUNT_OF(passes) && i <= last; i++) {
         const bool trains = i < 4;
@@ -49,7 +51,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__program *pro
     return err;
 }
 
-/* --- what is observed ------------------------------------------------------------------- */
+/* --- what is observed ------------------------------------------------------------- */
 
 static sonde_err add_tap(sonde_nn_session *session, const char *selector,
                          const sonde_schedule *schedule, unsigned how, sonde_sink *sink,
@@ -82,7 +84,8 @@ static sonde_err add_requests(sonde_nn_session *session, sonde_diag *diag)
 }
 
 /* Catalogue, observer, taps; the observer is dropped again if nothing is tapped. */
-static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of, sonde_diag *diag)
+static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
+                               sonde_diag *diag)
 {
     const sonde_call_shape shape = {session->options.device_iterations,
                                     session->options.gradient_accumulation,
@@ -113,7 +116,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of, sonde
     return err;
 }
 
-/* --- inputs ----------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------- */
 
 /* Numbers the inputs that the plan reads 0, 1, 2 ... and remembers their shapes. */
 static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
@@ -157,7 +160,7 @@ static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* --- compile ---------------------------------------------------------------------------- */
+/* --- compile ---------------------------------------------------------------------- */
 
 void sonde__session_release(sonde_nn_session *session)
 {
@@ -178,11 +181,12 @@ void sonde__session_release(sonde_nn_session *session)
     session->compiled = false;
 }
 
-static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of, sonde_diag *diag)
+static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
+                           sonde_diag *diag)
 {
     const sonde__program *program = &session->program;
-    const int threads = session->options.threads > 0 ? session->options.threads
-                                                     : sonde__cpu_count();
+    const int threads =
+        session->options.threads > 0 ? session->options.threads : sonde__cpu_count();
     sonde__plan *plan = &session->plan;
     sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
 
@@ -243,8 +247,9 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
     report_progress(session, SONDE_COUNT_OF(pass_names) - 1);
     session->compiled = true;
     session->compile_seconds = sonde__now() - started;
-    sonde_log(SONDE_LOG_DEBUG, "compile", "%zu steps, arena %zu bytes, %d threads, %.2f ms",
-              session->plan.step_count, session->plan.arena_bytes, session->plan.threads,
+    sonde_log(SONDE_LOG_DEBUG, "compile",
+              "%zu steps, arena %zu bytes, %d threads, %.2f ms", session->plan.step_count,
+              session->plan.arena_bytes, session->plan.threads,
               1e3 * session->compile_seconds);
     return SONDE_OK;
 }
@@ -260,10 +265,11 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
         last++;
     }
     if (last == SONDE_COUNT_OF(pass_names)) {
-        return sonde__fail(diag, SONDE_EINVAL, "dump",
-                           "instantiate, autodiff, accumulate, optimise, prune, fuse, layout "
-                           "or plan",
-                           "unknown pass '%s'", pass);
+        return sonde__fail(
+            diag, SONDE_EINVAL, "dump",
+            "instantiate, autodiff, accumulate, optimise, prune, fuse, layout "
+            "or plan",
+            "unknown pass '%s'", pass);
     }
     if (last + 2 >= SONDE_COUNT_OF(pass_names)) {
         err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);

@@ -22,15 +22,15 @@ typedef struct execution {
 void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
                          const sonde_coordinate *at, const sonde_view *inputs)
 {
-    const size_t k =
-        (size_t)(at->iteration * session->options.gradient_accumulation + at->micro_batch);
+    const size_t k = (size_t)(at->iteration * session->options.gradient_accumulation +
+                              at->micro_batch);
 
     return buffer->place == SONDE__IN_INPUT
                ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
                : buffer->data;
 }
 
-/* --- showing ---------------------------------------------------------------------------- */
+/* --- showing ---------------------------------------------------------------------- */
 
 /* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
  * reordered into scratch. NULL where only its vital signs exist. */
@@ -93,12 +93,13 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 {
     sonde__plan *plan = &run->session->plan;
 
-    for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count;
+         i++) {
         const sonde__showing *showing = &plan->showings[i];
         sonde_vitals *vitals = &plan->vitals[showing->slot];
         const bool wanted =
-            ask &&
-            (sonde_observer_wants(run->session->gate, showing->id) & SONDE_HOW_VITALS) != 0;
+            ask && (sonde_observer_wants(run->session->gate, showing->id) &
+                    SONDE_HOW_VITALS) != 0;
 
         if (showing->vitals_in >= 0) {
             step->call.in_vitals[showing->vitals_in] = wanted ? vitals : NULL;
@@ -109,7 +110,7 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
     }
 }
 
-/* --- running ---------------------------------------------------------------------------- */
+/* --- running ---------------------------------------------------------------------- */
 
 /* A due step: kernel, meeting, showing, meeting. */
 static void run_observed(execution *run, sonde__step *step, int member)
@@ -177,7 +178,8 @@ static void run_list(execution *run, size_t from, size_t to, int member)
 /* Whether anybody wants, at this step, what a kernel does not tell of itself. */
 static bool is_wanted(const execution *run, const sonde__step *step, int buffer)
 {
-    for (int i = step->first_showing; i < step->first_showing + step->showing_count; i++) {
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count;
+         i++) {
         const sonde__showing *showing = &run->session->plan.showings[i];
         const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
         const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
@@ -210,14 +212,14 @@ static void set_watched(const execution *run)
 static void point_inputs(const execution *run)
 {
     sonde__plan *plan = &run->session->plan;
-    const size_t k = (size_t)(run->at.iteration * run->session->options.gradient_accumulation +
-                              run->at.micro_batch);
+    const size_t k =
+        (size_t)(run->at.iteration * run->session->options.gradient_accumulation +
+                 run->at.micro_batch);
 
     for (size_t i = 0; i < plan->patch_count; i++) {
         const sonde__patch *patch = &plan->patches[i];
         sonde__step *step = &plan->steps[patch->step];
-        const size_t bytes =
-            plan->buffers[step->in_buffer[patch->operand]].bytes;
+        const size_t bytes = plan->buffers[step->in_buffer[patch->operand]].bytes;
 
         step->call.in[patch->operand].data =
             (unsigned char *)run->inputs[patch->input].data + k * bytes;
@@ -257,9 +259,10 @@ static void begin_step(execution *run)
 static void run_micro_batch(execution *run, int member)
 {
     const sonde__plan *plan = &run->session->plan;
-    const size_t end = run->at.micro_batch + 1 == run->session->options.gradient_accumulation
-                           ? plan->step_count
-                           : plan->micro_steps;
+    const size_t end =
+        run->at.micro_batch + 1 == run->session->options.gradient_accumulation
+            ? plan->step_count
+            : plan->micro_steps;
     sonde__team *team = run->team;
 
     if (member == 0) {
@@ -328,8 +331,9 @@ void sonde__execute(sonde_nn_session *session, const sonde_view *inputs)
         sonde_observer_begin_call(session->observer);
     }
     sonde__outputs_begin_call(session);
-    run.team = session->team != NULL && sonde__pace_together(&session->pace) ? session->team
-                                                                             : NULL;
+    run.team = session->team != NULL && sonde__pace_together(&session->pace)
+                   ? session->team
+                   : NULL;
     if (run.team != NULL) {
         sonde__team_run(run.team, run_call, &run);
     } else {

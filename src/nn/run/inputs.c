@@ -19,11 +19,12 @@ static sonde_err check_shape(const char *name, const sonde__shape *want,
     }
     (void)sonde_shape_text(want->rank, want->dim, expected, sizeof expected);
     (void)sonde_shape_text(have->rank, have->shape, found, sizeof found);
-    return sonde__fail(diag, SONDE_ESHAPE, name, expected, "shape mismatch: got %s", found);
+    return sonde__fail(diag, SONDE_ESHAPE, name, expected, "shape mismatch: got %s",
+                       found);
 }
 
-static sonde_err check_view(const sonde_nn_session *session, size_t i, const sonde_view *view,
-                            sonde_diag *diag)
+static sonde_err check_view(const sonde_nn_session *session, size_t i,
+                            const sonde_view *view, sonde_diag *diag)
 {
     const char *name = session->input_names[i];
     const sonde__shape *want = &session->input_shapes[i];
@@ -39,8 +40,9 @@ static sonde_err check_view(const sonde_nn_session *session, size_t i, const son
     return check_shape(name, want, view, diag);
 }
 
-static sonde_err check_targets(const sonde_nn_session *session, const sonde__target *target,
-                               const sonde_view *view, sonde_diag *diag)
+static sonde_err check_targets(const sonde_nn_session *session,
+                               const sonde__target *target, const sonde_view *view,
+                               sonde_diag *diag)
 {
     const int64_t count = sonde_view_count(view);
     const int64_t *classes = view->data;
@@ -55,9 +57,11 @@ static sonde_err check_targets(const sonde_nn_session *session, const sonde__tar
     if (outside < 0) {
         return SONDE_OK;
     }
-    (void)snprintf(expected, sizeof expected, "0 to %lld", (long long)target->classes - 1);
+    (void)snprintf(expected, sizeof expected, "0 to %lld",
+                   (long long)target->classes - 1);
     return sonde__fail(diag, SONDE_ERANGE, session->input_names[target->input], expected,
-                       "label %lld is %lld", (long long)outside, (long long)classes[outside]);
+                       "label %lld is %lld", (long long)outside,
+                       (long long)classes[outside]);
 }
 
 sonde_err sonde__check_inputs(const sonde_nn_session *session, const sonde_view *inputs,

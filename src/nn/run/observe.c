@@ -17,7 +17,7 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
     return options;
 }
 
-/* --- anchors -------------------------------------------------------------------------------- */
+/* --- anchors ---------------------------------------------------------------------- */
 
 /*
  * With G > 1 a parameter is observed at every micro-batch, before the update. Who wants its
@@ -62,14 +62,15 @@ sonde_err sonde__add_anchors(sonde_nn_session *session, sonde_diag *diag)
             request->mode, request->period, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_anchors_attach(session->anchors, session->catalogue, session->observer,
-                                   diag);
+        err = sonde_anchors_attach(session->anchors, session->catalogue,
+                                   session->observer, diag);
     }
     return err;
 }
 
-sonde_err sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
-                                    sonde_view *view, sonde_diag *diag)
+sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
+                                    const char *user_name, sonde_view *view,
+                                    sonde_diag *diag)
 {
     if (session->anchors == NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, user_name, "an anchor, before compile",
@@ -78,7 +79,7 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session, const char 
     return sonde_anchors_get(session->anchors, user_name, view, diag);
 }
 
-/* --- outputs -------------------------------------------------------------------------------- */
+/* --- outputs ---------------------------------------------------------------------- */
 
 static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag *diag)
 {
@@ -99,7 +100,8 @@ static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag 
     }
     err = sonde_catalogue_declare(session->output_catalogue, &info, &id, diag);
     if (err == SONDE_OK) {
-        err = sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1, diag);
+        err = sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1,
+                                diag);
     }
     return err;
 }
@@ -119,7 +121,8 @@ sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag)
         err = declare_output(session, i, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_observer_create(session->output_catalogue, &session->output_observer, diag);
+        err = sonde_observer_create(session->output_catalogue, &session->output_observer,
+                                    diag);
     }
     if (err == SONDE_OK) {
         err = sonde_anchors_attach(session->outputs, session->output_catalogue,
@@ -127,7 +130,8 @@ sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag)
     }
     if (err == SONDE_OK) {
         err = sonde_observer_bind(session->output_observer, &shape, diag);
-        if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor that somebody named */
+        if (err == SONDE_EINVAL &&
+            diag != NULL) { /* not of an anchor that somebody named */
             (void)snprintf(diag->where, sizeof diag->where, "output_mode");
         }
     }
@@ -171,8 +175,8 @@ size_t sonde_nn_session_output_count(const sonde_nn_session *session)
     return session->plan.output_count;
 }
 
-sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i, sonde_view *view,
-                                  sonde_diag *diag)
+sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
+                                  sonde_view *view, sonde_diag *diag)
 {
     char name[24];
 
@@ -181,18 +185,19 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i, son
                            "the session has not been compiled");
     }
     if (i >= session->plan.output_count) {
-        return sonde__fail(diag, SONDE_ERANGE, "output", "an output of a call that was run",
-                           "%zu of %zu", i, session->plan.output_count);
+        return sonde__fail(diag, SONDE_ERANGE, "output",
+                           "an output of a call that was run", "%zu of %zu", i,
+                           session->plan.output_count);
     }
     (void)snprintf(name, sizeof name, "%zu", i);
     return sonde_anchors_get(session->outputs, name, view, diag);
 }
 
-/* --- prints --------------------------------------------------------------------------------- */
+/* --- prints ----------------------------------------------------------------------- */
 
 /* Taps one value into a printer under a title (NULL: its name). */
-static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer, uint32_t id,
-                             const char *title, sonde_diag *diag)
+static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
+                             uint32_t id, const char *title, sonde_diag *diag)
 {
     const sonde_tensor_info *info = sonde_catalogue_info(session->catalogue, id);
     sonde_selector *what = NULL;

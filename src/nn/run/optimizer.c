@@ -74,18 +74,19 @@ sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_di
         }
         if (err == SONDE_OK && optimizer->nesterov &&
             (optimizer->momentum <= 0.0F || optimizer->dampening != 0.0F)) {
-            err = sonde__fail(diag, SONDE_EINVAL, "nesterov", "momentum > 0 and dampening 0",
-                              "momentum %g, dampening %g", (double)optimizer->momentum,
-                              (double)optimizer->dampening);
+            err = sonde__fail(diag, SONDE_EINVAL, "nesterov",
+                              "momentum > 0 and dampening 0", "momentum %g, dampening %g",
+                              (double)optimizer->momentum, (double)optimizer->dampening);
         }
     } else if (err == SONDE_OK) {
         err = check_range("beta1", optimizer->beta1, 0.0F, 1.0F, "0 <= beta1 < 1", diag);
         if (err == SONDE_OK) {
-            err = check_range("beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1", diag);
+            err = check_range("beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1",
+                              diag);
         }
         if (err == SONDE_OK) {
-            err = check_range("eps", optimizer->eps, 0.0F, INFINITY, "a finite number >= 0",
-                              diag);
+            err = check_range("eps", optimizer->eps, 0.0F, INFINITY,
+                              "a finite number >= 0", diag);
         }
     }
     return err;

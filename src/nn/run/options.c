@@ -73,7 +73,8 @@ static sonde_err override_number(const char *variable, int64_t *value, sonde_dia
     errno = 0;
     number = strtoll(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || number < 0 || number > INT32_MAX) {
-        return sonde__fail(diag, SONDE_EINVAL, variable, "a whole number >= 0", "'%s'", text);
+        return sonde__fail(diag, SONDE_EINVAL, variable, "a whole number >= 0", "'%s'",
+                           text);
     }
     *value = number;
     return SONDE_OK;
@@ -125,7 +126,8 @@ sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
         return out_of_range(diag, "gradient_accumulation", options->gradient_accumulation,
                             "at least 1");
     }
-    if ((int64_t)options->device_iterations * options->gradient_accumulation > INT32_MAX) {
+    if ((int64_t)options->device_iterations * options->gradient_accumulation >
+        INT32_MAX) {
         return out_of_range(diag, "device_iterations",
                             (int64_t)options->device_iterations *
                                 options->gradient_accumulation,
@@ -148,7 +150,8 @@ sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
         return out_of_range(diag, "batch_size", options->batch_size, "1 to 2147483647");
     }
     if (options->threads < 0) {
-        return out_of_range(diag, "threads", options->threads, "0 (as many as pay) or more");
+        return out_of_range(diag, "threads", options->threads,
+                            "0 (as many as pay) or more");
     }
     return SONDE_OK;
 }

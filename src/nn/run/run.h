@@ -48,10 +48,10 @@ struct sonde_nn_session {
     sonde_printer **printers;
     size_t printer_count;
     sonde__plan plan;
-    sonde__team *team; /* NULL: one thread */
-    sonde__pace pace;  /* whether the team is worth it just now */
-    sonde__shape *input_shapes;  /* of a whole call, in the order of run's inputs */
-    const char **input_names;    /* borrowed from the model */
+    sonde__team *team;          /* NULL: one thread */
+    sonde__pace pace;           /* whether the team is worth it just now */
+    sonde__shape *input_shapes; /* of a whole call, in the order of run's inputs */
+    const char **input_names;   /* borrowed from the model */
     size_t input_count;
     int64_t batch_size;
     double compile_seconds;

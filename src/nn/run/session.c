@@ -39,7 +39,8 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_training_session(sonde_nn_model *model, const sonde_nn_options *options,
+sonde_err sonde_nn_training_session(sonde_nn_model *model,
+                                    const sonde_nn_options *options,
                                     const sonde_nn_optimizer *optimizer,
                                     sonde_nn_session **out, sonde_diag *diag)
 {
@@ -48,7 +49,8 @@ sonde_err sonde_nn_training_session(sonde_nn_model *model, const sonde_nn_option
     return create(model, options, optimizer != NULL ? optimizer : &fallback, out, diag);
 }
 
-sonde_err sonde_nn_inference_session(sonde_nn_model *model, const sonde_nn_options *options,
+sonde_err sonde_nn_inference_session(sonde_nn_model *model,
+                                     const sonde_nn_options *options,
                                      sonde_nn_session **out, sonde_diag *diag)
 {
     return create(model, options, NULL, out, diag);
@@ -73,7 +75,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
     sonde__free(session);
 }
 
-/* --- before compile --------------------------------------------------------------------- */
+/* --- before compile --------------------------------------------------------------- */
 
 static sonde_err check_open(const sonde_nn_session *session, const char *what,
                             sonde_diag *diag)
@@ -113,8 +115,8 @@ sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
 }
 
 sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_name,
-                                  const char *tensor_name, sonde_anchor_mode mode, int period,
-                                  sonde_diag *diag)
+                                  const char *tensor_name, sonde_anchor_mode mode,
+                                  int period, sonde_diag *diag)
 {
     sonde__anchor_request request = {.mode = mode, .period = period};
     sonde_err err = check_open(session, user_name, diag);
@@ -142,8 +144,8 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
 }
 
 sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
-                               const sonde_schedule *schedule, unsigned how, sonde_sink *sink,
-                               sonde_diag *diag)
+                               const sonde_schedule *schedule, unsigned how,
+                               sonde_sink *sink, sonde_diag *diag)
 {
     sonde__tap_request request = {.schedule = *schedule, .how = how, .sink = sink};
     sonde_err err = check_open(session, selector, diag);
@@ -164,14 +166,15 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
         return sonde__fail_nomem(diag, "a tap");
     }
     if (schedule->step_count > 0) {
-        memcpy(request.steps, schedule->steps, schedule->step_count * sizeof *request.steps);
+        memcpy(request.steps, schedule->steps,
+               schedule->step_count * sizeof *request.steps);
     }
     request.schedule.steps = request.steps;
     session->tap_requests[session->tap_count++] = request;
     return SONDE_OK;
 }
 
-/* --- after it --------------------------------------------------------------------------- */
+/* --- after it --------------------------------------------------------------------- */
 
 static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *diag)
 {
@@ -241,7 +244,8 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
 sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inputs,
                                size_t count, sonde_diag *diag)
 {
-    sonde_err err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+    sonde_err err =
+        session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
 
     if (err == SONDE_OK) {
         err = sonde__check_inputs(session, inputs, count, diag);

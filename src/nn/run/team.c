@@ -20,8 +20,8 @@ struct sonde__team {
     member *members; /* entry 0 is the caller, without thread */
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    bool leaving;      /* under lock */
-    int sleeping;      /* members in wait, under lock */
+    bool leaving; /* under lock */
+    int sleeping; /* members in wait, under lock */
     void (*job)(void *user, int member);
     void *user;
     _Alignas(64) atomic_int arrived;
@@ -73,7 +73,8 @@ static bool await_run(sonde__team *team, unsigned done)
     }
     (void)pthread_mutex_lock(&team->lock);
     team->sleeping++;
-    while (atomic_load_explicit(&team->run, memory_order_acquire) == done && !team->leaving) {
+    while (atomic_load_explicit(&team->run, memory_order_acquire) == done &&
+           !team->leaving) {
         (void)pthread_cond_wait(&team->wake, &team->lock);
     }
     team->sleeping--;
@@ -116,8 +117,8 @@ sonde_err sonde__team_create(int threads, sonde__team **out)
     }
     for (int i = 1; i < threads; i++) {
         team->members[i] = (member){.team = team, .number = i};
-        if (pthread_create(&team->members[i].thread, NULL, member_main, &team->members[i]) !=
-            0) {
+        if (pthread_create(&team->members[i].thread, NULL, member_main,
+                           &team->members[i]) != 0) {
             sonde__team_destroy(team);
             return SONDE_EIO;
         }

@@ -1,0 +1,476 @@
+/*
+ * test_job.c - jobs: the built-in ones, what sections and keys mean, JSON, layers with
+ * from; and every mistake with its line and the nearest key.
+ */
+#include "engine.h"
+
+#include <sonde/nn/job.h>
+
+#include <unistd.h>
+
+static sonde_nn_job *parse(const char *text)
+{
+    sonde_nn_job *job = NULL;
+
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    return job;
+}
+
+/* --- built-in jobs ---------------------------------------------------------------- */
+
+static void built_in_jobs_build(void **state)
+{
+    static const struct {
+        const char *name, *data;
+        int epochs;
+        int64_t batch, eval_batch, parameters;
+        float rate, momentum, mean, std;
+    } rows[] = {
+        /* 5*9+5 + 12*5*25+12 + 24 + 100*972+100 + 1010 */
+        {"fashion_cnn", "fashion-mnist", 5, 16, 32, 99896, 0.001F, 0.9F, 0.5F, 0.5F},
+        {"mnist_mlp", "mnist", 1, 1000, 1000, 284310, 0.01F, 0.0F, 0.5F, 0.5F},
+        {"mnist_mlp_small", "mnist", 3, 32, 32, 235146, 0.01F, 0.0F, 0.0F, 1.0F},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        sonde_nn_job *job = NULL;
+        const sonde_nn_job_info *info = NULL;
+        sonde_nn_model *model = NULL;
+
+        assert_string_equal(sonde_nn_job_builtin_name(i), rows[i].name);
+        assert_non_null(strstr(sonde_nn_job_builtin_text(i), "layers:"));
+        must(sonde_nn_job_builtin(rows[i].name, &job, &engine_diag));
+        info = sonde_nn_job_get_info(job);
+        assert_string_equal(info->data_name, rows[i].data);
+        assert_string_equal(info->data_path, "");
+        assert_int_equal(info->epochs, rows[i].epochs);
+        assert_int_equal(info->batch_size, rows[i].batch);
+        assert_int_equal(info->eval_batch_size, rows[i].eval_batch);
+        assert_int_equal(info->classes, 10);
+        assert_int_equal(info->sample_rank, 3);
+        assert_memory_equal(info->sample_shape, ((const int64_t[]){1, 28, 28}),
+                            3 * sizeof(int64_t));
+        assert_int_equal(info->optimizer.kind, SONDE_NN_SGD);
+        assert_true(info->optimizer.learning_rate == rows[i].rate);
+        assert_true(info->optimizer.momentum == rows[i].momentum);
+        assert_true(info->mean == rows[i].mean && info->std == rows[i].std);
+        assert_int_equal(sonde_nn_job_tap_count(job), 0);
+        must(sonde_nn_job_build(job, &model, &engine_diag));
+        assert_int_equal(engine_weight_count(model), rows[i].parameters);
+        sonde_nn_model_destroy(model);
+        sonde_nn_job_destroy(job);
+    }
+    assert_null(sonde_nn_job_builtin_name(SONDE_COUNT_OF(rows)));
+    assert_null(sonde_nn_job_builtin_text(SONDE_COUNT_OF(rows)));
+}
+
+static void an_unknown_built_in_job_lists_the_known(void **state)
+{
+    sonde_nn_job *job = NULL;
+
+    (void)state;
+    expect_err(SONDE_ENOTFOUND, sonde_nn_job_builtin("fashion_cmm", &job, &engine_diag));
+    expect_line("fashion_cmm: no built-in model (expected fashion_cnn, mnist_mlp or "
+                "mnist_mlp_small)");
+    must(sonde_nn_job_builtin("fashion-cnn", &job, &engine_diag)); /* - for _ */
+    sonde_nn_job_destroy(job);
+    sonde_nn_job_destroy(NULL);
+}
+
+/* --- meaning ---------------------------------------------------------------------- */
+
+static void a_job_replaces_single_values_of_a_built_in_one(void **state)
+{
+    sonde_nn_job *job = parse("model: fashion_cnn\n"
+                              "data: {path: /data/mine, std: 0.25}\n"
+                              "optimizer: {learning_rate: 0.5}\n"
+                              "options: {epochs: 9, seed: 4}\n");
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+
+    (void)state;
+    assert_string_equal(info->model_name, "fashion_cnn");
+    assert_string_equal(info->data_name, "fashion-mnist");
+    assert_string_equal(info->data_path, "/data/mine");
+    assert_true(info->mean == 0.5F && info->std == 0.25F);
+    assert_true(info->optimizer.learning_rate == 0.5F &&
+                info->optimizer.momentum == 0.9F);
+    assert_int_equal(info->epochs, 9);
+    assert_int_equal(info->batch_size, 16);
+    assert_int_equal(info->seed, 4);
+    sonde_nn_job_destroy(job);
+}
+
+static const char whole[] =
+    "model:\n"
+    "  input: [2, 8, 8]\n"
+    "  layers:\n"
+    "    - conv2d: {name: conv1, out: 4, kernel: 3, padding: 1}\n"
+    "    - relu: {name: relu1}\n"
+    "    - conv2d: {name: conv2, out: 4, kernel: [3, 1], stride: 1, padding: [1, 0],\n"
+    "               dilation: 1, groups: 2, bias: false}\n"
+    "    - add: {name: sum, from: [relu1, conv2]}\n"
+    "    - mul: {from: [sum, conv1]}\n"
+    "    - group_norm: {name: norm, groups: 2, eps: 0.1, affine: false}\n"
+    "    - max_pool2d: {kernel: 2, stride: [2, 1]}\n"
+    "    - softmax: {axis: -1}\n"
+    "    - reshape: {shape: [0, -1]}\n"
+    "    - relu\n"
+    "    - linear: {name: fc, out: 6, bias: false}\n"
+    "    - log_softmax\n"
+    "    - flatten: {axis: 1}\n"
+    "  loss: {nll: {name: cost}}\n"
+    "data: fashion-mnist\n"
+    "optimizer: {kind: adamw, learning_rate: 0.1, weight_decay: 0.2, beta1: 0.3, beta2: "
+    "0.4,\n"
+    "            eps: 0.5}\n"
+    "options: {epochs: 3, batch_size: 7, eval_batch_size: 11, seed: 5, "
+    "device_iterations: 2,\n"
+    "          gradient_accumulation: 3, threads: 1, reduction: sum}\n"
+    "observe:\n"
+    "  - {tensors: 'Gradient___fc.weight', every: 5, start: 10, end: 100, print: false}\n"
+    "  - tensors: '@loss'\n";
+
+static void every_key_is_read(void **state)
+{
+    sonde_nn_job *job = parse(whole);
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const sonde_nn_optimizer *o = &info->optimizer;
+    const sonde_nn_job_tap *tap = NULL;
+    sonde_nn_model *model = NULL;
+    sonde_nn_session *session = NULL;
+    static const char *const there[] = {
+        "conv1_output_0", "relu1_output_0", "sum_output_0", "sum_input_1", "Mul:0",
+        "norm_output_0",  "MaxPool2d:0",    "Softmax:0",    "Reshape:0",   "Relu:0",
+        "fc.weight",      "LogSoftmax:0",   "cost_output_0"};
+
+    (void)state;
+    assert_string_equal(info->data_name, "fashion-mnist");
+    assert_int_equal(o->kind, SONDE_NN_ADAMW);
+    assert_true(o->learning_rate == 0.1F && o->weight_decay == 0.2F && o->beta1 == 0.3F &&
+                o->beta2 == 0.4F && o->eps == 0.5F);
+    assert_int_equal(info->epochs, 3);
+    assert_int_equal(info->batch_size, 7);
+    assert_int_equal(info->eval_batch_size, 11);
+    assert_int_equal(info->seed, 5);
+    assert_int_equal(info->options.device_iterations, 2);
+    assert_int_equal(info->options.gradient_accumulation, 3);
+    assert_int_equal(info->options.threads, 1);
+    assert_int_equal(info->options.reduction, SONDE_NN_REDUCTION_SUM);
+    assert_int_equal(info->classes, 6);
+    assert_int_equal(sonde_nn_job_tap_count(job), 2);
+    tap = sonde_nn_job_get_tap(job, 0);
+    assert_string_equal(tap->tensors, "Gradient___fc.weight");
+    assert_true(tap->every == 5 && tap->start == 10 && tap->end == 100 && !tap->print);
+    tap = sonde_nn_job_get_tap(job, 1);
+    assert_string_equal(tap->tensors, "@loss");
+    assert_true(tap->every == 1 && tap->start == 0 && tap->end == 0 && tap->print);
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    must(sonde_nn_training_session(model, &info->options, o, &session, &engine_diag));
+    must(sonde_nn_session_compile(session, &engine_diag));
+    for (size_t i = 0; i < SONDE_COUNT_OF(there); i++) {
+        uint32_t id = 0;
+
+        must(sonde_catalogue_find(sonde_nn_session_catalogue(session), there[i], &id,
+                                  &engine_diag));
+    }
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
+static void json_is_a_job_too(void **state)
+{
+    sonde_nn_job *job =
+        parse("{\"model\": {\"input\": [4],\n"
+              "  \"layers\": [{\"linear\": {\"name\": \"fc\", \"out\": 3}}],\n"
+              "  \"loss\": \"cross_entropy\"},\n"
+              " \"optimizer\": {\"kind\": \"sgd\", \"momentum\": 0.5,\n"
+              "   \"nesterov\": true},\n"
+              " \"options\": {\"batch_size\": 2}}\n");
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+
+    (void)state;
+    assert_int_equal(info->batch_size, 2);
+    assert_int_equal(info->classes, 3);
+    assert_true(info->optimizer.nesterov && info->optimizer.momentum == 0.5F);
+    sonde_nn_job_destroy(job);
+}
+
+/* `from` reaches back, to the input too; a name that stands twice is the later one. */
+static void from_names_the_layer_to_read(void **state)
+{
+    sonde_nn_job *job = parse("model:\n"
+                              "  input: [4]\n"
+                              "  layers:\n"
+                              "    - linear: {name: fc, out: 4}\n"
+                              "    - relu: {name: r}\n"
+                              "    - linear: {name: other, out: 4, from: input}\n"
+                              "    - add: {name: s, from: [r, input]}\n"
+                              "    - mul: {name: p, from: [s, other]}\n"
+                              "  loss: cross_entropy\n"
+                              "options: {batch_size: 1}\n");
+    float sample[4] = {1, -2, 3, -4};
+    const sonde_view input = sonde_view_of(SONDE_F32, 2, (const int64_t[]){1, 4}, sample);
+    sonde_nn_model *model = NULL;
+    sonde_nn_session *session = NULL;
+    sonde_view out;
+
+    (void)state;
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    for (int i = 0; i < 16; i++) { /* fc the unit matrix, other twice that */
+        engine_parameter(model, "fc.weight", NULL)[i] = i % 5 == 0 ? 1.0F : 0.0F;
+        engine_parameter(model, "other.weight", NULL)[i] = i % 5 == 0 ? 2.0F : 0.0F;
+        engine_parameter(model, "fc.bias", NULL)[i % 4] = 0.0F;
+        engine_parameter(model, "other.bias", NULL)[i % 4] = 0.0F;
+    }
+    must(sonde_nn_inference_session(model, NULL, &session, &engine_diag));
+    must(sonde_nn_session_run(session, &input, 1, &engine_diag));
+    must(sonde_nn_session_output(session, 0, &out, &engine_diag));
+    for (int i = 0; i < 4; i++) {
+        const float relu = sample[i] > 0.0F ? sample[i] : 0.0F;
+
+        assert_true(((const float *)out.data)[i] ==
+                    (relu + sample[i]) * 2.0F * sample[i]);
+    }
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+}
+
+static void a_job_is_read_from_a_file(void **state)
+{
+    char path[] = "/tmp/sonde-job-XXXXXX";
+    const int handle = mkstemp(path);
+    sonde_nn_job *job = NULL;
+
+    (void)state;
+    assert_true(handle >= 0);
+    assert_int_equal(write(handle, whole, sizeof whole - 1), sizeof whole - 1);
+    assert_int_equal(close(handle), 0);
+    must(sonde_nn_job_load(path, &job, &engine_diag));
+    sonde_nn_job_destroy(job);
+    assert_int_equal(truncate(path, 2 << 20), 0);
+    expect_err(SONDE_EINVAL, sonde_nn_job_load(path, &job, &engine_diag));
+    assert_string_equal(engine_diag.found, "the job is too long");
+    assert_int_equal(unlink(path), 0);
+    expect_err(SONDE_ENOTFOUND, sonde_nn_job_load(path, &job, &engine_diag));
+    assert_string_equal(engine_diag.where, path);
+    expect_err(SONDE_EIO, sonde_nn_job_load("/tmp", &job, &engine_diag));
+}
+
+/* --- mistakes --------------------------------------------------------------------- */
+
+static void refuse(const char *text, sonde_err err, const char *want, int line)
+{
+    sonde_nn_job *job = NULL;
+
+    expect_err(err, sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    assert_null(job);
+    engine_expect_line(want, __FILE__, line);
+}
+#define refused(text, err, want) refuse(text, err, want, __LINE__)
+
+/* A job of the layers given, which begin on line 4. */
+static void refuse_layers(const char *layers, sonde_err err, const char *want, int line)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "model:\n  input: [2, 8, 8]\n  layers:\n%s\n  loss: cross_entropy\n",
+                   layers);
+    refuse(text, err, want, line);
+}
+#define layers_refused(layers, err, want) refuse_layers(layers, err, want, __LINE__)
+
+#define MLP                                                                              \
+    "model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: cross_entropy}\n"
+
+static void what_is_no_yaml_is_refused(void **state)
+{
+    (void)state;
+    refused("", SONDE_EFORMAT, "job:1: the file is empty (expected a job)");
+    refused("model: [1, 2\n", SONDE_EFORMAT,
+            "job:2: did not find expected ',' or ']' (expected YAML or JSON)");
+    refused("model:\n\t- a\n", SONDE_EFORMAT,
+            "job:2: found character that cannot start any token (expected YAML or JSON)");
+    refused("model: fashion_cnn\n---\nmodel: fashion_cnn\n", SONDE_EINVAL,
+            "job:2: a second document begins (expected one document)");
+    refused("model: &a fashion_cnn\ndata: *a\n", SONDE_EINVAL,
+            "job:2: anchors and aliases are not read (expected values written out)");
+    refused("model: fashion_cnn\nmodel: mnist_mlp\n", SONDE_EINVAL,
+            "job:2: a key stands twice (expected each key once)");
+    refused("[1]: 2\n", SONDE_EFORMAT,
+            "job:1: a key that is no scalar (expected a word)");
+    refused("model: [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]\n", SONDE_EINVAL,
+            "job:1: nested too deep (expected at most 16 levels)");
+    refused("fashion_cnn\n", SONDE_EINVAL,
+            "job:1: the job says no model (expected model: a name or layers)");
+    refused("- model\n", SONDE_EINVAL,
+            "job:1: the job says no model (expected model: a name or layers)");
+}
+
+static void misspelt_keys_are_told_the_nearest(void **state)
+{
+    (void)state;
+    refused(MLP "optimiser: {kind: sgd}\n", SONDE_EINVAL,
+            "job:2: unknown key 'optimiser' (expected optimizer)");
+    refused(MLP "data: {name: mnist,\n  meen: 0.5}\n", SONDE_EINVAL,
+            "job:3: unknown key 'meen' (expected mean)");
+    refused(MLP "optimizer: {learing_rate: 0.5}\n", SONDE_EINVAL,
+            "job:2: unknown key 'learing_rate' (expected learning_rate)");
+    refused(MLP "options:\n  batchsize: 5\n", SONDE_EINVAL,
+            "job:3: unknown key 'batchsize' (expected batch_size)");
+    refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
+            "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
+            "eval_batch_size, seed, device_iterations, gradient_accumulation, threads, "
+            "reduction)");
+    refused(MLP "observe:\n  - {tensors: a, evry: 5}\n", SONDE_EINVAL,
+            "job:3: unknown key 'evry' (expected every)");
+    refused("model:\n  inputs: [4]\n  layers: [relu]\n  loss: nll\n", SONDE_EINVAL,
+            "job:2: unknown key 'inputs' (expected input)");
+    layers_refused("    - conv2: {out: 3}", SONDE_EINVAL,
+                   "job:4: unknown layer 'conv2' (expected conv2d)");
+    layers_refused("    - conv2d: {name: c, kernal: 3}", SONDE_EINVAL,
+                   "job:4: unknown key 'kernal' (expected kernel)");
+    layers_refused("    - relu\n    - flaten", SONDE_EINVAL,
+                   "job:5: unknown layer 'flaten' (expected flatten)");
+    layers_refused("    - relu: {axis: 1}", SONDE_EINVAL,
+                   "job:4: unknown key 'axis' (expected one of name, from)");
+    refused(
+        "model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: {nil: {}}}\n",
+        SONDE_EINVAL, "job:1: unknown key 'nil' (expected nll)");
+    refused("model: {input: [4], layers: [linear: {name: fc, out: 3}], loss: mse}\n",
+            SONDE_EINVAL, "job:1: unknown loss 'mse' (expected nll or cross_entropy)");
+    refused("model: fashion_cmm\n", SONDE_ENOTFOUND,
+            "job:1: unknown model 'fashion_cmm' (expected fashion_cnn, mnist_mlp or "
+            "mnist_mlp_small)");
+}
+
+static void values_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    refused(MLP "options: {epochs: many}\n", SONDE_EINVAL,
+            "job:2: epochs is 'many' (expected a whole number from 0 to 1000000)");
+    refused(MLP "options: {batch_size: 0}\n", SONDE_EINVAL,
+            "job:2: batch_size is '0' (expected a whole number from 1 to 1048576)");
+    refused(MLP "options: {batch_size: 99999999999999999999}\n", SONDE_EINVAL,
+            "job:2: batch_size is '99999999999999999999' (expected a whole number from 1 "
+            "to 1048576)");
+    refused(MLP "options: {threads: [1]}\n", SONDE_EINVAL,
+            "job:2: 'threads' is a list (expected a whole number)");
+    refused(MLP "options: {reduction: max}\n", SONDE_EINVAL,
+            "job:2: reduction is 'max' (expected mean or sum)");
+    refused(MLP "options: 5\n", SONDE_EINVAL, "job:2: 5 (expected keys and values)");
+    refused(MLP "optimizer: {kind: rmsprop}\n", SONDE_EINVAL,
+            "job:2: unknown optimizer 'rmsprop' (expected sgd, adam or adamw)");
+    refused(MLP "optimizer: {learning_rate: fast}\n", SONDE_EINVAL,
+            "job:2: learning_rate is 'fast' (expected a finite number)");
+    refused(MLP "optimizer: {learning_rate: -1}\n", SONDE_EINVAL,
+            "job:2: learning_rate is -1 (expected a finite number >= 0)");
+    refused(MLP "optimizer: {learning_rate: .inf}\n", SONDE_EINVAL,
+            "job:2: learning_rate is '.inf' (expected a finite number)");
+    refused(MLP "optimizer: {nesterov: true}\n", SONDE_EINVAL,
+            "job:2: nesterov is momentum 0, dampening 0 (expected momentum > 0 and "
+            "dampening 0)");
+    refused(MLP "optimizer: {nesterov: maybe}\n", SONDE_EINVAL,
+            "job:2: nesterov is 'maybe' (expected true or false)");
+    refused(MLP "data: {std: 0}\n", SONDE_EINVAL, "job:2: std is 0 (expected std > 0)");
+    refused(MLP "data: {name: {a: b}}\n", SONDE_EINVAL,
+            "job:2: 'name' is a map (expected a text)");
+    refused(MLP "data: [mnist]\n", SONDE_EINVAL,
+            "job:2: a list (expected keys and values)");
+    refused(MLP "observe: all\n", SONDE_EINVAL,
+            "job:2: observe is no list (expected a list)");
+    refused(MLP "observe:\n  - {every: 3}\n", SONDE_EINVAL,
+            "job:3: an entry of observe says no tensors (expected tensors: a selector)");
+    refused(
+        MLP "observe: [{tensors: a, every: 0}]\n", SONDE_EINVAL,
+        "job:2: every is '0' (expected a whole number from 1 to 9223372036854775807)");
+    refused(MLP "observe: [loss]\n", SONDE_EINVAL,
+            "job:2: loss (expected keys and values)");
+}
+
+static void models_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
+    refused("data: mnist\n", SONDE_EINVAL,
+            "job:1: the job says no model (expected model: a name or layers)");
+    refused("model: {layers: [relu], loss: nll}\n", SONDE_EINVAL,
+            "job:1: the model says no shape of its input (expected input: [1, 28, 28])");
+    refused(
+        "model: {input: [4], loss: nll}\n", SONDE_EINVAL,
+        "job:1: the model has no layers (expected layers: a list of 1 to 4096 layers)");
+    refused(
+        "model: {input: [4], layers: [], loss: nll}\n", SONDE_EINVAL,
+        "job:1: the model has no layers (expected layers: a list of 1 to 4096 layers)");
+    refused("model: {input: [4], layers: [relu]}\n", SONDE_EINVAL,
+            "job:1: the model says no loss (expected loss: nll or cross_entropy)");
+    refused("model: {input: [0], layers: [relu], loss: nll}\n", SONDE_ESHAPE,
+            "job:1: input: dimension 1 is 0 (expected at least 1)");
+    refused("model: {input: [1, 1, 1, 1, 1, 1, 1, 1], layers: [relu], loss: nll}\n",
+            SONDE_EINVAL,
+            "job:1: input is too long or no list (expected a number or a short list)");
+    layers_refused("    - [relu, relu]", SONDE_EINVAL,
+                   "job:4: not a layer (expected one layer: {its options})");
+    layers_refused("    - relu:\n      softmax:", SONDE_EINVAL,
+                   "job:4: not a layer (expected one layer: {its options})");
+    layers_refused("    - relu: 5", SONDE_EINVAL, "job:4: 5 (expected keys and values)");
+    layers_refused("    - relu\n    - add", SONDE_EINVAL,
+                   "job:5: the layer needs two inputs (expected from: [a, b])");
+    layers_refused("    - relu: {name: a}\n    - add: {from: [a]}", SONDE_EINVAL,
+                   "job:5: the layer needs two inputs (expected from: [a, b])");
+    layers_refused("    - relu: {name: a}\n    - mul: {from: [a, b]}", SONDE_ENOTFOUND,
+                   "job:5: from 'b' (expected the name of a layer before it, or input)");
+    layers_refused(
+        "    - relu: {from: later}\n    - relu: {name: later}", SONDE_ENOTFOUND,
+        "job:4: from 'later' (expected the name of a layer before it, or input)");
+    layers_refused(
+        "    - relu: {from: [input]}", SONDE_ENOTFOUND,
+        "job:4: from 'a list' (expected the name of a layer before it, or input)");
+    layers_refused("    - relu\n    - linear: {name: fc, out: 3}", SONDE_ESHAPE,
+                   "job:5: fc: a linear layer over (32, 2, 8, 8) (expected (N, "
+                   "features): flatten it first)");
+    layers_refused(
+        "    - flatten\n    - linear: {out: 3}", SONDE_EINVAL,
+        "job:5: weight: a layer with parameters needs a name (expected a name)");
+    layers_refused("    - flatten\n    - linear: {name: fc}", SONDE_EINVAL,
+                   "job:5: fc: a linear layer with out 0 (expected at least 1)");
+    layers_refused(
+        "    - conv2d: {name: c, out: 3, kernel: [1, 2, 3]}", SONDE_EINVAL,
+        "job:4: kernel is too long or no list (expected a number or a short list)");
+    layers_refused("    - conv2d: {name: c, out: 3, kernel: 3, groups: 0}", SONDE_EINVAL,
+                   "job:4: groups is '0' (expected a whole number from 1 to 2147483647)");
+    layers_refused("    - conv2d: {name: c, out: 3, kernel: 9}", SONDE_ESHAPE,
+                   "job:4: c/Conv2d: kernel spans 9 in height (expected at most the "
+                   "padded input's 8)");
+    layers_refused("    - softmax: {axis: 4}", SONDE_EINVAL,
+                   "job:4: Softmax: axis 4 of a tensor of rank 4 (expected -4 to 3)");
+    layers_refused(
+        "    - relu: {name: a.b}", SONDE_EINVAL,
+        "job:4: a.b: not a name for a layer (expected letters, digits, _ and -)");
+    layers_refused("    - relu", SONDE_ESHAPE,
+                   "job:5: loss/Nll: input is float32 (32, 2, 8, 8) (expected "
+                   "log-probabilities (N, C))");
+    layers_refused("    - print: {name: x, gradient: 3}", SONDE_EINVAL,
+                   "job:4: gradient is '3' (expected true or false)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(built_in_jobs_build),
+        cmocka_unit_test(an_unknown_built_in_job_lists_the_known),
+        cmocka_unit_test(a_job_replaces_single_values_of_a_built_in_one),
+        cmocka_unit_test(every_key_is_read),
+        cmocka_unit_test(json_is_a_job_too),
+        cmocka_unit_test(from_names_the_layer_to_read),
+        cmocka_unit_test(a_job_is_read_from_a_file),
+        cmocka_unit_test(what_is_no_yaml_is_refused),
+        cmocka_unit_test(misspelt_keys_are_told_the_nearest),
+        cmocka_unit_test(values_that_cannot_be_are_refused),
+        cmocka_unit_test(models_that_cannot_be_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
