@@ -99,10 +99,10 @@ def make_step(torch, job, variant):
 
 def measure(step, seconds, now):
     """Sorted seconds a step, each over ten."""
-    for _ in range(2 * TEN):
+    for _ in range(TEN):
         step()
     times, end = [], time.perf_counter() + seconds
-    while len(times) < 5 or time.perf_counter() < end:
+    while len(times) < 2 or time.perf_counter() < end:
         start = now()
         for _ in range(TEN):
             step()
