@@ -26,9 +26,11 @@ enum { CLI_OK = 0, CLI_VERDICT = 1, CLI_ERROR = 2, CLI_INTERRUPTED = 130 };
 typedef enum cli_kind {
     CLI_FLAG = 0,  /* bool: true when given */
     CLI_TEXT = 1,  /* const char *: borrowed from argv */
-    CLI_COUNT = 2, /* int64_t >= 0; CLI_NOT_GIVEN otherwise */
+    CLI_COUNT = 2, /* int64_t, 0 to INT32_MAX; CLI_NOT_GIVEN otherwise */
     CLI_REAL = 3,  /* double; NAN otherwise */
-    CLI_LIST = 4   /* cli_list: may be given again */
+    CLI_LIST = 4,  /* cli_list: may be given again */
+    CLI_SIZE = 5,  /* as CLI_COUNT, from 1 */
+    CLI_SEED = 6   /* as CLI_COUNT, to INT64_MAX */
 } cli_kind;
 
 #define CLI_NOT_GIVEN INT64_MIN
@@ -69,6 +71,9 @@ extern const cli_command *const cli_commands[]; /* NULL-terminated */
 int cli_run(const cli_command *command, int argc, char **argv);
 /* The command that the first words of argv name, and how many words that took. */
 const cli_command *cli_find(int argc, char **argv, int *words);
+
+/* Letters to change, drop or add to make one text the other. */
+size_t cli_edit_distance(const char *a, const char *b);
 
 void cli_print_help(const cli_command *command, FILE *stream);
 void cli_print_overview(FILE *stream);

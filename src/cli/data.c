@@ -112,9 +112,9 @@ static int run_synth(const void *values, int argc, char **argv)
 
 static const cli_option synth_options[] = {
     OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "where to put it (the cache)"),
-    OPTION("seed", 's', CLI_COUNT, "N", seed, "another seed, other garments (0)"),
-    OPTION("train", 0, CLI_COUNT, "N", train, "training samples (60000)"),
-    OPTION("test", 0, CLI_COUNT, "N", test, "test samples (10000)"),
+    OPTION("seed", 's', CLI_SEED, "N", seed, "another seed, other garments (0)"),
+    OPTION("train", 0, CLI_SIZE, "N", train, "training samples (60000)"),
+    OPTION("test", 0, CLI_SIZE, "N", test, "test samples (10000)"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "say nothing but errors"),
 };
 

@@ -96,7 +96,7 @@ static const cli_option eval_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
            "built-in model or job file the weights are of (fashion_cnn)"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data, "where the data set lies"),
-    OPTION("batch-size", 'b', CLI_COUNT, "N", batch, "samples of a batch"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a batch"),
     OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
     OPTION("confusion", 'c', CLI_TEXT, "FILE", picture,
            "draw the confusion matrix (.png or .svg)"),

@@ -34,10 +34,32 @@ const cli_command *cli_find(int argc, char **argv, int *words)
     return NULL;
 }
 
+/* The command whose first word was probably meant; NULL if none is near. */
+static const char *nearest_command(const char *word)
+{
+    const char *best = NULL;
+    size_t distance = 3;
+
+    for (size_t i = 0; cli_commands[i] != NULL; i++) {
+        char first[32];
+        size_t d = 0;
+
+        (void)snprintf(first, sizeof first, "%.*s",
+                       (int)strcspn(cli_commands[i]->name, " "), cli_commands[i]->name);
+        d = cli_edit_distance(word, first);
+        if (d < distance) {
+            distance = d;
+            best = cli_commands[i]->name;
+        }
+    }
+    return best;
+}
+
 /* "sonde data" alone, or with a word it does not know: its sub-commands. */
 static int fail_command(int argc, char **argv)
 {
     const size_t length = strlen(argv[0]);
+    const char *nearest = nearest_command(argv[0]);
     char known[256] = "";
 
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
@@ -52,7 +74,9 @@ static int fail_command(int argc, char **argv)
         return cli_fail_text("%s%s%s (expected %s)", argv[0], argc > 1 ? " " : "",
                              argc > 1 ? argv[1] : ": a word is missing", known);
     }
-    return cli_fail_text("unknown command '%s'; 'sonde --help' lists them", argv[0]);
+    return cli_fail_text("unknown command '%s'%s%s%s; 'sonde --help' lists them", argv[0],
+                         nearest != NULL ? " (expected " : "",
+                         nearest != NULL ? nearest : "", nearest != NULL ? ")" : "");
 }
 
 static void check_log_level(const char *text)

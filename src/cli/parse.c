@@ -11,7 +11,7 @@
 
 enum { MOST_OPTIONS = 48, FIRST_CODE = 256 };
 
-static size_t edit_distance(const char *a, const char *b)
+size_t cli_edit_distance(const char *a, const char *b)
 {
     size_t row[64];
     const size_t na = strnlen(a, 63), nb = strnlen(b, 63);
@@ -43,7 +43,7 @@ static const char *nearest_option(const cli_command *command, const char *text)
 
     text += strspn(text, "-");
     for (size_t i = 0; i < command->option_count; i++) {
-        const size_t d = edit_distance(text, command->options[i].name);
+        const size_t d = cli_edit_distance(text, command->options[i].name);
 
         if (d < distance) {
             distance = d;
@@ -51,6 +51,23 @@ static const char *nearest_option(const cli_command *command, const char *text)
         }
     }
     return best;
+}
+
+/* A whole number of the range that its kind has. */
+static int store_number(const cli_option *option, char *field, const char *text)
+{
+    const int64_t least = option->kind == CLI_SIZE ? 1 : 0;
+    const int64_t most = option->kind == CLI_SEED ? INT64_MAX : INT32_MAX;
+    char *end = NULL;
+    const long long number = strtoll(text, &end, 10);
+    const int64_t value = number;
+
+    if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
+        return cli_fail_text("--%s: '%s' (expected a whole number from %lld to %lld)",
+                             option->name, text, (long long)least, (long long)most);
+    }
+    memcpy(field, &value, sizeof value);
+    return CLI_OK;
 }
 
 static int store(const cli_option *option, void *values, const char *text)
@@ -66,17 +83,10 @@ static int store(const cli_option *option, void *values, const char *text)
     case CLI_TEXT:
         memcpy(field, &text, sizeof text);
         break;
-    case CLI_COUNT: {
-        const long long number = strtoll(text, &end, 10);
-        const int64_t value = number;
-
-        if (end == text || *end != '\0' || errno != 0 || number < 0) {
-            return cli_fail_text("--%s: '%s' (expected a whole number >= 0)",
-                                 option->name, text);
-        }
-        memcpy(field, &value, sizeof value);
-        break;
-    }
+    case CLI_COUNT:
+    case CLI_SIZE:
+    case CLI_SEED:
+        return store_number(option, field, text);
     case CLI_REAL: {
         const double value = strtod(text, &end);
 
@@ -110,9 +120,11 @@ static void set_defaults(const cli_command *command, void *values)
     for (size_t i = 0; i < command->option_count; i++) {
         char *field = (char *)values + command->options[i].offset;
 
-        if (command->options[i].kind == CLI_COUNT) {
+        const cli_kind kind = command->options[i].kind;
+
+        if (kind == CLI_COUNT || kind == CLI_SIZE || kind == CLI_SEED) {
             memcpy(field, &not_given, sizeof not_given);
-        } else if (command->options[i].kind == CLI_REAL) {
+        } else if (kind == CLI_REAL) {
             memcpy(field, &nothing, sizeof nothing);
         }
     }

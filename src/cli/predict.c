@@ -226,7 +226,7 @@ static const cli_option predict_options[] = {
            "built-in model or job file the weights are of (fashion_cnn)"),
     OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
            "saved weights (sonde-out/model.safetensors)"),
-    OPTION("top", 'k', CLI_COUNT, "N", top, "show the N likeliest classes (3)"),
+    OPTION("top", 'k', CLI_SIZE, "N", top, "show the N likeliest classes (3)"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
            "a background lighter than this is inverted (200)"),
     OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert,

@@ -176,8 +176,8 @@ static const cli_option tensors_options[] = {
            "only these: a name, a glob, re:REGEX, @role, module:NAME"),
     OPTION("names", 'n', CLI_FLAG, NULL, names, "names alone"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "of an inference session"),
-    OPTION("batch-size", 'b', CLI_COUNT, "N", batch, "samples of a micro-batch"),
-    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation,
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
            "micro-batches a step"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a tensor"),
 };
@@ -201,8 +201,8 @@ static const cli_option compile_options[] = {
         "print the graph after instantiate, autodiff, accumulate, optimise, prune, fuse, "
         "layout or plan"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "an inference session"),
-    OPTION("batch-size", 'b', CLI_COUNT, "N", batch, "samples of a micro-batch"),
-    OPTION("gradient-accumulation", 0, CLI_COUNT, "N", accumulation,
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
            "micro-batches a step"),
     OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
 };

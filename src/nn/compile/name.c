@@ -3,6 +3,8 @@
  */
 #include "nn/compile/compile.h"
 
+#include <string.h>
+
 static bool is_computed(const sonde__graph *graph, sonde__value value)
 {
     return graph->values[value].source != SONDE__FROM_OP ||
@@ -31,6 +33,21 @@ static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
     return sonde_catalogue_declare(catalogue, &info, id, diag);
 }
 
+/* Whether anything that a module computes has a name: else the module itself was pruned. */
+static bool module_lives(const sonde__graph *graph, const uint32_t *id_of,
+                         const char *module)
+{
+    for (sonde__value v = 1; v < graph->value_count; v++) {
+        const sonde__node_value *value = &graph->values[v];
+
+        if (id_of[v] != SONDE_NO_TENSOR && value->source == SONDE__FROM_OP &&
+            strcmp(value->module, module) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A module's input, and the gradient of it if there is one. */
 static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *catalogue,
                                const sonde__alias *alias, const uint32_t *id_of,
@@ -43,7 +60,8 @@ static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *c
     uint32_t id = 0;
     sonde_err err = SONDE_OK;
 
-    if (id_of[alias->value] == SONDE_NO_TENSOR) {
+    if (id_of[alias->value] == SONDE_NO_TENSOR ||
+        !module_lives(graph, id_of, alias->module)) {
         return SONDE_OK;
     }
     err = declare(catalogue, graph, alias->value, alias->name, alias->module, alias->role,

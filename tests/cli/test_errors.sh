@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Bad input: one line on stderr that says what and where, status 2, nothing half-written.
+. "$(dirname "$0")/lib.sh"
+
+check() { # PATTERN COMMAND...: an extended expression of the whole line behind "error: "
+    local pattern=$1
+    shift
+    run 2 "$sonde" "$@"
+    [ "$(wc -l <"$err")" -eq 1 ] || fail "$*: not one line: $(cat "$err")"
+    grep -qE "^sonde: error: $pattern\$" "$err" || fail "$*: $(cat "$err")"
+    [ -z "$(find out -type f 2>/dev/null)" ] || fail "$*: half-written: $(find out -type f)"
+}
+
+run 0 "$sonde" data synth --folder data --train 200 --test 60 --quiet
+[ ! -s "$out" ] || fail "--quiet is not quiet"
+run 0 "$sonde" train --data data --out good --epochs 1 --quiet --no-pictures --no-eval
+
+# folders and files that are not there, or not to be written
+: >file
+check 'file: cannot create the folder: .*' train --data data --out file
+check '/dev/null/x: cannot create the folder: .*' train --data data --out /dev/null/x
+check 'fashion-mnist: not found in nowhere.*' train --data nowhere --out out
+check 'nowhere\.safetensors: .*No such file.*' eval nowhere.safetensors --data data
+check 'nowhere\.safetensors: .*No such file.*' train --data data --out out \
+    --resume nowhere.safetensors
+check 'nowhere\.jpg: .*No such file.*' predict -w good/model.safetensors nowhere.jpg
+check "data set: no data set is called 'fashion-minst' \(expected fashion-mnist\)" data info fashion-minst --data data
+
+# jobs
+printf 'model: fashion_cnn\noptions:\n  epohcs: 3\n' >job.yaml
+check "job\.yaml:3: unknown key 'epohcs' \(expected epochs\)" train job.yaml --data data --out out
+printf 'model: fashion_cnn\nobserve: [{tensors: conv1.wieght}]\n' >job.yaml
+check ".*'conv1\.wieght'.*conv1\.weight.*" train job.yaml --data data --out out
+check ".*'fc3.weight'.*" train --data data --out out --print fc3.weight
+printf 'model: {input: [3, 28, 28], layers: [flatten, linear: {name: a, out: 10}], loss: cross_entropy}\ndata: fashion-synth\n' >job.yaml
+check '.*: samples of \(1, 28, 28\) \(expected \(3, 28, 28\)\)' train job.yaml --data data --out out
+printf 'model: {input: [1, 28, 28], layers: [flatten, linear: {name: a, out: 9}], loss: cross_entropy}\ndata: fashion-synth\n' >job.yaml
+check ".*: 10 classes \(expected at most the model's 9\)" train job.yaml --data data --out out
+
+# data that is cut, or foreign
+mkdir cut
+cp data/* cut
+truncate -s 3000 cut/train-images-idx3-ubyte.gz
+check 'cut/train-images-idx3-ubyte\.gz: corrupt gzip stream at byte 3000 of 3000: .*' \
+    train --data cut --out out
+gunzip -c data/train-images-idx3-ubyte.gz | head -c 5000 | gzip >cut/train-images-idx3-ubyte.gz
+check 'cut/train-images-idx3-ubyte\.gz: .*' train --data cut --out out
+cp job.yaml cut/train-images-idx3-ubyte.gz
+check 'cut/train-images-idx3-ubyte\.gz: .*' train --data cut --out out
+cp data/train-images-idx3-ubyte.gz cut
+cp data/t10k-labels-idx1-ubyte.gz cut/train-labels-idx1-ubyte.gz
+check 'cut/train-.*60.*200.*|cut/train-.*200.*60.*' train --data cut --out out
+
+# weights and checkpoints of something else
+check "good/model\.safetensors: tensor 'fc1\.weight' is \(100, 972\) \(expected \(320, 784\)\)" \
+    eval --model mnist_mlp good/model.safetensors --data data
+check 'job\.yaml: .*' eval job.yaml --data data
+check 'good/model\.safetensors: it is no checkpoint.*' train --data data --out out \
+    --resume good/model.safetensors
+printf 'model: fashion_cnn\noptimizer: {kind: adam}\n' >adam.yaml
+check 'good/checkpoint\.safetensors: it was made with optimiser sgd \(expected adam\)' \
+    train adam.yaml --data data --out out --resume good/checkpoint.safetensors
+head -c 1000 good/checkpoint.safetensors >short.safetensors
+check 'short\.safetensors: .*' train --data data --out out --resume short.safetensors
+
+# images
+check 'job\.yaml: begins with .* \(expected a PNG or JPEG image\)' \
+    predict -w good/model.safetensors job.yaml
+head -c 2000 "$images/trousers.jpg" >cut.jpg
+check 'cut\.jpg: .*' predict -w good/model.safetensors cut.jpg
+
+# numbers
+check 'data/train-.*: 200 samples for batches of 500 on 1 rank \(expected at least one batch a rank\)' \
+    train --data data --out out --batch-size 500
+check 'learning_rate: -1 .*' train --data data --out out --learning-rate=-1
+
+# pictures
+check 'nowhere/x\.png: cannot write: No such file or directory' \
+    eval good/model.safetensors --data data --confusion nowhere/x.png
+check "x\.gif: pictures of the kind '\.gif' cannot be written \(expected \.png or \.svg\)" \
+    eval good/model.safetensors --data data --confusion x.gif
