@@ -204,7 +204,7 @@ static bench start(const layer *l, const sonde__kernel *kernel, double images)
                          .groups = l->groups}};
 
     b.operations =
-        2.0 * images * (double)(l->o * oh * ow * l->c / l->groups * l->k * l->k);
+        2.0 * images * (double)(l->o * oh * ow * l->c * l->k * l->k) / (double)l->groups;
     return b;
 }
 

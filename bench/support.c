@@ -136,8 +136,7 @@ static void count_put(sonde_sink *sink, const sonde_observation *observation)
     ((bench_sink *)sink)->puts++;
 }
 
-void bench_network_make(bench_network *out, const char *name, int threads,
-                        const bench_tap *tap)
+static void make_session(bench_network *out, const char *name, int threads)
 {
     sonde_nn_job_info *info = NULL;
     sonde_diag diag = {0};
@@ -150,11 +149,29 @@ void bench_network_make(bench_network *out, const char *name, int threads,
     bench_check(sonde_nn_training_session(out->model, &info->options, &info->optimizer,
                                           &out->session, &diag),
                 &diag);
+}
+
+void bench_network_make(bench_network *out, const char *name, int threads,
+                        const bench_tap *tap)
+{
+    sonde_diag diag = {0};
+
+    make_session(out, name, threads);
     if (tap != NULL) {
         bench_check(sonde_nn_session_tap(out->session, tap->selector, &tap->when,
                                          tap->how, &out->sink.sink, &diag),
                     &diag);
     }
+    bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
+}
+
+void bench_network_attach(bench_network *out, const char *name, int threads,
+                          sonde_nn_attach attach, void *user)
+{
+    sonde_diag diag = {0};
+
+    make_session(out, name, threads);
+    bench_check(sonde_nn_session_attach(out->session, attach, user, &diag), &diag);
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }
 

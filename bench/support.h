@@ -73,6 +73,9 @@ typedef struct bench_network {
 /* tap may be NULL. Weights as after the job's seed. */
 void bench_network_make(bench_network *out, const char *job, int threads,
                         const bench_tap *tap);
+/* The same with whatever attach adds to its observer. */
+void bench_network_attach(bench_network *out, const char *job, int threads,
+                          sonde_nn_attach attach, void *user);
 /* One step of batch i. */
 void bench_network_step(bench_network *network, const bench_batches *batches, int64_t i);
 /* Of the last step. */

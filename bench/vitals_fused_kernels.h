@@ -81,9 +81,9 @@ static void fused(float *w, float *m, const float *g, size_t n, sonde_vitals vit
             sonde__vacc_add_at(&gradients, g + i);
             sonde__vacc_add(&weights, update(w + i, m + i, g + i));
         }
-        sonde__vacc_close(&weights, end - start, &sums);
+        sonde__vacc_close(&weights, &sums);
         sonde__vitals_take(&vitals[0], &sums, w + start, end - start);
-        sonde__vacc_close(&gradients, end - start, &sums);
+        sonde__vacc_close(&gradients, &sums);
         sonde__vitals_take(&vitals[1], &sums, g + start, end - start);
     }
 }
@@ -116,7 +116,7 @@ static void registers(const float *x, size_t n, sonde_vitals *vitals)
         for (size_t i = start; i + 16 <= end; i += 16) {
             sonde__vacc_add(&acc, sonde__v16_load(x + i));
         }
-        sonde__vacc_close(&acc, end - start, &sums);
+        sonde__vacc_close(&acc, &sums);
         sonde__vitals_take(vitals, &sums, x + start, end - start);
     }
 }

@@ -39,7 +39,10 @@ typedef enum sonde_err {
     SONDE_ERANGE = 9,        /* an index or a label lies outside its range */
     SONDE_ESTATE = 10,       /* a call out of order, or on something frozen */
     SONDE_EUNSUPPORTED = 11, /* understood, but not done by this version */
-    SONDE_EINTERRUPTED = 12  /* stopped by request */
+    SONDE_EINTERRUPTED = 12, /* stopped by request */
+    SONDE_EBUSY = 13,        /* somebody else has it */
+    SONDE_EEND = 14,         /* there will be no more */
+    SONDE_ETIMEOUT = 15      /* it did not come in time */
 } sonde_err;
 
 /* "SONDE_EINVAL" and the like; a static string, "SONDE_E?" for an unknown value. */

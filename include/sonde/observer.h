@@ -88,8 +88,9 @@ static inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uin
 
 /*
  * Hands over one value of a tensor that is wanted. view is borrowed for the call and may
- * be strided. vitals may be NULL; a producer that has computed them already (bit-equal to
- * sonde_vitals_of) saves a pass.
+ * be strided. vitals may be NULL; a producer that has computed them already saves a pass.
+ * They are those of sonde_vitals_of, but for the order in which sums are added: that is
+ * the producer's, the same at every step and whoever looks.
  */
 SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,
                                       const sonde_view *view, const sonde_vitals *vitals,

@@ -12,6 +12,12 @@
  * bfloat16, bool and integers of 8 and 16 bits give those of the float32 array with the
  * same values.
  *
+ * A producer that gives vital signs with its tensors may take the elements in another fixed
+ * order, that in which they lie in its memory: counts and extremes are those of
+ * sonde_vitals_of then, sums agree but for the rounding of adding doubles, and the same
+ * run gives the same bits. So it is with what the engine computes over a batch; weights,
+ * their gradients and updates come in row-major order.
+ *
  * Numbers: the mean and the sums have the error of adding doubles. m2 is computed about
  * the mean where it has to be: a mean of 1e4 and a deviation of 1e-3 leave it ten digits
  * and more. Sums of float32 cannot overflow. Those of float64 can (squares from 1.3e154

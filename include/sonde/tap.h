@@ -65,6 +65,7 @@ typedef struct sonde_observation {
     uint32_t id;                   /* as selected: the alias, where an alias was */
     const sonde_tensor_info *info; /* of id */
     sonde_coordinate at;
+    unsigned how;           /* SONDE_HOW_ bits of the tap */
     const sonde_view *view; /* always; may be strided; its data means nothing where the
                                    tap asks for vital signs alone */
     const sonde_vitals *vitals; /* if the tap asks for them, else NULL */

@@ -14,7 +14,7 @@ const char *sonde_err_name(sonde_err err)
         "SONDE_OK",           "SONDE_ENOMEM",    "SONDE_EINVAL", "SONDE_EIO",
         "SONDE_EFORMAT",      "SONDE_ENOTFOUND", "SONDE_EEXIST", "SONDE_ESHAPE",
         "SONDE_EDTYPE",       "SONDE_ERANGE",    "SONDE_ESTATE", "SONDE_EUNSUPPORTED",
-        "SONDE_EINTERRUPTED",
+        "SONDE_EINTERRUPTED", "SONDE_EBUSY",     "SONDE_EEND",   "SONDE_ETIMEOUT",
     };
     const size_t i = (size_t)err;
 

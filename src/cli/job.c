@@ -53,31 +53,48 @@ static sonde_err fetch(const char *name, const char *dir, bool quiet, sonde_diag
     return err;
 }
 
-/* Fetched into the cache, or drawn there; *name is then what to open. */
-static sonde_err provide(const char **name, bool quiet, sonde_diag *diag)
+/* The stand-in, in the cache: drawn once. */
+static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
 {
     const sonde_nn_synth_options synth = {.seed = 0};
+    sonde_nn_dataset *test = NULL;
+    char path[4096];
+    sonde_err err = sonde_nn_data_cache(name, path, sizeof path, diag);
+
+    /* the test set is written last */
+    if (err == SONDE_OK &&
+        sonde_nn_dataset_open_named(name, SONDE_NN_TEST, path, &test, NULL) == SONDE_OK) {
+        sonde_nn_dataset_destroy(test);
+        return SONDE_OK;
+    }
+    return err == SONDE_OK ? sonde_nn_synth(path, &synth, diag) : err;
+}
+
+/* Fetched into the cache, or drawn there; *name is then what to open. What came of it holds
+ * for both splits of a run. */
+static sonde_err provide(const char **name, bool quiet, sonde_diag *diag)
+{
+    static bool stands_in;
     sonde_diag fetching = {0};
     char path[4096], line[SONDE_DIAG_LINE];
     sonde_err err = sonde_nn_data_cache(*name, path, sizeof path, diag);
 
-    if (err != SONDE_OK) {
-        return err;
+    if (err == SONDE_OK && !stands_in) {
+        if (fetch(*name, path, quiet, &fetching) == SONDE_OK) {
+            return SONDE_OK;
+        }
+        if (fetching.err == SONDE_EINTERRUPTED) {
+            *diag = fetching;
+            return SONDE_EINTERRUPTED;
+        }
+        cli_warn("%s cannot be fetched (%s); a drawn stand-in is used, 'fashion-synth': "
+                 "accuracy on it says nothing about %s",
+                 *name, sonde_diag_line(&fetching, line, sizeof line), *name);
+        stands_in = true;
+        err = draw_stand_in("fashion-synth", diag);
     }
-    if (fetch(*name, path, quiet, &fetching) == SONDE_OK) {
-        return SONDE_OK;
-    }
-    if (fetching.err == SONDE_EINTERRUPTED) {
-        *diag = fetching;
-        return SONDE_EINTERRUPTED;
-    }
-    cli_warn(
-        "%s cannot be fetched (%s); drawing a stand-in, 'fashion-synth': accuracy on it "
-        "says nothing about %s",
-        *name, sonde_diag_line(&fetching, line, sizeof line), *name);
     *name = "fashion-synth";
-    err = sonde_nn_data_cache(*name, path, sizeof path, diag);
-    return err == SONDE_OK ? sonde_nn_synth(path, &synth, diag) : err;
+    return err;
 }
 
 static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
@@ -255,8 +272,8 @@ static sonde_err evaluate_all(evaluation *run, bool quiet, sonde_diag *diag)
 }
 
 sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
-                       const sonde_nn_dataset *set, bool quiet, sonde_nn_confusion **out,
-                       sonde_diag *diag)
+                       const sonde_nn_dataset *set, sonde_hook *hook, bool quiet,
+                       sonde_nn_confusion **out, sonde_diag *diag)
 {
     evaluation run = {.info = info, .batch = info->eval_batch_size, .sample = 1};
     sonde_nn_options options = info->options;
@@ -276,6 +293,9 @@ sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
         return SONDE_ENOMEM;
     }
     err = sonde_nn_inference_session(model, &options, &run.session, diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_attach_hook(run.session, hook, diag);
+    }
     if (err == SONDE_OK) {
         err = cli_loader_create(info, set, run.batch, false, 1, &run.loader, diag);
     }

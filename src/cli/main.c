@@ -5,15 +5,20 @@
 
 #include <sonde/log.h>
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 extern const cli_command cli_train, cli_eval, cli_predict, cli_tensors, cli_compile,
-    cli_data_fetch, cli_data_synth, cli_data_info, cli_manual;
+    cli_ls, cli_show, cli_tail, cli_query, cli_export, cli_verify, cli_plot, cli_rules,
+    cli_rules_list, cli_rules_show, cli_data_fetch, cli_data_synth, cli_data_info,
+    cli_manual;
 
 const cli_command *const cli_commands[] = {
-    &cli_train,      &cli_eval,       &cli_predict,   &cli_tensors, &cli_compile,
-    &cli_data_fetch, &cli_data_synth, &cli_data_info, &cli_manual,  NULL,
+    &cli_train,      &cli_eval,       &cli_predict,    &cli_tensors,    &cli_compile,
+    &cli_ls,         &cli_show,       &cli_tail,       &cli_query,      &cli_export,
+    &cli_verify,     &cli_plot,       &cli_rules_list, &cli_rules_show, &cli_rules,
+    &cli_data_fetch, &cli_data_synth, &cli_data_info,  &cli_manual,     NULL,
 };
 
 const cli_command *cli_find(int argc, char **argv, int *words)
@@ -90,6 +95,18 @@ static void check_log_level(const char *text)
     sonde_log_set_level(text != NULL ? level : SONDE_LOG_WARNING);
 }
 
+/* What was printed counts only if it arrived. */
+static int finish(int code)
+{
+    const bool lost = fflush(stdout) != 0 || ferror(stdout) != 0;
+
+    if (!lost || code == CLI_ERROR) {
+        return code;
+    }
+    return cli_fail_text("standard output: cannot be written%s%s", errno != 0 ? ": " : "",
+                         errno != 0 ? strerror(errno) : "");
+}
+
 int main(int argc, char **argv)
 {
     int words = 0;
@@ -110,5 +127,5 @@ int main(int argc, char **argv)
     if (command == NULL) {
         return fail_command(argc - 1, argv + 1);
     }
-    return cli_run(command, argc - words, argv + words);
+    return finish(cli_run(command, argc - words, argv + words));
 }

@@ -2,6 +2,7 @@
  * train.c - `sonde train`: a job from its data to a judged model, with pictures.
  */
 #include "cli/job.h"
+#include "cli/record.h"
 
 #include <sonde/plot.h>
 #include <sonde/print.h>
@@ -15,6 +16,7 @@ typedef struct train_values {
     int64_t epochs, batch, seed, threads, iterations, accumulation;
     double learning_rate;
     cli_list print;
+    cli_record record;
     bool no_eval, no_pictures, json, quiet;
 } train_values;
 
@@ -27,6 +29,7 @@ typedef struct training {
     sonde_nn_model *model;
     sonde_nn_session *session;
     sonde_printer *printer;
+    sonde_hook *hook; /* NULL: nothing is recorded */
     sonde_nn_loader *loader;
     sonde_nn_confusion *matrix;
     float *losses; /* of every call */
@@ -115,6 +118,13 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
     }
     if (err == SONDE_OK) {
         err = add_prints(run, diag);
+    }
+    if (err == SONDE_OK) {
+        err =
+            cli_hook_open(&asked->record, job, run->job, "sonde train", &run->hook, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_attach_hook(run->session, run->hook, diag);
     }
     if (err == SONDE_OK) {
         err = sonde_nn_session_compile(run->session, diag);
@@ -321,6 +331,12 @@ static void report_epoch(const training *run, int epoch, double loss, double sec
     (void)fflush(stdout);
 }
 
+static sonde_err tell_hook(const training *run, const char *name, double value,
+                           sonde_diag *diag)
+{
+    return run->hook != NULL ? sonde_hook_scalar(run->hook, name, value, diag) : SONDE_OK;
+}
+
 static sonde_err train_all(training *run, sonde_diag *diag)
 {
     sonde_nn_session_info plan;
@@ -358,7 +374,10 @@ static sonde_err train_all(training *run, sonde_diag *diag)
         }
         report_epoch(run, epoch, sonde_nn_running_mean_get(&mean), cli_now() - started,
                      (batches - skip) * plan.combined_batch);
-        err = save_checkpoint(run, diag);
+        err = tell_hook(run, "epoch_loss", sonde_nn_running_mean_get(&mean), diag);
+        if (err == SONDE_OK) {
+            err = save_checkpoint(run, diag);
+        }
     }
     return err;
 }
@@ -374,8 +393,11 @@ static sonde_err judge(training *run, sonde_diag *diag)
     if (err != SONDE_OK || run->asked->no_eval) {
         return err;
     }
-    err = cli_evaluate(run->info, run->model, run->test,
+    err = cli_evaluate(run->info, run->model, run->test, run->hook,
                        run->asked->quiet || run->asked->json, &run->matrix, diag);
+    if (err == SONDE_OK) {
+        err = tell_hook(run, "accuracy", sonde_nn_confusion_accuracy(run->matrix), diag);
+    }
     if (err != SONDE_OK) {
         return err;
     }
@@ -411,6 +433,7 @@ static int run_train(const void *values, int argc, char **argv)
             "Saved to %s: model.safetensors, checkpoint.safetensors%s\n", run.out,
             run.asked->no_pictures ? "" : ", samples.png, loss.png, confusion.png");
     }
+    cli_hook_close(run.hook, err, &diag);
     tear_down(&run);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
@@ -436,6 +459,7 @@ static const cli_option train_options[] = {
            "micro-batches a step"),
     OPTION("print", 'p', CLI_LIST, "TENSORS", print,
            "print these at every step to stderr; may be given again"),
+    CLI_RECORD_OPTIONS(train_values),
     OPTION("resume", 0, CLI_TEXT, "FILE", resume, "go on from a checkpoint"),
     OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate at the end"),
     OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "draw nothing"),
@@ -452,6 +476,7 @@ const cli_command cli_train = {
         "describes any other.\nCtrl-C saves a checkpoint and ends with code 130.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
+                "  sonde train --record runs/first --save-interval 100\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",
     .options = train_options,
     .option_count = CLI_COUNT_OF(train_options),

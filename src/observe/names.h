@@ -46,6 +46,16 @@ enum { SONDE__MODEL_LENGTH = 6 };
 SONDE_API sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
                                                  sonde_diag *diag);
 
+/*
+ * Sets marks[id] of the tensors that a selector means, from an id on: for whoever resolves
+ * the same selector again because tensors were added. marks has an entry for every tensor.
+ * unknown_is_fine: a name or module that is unknown marks nothing and is no error.
+ */
+SONDE_API sonde_err sonde__selector_mark(const sonde_selector *selector,
+                                         const sonde_catalogue *catalogue, uint32_t from,
+                                         bool unknown_is_fine, uint8_t *marks,
+                                         sonde_diag *diag);
+
 /* Whether a tensor belongs to that module or to one inside it. path is not empty. */
 SONDE_API bool sonde__in_module(const sonde_tensor_info *info, const char *path);
 /* The same of any tensor of the catalogue. */

@@ -182,6 +182,7 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
 
         if (of->due) {
             seen.id = to->id;
+            seen.how = of->how;
             seen.info = sonde_catalogue_info(observer->catalogue, to->id);
             seen.vitals = (of->how & SONDE_HOW_VITALS) ? vitals : NULL;
             seen.sketch = (of->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;

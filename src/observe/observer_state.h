@@ -45,6 +45,11 @@ struct sonde_observer {
     bool bound, stepping, global;
 };
 
+/* sonde_observer_add of ids that were selected already: ascending, each once, copied. The
+ * tap's selector only names it in errors. */
+sonde_err sonde__observer_add_ids(sonde_observer *observer, const sonde_tap *tap,
+                                  const uint32_t *ids, size_t count, sonde_diag *diag);
+
 /* Sets the gates after bind (observer.c). */
 void sonde__observer_open(sonde_observer *observer);
 

@@ -38,11 +38,16 @@ static sonde_err fail_match(const sonde_selector *selector, const char *name, in
                        (const char *)wrong);
 }
 
+/* What is to be marked: tensors from an id on. */
+typedef struct marking {
+    const sonde_catalogue *catalogue;
+    uint32_t from, count;
+    uint8_t *marks; /* by id */
+} marking;
+
 static sonde_err mark_regex(const sonde_selector *selector, const sonde__item *of,
-                            const sonde_catalogue *catalogue, uint8_t *marks,
-                            sonde_diag *diag)
+                            const marking *to, sonde_diag *diag)
 {
-    const uint32_t count = sonde_catalogue_count(catalogue);
     pcre2_match_context *limits = pcre2_match_context_create(selector->memory);
     pcre2_match_data *found = pcre2_match_data_create(1, selector->memory);
     sonde_err err = SONDE_OK;
@@ -53,13 +58,13 @@ static sonde_err mark_regex(const sonde_selector *selector, const sonde__item *o
     }
     (void)pcre2_set_match_limit(limits, MATCH_LIMIT);
     (void)pcre2_set_heap_limit(limits, HEAP_LIMIT_KIB);
-    for (uint32_t id = 0; id < count && err == SONDE_OK; id++) {
-        const char *name = sonde_catalogue_info(catalogue, id)->name;
+    for (uint32_t id = to->from; id < to->count && err == SONDE_OK; id++) {
+        const char *name = sonde_catalogue_info(to->catalogue, id)->name;
         const int code =
             pcre2_match(of->code, (PCRE2_SPTR)name, strlen(name), 0, 0, found, limits);
 
         if (code >= 0) {
-            marks[id] = 1;
+            to->marks[id] = 1;
         } else if (code != PCRE2_ERROR_NOMATCH) {
             err = fail_match(selector, name, code, diag);
         }
@@ -88,14 +93,11 @@ static sonde_err without_model(const sonde_catalogue *catalogue, const char *tex
     return SONDE_OK;
 }
 
-static void mark_glob(const char *pattern, const sonde_catalogue *catalogue,
-                      uint8_t *marks)
+static void mark_glob(const char *pattern, const marking *to)
 {
-    const uint32_t count = sonde_catalogue_count(catalogue);
-
-    for (uint32_t id = 0; id < count; id++) {
-        if (sonde__glob_match(pattern, sonde_catalogue_info(catalogue, id)->name)) {
-            marks[id] = 1;
+    for (uint32_t id = to->from; id < to->count; id++) {
+        if (sonde__glob_match(pattern, sonde_catalogue_info(to->catalogue, id)->name)) {
+            to->marks[id] = 1;
         }
     }
 }
@@ -107,23 +109,22 @@ static const char *module_at(const void *list, size_t i)
     return sonde_catalogue_info(catalogue, (uint32_t)i)->module;
 }
 
-static sonde_err mark_module(const char *path, const sonde_catalogue *catalogue,
-                             uint8_t *marks, sonde_diag *diag)
+static sonde_err mark_module(const char *path, const marking *to, sonde_diag *diag)
 {
-    const uint32_t count = sonde_catalogue_count(catalogue);
     char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
     bool any = false;
 
-    for (uint32_t id = 0; id < count; id++) {
-        if (sonde__in_module(sonde_catalogue_info(catalogue, id), path)) {
-            marks[id] = 1;
+    for (uint32_t id = to->from; id < to->count; id++) {
+        if (sonde__in_module(sonde_catalogue_info(to->catalogue, id), path)) {
+            to->marks[id] = 1;
             any = true;
         }
     }
     if (any) {
         return SONDE_OK;
     }
-    if (sonde__nearest_names(path, catalogue, module_at, count, near, sizeof near) > 0) {
+    if (sonde__nearest_names(path, to->catalogue, module_at, to->count, near,
+                             sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a module such as %s", near);
     } else {
         (void)snprintf(expected, sizeof expected, "a module that has tensors");
@@ -132,57 +133,53 @@ static sonde_err mark_module(const char *path, const sonde_catalogue *catalogue,
                        path);
 }
 
-static void mark_role(int role, const sonde_catalogue *catalogue, uint8_t *marks)
+static void mark_role(int role, const marking *to)
 {
-    const uint32_t count = sonde_catalogue_count(catalogue);
-
-    for (uint32_t id = 0; id < count; id++) {
-        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+    for (uint32_t id = to->from; id < to->count; id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(to->catalogue, id);
 
         if (role == SONDE__ROLE_ALL ? info->same_as == id : (int)info->role == role) {
-            marks[id] = 1;
+            to->marks[id] = 1;
         }
     }
 }
 
-static sonde_err mark_pattern(const sonde__item *of, const sonde_catalogue *catalogue,
-                              uint8_t *marks, sonde_diag *diag)
+static sonde_err mark_pattern(const sonde__item *of, const marking *to, sonde_diag *diag)
 {
     char *kept = NULL;
-    sonde_err err = without_model(catalogue, of->text, &kept, diag);
+    sonde_err err = without_model(to->catalogue, of->text, &kept, diag);
 
     if (err == SONDE_OK && of->kind == SONDE__ITEM_GLOB) {
-        mark_glob(kept, catalogue, marks);
+        mark_glob(kept, to);
     } else if (err == SONDE_OK) {
-        err = mark_module(kept, catalogue, marks, diag);
+        err = mark_module(kept, to, diag);
     }
     sonde__free(kept);
     return err;
 }
 
 static sonde_err mark_item(const sonde_selector *selector, const sonde__item *of,
-                           const sonde_catalogue *catalogue, uint8_t *marks,
-                           sonde_diag *diag)
+                           const marking *to, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
     uint32_t id = 0;
 
     switch (of->kind) {
     case SONDE__ITEM_EXACT:
-        err = sonde_catalogue_find(catalogue, of->text, &id, diag);
-        if (err == SONDE_OK) {
-            marks[id] = 1;
+        err = sonde_catalogue_find(to->catalogue, of->text, &id, diag);
+        if (err == SONDE_OK && id >= to->from) {
+            to->marks[id] = 1;
         }
         break;
     case SONDE__ITEM_REGEX:
-        err = mark_regex(selector, of, catalogue, marks, diag);
+        err = mark_regex(selector, of, to, diag);
         break;
     case SONDE__ITEM_COLLECTION:
-        mark_role(of->role, catalogue, marks);
+        mark_role(of->role, to);
         break;
     case SONDE__ITEM_GLOB:
     case SONDE__ITEM_MODULE:
-        err = mark_pattern(of, catalogue, marks, diag);
+        err = mark_pattern(of, to, diag);
         break;
     }
     return err;
@@ -212,6 +209,26 @@ static sonde_err list_marked(const uint8_t *marks, uint32_t declared, uint32_t *
     return SONDE_OK;
 }
 
+sonde_err sonde__selector_mark(const sonde_selector *selector,
+                               const sonde_catalogue *catalogue, uint32_t from,
+                               bool unknown_is_fine, uint8_t *marks, sonde_diag *diag)
+{
+    const marking to = {catalogue, from, sonde_catalogue_count(catalogue), marks};
+    sonde_diag wrong = {0};
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < selector->count && err == SONDE_OK; i++) {
+        err = mark_item(selector, &selector->items[i], &to, &wrong);
+        if (err == SONDE_ENOTFOUND && unknown_is_fine) {
+            err = SONDE_OK;
+        }
+    }
+    if (err != SONDE_OK && diag != NULL) {
+        *diag = wrong;
+    }
+    return err;
+}
+
 sonde_err sonde_selector_resolve(const sonde_selector *selector,
                                  const sonde_catalogue *catalogue, uint32_t **ids,
                                  size_t *count, sonde_diag *diag)
@@ -223,9 +240,7 @@ sonde_err sonde_selector_resolve(const sonde_selector *selector,
     if (marks == NULL) {
         return sonde__fail_nomem(diag, "a selection");
     }
-    for (size_t i = 0; i < selector->count && err == SONDE_OK; i++) {
-        err = mark_item(selector, &selector->items[i], catalogue, marks, diag);
-    }
+    err = sonde__selector_mark(selector, catalogue, 0, false, marks, diag);
     if (err == SONDE_OK) {
         err = list_marked(marks, declared, ids, count, diag);
     }

@@ -92,15 +92,10 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static sonde_err resolve_tap(const sonde_observer *observer, const sonde_selector *what,
-                             sonde__tap *to, sonde_diag *diag)
+/* The tensors that the ids of a tap stand for. */
+static sonde_err find_tensors(const sonde_observer *observer, sonde__tap *to,
+                              sonde_diag *diag)
 {
-    const sonde_err err =
-        sonde_selector_resolve(what, observer->catalogue, &to->ids, &to->count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
     to->tensors = sonde__calloc(to->count, sizeof *to->tensors);
     if (to->tensors == NULL) {
         return sonde__fail_nomem(diag, "a tap");
@@ -148,19 +143,13 @@ static sonde_err add_sink(sonde_observer *observer, sonde_sink *sink, uint32_t *
     return SONDE_OK;
 }
 
-sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
-                             size_t *matched, sonde_diag *diag)
+/* Adds a tap whose ids are found; takes them, whatever it returns. */
+static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
+                           uint32_t *ids, size_t count, sonde_diag *diag)
 {
-    sonde__tap copy = {.how = added->how};
-    const sonde_err frozen = observer->bound ? SONDE_ESTATE : SONDE_OK;
-    sonde_err err = frozen == SONDE_OK
-                        ? check_tap(added, diag)
-                        : sonde__fail(diag, frozen, sonde_selector_text(added->what),
-                                      "taps before bind", "a tap added after bind");
+    sonde__tap copy = {.ids = ids, .count = count, .how = added->how};
+    sonde_err err = find_tensors(observer, &copy, diag);
 
-    if (err == SONDE_OK) {
-        err = resolve_tap(observer, added->what, &copy, diag);
-    }
     if (err == SONDE_OK) {
         err = copy_schedules(&copy, added, diag);
     }
@@ -176,14 +165,62 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
         return err;
     }
     observer->taps[observer->tap_count++] = copy;
-    if (copy.count == 0) {
+    return SONDE_OK;
+}
+
+static sonde_err check_open(const sonde_observer *observer, const sonde_tap *added,
+                            sonde_diag *diag)
+{
+    return observer->bound
+               ? sonde__fail(diag, SONDE_ESTATE, sonde_selector_text(added->what),
+                             "taps before bind", "a tap added after bind")
+               : check_tap(added, diag);
+}
+
+sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
+                             size_t *matched, sonde_diag *diag)
+{
+    uint32_t *ids = NULL;
+    size_t count = 0;
+    sonde_err err = check_open(observer, added, diag);
+
+    if (err == SONDE_OK) {
+        err =
+            sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag);
+    }
+    if (err == SONDE_OK) {
+        err = add_found(observer, added, ids, count, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (count == 0) {
         sonde_log(SONDE_LOG_WARNING, "observe", "'%s' matches no tensor",
                   sonde_selector_text(added->what));
     }
     if (matched != NULL) {
-        *matched = copy.count;
+        *matched = count;
     }
     return SONDE_OK;
+}
+
+sonde_err sonde__observer_add_ids(sonde_observer *observer, const sonde_tap *added,
+                                  const uint32_t *ids, size_t count, sonde_diag *diag)
+{
+    const sonde_err err = check_open(observer, added, diag);
+    uint32_t *copy = NULL;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    copy = sonde__calloc(count, sizeof *copy);
+    if (copy == NULL) {
+        return sonde__fail_nomem(diag, "a tap");
+    }
+    if (count > 0) {
+        memcpy(copy, ids, count * sizeof *copy);
+    }
+    return add_found(observer, added, copy, count, diag);
 }
 
 /* --- binding ---------------------------------------------------------------------- */

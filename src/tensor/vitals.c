@@ -100,11 +100,16 @@ static bool is_off_centre(double sumsq, double m2)
     return m2 * 64.0 < sumsq;
 }
 
-bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n)
+bool sonde__vitals_is_plain(const sonde__vitals_sums *sums, size_t n)
 {
     const double m2 = sums->sumsq - sums->sum * (sums->sum / (double)n);
 
-    return !isfinite(sums->sumsq) || (n > 1 && is_off_centre(sums->sumsq, m2));
+    return isfinite(sums->sumsq) && (n == 1 || !is_off_centre(sums->sumsq, m2));
+}
+
+bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n)
+{
+    return sums->abs_min == 0.0 || !sonde__vitals_is_plain(sums, n);
 }
 
 static void sum_up(const sonde__vitals_kernels *kernels, const block *b,
@@ -133,30 +138,76 @@ static double m2_about(const sonde__vitals_kernels *kernels, const block *b, dou
     return m2 > 0.0 ? m2 : 0.0;
 }
 
-/* into := into + b, all of whose elements are finite. */
-static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into,
-                        const sonde__vitals_sums *sums, const block *b)
+static size_t count_zeros(const sonde__vitals_kernels *kernels, const block *b)
 {
-    const double mean = sums->sum / (double)b->n;
-    double m2 = sums->sumsq - sums->sum * mean;
-    sonde_vitals part = {.count = b->n,
-                         .zero = sums->zero,
+    return b->wide ? kernels->zeros_f64(b->elements, b->n)
+                   : kernels->zeros_f32(b->elements, b->n);
+}
+
+/* into := into + a block, whose m2 and count of zeros are known. */
+static inline void take_moments(sonde_vitals *into, const sonde__vitals_sums *sums,
+                                size_t n, double m2, size_t zeros)
+{
+    sonde_vitals part = {.count = n,
+                         .zero = zeros,
                          .min = sums->min + 0.0, /* -0 becomes +0 */
                          .max = sums->max + 0.0,
                          .abs_min = sums->abs_min,
-                         .mean = mean,
+                         .mean = sums->sum / (double)n,
+                         .m2 = isfinite(m2) ? m2 : (double)INFINITY,
                          .l1 = sums->l1,
                          .sumsq = sums->sumsq,
                          .sum = sums->sum};
+
+    part.abs_max = -part.min > part.max ? -part.min : part.max;
+    merge(into, &part);
+}
+
+void sonde__vitals_take_plain(sonde_vitals *into, const sonde__vitals_sums *sums,
+                              size_t n, size_t zeros)
+{
+    const double mean = sums->sum / (double)n;
+
+    take_moments(into, sums, n, n == 1 ? 0.0 : sums->sumsq - sums->sum * mean, zeros);
+}
+
+#define UNCOUNTED SIZE_MAX /* zeros that nobody has counted yet */
+
+/* into := into + b, all of whose elements are finite. */
+static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                        const sonde__vitals_sums *sums, size_t zeros, const block *b)
+{
+    const double mean = sums->sum / (double)b->n;
+    double m2 = sums->sumsq - sums->sum * mean;
 
     if (b->n == 1) {
         m2 = 0.0;
     } else if (is_off_centre(sums->sumsq, m2)) {
         m2 = m2_about(kernels, b, mean);
     }
-    part.m2 = isfinite(m2) ? m2 : (double)INFINITY;
-    part.abs_max = -part.min > part.max ? -part.min : part.max;
-    merge(into, &part);
+    if (zeros == UNCOUNTED) {
+        zeros = sums->abs_min > 0.0 ? 0 : count_zeros(kernels, b);
+    }
+    take_moments(into, sums, b->n, m2, zeros);
+}
+
+/* Likewise; room: for n floats. */
+static void take_bytes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                       const uint8_t *x, size_t n, float *room)
+{
+    const block b = {.elements = room, .ahead = room, .n = n};
+    sonde__vitals_sums sums;
+    const size_t zeros = kernels->sums_u8(x, n, &sums);
+    const double mean = sums.sum / (double)n;
+    double m2 = sums.sumsq - sums.sum * mean;
+
+    if (n == 1) {
+        m2 = 0.0;
+    } else if (is_off_centre(sums.sumsq, m2)) {
+        sonde__load_f32(SONDE_U8, x, n, room);
+        m2 = m2_about(kernels, &b, mean);
+    }
+    take_moments(into, &sums, n, m2, zeros);
 }
 
 #define DEFINE_CLOSE_UP(name, type)                                                      \
@@ -204,15 +255,15 @@ static void take_any(const sonde__vitals_kernels *kernels, sonde_vitals *into,
     merge(into, &others);
     if (finite.n > 0) {
         sum_up(kernels, &finite, &sums);
-        take_finite(kernels, into, &sums, &finite);
+        take_finite(kernels, into, &sums, UNCOUNTED, &finite);
     }
 }
 
 static void take(const sonde__vitals_kernels *kernels, sonde_vitals *into,
-                 const sonde__vitals_sums *sums, const block *b)
+                 const sonde__vitals_sums *sums, size_t zeros, const block *b)
 {
     if (isfinite(sums->sumsq)) {
-        take_finite(kernels, into, sums, b);
+        take_finite(kernels, into, sums, zeros, b);
     } else {
         take_any(kernels, into, b);
     }
@@ -224,7 +275,7 @@ void sonde__vitals_take(sonde_vitals *into, const sonde__vitals_sums *sums,
     const block b = {.elements = elements, .ahead = elements, .n = n};
 
     if (n > 0) {
-        take(sonde__vitals_kernels_of(sonde__cpu_isa()), into, sums, &b);
+        take(sonde__vitals_kernels_of(sonde__cpu_isa()), into, sums, UNCOUNTED, &b);
     }
 }
 
@@ -235,13 +286,77 @@ void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *
 
 /* --- whole views ------------------------------------------------------------------ */
 
+/* Whether to count zeros on the way: where there is one there are more. */
+static bool holds_zero(const float *elements, size_t n)
+{
+    bool found = false;
+
+    for (size_t i = 0; i < n; i++) {
+        found |= elements[i] == 0.0F;
+    }
+    return found;
+}
+
+/* into := into + count elements, one behind the other. */
+static void add_f32(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                    const float *elements, size_t count)
+{
+    enum { N = SONDE__VITALS_BLOCK };
+    const float *x = elements, *const end = elements + count;
+    bool zeros = count > 0 && holds_zero(elements, SONDE_MIN(count, (size_t)16));
+    sonde__vitals_sums sums[2];
+
+    while (end - x > N) {
+        const size_t n[2] = {N, SONDE_MIN((size_t)(end - x) - N, (size_t)N)};
+        size_t counted[2] = {UNCOUNTED, UNCOUNTED};
+
+        kernels->sums_pair_f32(x, n[1], end - x >= 4 * N ? x + 2 * N : x,
+                               zeros ? counted : NULL, sums);
+        zeros = sums[1].abs_min == 0.0;
+        for (int i = 0; i < 2; i++) {
+            const block b = {.elements = x, .ahead = x, .n = n[i]};
+
+            take(kernels, into, &sums[i], counted[i], &b);
+            x += n[i];
+        }
+    }
+    if (x < end) {
+        const size_t n = (size_t)(end - x);
+        const block b = {.elements = x, .ahead = x, .n = n};
+
+        kernels->sums_f32(x, n, x, sums);
+        take(kernels, into, sums, UNCOUNTED, &b);
+    }
+}
+
+static void add_u8(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                   const uint8_t *elements, size_t count)
+{
+    float room[SONDE__VITALS_BLOCK];
+
+    for (size_t i = 0; i < count; i += SONDE__VITALS_BLOCK) {
+        take_bytes(kernels, into, elements + i,
+                   SONDE_MIN(count - i, (size_t)SONDE__VITALS_BLOCK), room);
+    }
+}
+
+void sonde__vitals_add_f32(sonde_vitals *into, const float *elements, size_t count)
+{
+    add_f32(sonde__vitals_kernels_of(sonde__cpu_isa()), into, elements, count);
+}
+
+void sonde__vitals_add_u8(sonde_vitals *into, const uint8_t *elements, size_t count)
+{
+    add_u8(sonde__vitals_kernels_of(sonde__cpu_isa()), into, elements, count);
+}
+
 static void take_block(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                        const block *b)
 {
     sonde__vitals_sums sums;
 
     sum_up(kernels, b, &sums);
-    take(kernels, into, &sums, b);
+    take(kernels, into, &sums, UNCOUNTED, b);
 }
 
 /* n elements of any dtype as a block; widened if need be, into room. */
@@ -266,16 +381,16 @@ static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
     return widened;
 }
 
-void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *vitals)
+/* Of a view of any kind. */
+static void add_view(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                     const sonde_view *view)
 {
     _Alignas(SONDE__ALIGN) unsigned char gathered[SONDE__VITALS_BLOCK * 8];
     _Alignas(SONDE__ALIGN) unsigned char widened[SONDE__VITALS_BLOCK * 8];
-    const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(isa);
     const void *elements = NULL;
     sonde__cursor cursor;
     size_t n = 0;
 
-    sonde_vitals_init(vitals);
     sonde__cursor_init(&cursor, view);
     while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) >
            0) {
@@ -283,7 +398,24 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
         const block b = block_of(kernels, view->dtype, elements, n,
                                  more ? cursor.at : elements, widened);
 
-        take_block(kernels, vitals, &b);
+        take_block(kernels, into, &b);
+    }
+}
+
+void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *vitals)
+{
+    const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(isa);
+    const bool direct = sonde_view_is_contiguous(view);
+    const size_t count = (size_t)sonde_view_count(view);
+
+    sonde_vitals_init(vitals);
+    if (direct && view->dtype == SONDE_F32 &&
+        (uintptr_t)view->data % sizeof(float) == 0) {
+        add_f32(kernels, vitals, view->data, count);
+    } else if (direct && view->dtype == SONDE_U8) {
+        add_u8(kernels, vitals, view->data, count);
+    } else {
+        add_view(kernels, vitals, view);
     }
 }
 

@@ -26,7 +26,7 @@
  *         }
  *         ... update the last n - i weights as scalars, in memory ...
  *         sonde__vacc_tail(&acc, weights + start + i, n - i);
- *         sonde__vacc_close(&acc, n, &sums);
+ *         sonde__vacc_close(&acc, &sums);
  *         sonde__vitals_take(&vitals, &sums, weights + start, n);
  *     }
  *
@@ -38,13 +38,16 @@
  * Nothing here asks whether a number is finite. A NaN or an infinity makes sumsq NaN or
  * infinite, which finite float32 cannot do; take then reads the block's memory again and
  * sorts it out, as it does when |mean| is so large against the deviation that the sum of
- * squares has lost it. So the block handed to take must still hold what was added. Where
+ * squares has lost it. Nor are zeros counted: take does it, of the blocks whose least
+ * magnitude is zero. So the block handed to take must still hold what was added. Where
  * it cannot (a gradient that the same loop sets to zero), let the loop keep a copy of one
  * block, or ask sonde__vitals_needs_memory before clearing.
  *
- * Cost: 17 vector operations for 16 elements with AVX-512 (one more from a register), and
+ * Cost: 12 vector operations for 16 elements with AVX-512 (one more from a register), and
  * some 30 ns a block; in a loop that waits for memory anyway, less. bench/bench_vitals.c
- * measures it. Where registers are short, update a block first and call
+ * measures it. Where the processor waits for arithmetic rather than memory, add vectors from
+ * memory that were stored a few vectors ago: that is shorter to wait for than the registers
+ * they came from. Where registers are short, update a block first and call
  * sonde__vitals_sums_of on it then: loads come from L1 and are free, but the arithmetic
  * no longer hides behind the update's memory, which makes it a third dearer.
  */
@@ -86,7 +89,8 @@ static inline void sonde__vacc_extremes(int32_t largest, uint32_t lowest, uint32
 typedef __m512 sonde__v16;
 
 typedef struct sonde__vacc {
-    __m512i largest, lowest, least, nonzero;
+    __m512i largest, lowest;
+    __m512 least;
     __m512d sum, l1, sumsq[2];
 } sonde__vacc;
 
@@ -99,8 +103,7 @@ static inline void sonde__vacc_init(sonde__vacc *a)
 {
     a->largest = _mm512_set1_epi32(INT32_MIN);
     a->lowest = _mm512_setzero_si512();
-    a->least = _mm512_set1_epi32(-1);
-    a->nonzero = _mm512_setzero_si512();
+    a->least = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f800000));
     a->sum = _mm512_setzero_pd();
     a->l1 = _mm512_setzero_pd();
     a->sumsq[0] = _mm512_setzero_pd();
@@ -110,13 +113,20 @@ static inline void sonde__vacc_init(sonde__vacc *a)
 static inline void sonde__vacc_range(sonde__vacc *a, sonde__v16 v)
 {
     const __m512i bits = _mm512_castps_si512(v);
-    const __m512i size = _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MAX));
 
     a->largest = _mm512_max_epi32(a->largest, bits);
     a->lowest = _mm512_max_epu32(a->lowest, bits);
-    a->least = _mm512_min_epu32(a->least, size);
-    a->nonzero =
-        _mm512_add_epi32(a->nonzero, _mm512_min_epu32(size, _mm512_set1_epi32(1)));
+    a->least = _mm512_range_ps(a->least, v, 0xA); /* the lesser magnitude, unsigned */
+}
+
+/* a + b, by a multiply-add with 1 that the compiler does not see through: the units that
+ * only add have enough to do. */
+static inline __m512d sonde__vacc_plus(__m512d a, __m512d b)
+{
+    __m512d one = _mm512_set1_pd(1.0);
+
+    __asm__("" : "+v"(one));
+    return _mm512_fmadd_pd(b, one, a);
 }
 
 /* |x| + |y| is the larger magnitude of x + y and x - y, rounding included: one operation
@@ -126,7 +136,7 @@ static inline void sonde__vacc_moments(sonde__vacc *a, __m256 low, __m256 high)
     const __m512d x = _mm512_cvtps_pd(low), y = _mm512_cvtps_pd(high);
     const __m512d sum = _mm512_add_pd(x, y), difference = _mm512_sub_pd(x, y);
 
-    a->sum = _mm512_add_pd(a->sum, sum);
+    a->sum = sonde__vacc_plus(a->sum, sum);
     a->l1 = _mm512_add_pd(a->l1, _mm512_range_pd(sum, difference, 0xB));
     a->sumsq[0] = _mm512_fmadd_pd(x, x, a->sumsq[0]);
     a->sumsq[1] = _mm512_fmadd_pd(y, y, a->sumsq[1]);
@@ -152,13 +162,10 @@ static inline void sonde__vacc_tail(sonde__vacc *a, const float *p, size_t n)
     const __mmask16 live = (__mmask16)((1U << n) - 1U);
     const __m512 v = _mm512_maskz_loadu_ps(live, p);
     const __m512i bits = _mm512_castps_si512(v);
-    const __m512i size = _mm512_and_si512(bits, _mm512_set1_epi32(INT32_MAX));
 
     a->largest = _mm512_mask_max_epi32(a->largest, live, a->largest, bits);
     a->lowest = _mm512_max_epu32(a->lowest, bits);
-    a->least = _mm512_mask_min_epu32(a->least, live, a->least, size);
-    a->nonzero =
-        _mm512_add_epi32(a->nonzero, _mm512_min_epu32(size, _mm512_set1_epi32(1)));
+    a->least = _mm512_mask_range_ps(a->least, live, a->least, v, 0xA);
     sonde__vacc_moments(a, _mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
 }
 
@@ -172,14 +179,12 @@ static inline double sonde__vacc_tree(__m512d s8)
     return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
 
-/* What a block of n elements came to. */
-static inline void sonde__vacc_close(const sonde__vacc *a, size_t n,
-                                     sonde__vitals_sums *out)
+/* What a block came to. */
+static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *out)
 {
     sonde__vacc_extremes(_mm512_reduce_max_epi32(a->largest),
                          (uint32_t)_mm512_reduce_max_epu32(a->lowest),
-                         (uint32_t)_mm512_reduce_min_epu32(a->least), out);
-    out->zero = n - (size_t)_mm512_reduce_add_epi32(a->nonzero);
+                         _mm512_reduce_min_epu32(_mm512_castps_si512(a->least)), out);
     out->sum = sonde__vacc_tree(a->sum);
     out->l1 = sonde__vacc_tree(a->l1);
     out->sumsq = sonde__vacc_tree(_mm512_add_pd(a->sumsq[0], a->sumsq[1]));
@@ -194,7 +199,7 @@ typedef struct sonde__v16 {
 
 /* Lanes 4q to 4q + 3 of the doubles are in [q]. */
 typedef struct sonde__vacc {
-    __m256i largest, lowest, least, nonzero;
+    __m256i largest, lowest, least;
     __m256d sum[2], l1[2], sumsq[4];
 } sonde__vacc;
 
@@ -210,7 +215,6 @@ static inline void sonde__vacc_init(sonde__vacc *a)
     a->largest = _mm256_set1_epi32(INT32_MIN);
     a->lowest = _mm256_setzero_si256();
     a->least = _mm256_set1_epi32(-1);
-    a->nonzero = _mm256_setzero_si256();
     for (int q = 0; q < 2; q++) {
         a->sum[q] = _mm256_setzero_pd();
         a->l1[q] = _mm256_setzero_pd();
@@ -243,17 +247,8 @@ static inline void sonde__vacc_quarter(sonde__vacc *a, int q, __m128 low, __m128
     a->sumsq[q + 2] = _mm256_fmadd_pd(y, y, a->sumsq[q + 2]);
 }
 
-/* Sums, and the count of what is not zero: the latter from the sums' side, because there
- * missing lanes are zeros. */
 static inline void sonde__vacc_moments(sonde__vacc *a, sonde__v16 v)
 {
-    const __m256i one = _mm256_set1_epi32(1), magnitude = _mm256_set1_epi32(INT32_MAX);
-
-    for (int h = 0; h < 2; h++) {
-        const __m256i size = _mm256_and_si256(_mm256_castps_si256(v.half[h]), magnitude);
-
-        a->nonzero = _mm256_add_epi32(a->nonzero, _mm256_min_epu32(size, one));
-    }
     sonde__vacc_quarter(a, 0, _mm256_castps256_ps128(v.half[0]),
                         _mm256_castps256_ps128(v.half[1]));
     sonde__vacc_quarter(a, 1, _mm256_extractf128_ps(v.half[0], 1),
@@ -301,25 +296,21 @@ static inline double sonde__vacc_tree(__m256d low, __m256d high)
     return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
 
-/* What a block of n elements came to. */
-static inline void sonde__vacc_close(const sonde__vacc *a, size_t n,
-                                     sonde__vitals_sums *out)
+/* What a block came to. */
+static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *out)
 {
     int32_t largest[8];
-    uint32_t lowest[8], least[8], nonzero[8];
+    uint32_t lowest[8], least[8];
 
     memcpy(largest, &a->largest, sizeof largest);
     memcpy(lowest, &a->lowest, sizeof lowest);
     memcpy(least, &a->least, sizeof least);
-    memcpy(nonzero, &a->nonzero, sizeof nonzero);
     for (int l = 1; l < 8; l++) {
         largest[0] = largest[l] > largest[0] ? largest[l] : largest[0];
         lowest[0] = lowest[l] > lowest[0] ? lowest[l] : lowest[0];
         least[0] = least[l] < least[0] ? least[l] : least[0];
-        nonzero[0] += nonzero[l];
     }
     sonde__vacc_extremes(largest[0], lowest[0], least[0], out);
-    out->zero = n - nonzero[0];
     out->sum = sonde__vacc_tree(a->sum[0], a->sum[1]);
     out->l1 = sonde__vacc_tree(a->l1[0], a->l1[1]);
     out->sumsq = sonde__vacc_tree(_mm256_add_pd(a->sumsq[0], a->sumsq[2]),
@@ -336,7 +327,6 @@ typedef struct sonde__v16 {
 
 typedef struct sonde__vacc {
     float min[16], max[16], abs_min[16];
-    uint32_t zero[16];
     double sum[8], l1[8], sumsq[16];
 } sonde__vacc;
 
@@ -366,7 +356,6 @@ static inline void sonde__vacc_range(sonde__vacc *a, const float *p, size_t n)
         a->min[l] = x < a->min[l] ? x : a->min[l];
         a->max[l] = x > a->max[l] ? x : a->max[l];
         a->abs_min[l] = size < a->abs_min[l] ? size : a->abs_min[l];
-        a->zero[l] += x == 0.0F;
     }
 }
 
@@ -412,20 +401,16 @@ static inline double sonde__vacc_tree(const double *s)
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-/* What a block of n elements came to. */
-static inline void sonde__vacc_close(const sonde__vacc *a, size_t n,
-                                     sonde__vitals_sums *out)
+/* What a block came to. */
+static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *out)
 {
     float min = INFINITY, max = -INFINITY, abs_min = INFINITY;
     double sumsq[8];
 
-    (void)n;
-    out->zero = 0;
     for (int l = 0; l < 16; l++) {
         min = a->min[l] < min ? a->min[l] : min;
         max = a->max[l] > max ? a->max[l] : max;
         abs_min = a->abs_min[l] < abs_min ? a->abs_min[l] : abs_min;
-        out->zero += a->zero[l];
     }
     for (int l = 0; l < 8; l++) {
         sumsq[l] = a->sumsq[l] + a->sumsq[l + 8];

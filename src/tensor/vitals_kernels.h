@@ -46,12 +46,6 @@ static inline vec vec_max(vec x, vec most)
 {
     return _mm512_max_pd(x, most);
 }
-static inline vec vec_count_zero(vec x, vec count)
-{
-    const __mmask8 zero = _mm512_cmp_pd_mask(x, _mm512_setzero_pd(), _CMP_EQ_OQ);
-
-    return _mm512_mask_add_pd(count, zero, count, _mm512_set1_pd(1.0));
-}
 #define ROUNDED(x) __asm__("" : "+v"(x))
 
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -82,12 +76,6 @@ static inline vec vec_max(vec x, vec most)
 {
     return _mm256_max_pd(x, most);
 }
-static inline vec vec_count_zero(vec x, vec count)
-{
-    const vec zero = _mm256_cmp_pd(x, _mm256_setzero_pd(), _CMP_EQ_OQ);
-
-    return _mm256_add_pd(count, _mm256_and_pd(zero, _mm256_set1_pd(1.0)));
-}
 #define ROUNDED(x) __asm__("" : "+x"(x))
 
 #else
@@ -117,10 +105,6 @@ static inline vec vec_min(vec x, vec least)
 static inline vec vec_max(vec x, vec most)
 {
     return x > most ? x : most;
-}
-static inline vec vec_count_zero(vec x, vec count)
-{
-    return count + (x == 0.0 ? 1.0 : 0.0);
 }
 #if defined(__aarch64__)
 #define ROUNDED(x) __asm__("" : "+w"(x))
@@ -185,7 +169,7 @@ static void sums_f32(const float *x, size_t n, const float *ahead,
     sonde__vacc_init(&acc);
     add_vectors(&acc, x, n, ahead);
     sonde__vacc_tail(&acc, x + whole, n - whole);
-    sonde__vacc_close(&acc, n, out);
+    sonde__vacc_close(&acc, out);
 }
 
 /* --- moments about a pivot, of both widths ---------------------------------------- */
@@ -232,20 +216,20 @@ DEFINE_SHIFTED(shifted_f64, double, vec_load_f64)
 
 /* Sixteen lanes of each sum, as vectors while there are whole vectors, then in memory. */
 typedef struct lanes_f64 {
-    double min[16], max[16], abs_min[16], zero[16], sum[16], l1[16], sumsq[16];
+    double min[16], max[16], abs_min[16], sum[16], l1[16], sumsq[16];
 } lanes_f64;
 
 /* All elements but the last n mod 16; returns how many that were. */
 static size_t whole_f64(const double *x, size_t n, const double *ahead, lanes_f64 *out)
 {
-    vec min[VECS], max[VECS], abs_min[VECS], zero[VECS];
+    vec min[VECS], max[VECS], abs_min[VECS];
     vec sum[VECS], l1[VECS], sumsq[VECS];
     size_t i = 0;
 
     for (int q = 0; q < VECS; q++) {
         min[q] = abs_min[q] = vec_of((double)INFINITY);
         max[q] = vec_of(-(double)INFINITY);
-        zero[q] = sum[q] = l1[q] = sumsq[q] = vec_of(0.0);
+        sum[q] = l1[q] = sumsq[q] = vec_of(0.0);
     }
     for (; i + 16 <= n; i += 16) {
         __builtin_prefetch(ahead + i);
@@ -259,7 +243,6 @@ static size_t whole_f64(const double *x, size_t n, const double *ahead, lanes_f6
             min[q] = vec_min(v, min[q]);
             max[q] = vec_max(v, max[q]);
             abs_min[q] = vec_min(size, abs_min[q]);
-            zero[q] = vec_count_zero(v, zero[q]);
             sum[q] += v;
             l1[q] += size;
             sumsq[q] += product;
@@ -268,7 +251,6 @@ static size_t whole_f64(const double *x, size_t n, const double *ahead, lanes_f6
     memcpy(out->min, min, sizeof min);
     memcpy(out->max, max, sizeof max);
     memcpy(out->abs_min, abs_min, sizeof abs_min);
-    memcpy(out->zero, zero, sizeof zero);
     memcpy(out->sum, sum, sizeof sum);
     memcpy(out->l1, l1, sizeof l1);
     memcpy(out->sumsq, sumsq, sizeof sumsq);
@@ -285,7 +267,6 @@ static void rest_f64(const double *x, size_t n, lanes_f64 *lanes)
         lanes->min[l] = v < lanes->min[l] ? v : lanes->min[l];
         lanes->max[l] = v > lanes->max[l] ? v : lanes->max[l];
         lanes->abs_min[l] = size < lanes->abs_min[l] ? size : lanes->abs_min[l];
-        lanes->zero[l] += v == 0.0 ? 1.0 : 0.0;
         lanes->sum[l] += v;
         lanes->l1[l] += size;
         lanes->sumsq[l] += product;
@@ -308,10 +289,159 @@ static void sums_f64(const double *x, size_t n, const double *ahead,
     out->min = lanes.min[0];
     out->max = lanes.max[0];
     out->abs_min = lanes.abs_min[0];
-    out->zero = (uint64_t)add_lanes(lanes.zero);
     out->sum = add_lanes(lanes.sum);
     out->l1 = add_lanes(lanes.l1);
     out->sumsq = add_lanes(lanes.sumsq);
+}
+
+/* --- zeros ------------------------------------------------------------------------- */
+
+/* Of 64 elements. */
+#if defined(__AVX512F__)
+static inline size_t zeros_of_64(const float *p)
+{
+    const __m512i size = _mm512_set1_epi32(INT32_MAX);
+    unsigned count = 0;
+
+    for (int q = 0; q < 4; q++) {
+        count += (unsigned)__builtin_popcount(
+            _mm512_testn_epi32_mask(_mm512_loadu_si512(p + 16 * q), size));
+    }
+    return count;
+}
+#elif defined(__AVX2__)
+static inline size_t zeros_of_64(const float *p)
+{
+    const __m256 zero = _mm256_setzero_ps();
+    uint64_t bits = 0;
+
+    for (int q = 0; q < 8; q++) {
+        const __m256 v = _mm256_loadu_ps(p + 8 * q);
+
+        bits |= (uint64_t)(unsigned)_mm256_movemask_ps(_mm256_cmp_ps(v, zero, _CMP_EQ_OQ))
+                << (8 * q);
+    }
+    return (size_t)__builtin_popcountll(bits);
+}
+#else
+static inline size_t zeros_of_64(const float *p)
+{
+    size_t count = 0;
+
+    for (int l = 0; l < 64; l++) {
+        count += p[l] == 0.0F;
+    }
+    return count;
+}
+#endif
+
+static size_t zeros_f32(const float *x, size_t n)
+{
+    size_t count = 0, i = 0;
+
+    for (; i + 64 <= n; i += 64) {
+        count += zeros_of_64(x + i);
+    }
+    for (; i < n; i++) {
+        count += x[i] == 0.0F;
+    }
+    return count;
+}
+
+static size_t zeros_f64(const double *x, size_t n)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        count += x[i] == 0.0;
+    }
+    return count;
+}
+
+/* --- two blocks at once ------------------------------------------------------------ */
+
+enum { WHOLE = SONDE__VITALS_BLOCK };
+
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+static inline unsigned zeros_of_16(const float *p)
+{
+    return (unsigned)__builtin_popcount(
+        _mm512_testn_epi32_mask(_mm512_loadu_si512(p), _mm512_set1_epi32(INT32_MAX)));
+}
+
+static inline void sums_of_pair(const float *x, size_t n, const float *ahead,
+                                const bool count, size_t *zeros,
+                                sonde__vitals_sums out[2])
+{
+    const float *const y = x + WHOLE;
+    const size_t vectors = n / 16 * 16;
+    sonde__vacc first, second;
+    unsigned found[2] = {0, 0};
+    size_t i = 0;
+
+    sonde__vacc_init(&first);
+    sonde__vacc_init(&second);
+    for (; i < vectors; i += 16) {
+        __builtin_prefetch(ahead + i);
+        __builtin_prefetch(ahead + WHOLE + i);
+        sonde__vacc_add_at(&first, x + i);
+        sonde__vacc_add_at(&second, y + i);
+        if (count) {
+            found[0] += zeros_of_16(x + i);
+            found[1] += zeros_of_16(y + i);
+        }
+    }
+    sonde__vacc_tail(&second, y + i, n - i);
+    for (; i < WHOLE; i += 16) {
+        sonde__vacc_add_at(&first, x + i);
+        found[0] += count ? zeros_of_16(x + i) : 0;
+    }
+    sonde__vacc_close(&first, &out[0]);
+    sonde__vacc_close(&second, &out[1]);
+    if (count) {
+        zeros[0] = found[0];
+        zeros[1] = found[1] + zeros_f32(y + vectors, n - vectors);
+    }
+}
+
+static void sums_pair_f32(const float *x, size_t n, const float *ahead, size_t *zeros,
+                          sonde__vitals_sums out[2])
+{
+    if (zeros != NULL) {
+        sums_of_pair(x, n, ahead, true, zeros, out);
+    } else {
+        sums_of_pair(x, n, ahead, false, zeros, out);
+    }
+}
+#else
+static void sums_pair_f32(const float *x, size_t n, const float *ahead, size_t *zeros,
+                          sonde__vitals_sums out[2])
+{
+    (void)zeros; /* take will count them, where there are any */
+    sums_f32(x, WHOLE, ahead, &out[0]);
+    sums_f32(x + WHOLE, n, ahead + WHOLE, &out[1]);
+}
+#endif
+
+/* --- bytes ------------------------------------------------------------------------- */
+
+static size_t sums_u8(const uint8_t *x, size_t n, sonde__vitals_sums *out)
+{
+    uint32_t sum = 0, sumsq = 0, zeros = 0; /* of 4096 bytes they fit */
+    uint8_t min = UINT8_MAX, max = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        sum += x[i];
+        sumsq += (uint32_t)x[i] * x[i];
+        zeros += x[i] == 0;
+        min = x[i] < min ? x[i] : min;
+        max = x[i] > max ? x[i] : max;
+    }
+    out->sum = out->l1 = (double)sum;
+    out->sumsq = (double)sumsq;
+    out->min = out->abs_min = (double)min;
+    out->max = (double)max;
+    return zeros;
 }
 
 /* --- half precision --------------------------------------------------------------- */
@@ -342,7 +472,17 @@ static void widen_f16(const uint16_t *bits, size_t n, float *out)
     }
 }
 
-const sonde__vitals_kernels SONDE__KERNELS = {sums_f32,    sums_f64,  shifted_f32,
-                                              shifted_f64, widen_f16, widen_bf16};
+const sonde__vitals_kernels SONDE__KERNELS = {
+    .sums_f32 = sums_f32,
+    .sums_pair_f32 = sums_pair_f32,
+    .sums_f64 = sums_f64,
+    .sums_u8 = sums_u8,
+    .shifted_f32 = shifted_f32,
+    .shifted_f64 = shifted_f64,
+    .zeros_f32 = zeros_f32,
+    .zeros_f64 = zeros_f64,
+    .widen_f16 = widen_f16,
+    .widen_bf16 = widen_bf16,
+};
 
 #endif

@@ -3,7 +3,8 @@
 # understood.
 . "$(dirname "$0")/lib.sh"
 
-commands=(train eval predict tensors compile "data fetch" "data synth" "data info" manual)
+commands=(train eval predict tensors compile ls show tail query export verify plot
+    "rules list" "rules show" rules "data fetch" "data synth" "data info" manual)
 
 run 0 "$sonde" --help
 cp "$out" help

@@ -10,6 +10,7 @@
 #include "cmocka_all.h"
 
 #include "base/base.h"
+#include "nn/vitals_near.h"
 
 #include <sonde/nn/session.h>
 
@@ -365,6 +366,61 @@ static inline const engine_seen *engine_find(const engine_sink *self, const char
     }
     fail_msg("%s was not seen at step %d, micro-batch %d", name, (int)step, micro_batch);
     return &nothing;
+}
+
+/* Of a gradient that a 2 x 2 max-pool spread: those of what it spread, and zeros. */
+static inline sonde_vitals engine_spread_vitals(const sonde_tensor_info *info,
+                                                const float *x)
+{
+    const int64_t planes = info->shape[0] * info->shape[1];
+    const int64_t h = info->shape[2], w = info->shape[3], windows = (h / 2) * (w / 2);
+    float *dy = malloc((size_t)(planes * h * w) * sizeof *dy);
+    sonde_vitals vitals;
+
+    assert_non_null(dy);
+    for (int64_t i = 0; i < planes * windows; i++) {
+        const int64_t row = i / (w / 2), plane = row / (h / 2);
+        const float *window = x + (plane * h + row % (h / 2) * 2) * w + i % (w / 2) * 2;
+
+        dy[i] = window[0] != 0.0F ? window[0] : window[1];
+        dy[i] = dy[i] != 0.0F ? dy[i] : window[w];
+        dy[i] = dy[i] != 0.0F ? dy[i] : window[w + 1];
+    }
+    vitals = vitals_in_lanes(SONDE_F32, info->shape[0], info->shape[1] * windows, dy);
+    free(dy);
+    return vitals_and_zeros(vitals, planes * h * w);
+}
+
+/* Whether vital signs are those of a value's elements. Bit for bit, in one of the orders
+ * in which the engine takes values over a batch; but for the order of sums in the forward
+ * pass, where kernels have orders of their own (test_kernels_vitals.c). */
+static inline bool engine_vitals_agree(const sonde_tensor_info *info, void *data,
+                                       const sonde_vitals *vitals)
+{
+    const sonde_view view = sonde_view_of(info->dtype, info->rank, info->shape, data);
+    const bool of_parameter = info->pass == SONDE_PASS_UPDATE ||
+                              info->role == SONDE_ROLE_WEIGHT ||
+                              info->role == SONDE_ROLE_GRADIENT;
+    sonde_vitals want;
+
+    sonde_vitals_of(&view, &want);
+    if (memcmp(&want, vitals, sizeof want) == 0 || of_parameter) {
+        return memcmp(&want, vitals, sizeof want) == 0;
+    }
+    if (info->pass == SONDE_PASS_FORWARD) {
+        return vitals_near(&want, vitals);
+    }
+    want = vitals_in_lanes(info->dtype, info->rank == 0 ? 1 : info->shape[0],
+                           info->rank == 0 ? 1 : sonde_view_count(&view) / info->shape[0],
+                           data);
+    if (memcmp(&want, vitals, sizeof want) == 0) {
+        return true;
+    }
+    if (info->role != SONDE_ROLE_ACTIVATION_GRADIENT || info->rank != 4) {
+        return false;
+    }
+    want = engine_spread_vitals(info, data);
+    return memcmp(&want, vitals, sizeof want) == 0;
 }
 
 /* Every tensor at every step into a sink. */

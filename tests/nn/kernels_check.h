@@ -92,9 +92,11 @@ static inline void free_inputs(op_run *run)
 
 /* Runs a kernel in exactly so many parts, last first, however little there is to do. Of
  * the optional outputs those in `wanted` are given. out[i] is a new plain block or NULL.
+ * told (may be NULL): for the vital signs of the outputs in `asked`.
  */
-static inline void run_parts(const op_run *run, const sonde__kernel *kernel, int parts,
-                             unsigned wanted, void *out[])
+static inline void run_told(const op_run *run, const sonde__kernel *kernel, int parts,
+                            unsigned wanted, void *out[], unsigned asked,
+                            sonde_vitals *told)
 {
     const run_options options = {.any = SONDE__LANES};
     sonde__call call = {.attrs = &run->attrs,
@@ -108,12 +110,18 @@ static inline void run_parts(const op_run *run, const sonde__kernel *kernel, int
             free(call.out[i].data);
             call.out[i].data = NULL;
         }
+        if (told != NULL && (asked >> i & 1u) != 0) {
+            call.out_vitals[i] = &told[i];
+        }
     }
     if (kernel->scratch != NULL) {
         call.scratch = poisoned_block(kernel->scratch(&call, parts));
     }
     for (int part = parts - 1; part >= 0; part--) {
         kernel->run(&call, part, parts);
+    }
+    if (told != NULL && parts > 1) {
+        kernel->finish(&call, parts);
     }
     for (int i = 0; i < call.out_count; i++) {
         out[i] =
@@ -128,6 +136,12 @@ static inline void run_parts(const op_run *run, const sonde__kernel *kernel, int
         free(call.in[i].data);
     }
     free(call.scratch);
+}
+
+static inline void run_parts(const op_run *run, const sonde__kernel *kernel, int parts,
+                             unsigned wanted, void *out[])
+{
+    run_told(run, kernel, parts, wanted, out, 0, NULL);
 }
 
 static inline void free_outputs(void *out[], int count)

@@ -289,7 +289,7 @@ static void refuse_layers(const char *layers, sonde_err err, const char *want, i
 static void what_is_no_yaml_is_refused(void **state)
 {
     (void)state;
-    refused("", SONDE_EFORMAT, "job:1: the file is empty (expected a job)");
+    refused("", SONDE_EFORMAT, "job:1: the file is empty (expected keys and values)");
     refused("model: [1, 2\n", SONDE_EFORMAT,
             "job:2: did not find expected ',' or ']' (expected YAML or JSON)");
     refused("model:\n\t- a\n", SONDE_EFORMAT,
@@ -452,8 +452,22 @@ static void models_that_cannot_be_are_refused(void **state)
     layers_refused("    - relu", SONDE_ESHAPE,
                    "job:5: loss/Nll: input is float32 (32, 2, 8, 8) (expected "
                    "log-probabilities (N, C))");
+}
+
+static void prints_that_cannot_be_are_refused(void **state)
+{
+    (void)state;
     layers_refused("    - print: {name: x, gradient: 3}", SONDE_EINVAL,
                    "job:4: gradient is '3' (expected true or false)");
+    layers_refused("    - print: {name: x, digits: 18}", SONDE_EINVAL,
+                   "job:4: digits is '18' (expected a whole number from 0 to 17)");
+    layers_refused("    - print: {name: x, float_format: exact}", SONDE_EINVAL,
+                   "job:4: float_format is 'exact' (expected auto, fixed, scientific or "
+                   "none)");
+    layers_refused("    - print: {name: x, separator: 'much too long'}", SONDE_EINVAL,
+                   "job:4: separator is 'much too long' (expected at most 7 characters)");
+    layers_refused("    - print: {name: x, edge_item: 1}", SONDE_EINVAL,
+                   "job:4: unknown key 'edge_item' (expected edge_items)");
 }
 
 int main(void)
@@ -470,6 +484,7 @@ int main(void)
         cmocka_unit_test(misspelt_keys_are_told_the_nearest),
         cmocka_unit_test(values_that_cannot_be_are_refused),
         cmocka_unit_test(models_that_cannot_be_are_refused),
+        cmocka_unit_test(prints_that_cannot_be_are_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -33,7 +33,7 @@ static void double_and_look(float *w, size_t count, sonde_vitals *vitals)
             w[start + l] *= 2.0F;
         }
         sonde__vacc_tail(&acc, w + start + i, n - i);
-        sonde__vacc_close(&acc, n, &sums);
+        sonde__vacc_close(&acc, &sums);
         sonde__vitals_take(vitals, &sums, w + start, n);
     }
 }

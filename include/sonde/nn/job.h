@@ -15,6 +15,7 @@
  *     options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}
  *     observe:
  *       - {tensors: "Gradient___*", every: 100, print: true}
+ *     record: {path: runs/first, save_interval: 100}   # a hook's configuration
  *
  * `model: fashion_cnn` takes a built-in model by its name. A layer reads what the layer before
  * it made, or what `from` names; add and mul read the two layers of `from: [a, b]`. Unknown
@@ -23,6 +24,7 @@
 #ifndef SONDE_NN_JOB_H
 #define SONDE_NN_JOB_H
 
+#include <sonde/hook.h>
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
 #include <sonde/nn/options.h>
@@ -79,6 +81,13 @@ SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
 SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
+
+/* Whether the job has a section `record`, and the hook that it describes, new (docs/recording.md);
+ * options (may be NULL) win over it, and are all there is where the job has none. */
+SONDE_API bool sonde_nn_job_records(const sonde_nn_job *job);
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
+                                                    const sonde_hook_options *options,
+                                                    sonde_hook **out, sonde_diag *diag);
 
 /* A new model of the job's layers, for info->batch_size, initialised by info->seed. Inputs:
  * samples, then int64 targets; one output; the loss. */

@@ -2,7 +2,7 @@
  * session.h - a model compiled for one purpose, and run.
  *
  * Order of calls
- *     create; anchors, taps, prints; compile; run, run, run ...; destroy
+ *     create; anchors, taps, prints, a hook; compile; run, run, run ...; destroy
  *
  * A training session holds the optimiser's state and changes the model's parameters in
  * place; an inference session uses the same parameters. Between calls of run nothing of the
@@ -19,7 +19,9 @@
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
 #include <sonde/nn/options.h>
+#include <sonde/hook.h>
 #include <sonde/observer.h>
+#include <sonde/outfeed.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,6 +56,25 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session
                                                        const sonde_schedule *schedule,
                                                        unsigned how, sonde_sink *sink,
                                                        sonde_diag *diag);
+/* An outfeed queue, attached by compile. Borrowed until destroy; one session at a time. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_outfeed(sonde_nn_session *session,
+                                                           sonde_outfeed *queue,
+                                                           sonde_diag *diag);
+/* Anything else that adds taps by itself: compile calls attach with the names of this
+ * session and its observer, before that is bound; what it returns is compile's error. user
+ * is borrowed until destroy. */
+typedef sonde_err (*sonde_nn_attach)(void *user, const sonde_catalogue *catalogue,
+                                     sonde_observer *observer, sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach(sonde_nn_session *session,
+                                                          sonde_nn_attach attach,
+                                                          void *user, sonde_diag *diag);
+/* Has the session recorded as the hook says. Sessions for training, evaluation and prediction
+ * that share a hook are one run; global steps count over all of them, and each mode's go on
+ * from session to session. hook is borrowed until the session's last run; NULL: none. The
+ * first run opens the hook's run, whose errors are then its own. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session,
+                                                               sonde_hook *hook,
+                                                               sonde_diag *diag);
 /* What the steps of this session count as; training sessions start as TRAIN, others as EVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *session,
                                                             sonde_mode mode,

@@ -18,20 +18,23 @@ typedef struct bind_work {
     const uint32_t *id_of;
     const sonde_observer *observer;
     sonde__plan *plan;
+    size_t first;   /* showing of the step at hand */
     size_t scratch; /* bytes of the largest value that is shown from another layout */
     bool out_of_memory;
 } bind_work;
 
-/* A parameter and its UpdatedVar are one operand, whose vital signs have one place. */
-static int vitals_slot(const sonde__plan *plan, const sonde__showing *showing)
+/* Names of the same elements, shown after the same step, have their vital signs in one
+ * place: a parameter and its UpdatedVar, a value and its views. */
+static int vitals_slot(const bind_work *work, const sonde__showing *showing)
 {
-    const int own = (int)plan->showing_count;
-    const sonde__showing *before = own > 0 ? &plan->showings[own - 1] : NULL;
-    const bool shared = before != NULL && showing->vitals_out >= 0 &&
-                        before->vitals_out == showing->vitals_out &&
-                        before->buffer == showing->buffer;
+    const sonde__plan *plan = work->plan;
+    const size_t own = plan->showing_count;
+    const sonde__showing *before = own > work->first ? &plan->showings[own - 1] : NULL;
+    const bool shared = before != NULL && before->buffer == showing->buffer &&
+                        before->vitals_in == showing->vitals_in &&
+                        before->vitals_out == showing->vitals_out;
 
-    return shared ? before->slot : own;
+    return shared ? before->slot : (int)own;
 }
 
 static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
@@ -61,7 +64,7 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
         work->scratch = SONDE_MAX(work->scratch, (size_t)sonde_view_count(&showing.view) *
                                                      sonde_dtype_size(shape->dtype));
     }
-    showing.slot = vitals_slot(plan, &showing);
+    showing.slot = vitals_slot(work, &showing);
     plan->showings[plan->showing_count++] = showing;
 }
 
@@ -78,51 +81,64 @@ static size_t trained_by(const sonde__program *program, sonde__value gradient)
     return SIZE_MAX;
 }
 
+/* k if the kernel tells the vital signs of its output (input) k, else -1. */
+static int told_out(const sonde__step *step, int k)
+{
+    return sonde__tells_out(step->kernel, &step->call, k) ? k : -1;
+}
+
+static int told_in(const sonde__step *step, int k)
+{
+    return sonde__tells_in(step->kernel, k) ? k : -1;
+}
+
 /* Where the op keeps the gradient that it uses up: an input, or an output of a fused op. */
 static void show_update(bind_work *work, const sonde__step *step)
 {
     const bool fused = step->kind == &sonde__op_linear_grad_weight_sgd;
     const sonde__value gradient = fused ? step->out_value[1] : step->in_value[1];
-    const bool vitals = step->kernel->fuses_vitals;
 
     if (trained_by(work->program, gradient) != SIZE_MAX) {
         show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
-             vitals && !fused ? 1 : -1, vitals && fused ? 1 : -1);
+             fused ? -1 : told_in(step, 1), fused ? told_out(step, 1) : -1);
     }
     if (work->program->options->gradient_accumulation == 1) {
-        show(work, step->in_value[0], step->in_buffer[0], -1, vitals ? 0 : -1);
+        show(work, step->in_value[0], step->in_buffer[0], -1, told_out(step, 0));
     }
-    show(work, step->out_value[0], step->out_buffer[0], -1, vitals ? 0 : -1);
+    show(work, step->out_value[0], step->out_buffer[0], -1, told_out(step, 0));
     for (int k = 1; k < step->call.out_count; k++) {
         if (step->out_buffer[k] >= 0 && step->out_value[k] != gradient) {
-            show(work, step->out_value[k], step->out_buffer[k], -1, -1);
+            show(work, step->out_value[k], step->out_buffer[k], -1, told_out(step, k));
         }
     }
 }
 
 /* Whatever looks at a buffer under another shape. */
-static void show_views(bind_work *work, int buffer)
+static void show_views(bind_work *work, int buffer, int vitals_out)
 {
     const sonde__plan *plan = work->plan;
 
     for (size_t i = 0; i < plan->view_count; i++) {
         if (plan->views[i].buffer == buffer &&
             trained_by(work->program, plan->views[i].value) == SIZE_MAX) {
-            show(work, plan->views[i].value, buffer, -1, -1);
+            show(work, plan->views[i].value, buffer, -1, vitals_out);
         }
     }
 }
 
-/* A value, and every view of it. */
-static void show_with_views(bind_work *work, sonde__value value, int buffer)
+/* A value, and every view of it. vitals_out: as of a showing. */
+static void show_with_views(bind_work *work, sonde__value value, int buffer,
+                            int vitals_out)
 {
-    if (value == 0 || buffer < 0) {
+    if (value == 0 || (buffer < 0 && vitals_out < 0)) {
         return;
     }
     if (trained_by(work->program, value) == SIZE_MAX) {
-        show(work, value, buffer, -1, -1);
+        show(work, value, buffer, -1, vitals_out);
     }
-    show_views(work, buffer);
+    if (buffer >= 0) {
+        show_views(work, buffer, vitals_out);
+    }
 }
 
 static void show_inputs(bind_work *work)
@@ -132,7 +148,7 @@ static void show_inputs(bind_work *work)
     plan->first_start = (int)plan->showing_count;
     for (size_t i = 0; i < plan->buffer_count; i++) {
         if (plan->buffers[i].place == SONDE__IN_INPUT) {
-            show_with_views(work, plan->buffers[i].value, (int)i);
+            show_with_views(work, plan->buffers[i].value, (int)i, -1);
         }
     }
     plan->start_count = (int)plan->showing_count - plan->first_start;
@@ -177,24 +193,31 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
                            const sonde_observer *observer, sonde__plan *plan,
                            sonde_diag *diag)
 {
-    bind_work work = {program, id_of, observer, plan, 0, false};
+    bind_work work = {program, id_of, observer, plan, 0, 0, false};
 
     show_inputs(&work);
     for (size_t i = 0; i < plan->step_count; i++) {
         sonde__step *step = &plan->steps[i];
 
-        step->first_showing = (int)plan->showing_count;
+        work.first = plan->showing_count;
+        step->first_showing = (int)work.first;
         if (step->update) {
             show_update(&work, step);
         } else if (step->kind == &sonde__op_reorder) {
-            show_views(&work, step->out_buffer[0]);
+            show_views(&work, step->out_buffer[0], -1);
         } else {
             for (int k = 0; k < step->call.out_count; k++) {
-                show_with_views(&work, step->out_value[k], step->out_buffer[k]);
+                show_with_views(&work, step->out_value[k], step->out_buffer[k],
+                                told_out(step, k));
             }
         }
         step->showing_count = (int)plan->showing_count - step->first_showing;
+        for (size_t k = work.first; k < plan->showing_count; k++) {
+            step->fuses = step->fuses || plan->showings[k].vitals_in >= 0 ||
+                          plan->showings[k].vitals_out >= 0;
+        }
     }
+    work.first = plan->showing_count;
     show_waiting_parameters(&work);
     plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
     plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);

@@ -151,7 +151,7 @@ typedef enum need {
     TO_BE_READ = 2   /* by another op, or by the caller */
 } need;
 
-static need need_of(const layout_work *work, sonde__value value, bool fuses_vitals)
+static need need_of(const layout_work *work, sonde__value value, bool tells_vitals)
 {
     const sonde__graph *graph = &work->program->graph;
     const uint32_t id = work->id_of[value];
@@ -167,7 +167,7 @@ static need need_of(const layout_work *work, sonde__value value, bool fuses_vita
     if (sonde__use_count(graph, value) > 0) {
         return TO_BE_READ;
     }
-    return (wanted & (unsigned)~SONDE_HOW_VITALS) != 0 || (wanted != 0 && !fuses_vitals)
+    return (wanted & (unsigned)~SONDE_HOW_VITALS) != 0 || (wanted != 0 && !tells_vitals)
                ? TO_BE_SHOWN
                : NOT_NEEDED;
 }
@@ -188,9 +188,10 @@ static bool lay_operands(layout_work *work, const sonde__node_op *op, size_t at)
         sonde__step *step = &work->plan->steps[at];
         const sonde__layout layout = wanted_layout(work, step, kernel->out[i]);
         const bool optional = (op->kind->optional_out >> (unsigned)i & 1U) != 0;
-        const need why = !optional || op->out[i] == 0
-                             ? TO_BE_READ
-                             : need_of(work, op->out[i], kernel->fuses_vitals);
+        const bool tells = sonde__tells_out(kernel, &step->call, i) &&
+                           (kernel->vitals_kept >> (unsigned)i & 1U) == 0;
+        const need why =
+            !optional || op->out[i] == 0 ? TO_BE_READ : need_of(work, op->out[i], tells);
 
         step->call.out[i].shape = *sonde__value_shape(graph, op->out[i]);
         step->call.out[i].layout = layout;

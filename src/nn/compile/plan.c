@@ -169,7 +169,10 @@ static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
 done:
     sonde__free(blocks);
     sonde__free(order);
-    return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan's memory");
+    if (err != SONDE_OK) {
+        (void)sonde__fail_nomem(diag, "the plan's memory");
+    }
+    return err;
 }
 
 /* --- state ------------------------------------------------------------------------ */
@@ -315,8 +318,10 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
             }
         }
         for (int k = 0; k < step->call.out_count; k++) {
-            step->call.out[k].data =
-                step->out_buffer[k] >= 0 ? plan->buffers[step->out_buffer[k]].data : NULL;
+            const sonde__buffer *buffer =
+                step->out_buffer[k] >= 0 ? &plan->buffers[step->out_buffer[k]] : NULL;
+
+            step->call.out[k].data = buffer != NULL ? buffer->data : NULL;
         }
     }
     return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan");

@@ -43,7 +43,7 @@ typedef struct sonde__showing {
     int buffer;      /* -1: only its vital signs exist */
     sonde_view view; /* PLAIN; its data is NULL where that is known only while running */
     int vitals_in, vitals_out; /* operand whose vital signs the kernel gives; -1: none */
-    int slot;                  /* of the plan's vitals; several names may share one */
+    int slot; /* of the plan's vitals; names of the same elements share one */
 } sonde__showing;
 
 typedef struct sonde__step {
@@ -59,6 +59,7 @@ typedef struct sonde__step {
     size_t scratch_bytes;
     int first_showing, showing_count;
     unsigned watched; /* bit k: output k exists only to be shown */
+    bool fuses;       /* the kernel tells vital signs of something that is shown */
     bool update;
     const char *module;
 } sonde__step;

@@ -35,6 +35,30 @@ static void mark_roots(const sonde__program *program, bool *needed)
     }
 }
 
+/* Takes out the prints whose results nobody uses. */
+static void drop_prints(sonde__graph *graph, const bool *needed)
+{
+    for (size_t i = 0; i < graph->print_count; i++) {
+        sonde__print_request *request = &graph->prints[i];
+        const char *printed = NULL;
+
+        for (size_t k = 0; k < graph->op_count && printed == NULL; k++) {
+            if (graph->ops[k].out[0] == request->value) { /* pruned, but still there */
+                printed = graph->values[graph->ops[k].in[0]].name;
+            }
+        }
+        if (!needed[request->value]) {
+            sonde_log(SONDE_LOG_WARNING, "compile",
+                      "print %s'%s' is removed: nobody uses its result",
+                      request->title != NULL ? "" : "of ",
+                      request->title != NULL ? request->title
+                      : printed != NULL      ? printed
+                                             : "");
+            request->value = 0;
+        }
+    }
+}
+
 void sonde__pass_prune(sonde__program *program)
 {
     sonde__graph *graph = &program->graph;
@@ -62,14 +86,7 @@ void sonde__pass_prune(sonde__program *program)
             op->kind = NULL;
         }
     }
-    for (size_t i = 0; i < graph->print_count; i++) {
-        if (!needed[graph->prints[i].value]) {
-            sonde_log(SONDE_LOG_WARNING, "compile",
-                      "print '%s' is removed: nobody uses its result",
-                      graph->prints[i].title != NULL ? graph->prints[i].title : "");
-            graph->prints[i].value = 0;
-        }
-    }
+    drop_prints(graph, needed);
     for (size_t v = 1; v < graph->value_count; v++) {
         if (graph->values[v].source != SONDE__FROM_OP && !needed[v]) {
             graph->values[v].name = NULL; /* a parameter or input that nothing reads */

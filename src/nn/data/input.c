@@ -7,13 +7,15 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <libdeflate.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { GZIP_0 = 0x1F, GZIP_1 = 0x8B, DEFLATE_RATIO = 1032 };
+enum { GZIP_0 = 0x1F, GZIP_1 = 0x8B, DEFLATE_RATIO = 1032, LEAST_MEMBER = 18 };
 
 /* Puts more bytes of the file into the empty buffer; leaves it empty at the end. */
 static sonde_err refill(sonde__input *input, sonde_diag *diag)
@@ -45,6 +47,12 @@ static sonde_err refill(sonde__input *input, sonde_diag *diag)
 static uint64_t offset(const sonde__input *input)
 {
     return input->taken - input->left;
+}
+
+/* Whether offsets are in the unpacked content. */
+static bool is_content(const sonde__input *input)
+{
+    return input->gzip || input->unpacked != NULL;
 }
 
 static sonde_err gzip_failed(const sonde__input *input, const char *why, sonde_diag *diag)
@@ -120,12 +128,62 @@ void sonde__input_close(sonde__input *input)
         (void)close(input->fd);
     }
     sonde__free(input->buffer);
+    sonde__free(input->unpacked);
     *input = (sonde__input){.fd = -1};
 }
 
 void sonde__input_raw(sonde__input *input)
 {
     input->gzip = false;
+}
+
+/* The whole of a member of `size` bytes, which ends by saying how long its content is; or
+ * NULL: then zlib will say why, or do without. */
+static unsigned char *unpack(const unsigned char *packed, size_t size, size_t *length)
+{
+    struct libdeflate_decompressor *const decompressor = libdeflate_alloc_decompressor();
+    const size_t says = (size_t)packed[size - 4] | (size_t)packed[size - 3] << 8 |
+                        (size_t)packed[size - 2] << 16 | (size_t)packed[size - 1] << 24;
+    unsigned char *content = NULL;
+    size_t taken = 0;
+
+    if (decompressor != NULL && says > 0 && says / DEFLATE_RATIO <= size) {
+        content = sonde__malloc(says);
+    }
+    if (content != NULL &&
+        (libdeflate_gzip_decompress_ex(decompressor, packed, size, content, says, &taken,
+                                       length) != LIBDEFLATE_SUCCESS ||
+         taken != size)) {
+        sonde__free(content);
+        content = NULL;
+    }
+    libdeflate_free_decompressor(decompressor);
+    return content;
+}
+
+/* Before the first read of a gzip file: its whole content instead, if it is that simple. */
+static void unpack_at_once(sonde__input *input)
+{
+    const size_t size = (size_t)input->size;
+    size_t length = 0;
+    void *const packed = input->fd < 0 || input->given > 0 || size < LEAST_MEMBER
+                             ? MAP_FAILED
+                             : mmap(NULL, size, PROT_READ, MAP_PRIVATE, input->fd, 0);
+
+    if (packed == MAP_FAILED) {
+        return;
+    }
+    input->unpacked = unpack(packed, size, &length);
+    (void)munmap(packed, size);
+    if (input->unpacked != NULL) {
+        (void)close(input->fd);
+        input->fd = -1;
+        input->gzip = false;
+        input->memory = input->unpacked;
+        input->memory_left = length;
+        input->size = length;
+        input->left = input->taken = 0;
+    }
 }
 
 /* Between gzip members: whether another one follows. */
@@ -216,6 +274,10 @@ sonde_err sonde__input_read_some(sonde__input *input, void *out, size_t size, si
     unsigned char *to = out;
     size_t done = 0, step = 1;
 
+    if (input->gzip && input->given == 0) {
+        unpack_at_once(input);
+    }
+
     while (done < size && step > 0) {
         const sonde_err err =
             input->gzip ? inflate_some(input, to + done, size - done, &step, diag)
@@ -245,7 +307,7 @@ sonde_err sonde__input_read(sonde__input *input, void *out, size_t size, const c
                        start + size, what);
         return sonde__fail(diag, SONDE_EFORMAT, input->name, expected,
                            "truncated: ends at byte %" PRIu64 "%s", input->given,
-                           input->gzip ? " of its content" : "");
+                           is_content(input) ? " of its content" : "");
     }
     return err;
 }
@@ -260,7 +322,7 @@ sonde_err sonde__input_at_end(sonde__input *input, sonde_diag *diag)
     if (err == SONDE_OK && got > 0) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
                            "foreign bytes behind the data, from byte %" PRIu64 "%s", end,
-                           input->gzip ? " of its content" : "");
+                           is_content(input) ? " of its content" : "");
     }
     return err;
 }

@@ -17,6 +17,7 @@ void sonde_nn_job_destroy(sonde_nn_job *job)
     sonde__yaml_destroy(job->root);
     sonde__yaml_destroy(job->builtin);
     sonde__free(job->taps);
+    sonde__free(job->record);
     sonde__free(job->name);
     sonde__free(job);
 }
@@ -223,13 +224,51 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
     return err;
 }
 
+/* --- recording -------------------------------------------------------------------- */
+
+bool sonde_nn_job_records(const sonde_nn_job *job)
+{
+    return job->record != NULL;
+}
+
+sonde_err sonde_nn_job_hook(const sonde_nn_job *job, const sonde_hook_options *options,
+                            sonde_hook **out, sonde_diag *diag)
+{
+    const sonde_hook_options nothing = {0};
+
+    return job->record != NULL
+               ? sonde_hook_parse(job->record, job->record_size, job->name, "record",
+                                  options, out, diag)
+               : sonde_hook_create(options != NULL ? options : &nothing, out, diag);
+}
+
+/* Keeps the text that hooks are made from, and makes one, to find its mistakes. */
+static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
+                             sonde_diag *diag)
+{
+    const sonde_hook_options dry = {.dry_run = true};
+    sonde_hook *hook = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (sonde__yaml_get(job->root, "record") == NULL) {
+        return SONDE_OK;
+    }
+    job->record = sonde__strndup(text, size);
+    if (job->record == NULL) {
+        return sonde__fail_nomem(diag, "a job");
+    }
+    job->record_size = size;
+    err = sonde_nn_job_hook(job, &dry, &hook, diag);
+    return err == SONDE_OK ? sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, diag) : err;
+}
+
 /* --- the whole -------------------------------------------------------------------- */
 
 static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
                                sonde_nn_job *job)
 {
-    static const char *const keys[] = {"model", "data", "optimizer", "options",
-                                       "observe"};
+    static const char *const keys[] = {"model",   "data",    "optimizer",
+                                       "options", "observe", "record"};
     sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
     const sonde__yaml *section = NULL;
 
@@ -320,6 +359,9 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
     }
     if (err == SONDE_OK) {
         err = read_sections(&reader, job->root, job);
+    }
+    if (err == SONDE_OK) {
+        err = keep_record(job, text, size, diag);
     }
     if (err == SONDE_OK) {
         err = check_model(job, diag);

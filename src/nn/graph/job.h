@@ -6,7 +6,7 @@
 
 #include <sonde/nn/job.h>
 
-#include "nn/graph/yaml.h"
+#include "base/yaml.h"
 
 struct sonde_nn_job {
     char *name;
@@ -16,6 +16,8 @@ struct sonde_nn_job {
     sonde_nn_job_info info;
     sonde_nn_job_tap *taps;
     size_t tap_count;
+    char *record; /* the whole text, if it has a section `record`; else NULL */
+    size_t record_size;
 };
 
 /* sonde_nn_job_build, completing classes and sample shape of info. */

@@ -12,7 +12,7 @@ enum { MAX_LAYERS = 4096 };
 
 typedef struct layer_kind {
     const char *name;
-    const char *keys[8]; /* besides name and from */
+    const char *keys[9]; /* besides name and from */
     int inputs;
     /* in has `inputs` values. Reads what is left of the entry; returns an error of reading;
      * errors of building stick in the model. */
@@ -190,14 +190,86 @@ static sonde_err build_mul(job_builder *b, const sonde__yaml *entry, const char 
     return SONDE_OK;
 }
 
+/* Text of at most 7 bytes; what is there stays if the key is missing. */
+static sonde_err read_short_text(const job_builder *b, const sonde__yaml *entry,
+                                 const char *key, char *to, size_t size)
+{
+    const char *text = NULL;
+    const sonde_err err = sonde__yaml_text(&b->reader, entry, key, &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    if (strlen(text) >= size) {
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, key), SONDE_EINVAL,
+                                "at most 7 characters", "%s is '%s'", key, text);
+    }
+    memcpy(to, text, strlen(text) + 1);
+    return SONDE_OK;
+}
+
+static sonde_err read_float_format(const job_builder *b, const sonde__yaml *entry,
+                                   sonde_float_format *format)
+{
+    const char *text = NULL;
+    sonde_diag diag = {0};
+    sonde_err err = sonde__yaml_text(&b->reader, entry, "float_format", &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    err = sonde_float_format_parse(text, format, &diag);
+    return err == SONDE_OK
+               ? err
+               : sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, "float_format"), err,
+                                  diag.expected, "float_format is '%s'", text);
+}
+
+static sonde_err read_print_options(const job_builder *b, const sonde__yaml *entry,
+                                    sonde_print_options *options)
+{
+    struct {
+        const char *key;
+        int64_t most, value;
+        int *to; /* NULL: the threshold */
+    } numbers[] = {
+        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
+        {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
+        {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
+        {"digits", 17, options->digits, &options->digits}};
+    const struct {
+        const char *key;
+        char *to;
+    } texts[] = {{"separator", options->separator},
+                 {"open_bracket", options->open_bracket},
+                 {"close_bracket", options->close_bracket}};
+    sonde_err err = read_float_format(b, entry, &options->float_format);
+
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+        err = sonde__yaml_int(&b->reader, entry, numbers[i].key, 0, numbers[i].most,
+                              &numbers[i].value);
+        if (numbers[i].to != NULL) {
+            *numbers[i].to = (int)numbers[i].value;
+        }
+    }
+    options->summarise_threshold = numbers[0].value;
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(texts); i++) {
+        err = read_short_text(b, entry, texts[i].key, texts[i].to,
+                              sizeof options->separator);
+    }
+    return err;
+}
+
 static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
                              const sonde_nn_value *in, sonde_nn_value *out)
 {
+    sonde_print_options options = sonde_print_options_default();
     bool gradient = true;
-    const sonde_err err = sonde__yaml_bool(&b->reader, entry, "gradient", &gradient);
+    sonde_err err = sonde__yaml_bool(&b->reader, entry, "gradient", &gradient);
 
+    err = err == SONDE_OK ? read_print_options(b, entry, &options) : err;
     if (err == SONDE_OK) {
-        *out = sonde_nn_print(b->model, in[0], name, gradient, NULL);
+        *out = sonde_nn_print(b->model, in[0], name, gradient, &options);
     }
     return err;
 }
@@ -217,7 +289,11 @@ static const layer_kind layer_kinds[] = {
     {"reshape", {"shape"}, 1, build_reshape},
     {"add", {NULL}, 2, build_add},
     {"mul", {NULL}, 2, build_mul},
-    {"print", {"gradient"}, 1, build_print},
+    {"print",
+     {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
+      "float_format", "separator", "open_bracket", "close_bracket"},
+     1,
+     build_print},
 };
 
 /* --- entries ---------------------------------------------------------------------- */

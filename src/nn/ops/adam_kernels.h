@@ -132,7 +132,8 @@ static void adam_run(const sonde__call *call, int part, int parts)
 static const sonde__kernel adam_flat = {
     .name = "flat",
     .accepts = stream_f32,
-    .fuses_vitals = true,
+    .vitals_in = 1U << ADAM_G,
+    .vitals_out = 1U << 0 | 1U << 1 | 1U << 2,
     .run = adam_run,
 };
 

@@ -11,6 +11,7 @@
  */
 #include "nn/ops/conv2d_tile.h"
 #include "nn/ops/fast_conv.h"
+#include "nn/ops/relu_vitals.h"
 
 /* --- images ----------------------------------------------------------------------- */
 
@@ -242,6 +243,7 @@ static void conv2d_run_lanes(const sonde__call *call, int part, int parts)
 static void conv2d_relu_run_lanes(const sonde__call *call, int part, int parts)
 {
     convolve_part(call, lanes_out(call, 0), lanes_out(call, 1), part, parts);
+    relu_vitals_run(call, parts);
 }
 
 #include "nn/ops/conv2d_windows.h"
@@ -267,12 +269,17 @@ const sonde__conv2d_kernels ISA(sonde__conv2d) = {
              .out = {SONDE__LANES, SONDE__LANES},
              .scratch = conv2d_scratch,
              .parts = conv2d_parts,
-             .run = conv2d_relu_run_lanes},
+             .vitals_out = 1U << 0 | 1U << 1,
+             .vitals_kept = 1U << 0,
+             .run = conv2d_relu_run_lanes,
+             .finish = relu_vitals_finish},
     .relu_pool = {.name = "lanes",
                   .accepts = pool_accepts,
                   .in = CONV2D_IN,
                   .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
                   .scratch = pool_scratch,
                   .parts = pool_parts,
-                  .run = conv2d_relu_pool_run_lanes},
+                  .tells = pool_tells,
+                  .run = conv2d_relu_pool_run_lanes,
+                  .finish = pool_finish},
 };

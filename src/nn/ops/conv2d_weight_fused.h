@@ -244,6 +244,29 @@ static void fused_channels(const fused_job *job, int64_t channel_tile)
     fused_store(job, o, channels);
 }
 
+static void gate_elements(const float *x, const float *gate, size_t n, float *to)
+{
+    for (size_t i = 0; i < n; i += VF_WIDTH) {
+        vf_store(to + i, vf_gate(vf_load(gate + i), vf_load(x + i)));
+    }
+}
+
+/* Vital signs of the gradients that are spread: every window's goes to one pixel, the rest
+ * are zeros. */
+static void fused_finish(const sonde__call *call, int parts)
+{
+    (void)parts;
+    if (call->out_vitals[0] != NULL) {
+        sonde__operand_vitals(&call->in[0], call->out_vitals[0]);
+        sonde__pad_vitals(call->out_vitals[0], sonde__shape_count(&call->out[0].shape));
+    }
+    if (call->out_vitals[1] != NULL) {
+        sonde__gated_vitals(&call->in[0], call->in[2].data, gate_elements,
+                            call->out_vitals[1]);
+        sonde__pad_vitals(call->out_vitals[1], sonde__shape_count(&call->out[1].shape));
+    }
+}
+
 /* A part is a range of tiles of channels. */
 static void fused_run(const sonde__call *call, int part, int parts)
 {
@@ -268,6 +291,9 @@ static void fused_run(const sonde__call *call, int part, int parts)
     lanes_split(g.groups * job.plan.channel_tiles, part, parts, &first, &last);
     for (int64_t tile = first; tile < last; tile++) {
         fused_channels(&job, tile);
+    }
+    if (parts == 1) {
+        fused_finish(call, 1);
     }
 }
 

@@ -8,6 +8,7 @@
  */
 #include "nn/ops/conv2d_weight_tile.h"
 #include "nn/ops/fast_conv.h"
+#include "nn/ops/operand_vitals.h"
 
 /* --- weight gradient -------------------------------------------------------------- */
 
@@ -257,5 +258,7 @@ const sonde__conv2d_weight_kernels ISA(sonde__conv2d_weight) = {
                   .out = {SONDE__LANES, SONDE__LANES},
                   .scratch = fused_scratch,
                   .parts = fused_parts,
-                  .run = fused_run},
+                  .vitals_out = 1U << 0 | 1U << 1,
+                  .run = fused_run,
+                  .finish = fused_finish},
 };

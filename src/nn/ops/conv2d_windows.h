@@ -185,10 +185,13 @@ static void run_window_row(const window_row *row)
     }
 }
 
+#include "nn/ops/conv2d_windows_vitals.h"
+
 /* What conv2d_relu_pool writes: whole tensors, any of them NULL. */
 typedef struct pool_outputs {
     float *conv, *relu, *pooled;
     uint8_t *index;
+    relu_signs *signs; /* NULL: nobody looks */
 } pool_outputs;
 
 /* Where pixel `row` * ow of a block goes. */
@@ -201,9 +204,10 @@ static conv2d_target pool_target(const conv2d_geometry *g, const pool_outputs *o
     return target_at(all, (block * g->groups * g->o * pixels + row * g->ow) * LANES);
 }
 
-/* One row of windows, of a convolution without padding. */
+/* One row of windows, of a convolution without padding. spare: for pixels that are looked
+ * at. */
 static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int64_t block,
-                            int64_t pool_row)
+                            int64_t pool_row, float *spare)
 {
     const conv2d_geometry *const g = &job->g;
     const int64_t windows = (g->oh / 2) * (g->ow / 2), image = g->c * g->h * g->w;
@@ -233,7 +237,15 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
         row.run.relu = target.relu == NULL ? NULL : target.relu + o * target.plane;
         row.pooled = out->pooled == NULL ? NULL : out->pooled + at + o * row.plane;
         row.index = out->index == NULL ? NULL : out->index + at + o * row.plane;
-        run_window_row(&row);
+        if (out->signs == NULL) {
+            run_window_row(&row);
+        } else {
+            const conv2d_target to = {row.run.y, row.run.relu, target.plane};
+            const int64_t rows = (block * (g->oh / 2) + pool_row) * g->groups + group;
+
+            run_seen_row(g, &row, &to, spare, lanes_valid(g->samples, block),
+                         out->signs + rows * seen_chunks(g));
+        }
     }
 }
 
@@ -300,14 +312,30 @@ static size_t pool_part_size(const conv2d_geometry *g)
 {
     const size_t rows = (size_t)(g->groups * g->o * 2 * g->ow) * LANES * sizeof(float);
 
-    return lists_size(g) + (conv2d_is_padded(g) ? rows : 0);
+    return lists_size(g) + (conv2d_is_padded(g) ? rows : seen_rows_size(g));
 }
 
+/* Signs, then the parts' own. */
 static size_t pool_scratch(const sonde__call *call, int parts)
 {
     const conv2d_geometry g = call_geometry(call);
 
-    return pool_part_size(&g) * (size_t)parts;
+    return seen_signs_size(&g) + pool_part_size(&g) * (size_t)parts;
+}
+
+static unsigned pool_tells(const sonde__call *call)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    return seen_accepts(&g) ? 1U << 0 | 1U << 1 : 0;
+}
+
+static void pool_finish(const sonde__call *call, int parts)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    (void)parts;
+    merge_seen(&g, call->scratch, call->out_vitals);
 }
 
 static int pool_parts(const sonde__call *call, int max)
@@ -321,10 +349,14 @@ static int pool_parts(const sonde__call *call, int max)
 static void conv2d_relu_pool_run_lanes(const sonde__call *call, int part, int parts)
 {
     const conv2d_geometry size = call_geometry(call);
-    char *const scratch = (char *)call->scratch + (size_t)part * pool_part_size(&size);
+    char *const scratch = (char *)call->scratch + seen_signs_size(&size) +
+                          (size_t)part * pool_part_size(&size);
+    float *const spare = (float *)(void *)(scratch + lists_size(&size));
     const conv2d_job job = start_job(call, scratch);
+    const bool seen = call->out_vitals[0] != NULL || call->out_vitals[1] != NULL;
     const pool_outputs out = {lanes_out(call, 0), lanes_out(call, 1), lanes_out(call, 2),
-                              (uint8_t *)call->out[3].data};
+                              (uint8_t *)call->out[3].data,
+                              seen ? (relu_signs *)call->scratch : NULL};
     const int64_t rows = size.oh / 2;
     int64_t first, last;
 
@@ -333,15 +365,17 @@ static void conv2d_relu_pool_run_lanes(const sonde__call *call, int part, int pa
         const int64_t block = i / rows, row = i % rows;
 
         if (conv2d_is_padded(&size)) {
-            pool_row_indirect(&job, &out, block, row,
-                              (float *)(void *)(scratch + lists_size(&size)));
+            pool_row_indirect(&job, &out, block, row, spare);
         } else {
-            pool_row_direct(&job, &out, block, row);
+            pool_row_direct(&job, &out, block, row, spare);
             convolve_leftover(&job, &out, block, 2 * row);
         }
         if (row == rows - 1 && size.oh % 2 == 1) {
             convolve_leftover(&job, &out, block, size.oh - 1);
         }
+    }
+    if (seen && parts == 1) {
+        pool_finish(call, 1);
     }
 }
 

@@ -19,6 +19,7 @@
 #define SONDE_NN_OPS_LINEAR_KERNELS_H
 
 #include "nn/ops/fast_linear.h"
+#include "nn/ops/relu_vitals.h"
 #include "nn/ops/reorder_tile.h"
 #include "nn/ops/sgd_update.h"
 #include "nn/ops/tile_kernels.h"
@@ -245,6 +246,7 @@ static void linear_relu_run(const sonde__call *call, int part, int parts)
     p.pre = call->out[0].data;
     p.relu = true;
     run_product(&p, part, parts);
+    relu_vitals_run(call, parts);
 }
 
 static void grad_input_run(const sonde__call *call, int part, int parts)

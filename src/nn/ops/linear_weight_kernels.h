@@ -102,11 +102,15 @@ static const float *panel_at(const weight_product *p, int64_t n, int64_t count, 
     return p->panels;
 }
 
-/* One panel of the rows: c is where element (rows.begin, 0) of dw goes. */
+/* One panel of the rows: c is where element (rows.begin, 0) of dw goes. The next panel's
+ * part of a plain x is fetched meanwhile: its rows are too far apart for the processor to
+ * guess. */
 static void weight_panel(const weight_product *p, tile *t, const span rows, int64_t n,
                          int64_t k, const float *panel, float *c)
 {
     const int64_t width = SONDE_MIN(p->cols - k, 32);
+    const bool far = p->x.layout == SONDE__PLAIN && !p->all && k + 32 < p->cols;
+    const float *const next = far ? p->x.data + n * p->cols + k + 32 : NULL;
 
     for (int64_t j = 0; j < width; j += TILE_COLS) {
         const bool narrow = VF_WIDTH == 16 && width <= 16;
@@ -119,6 +123,7 @@ static void weight_panel(const weight_product *p, tile *t, const span rows, int6
             const int64_t count = row_group_start(&groups, g + 1) - first;
             const float *const a = p->dy + n * p->rows + (rows.begin + first) * 16;
 
+            t->ahead = next == NULL ? NULL : next + t->depth * g / groups.count * p->cols;
             (narrow ? weight_tiles.narrow[count] : weight_tiles.wide[count])(
                 t, a, panel + j, c + first * p->cols + k + j, 0);
         }
@@ -130,6 +135,7 @@ static void weight_rows(const weight_product *p, const span rows, float *c)
 {
     tile t = {.a_stride = p->rows * 16,
               .c_stride = p->cols,
+              .ahead_stride = p->cols,
               .rule = p->rule,
               .update = p->update,
               .c_origin = p->update == NULL ? NULL : p->update->w_out};
@@ -277,7 +283,10 @@ static const sonde__kernel linear_relu_lanes = {
     .in = {SONDE__LANES},
     .out = {SONDE__LANES, SONDE__LANES},
     .parts = product_parts,
+    .vitals_out = 1U << 0 | 1U << 1,
+    .vitals_kept = 1U << 0,
     .run = linear_relu_run,
+    .finish = relu_vitals_finish,
 };
 static const sonde__kernel linear_relu_plain = {
     .name = "lanes, x plain",
@@ -286,7 +295,10 @@ static const sonde__kernel linear_relu_plain = {
     .out = {SONDE__LANES, SONDE__LANES},
     .scratch = linear_scratch,
     .parts = product_parts,
+    .vitals_out = 1U << 0 | 1U << 1,
+    .vitals_kept = 1U << 0,
     .run = linear_relu_run,
+    .finish = relu_vitals_finish,
 };
 static const sonde__kernel grad_input_lanes = {
     .name = "lanes",
@@ -312,7 +324,7 @@ static const sonde__kernel grad_input_lanes = {
         .in = {SONDE__PLAIN, SONDE__LANES, layout},                                      \
         .scratch = update_scratch,                                                       \
         .parts = update_parts,                                                           \
-        .fuses_vitals = true,                                                            \
+        .vitals_out = 1U << 0 | 1U << 1 | 1U << 2,                                       \
         .finish = grad_weight_sgd_finish,                                                \
         .run = grad_weight_sgd_run,                                                      \
     };

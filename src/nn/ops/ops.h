@@ -91,7 +91,8 @@ typedef struct sonde__call {
     const float
         *live; /* numbers that may change between calls (learning rate ...), or NULL */
     /* Where to put vital signs of an operand that streams through anyway; NULL: not wanted.
-     * Set only for kernels with fuses_vitals; parts is 1 then, unless it has finish. */
+     * Set only as sonde__tells_in and sonde__tells_out say; parts is 1 then, unless it has
+     * finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
 } sonde__call;
@@ -109,12 +110,30 @@ typedef struct sonde__kernel {
     size_t (*scratch)(const sonde__call *call, int parts); /* bytes; NULL: none */
     /* The number of parts into which it is worth dividing the call, at most max; NULL: 1. */
     int (*parts)(const sonde__call *call, int max);
-    bool fuses_vitals; /* fills in_vitals and out_vitals, bit-equal to sonde_vitals_of */
+    /* Bit k: the kernel fills in_vitals[k] or out_vitals[k], whether or not that output is
+     * kept: see operand_vitals.h for the order of sums. */
+    unsigned vitals_in, vitals_out;
+    unsigned (*tells)(const sonde__call *call); /* more bits of vitals_out, by shapes */
+    unsigned vitals_kept; /* of those bits: only while the output is kept */
     sonde__kernel_fn run;
     /* Run by one thread when all parts are done, if parts is not 1 and vital signs are wanted;
      * NULL: they need parts to be 1. */
     void (*finish)(const sonde__call *call, int parts);
 } sonde__kernel;
+
+/* Whether a kernel tells the vital signs of an operand of a call (shapes are set). */
+static inline bool sonde__tells_in(const sonde__kernel *kernel, int operand)
+{
+    return (kernel->vitals_in >> (unsigned)operand & 1U) != 0;
+}
+
+static inline bool sonde__tells_out(const sonde__kernel *kernel, const sonde__call *call,
+                                    int operand)
+{
+    const unsigned more = kernel->tells == NULL ? 0 : kernel->tells(call);
+
+    return ((kernel->vitals_out | more) >> (unsigned)operand & 1U) != 0;
+}
 
 /* --- the table -------------------------------------------------------------------- */
 

@@ -55,6 +55,10 @@ static void sgd_run(const sonde__call *call, int part, int parts)
         sgd_update(&rule, &mine, end - begin);
         return;
     }
+    if (parts == 1 && blocks == 1) { /* nothing to merge */
+        sgd_block(&rule, &all, count, &wanted);
+        return;
+    }
     for (int64_t i = begin; i < end; i += SONDE__VITALS_BLOCK) {
         const sgd_arrays block = sgd_advanced(&all, i);
         const sgd_vitals into = sgd_signs_of_block(&signs, i / SONDE__VITALS_BLOCK);
@@ -71,7 +75,8 @@ static const sonde__kernel sgd_flat = {
     .accepts = stream_f32,
     .scratch = sgd_scratch,
     .parts = stream_parts,
-    .fuses_vitals = true,
+    .vitals_in = 1U << 1,
+    .vitals_out = 1U << 0 | 1U << 1,
     .run = sgd_run,
     .finish = sgd_finish,
 };

@@ -45,14 +45,16 @@ typedef struct tile {
     ptrdiff_t b_second; /* from the first vector of B to the second */
     ptrdiff_t c_stride; /* weight: of a row */
     ptrdiff_t c_second;
-    int64_t depth;            /* terms of the sum */
-    int cols;                 /* weight: columns of C that exist, of the tile's */
-    bool resume;              /* start from what is in C */
-    bool relu;                /* forward, in the last chunk of the depth */
-    const float *bias;        /* forward, in the first chunk: per row of C; or NULL */
-    const float *c_origin;    /* what c and pre count from */
-    float *pre;               /* where C goes before the relu; NULL: nowhere */
-    const sgd_rule *rule;     /* weight: C updates these arrays, is itself not stored; */
+    int64_t depth;         /* terms of the sum */
+    int cols;              /* weight: columns of C that exist, of the tile's */
+    bool resume;           /* start from what is in C */
+    bool relu;             /* forward, in the last chunk of the depth */
+    const float *bias;     /* forward, in the first chunk: per row of C; or NULL */
+    const float *c_origin; /* what c and pre count from */
+    float *pre;            /* where C goes before the relu; NULL: nowhere */
+    const float *ahead;    /* weight: what will be read next but one; or NULL. Two rows */
+    ptrdiff_t ahead_stride; /* of 32 floats, this far apart, are fetched every 16 terms */
+    const sgd_rule *rule;   /* weight: C updates these arrays, is itself not stored; */
     const sgd_arrays *update; /* NULL: it is */
 } tile;
 
@@ -304,6 +306,7 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
                             const float *b, float *c, int64_t row)
 {
     vf acc[MAX_TILE_ROWS][2];
+    const float *ahead = t->ahead;
     int64_t left = t->depth;
 
     (void)row;
@@ -331,6 +334,13 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
         VEC_UNROLL
         for (int r = 0; r < rows; r++) { /* the next block lies far off */
             __builtin_prefetch(a + t->a_stride + 16 * r);
+        }
+        if (ahead != NULL) {
+            __builtin_prefetch(ahead, 0, 2);
+            __builtin_prefetch(ahead + 16, 0, 2);
+            __builtin_prefetch(ahead + t->ahead_stride, 0, 2);
+            __builtin_prefetch(ahead + t->ahead_stride + 16, 0, 2);
+            ahead += 2 * t->ahead_stride;
         }
         weight_block(rows, vecs, a, b, 16, acc);
         a += t->a_stride;

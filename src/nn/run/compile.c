@@ -80,6 +80,11 @@ static sonde_err add_requests(sonde_nn_session *session, sonde_diag *diag)
         err = add_tap(session, request->selector, &request->schedule, request->how,
                       request->sink, diag);
     }
+    for (size_t i = 0; err == SONDE_OK && i < session->attach_count; i++) {
+        const sonde__attach_request *request = &session->attach_requests[i];
+
+        err = request->attach(request->user, session->catalogue, session->observer, diag);
+    }
     return err;
 }
 
@@ -91,6 +96,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
                                     session->options.gradient_accumulation,
                                     session->options.replication_factor};
     const bool nothing = session->anchor_count == 0 && session->tap_count == 0 &&
+                         session->attach_count == 0 && session->hook == NULL &&
                          session->program.graph.print_count == 0;
     sonde_err err = sonde_catalogue_create(&session->catalogue, diag);
 
@@ -106,6 +112,10 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
     }
     if (err == SONDE_OK) {
         err = sonde__add_prints(session, id_of, diag);
+    }
+    if (err == SONDE_OK && session->hook != NULL) {
+        err = sonde_hook_attach(session->hook, session->catalogue, session->mode,
+                                session->observer, diag);
     }
     if (err == SONDE_OK) {
         err = sonde_observer_bind(session->observer, &shape, diag);

@@ -2,11 +2,12 @@
  * execute.c - the device loop: D steps of G micro-batches over the plan's list.
  *
  * Members of the team walk the same list. A step of one part is member 0's; members meet
- * where a step of several parts begins or ends. Observing is member 0's too, between two
- * barriers, so nobody overwrites what is being shown. With one thread there is no barrier,
+ * where a step of several parts begins or ends. Observing is member 0's too, before anybody
+ * goes on to what might overwrite it. With one thread there is no barrier,
  * and without anything due there is no observer: the loop is the kernels and nothing else.
  * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
+#include "nn/ops/operand_vitals.h"
 #include "nn/run/run.h"
 
 #include <string.h>
@@ -62,28 +63,55 @@ static void *find_data(const execution *run, const sonde__showing *showing)
     return plan->show_scratch;
 }
 
+/* Vital signs of a value that no kernel tells, without reordering it. */
+static void take_vitals(const execution *run, const sonde__showing *showing,
+                        sonde_vitals *vitals)
+{
+    const sonde__buffer *buffer = &run->session->plan.buffers[showing->buffer];
+    const sonde__operand operand = {
+        buffer->shape, buffer->layout,
+        sonde__buffer_data(run->session, buffer, &run->at, run->inputs)};
+
+    if (sonde__has_operand_vitals(operand.shape.dtype, operand.layout)) {
+        sonde__operand_vitals(&operand, vitals);
+    } else {
+        sonde_view view = showing->view;
+
+        view.data = find_data(run, showing);
+        sonde_vitals_of(&view, vitals);
+    }
+}
+
 static void show(const execution *run, int first, int count)
 {
     const sonde_nn_session *session = run->session;
     const sonde__plan *plan = &session->plan;
+    int taken = -1; /* the slot that take_vitals filled last */
 
     for (int i = first; i < first + count; i++) {
         const sonde__showing *showing = &plan->showings[i];
-        const bool has_vitals = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
         const unsigned wants = sonde_observer_wants(session->gate, showing->id);
+        sonde_vitals *vitals = fused ? &plan->vitals[showing->slot] : NULL;
         sonde_view found;
         const sonde_view *view = &showing->view;
 
         if (wants == 0) {
             continue;
         }
-        if (view->data == NULL) {
+        if ((wants & SONDE_HOW_VITALS) != 0 && !fused) {
+            vitals = &plan->vitals[showing->slot];
+            if (taken != showing->slot) {
+                take_vitals(run, showing, vitals);
+                taken = showing->slot;
+            }
+        }
+        if (view->data == NULL && wants != SONDE_HOW_VITALS) {
             found = *view;
             found.data = find_data(run, showing);
             view = &found;
         }
-        sonde_observer_observe(session->observer, showing->id, view,
-                               has_vitals ? &plan->vitals[showing->slot] : NULL,
+        sonde_observer_observe(session->observer, showing->id, view, vitals,
                                run->at.micro_batch, run->at.replica);
     }
 }
@@ -112,37 +140,53 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
 
 /* --- running ---------------------------------------------------------------------- */
 
-/* A due step: kernel, meeting, showing, meeting. */
-static void run_observed(execution *run, sonde__step *step, int member)
+/* A step's kernel among the team, or by member 0 alone. Members have met if it has several
+ * parts. Returns the parts. */
+static int run_parts(execution *run, sonde__step *step, int member)
 {
     sonde__team *team = run->team;
-    const bool fuses = step->kernel->fuses_vitals && step->showing_count > 0;
-    const bool alone = team == NULL || (fuses && step->kernel->finish == NULL);
+    const bool alone = team == NULL || (step->fuses && step->kernel->finish == NULL);
     const int parts = alone ? 1 : step->parts; /* vital signs have a fixed order */
 
-    if (fuses && member == 0) {
+    if (step->fuses && member == 0) {
         ask_vitals(run, step, true);
     }
-    if (fuses && parts > 1) { /* the question goes round before the work */
+    if (step->fuses && parts > 1) { /* the question goes round before the work */
         sonde__team_barrier(team);
     }
     if (member < parts) {
         step->kernel->run(&step->call, member, parts);
     }
-    if (team != NULL) {
+    if (parts > 1) {
         sonde__team_barrier(team);
     }
-    if (fuses && parts > 1 && member == 0) {
+    if (step->fuses && parts > 1 && member == 0) {
         step->kernel->finish(&step->call, parts);
     }
-    if (member == 0) {
-        show(run, step->first_showing, step->showing_count);
-        if (fuses) {
+    return parts;
+}
+
+/* A list with something due. What member 0 runs alone it also shows without a meeting; what
+ * several have run is shown before anybody goes on. */
+static void run_observed(execution *run, size_t from, size_t to, int member)
+{
+    sonde__plan *plan = &run->session->plan;
+
+    for (size_t i = from; i < to; i++) {
+        sonde__step *step = &plan->steps[i];
+        const int parts = run_parts(run, step, member);
+        const bool several = i + 1 < to && plan->steps[i + 1].parts > 1;
+
+        if (member == 0 && step->showing_count > 0) {
+            show(run, step->first_showing, step->showing_count);
+        }
+        if (member == 0 && step->fuses) {
             ask_vitals(run, step, false);
         }
-    }
-    if (team != NULL) {
-        sonde__team_barrier(team);
+        if (run->team != NULL &&
+            (several || i + 1 == to || (parts > 1 && step->showing_count > 0))) {
+            sonde__team_barrier(run->team);
+        }
     }
 }
 
@@ -152,9 +196,7 @@ static void run_list(execution *run, size_t from, size_t to, int member)
     sonde__team *team = run->team;
 
     if (run->due) {
-        for (size_t i = from; i < to; i++) {
-            run_observed(run, &plan->steps[i], member);
-        }
+        run_observed(run, from, to, member);
         return;
     }
     if (team == NULL) {
@@ -175,9 +217,13 @@ static void run_list(execution *run, size_t from, size_t to, int member)
     }
 }
 
-/* Whether anybody wants, at this step, what a kernel does not tell of itself. */
-static bool is_wanted(const execution *run, const sonde__step *step, int buffer)
+/* Whether anybody wants, at this step, what a kernel does not tell of its output
+ * without keeping it. */
+static bool is_wanted(const execution *run, const sonde__step *step, int operand)
 {
+    const int buffer = step->out_buffer[operand];
+    const bool kept = (step->kernel->vitals_kept >> (unsigned)operand & 1U) != 0;
+
     for (int i = step->first_showing; i < step->first_showing + step->showing_count;
          i++) {
         const sonde__showing *showing = &run->session->plan.showings[i];
@@ -185,7 +231,7 @@ static bool is_wanted(const execution *run, const sonde__step *step, int buffer)
         const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
 
         if (showing->buffer == buffer &&
-            (wants & (fused ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
+            (wants & (fused && !kept ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
             return true;
         }
     }
@@ -203,7 +249,7 @@ static void set_watched(const execution *run)
         const int buffer = step->out_buffer[operand];
 
         step->call.out[operand].data =
-            run->due && is_wanted(run, step, buffer) ? plan->buffers[buffer].data : NULL;
+            run->due && is_wanted(run, step, operand) ? plan->buffers[buffer].data : NULL;
     }
     plan->watching = run->due;
 }
@@ -237,6 +283,9 @@ static void begin_step(execution *run)
 
     run->at.mode_step = session->step;
     run->at.global_step = session->step;
+    if (session->hook != NULL) {
+        sonde_hook_next_step(session->hook, session->step, &run->at);
+    }
     if (session->training) {
         sonde__optimizer_live(&session->optimizer, scale, session->step == 0, plan->live);
     }
@@ -317,6 +366,9 @@ static void run_call(void *user, int member)
                 sonde_observer_end_step(session->observer);
             }
             sonde__outputs_end_step(session);
+            if (session->hook != NULL) {
+                sonde_hook_step_done(session->hook);
+            }
             session->step++;
         }
     }

@@ -245,7 +245,7 @@ sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
     const sonde__graph *graph = &session->program.graph;
     sonde_err err = SONDE_OK;
 
-    session->printers = sonde__calloc(graph->print_count, sizeof *session->printers);
+    session->printers = sonde__calloc(graph->print_count, sizeof(sonde_printer *));
     if (session->printers == NULL) {
         return sonde__fail_nomem(diag, "prints");
     }

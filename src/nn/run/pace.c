@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { TRY_CALLS = 8 };
+enum { FIRST_CALLS = 16, WARM_CALLS = 2, TRY_CALLS = 8 };
 static const double stretch_seconds = 0.2;
 
 void sonde__pace_init(sonde__pace *pace, bool fixed)
@@ -13,6 +13,7 @@ void sonde__pace_init(sonde__pace *pace, bool fixed)
     *pace = (sonde__pace){.fixed = fixed,
                           .together = true,
                           .trying = true,
+                          .warming = FIRST_CALLS,
                           .left = TRY_CALLS,
                           .mean = {INFINITY, INFINITY}};
 }
@@ -30,6 +31,10 @@ void sonde__pace_took(sonde__pace *pace, double seconds)
     if (pace->fixed) {
         return;
     }
+    if (pace->warming > 0) {
+        pace->warming--;
+        return;
+    }
     pace->spent += seconds;
     pace->done++;
     if (--pace->left > 0) {
@@ -38,6 +43,7 @@ void sonde__pace_took(sonde__pace *pace, double seconds)
     pace->mean[pace->together] = pace->spent / pace->done;
     pace->spent = 0.0;
     pace->done = 0;
+    pace->warming = WARM_CALLS;
     if (!pace->trying || isinf(pace->mean[!pace->together])) { /* now the other kind */
         pace->together = !pace->together;
         pace->trying = true;

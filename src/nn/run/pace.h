@@ -12,12 +12,13 @@
 #include <stdbool.h>
 
 typedef struct sonde__pace {
-    bool fixed;     /* always together */
-    bool together;  /* what the calls of this stretch are */
-    bool trying;    /* a short stretch of the slower kind */
-    int left;       /* calls of the stretch still to come */
-    int done;       /* calls of it so far */
-    double spent;   /* seconds of it so far */
+    bool fixed;    /* always together */
+    bool together; /* what the calls of this stretch are */
+    bool trying;   /* a short stretch of the slower kind */
+    int warming; /* calls that come first and are not measured: caches fill, threads wake */
+    int left;    /* calls of the stretch still to come */
+    int done;    /* calls of it so far */
+    double spent;   /* seconds of those */
     double mean[2]; /* seconds a call, alone and together, when last measured */
 } sonde__pace;
 

@@ -25,6 +25,11 @@ typedef struct sonde__tap_request {
     sonde_sink *sink;
 } sonde__tap_request;
 
+typedef struct sonde__attach_request {
+    sonde_nn_attach attach;
+    void *user;
+} sonde__attach_request;
+
 struct sonde_nn_session {
     sonde_nn_model *model; /* borrowed */
     sonde_nn_options options;
@@ -35,6 +40,9 @@ struct sonde_nn_session {
     size_t anchor_count, anchor_capacity;
     sonde__tap_request *tap_requests;
     size_t tap_count, tap_capacity;
+    sonde__attach_request *attach_requests;
+    size_t attach_count, attach_capacity;
+    sonde_hook *hook; /* borrowed; NULL: nothing is recorded */
 
     /* made by compile */
     sonde__program program; /* kept for its names */

@@ -72,6 +72,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
     }
     sonde__free(session->anchor_requests);
     sonde__free(session->tap_requests);
+    sonde__free(session->attach_requests);
     sonde__free(session);
 }
 
@@ -174,6 +175,46 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
     return SONDE_OK;
 }
 
+sonde_err sonde_nn_session_attach(sonde_nn_session *session, sonde_nn_attach attach,
+                                  void *user, sonde_diag *diag)
+{
+    const sonde_err err = check_open(session, "attach", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!sonde__reserve(&session->attach_requests, &session->attach_capacity,
+                        session->attach_count + 1, sizeof *session->attach_requests)) {
+        return sonde__fail_nomem(diag, "what is attached");
+    }
+    session->attach_requests[session->attach_count++] =
+        (sonde__attach_request){attach, user};
+    return SONDE_OK;
+}
+
+static sonde_err attach_outfeed(void *user, const sonde_catalogue *catalogue,
+                                sonde_observer *observer, sonde_diag *diag)
+{
+    return sonde_outfeed_attach(user, catalogue, observer, diag);
+}
+
+sonde_err sonde_nn_session_outfeed(sonde_nn_session *session, sonde_outfeed *queue,
+                                   sonde_diag *diag)
+{
+    return sonde_nn_session_attach(session, attach_outfeed, queue, diag);
+}
+
+sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *hook,
+                                       sonde_diag *diag)
+{
+    const sonde_err err = check_open(session, "hook", diag);
+
+    if (err == SONDE_OK) {
+        session->hook = hook;
+    }
+    return err;
+}
+
 /* --- after it --------------------------------------------------------------------- */
 
 static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *diag)
@@ -249,6 +290,9 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
 
     if (err == SONDE_OK) {
         err = sonde__check_inputs(session, inputs, count, diag);
+    }
+    if (err == SONDE_OK && session->hook != NULL) {
+        err = sonde_hook_open(session->hook, diag);
     }
     if (err == SONDE_OK) {
         sonde__execute(session, inputs);

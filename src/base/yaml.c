@@ -1,7 +1,7 @@
 /*
  * yaml.c - libyaml's events become a tree, and readers of its values.
  */
-#include "nn/graph/yaml.h"
+#include "base/yaml.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -198,7 +198,7 @@ static sonde_err build_document(builder *b, sonde__yaml **out)
         yaml_event_delete(&event);
     }
     if (err == SONDE_OK && root == NULL) {
-        err = fail_at(b, 0, SONDE_EFORMAT, "a job", "the file is empty");
+        err = fail_at(b, 0, SONDE_EFORMAT, "keys and values", "the file is empty");
     }
     if (err != SONDE_OK) {
         sonde__yaml_destroy(root);
@@ -266,7 +266,9 @@ sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__
 {
     if (map->kind != SONDE__YAML_MAP) {
         return sonde__yaml_fail(reader, map, SONDE_EINVAL, "keys and values", "%s",
-                                map->kind == SONDE__YAML_LIST ? "a list" : map->text);
+                                map->kind == SONDE__YAML_LIST ? "a list"
+                                : map->text[0] == '\0'        ? "nothing"
+                                                              : map->text);
     }
     for (size_t i = 0; i < map->count; i++) {
         const char *key = map->children[i]->key;

@@ -1,0 +1,117 @@
+/*
+ * recorder.h - writes what it is given to a run directory (docs/format.md).
+ *
+ * A recorder is a sink: taps that end in it are recorded. Whoever has tensors of his own and
+ * no observer calls put, put_vitals and end_step himself, or better a hook
+ * (<sonde/hook.h>). Either way the value is copied into a ring in memory and the call
+ * returns; one thread of the recorder's own writes, hashes and syncs.
+ *
+ *     producer --put--> ring --writer thread--> segment, statistics, sketches
+ *
+ * A fault in recording never stops the producer: a full disk, a folder that has gone and the
+ * like are logged once, counted by cause, tried again, and told by stats and close.
+ * Configuration errors are errors of create.
+ *
+ * One producing thread for a recorder. Cost of put: a memcpy and some 10 ns. Nothing is
+ * allocated there, but for values larger than a quarter of the ring, and tensors beyond the
+ * 65,536th that are declared after create.
+ */
+#ifndef SONDE_RECORDER_H
+#define SONDE_RECORDER_H
+
+#include <sonde/tap.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a put does when the ring is full. */
+typedef enum sonde_when_full {
+    SONDE_WHEN_FULL_DEFAULT = 0, /* raw values wait, statistics are dropped and counted */
+    SONDE_WHEN_FULL_WAIT = 1,
+    SONDE_WHEN_FULL_DROP = 2
+} sonde_when_full;
+
+typedef struct sonde_recorder_options {
+    const char *path; /* of the run; must not exist, or be an empty folder */
+    int rank, world;  /* of this worker; 0 and 1 (0 counts as 1) where there is one */
+    /* To go on with a run that is there: its id. NULL: a new run. */
+    const char *resume;
+    /* 0: 64 MiB. At least four times the largest tensor of the catalogue is taken, up to
+     * 256 MiB; a larger value goes through memory of its own, one at a time. */
+    size_t ring_bytes;
+    size_t segment_bytes;   /* 0: 64 MiB */
+    double segment_seconds; /* 0: 30 s */
+    sonde_when_full when_full;
+    bool compress;       /* zstd level 1, shuffled where that helps */
+    const char *program; /* these four go to run.json; NULL: left out */
+    const char *model;
+    const char *graph;
+    const char *save; /* a JSON object */
+} sonde_recorder_options;
+
+typedef struct sonde_recorder sonde_recorder;
+
+typedef struct sonde_recorder_stats {
+    uint64_t records, bytes; /* raw values written, and their bytes before compression */
+    uint64_t rows, sketches;
+    uint64_t lost_ring_full, lost_disk_full, lost_io_error;
+    uint64_t waits;        /* puts that found the ring full and waited */
+    double waited_seconds; /* altogether */
+    int64_t last_step;     /* global; complete in the files; -1: none */
+} sonde_recorder_stats;
+
+/* How a run ended; in end.json. */
+typedef enum sonde_run_end {
+    SONDE_RUN_FINISHED = 0,
+    SONDE_RUN_INTERRUPTED = 1,
+    SONDE_RUN_FAILED = 2,
+    SONDE_RUN_STOPPED_BY_RULE = 3
+} sonde_run_end;
+
+/* Makes the folders, writes run.json and starts the writer. Of several workers the first
+ * writes run.json and the others, of the same world, join. options are copied; catalogue is
+ * borrowed until close and may grow. A run that is there already: SONDE_EEXIST; a resume id
+ * that is not the run's: SONDE_EINVAL; another process that writes it: SONDE_EBUSY. */
+SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
+    const sonde_recorder_options *options, const sonde_catalogue *catalogue,
+    sonde_recorder **out, sonde_diag *diag);
+/* Drains the ring, closes all files, writes end.json and frees the recorder, whatever it
+ * returns: SONDE_EIO if anything was lost, with how much and why. text may be NULL. */
+SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
+                                         const char *text, sonde_diag *diag);
+
+/* For taps. Belongs to the recorder. */
+SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
+/* The collections a tensor belongs to, for the catalogue's line: before its first put.
+ * Copied. */
+SONDE_API SONDE_CHECKED sonde_err sonde_recorder_collections(sonde_recorder *recorder,
+                                                             uint32_t id,
+                                                             const char *const *names,
+                                                             size_t count,
+                                                             sonde_diag *diag);
+
+/* The value of tensor id of the catalogue; the view may be strided. */
+SONDE_API void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
+                                  const sonde_coordinate *at, const sonde_view *view);
+SONDE_API void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
+                                         const sonde_coordinate *at,
+                                         const sonde_vitals *vitals);
+SONDE_API void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
+                                         const sonde_coordinate *at,
+                                         const sonde_sketch *sketch);
+/* Everything of the step has been put: readers see it from now on. Also for steps of which
+ * nothing was put, if readers are to know that they have passed. */
+SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
+                                       const sonde_coordinate *at);
+/* Waits until all that was put is in the files (not: synced), or counted as lost; false
+ * after seconds. */
+SONDE_API bool sonde_recorder_drain(sonde_recorder *recorder, double seconds);
+SONDE_API void sonde_recorder_get_stats(const sonde_recorder *recorder,
+                                        sonde_recorder_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,173 @@
+/*
+ * rules.h - judging a run: many rules, one pass, findings.
+ *
+ *     create; add the rules; then one of
+ *       - sonde_rules_judge: a trial, ended or being written
+ *       - sonde_rules_attach: the observer of a running session or loop
+ *       - begin, put, end_step, finish: whoever has the evidence in his hands
+ *     findings, explain; destroy
+ *
+ * Every step is read once, whatever the number of rules. What a rule is: <sonde/rule.h>.
+ *
+ * One thread at a time. After the first step nothing is allocated but for a finding.
+ */
+#ifndef SONDE_RULES_H
+#define SONDE_RULES_H
+
+#include <sonde/observer.h>
+#include <sonde/rule.h>
+#include <sonde/trial.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- the built-in ones ------------------------------------------------------------ */
+
+/* The i-th, by name; NULL behind the last. */
+SONDE_API const sonde_rule *sonde_rule_at_index(size_t i);
+/* Any case. Unknown: SONDE_ENOTFOUND with the nearest names. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rule_by_name(const char *name,
+                                                     const sonde_rule **rule,
+                                                     sonde_diag *diag);
+SONDE_API const char *sonde_severity_name(sonde_severity severity); /* "warning" */
+
+/* --- findings --------------------------------------------------------------------- */
+
+/*
+ * Something is wrong. One for a rule and a tensor: it lasts, or comes again. id is the XXH3 of
+ * rule, tensor and first step: the same, whoever judges the run and when.
+ */
+typedef struct sonde_finding {
+    uint64_t id;
+    const char *rule;
+    sonde_severity severity;
+    const char *tensor; /* "" for the run as a whole */
+    sonde_mode mode;
+    int64_t step;      /* global, at which it was found first */
+    int64_t mode_step; /* the same, within the mode */
+    int64_t last_step; /* global, at which it held last */
+    uint64_t steps;    /* how many looked at had it */
+    const char *statistic;
+    double value, threshold; /* at the first step */
+    const char *message, *advice;
+} sonde_finding;
+
+/* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns the
+ * length that it has; buf gets what fits, NUL-terminated. */
+SONDE_API size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size);
+
+/* --- rules at work ---------------------------------------------------------------- */
+
+typedef struct sonde_rules sonde_rules;
+
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_create(sonde_rules **out, sonde_diag *diag);
+/* Destroys what sonde_rules_attach made as well: not before the observer. */
+SONDE_API void sonde_rules_destroy(sonde_rules *rules);
+
+/*
+ * Adds one: "VanishingGradient", or with parameters "VanishingGradient:threshold=1e-6,patience=2"
+ * (a comma within a value is written "\,"). An unknown parameter: SONDE_EINVAL with the nearest; a
+ * value that cannot be: SONDE_EINVAL with the range. The same rule may be added again, with other
+ * parameters.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_add(sonde_rules *rules, const char *text,
+                                                  sonde_diag *diag);
+/* The same of a rule in hand (borrowed until destroy), parameters as above or NULL. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_rule(sonde_rules *rules,
+                                                       const sonde_rule *rule,
+                                                       const char *params,
+                                                       sonde_diag *diag);
+/* All built-in ones that need not be told what to look at. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_defaults(sonde_rules *rules,
+                                                           sonde_diag *diag);
+SONDE_API size_t sonde_rules_count(const sonde_rules *rules);
+
+/* Called for every finding, at the step that it is found at; and once more at finish for one that
+ * has lasted (again true). The finding is borrowed for the call. */
+typedef void (*sonde_on_finding)(void *user, const sonde_finding *finding, bool again);
+SONDE_API void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call,
+                                      void *user);
+/*
+ * From now on findings are appended to <run>/findings/<rule>.jsonl, one write a line; one
+ * whose line is there already is not written again. Trouble with the files is logged as a
+ * warning, once, and stops nothing.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_write_to(sonde_rules *rules,
+                                                       const char *run, sonde_diag *diag);
+
+/* Copies of the findings so far, in the order found: borrowed until the next step. */
+SONDE_API const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count);
+
+/* How a rule got on. */
+typedef struct sonde_rule_account {
+    const sonde_rule *rule;
+    size_t tensors;   /* that it looked at */
+    uint64_t steps;   /* at which it had evidence */
+    size_t findings;  /* of it */
+    bool judged;      /* it had what it needs: its silence means something */
+    char lacked[512]; /* what was missing, or "" */
+} sonde_rule_account;
+/* Of rule i. */
+SONDE_API void sonde_rules_account(const sonde_rules *rules, size_t i,
+                                   sonde_rule_account *account);
+
+/* --- evidence by hand ------------------------------------------------------------- */
+
+/* catalogue is borrowed until destroy and may grow between steps (then wants has to be asked
+ * anew). in_collection may be NULL: then collections are the roles. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_begin(
+    sonde_rules *rules, const sonde_catalogue *catalogue,
+    bool (*in_collection)(const void *user, uint32_t id, const char *collection),
+    const void *user, sonde_diag *diag);
+/* Looks for tensors declared since. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_refresh(sonde_rules *rules,
+                                                      sonde_diag *diag);
+/* SONDE_HOW_ bits that any rule wants of a tensor. */
+SONDE_API unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id);
+/* Evidence of the step that end_step will end: any of view, vitals, sketch; those of several
+ * micro-batches and replicas one after another. */
+SONDE_API void sonde_rules_put(sonde_rules *rules, const sonde_observation *observation);
+SONDE_API void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at);
+/* Nothing new has come for so many seconds, although the run goes on. */
+SONDE_API void sonde_rules_idle(sonde_rules *rules, double seconds);
+/* The run is over: rules say what they can only say then. */
+SONDE_API void sonde_rules_finish(sonde_rules *rules);
+
+/* --- evidence of the process itself ----------------------------------------------- */
+
+/*
+ * Before the observer is bound: adds the taps that the rules need. What is cheap (vital signs, and
+ * what a rule asks for at each step) comes at every interval-th step (0: every one); raw values,
+ * where a rule cannot do without, at every raw_interval-th (0: every tenth of these). Rules are
+ * evaluated when a step ends, before the next begins. The same findings come of a recorded run
+ * if the same was recorded.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(
+    sonde_rules *rules, const sonde_catalogue *catalogue, sonde_observer *observer,
+    int64_t interval, int64_t raw_interval, sonde_diag *diag);
+
+/* --- evidence of a trial ---------------------------------------------------------- */
+
+typedef struct sonde_rules_pace {
+    bool follow;  /* go on until the run ends */
+    double stall; /* seconds without a new step after which it is given up; 0: 1800 */
+    bool (*stop)(void *user); /* asked between steps; NULL: never */
+    void *user;
+    int64_t begin, end; /* global steps begin ... end - 1; end 0: all */
+} sonde_rules_pace;
+
+/*
+ * Reads the trial through once and finishes. pace may be NULL. SONDE_EINTERRUPTED if stopped;
+ * SONDE_ETIMEOUT if the run neither grew nor ended: what was found stays.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_judge(sonde_rules *rules,
+                                                    sonde_trial *trial,
+                                                    const sonde_rules_pace *pace,
+                                                    sonde_diag *diag);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,305 @@
+/*
+ * ls.c - `sonde ls`: what a run is, and the tensors in it.
+ */
+#include "cli/run.h"
+
+#include <inttypes.h>
+
+typedef struct ls_values {
+    bool json, names;
+} ls_values;
+
+/* What was saved of a tensor, in steps of all modes. */
+typedef struct saved {
+    size_t raw, vitals, sketch;
+    int64_t first, last;
+} saved;
+
+static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size_t *count,
+                             saved *kinds, sonde_diag *diag)
+{
+    int64_t *steps = NULL;
+    const sonde_err err =
+        sonde_trial_tensor_steps(trial, id, SONDE_MODE_GLOBAL, how, &steps, count, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (*count > 0) {
+        kinds->first =
+            kinds->first < 0 || steps[0] < kinds->first ? steps[0] : kinds->first;
+        kinds->last = steps[*count - 1] > kinds->last ? steps[*count - 1] : kinds->last;
+    }
+    sonde_trial_free(steps);
+    return SONDE_OK;
+}
+
+static sonde_err look(sonde_trial *trial, uint32_t id, saved *kinds, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    *kinds = (saved){.first = -1, .last = -1};
+    err = count_steps(trial, id, SONDE_HOW_RAW, &kinds->raw, kinds, diag);
+    if (err == SONDE_OK) {
+        err = count_steps(trial, id, SONDE_HOW_VITALS, &kinds->vitals, kinds, diag);
+    }
+    return err == SONDE_OK
+               ? count_steps(trial, id, SONDE_HOW_SKETCH, &kinds->sketch, kinds, diag)
+               : err;
+}
+
+/* --- the run ---------------------------------------------------------------------- */
+
+static void print_line(const char *key, const char *value)
+{
+    if (value[0] != '\0') {
+        (void)printf("%-9s %s\n", key, value);
+    }
+}
+
+static void print_status(const sonde_run_info *info)
+{
+    (void)printf("%-9s %s", "status", cli_status_name(info->status));
+    if (info->end_reason[0] != '\0') {
+        (void)printf(": %s", info->end_reason);
+    }
+    if (info->end_text[0] != '\0') {
+        (void)printf(" (%s)", info->end_text);
+    }
+    (void)putchar('\n');
+}
+
+static void print_steps(sonde_trial *trial, const sonde_run_info *info)
+{
+    static const sonde_mode modes[] = {SONDE_MODE_TRAIN, SONDE_MODE_EVAL,
+                                       SONDE_MODE_PREDICT};
+    const char *comma = ": ";
+
+    (void)printf("%-9s ", "steps");
+    if (info->last_step < 0) {
+        (void)puts("none is complete");
+        return;
+    }
+    (void)printf("up to %" PRId64, info->last_step);
+    for (size_t m = 0; m < CLI_COUNT_OF(modes); m++) {
+        size_t count = 0;
+
+        (void)sonde_trial_steps(trial, modes[m], true, &count);
+        if (count > 0) {
+            (void)printf("%s%zu of %s", comma, count, sonde_mode_name(modes[m]));
+            comma = ", ";
+        }
+    }
+    (void)putchar('\n');
+}
+
+static size_t count_damage(const sonde_trial *trial)
+{
+    size_t count = 0;
+
+    while (sonde_trial_damage(trial, count) != NULL) {
+        count++;
+    }
+    return count;
+}
+
+static void print_run(sonde_trial *trial)
+{
+    const size_t damage = count_damage(trial);
+    sonde_run_info info;
+    char bytes[32];
+
+    sonde_trial_describe(trial, &info);
+    print_line("run", info.path);
+    print_line("id", info.id);
+    print_line("model", info.model);
+    print_line("program", info.program);
+    print_line("created", info.created);
+    print_status(&info);
+    print_steps(trial, &info);
+    (void)printf("%-9s %d of %d\n", "workers", info.workers, info.world);
+    (void)printf(
+        "%-9s %" PRIu64 " values (%s), %" PRIu64 " vital signs, %" PRIu64 " sketches\n",
+        "saved", info.records, cli_bytes_text((double)info.bytes, bytes, sizeof bytes),
+        info.rows, info.sketches);
+    if (info.lost > 0) {
+        (void)printf("%-9s %" PRIu64 " records, before they were written\n", "lost",
+                     info.lost);
+    }
+    if (damage > 0) {
+        (void)printf("%-9s %zu thing%s that cannot be read; 'sonde verify' names %s\n",
+                     "damage", damage, damage == 1 ? "" : "s",
+                     damage == 1 ? "it" : "them");
+    }
+    (void)putchar('\n');
+}
+
+static void print_run_json(sonde_trial *trial)
+{
+    sonde_run_info info;
+
+    sonde_trial_describe(trial, &info);
+    {
+        const char *const texts[][2] = {
+            {"{\"path\": ", info.path},
+            {", \"id\": ", info.id},
+            {", \"model\": ", info.model},
+            {", \"program\": ", info.program},
+            {", \"created\": ", info.created},
+            {", \"end_reason\": ", info.end_reason},
+            {", \"end_text\": ", info.end_text},
+            {", \"status\": ", cli_status_name(info.status)},
+        };
+
+        for (size_t i = 0; i < CLI_COUNT_OF(texts); i++) {
+            (void)fputs(texts[i][0], stdout);
+            cli_json_string(stdout, texts[i][1]);
+        }
+    }
+    (void)printf(", \"world\": %d, \"workers\": %d, \"last_step\": %" PRId64
+                 ", \"records\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"rows\": %" PRIu64
+                 ", \"sketches\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"steps\": {",
+                 info.world, info.workers, info.last_step, info.records, info.bytes,
+                 info.rows, info.sketches, info.lost);
+    for (int m = 0; m < SONDE_MODE_COUNT; m++) {
+        size_t count = 0;
+
+        (void)sonde_trial_steps(trial, (sonde_mode)m, true, &count);
+        (void)printf("%s\"%s\": %zu", m > 0 ? ", " : "", sonde_mode_name((sonde_mode)m),
+                     count);
+    }
+    (void)fputs("}, \"damage\": [", stdout);
+    for (size_t i = 0; sonde_trial_damage(trial, i) != NULL; i++) {
+        (void)fputs(i > 0 ? ", " : "", stdout);
+        cli_json_string(stdout, sonde_trial_damage(trial, i));
+    }
+    (void)fputs("], \"collections\": [", stdout);
+    for (size_t i = 0; sonde_trial_collection(trial, i) != NULL; i++) {
+        (void)fputs(i > 0 ? ", " : "", stdout);
+        cli_json_string(stdout, sonde_trial_collection(trial, i));
+    }
+    (void)fputs("], \"tensors\": [", stdout);
+}
+
+/* --- tensors ---------------------------------------------------------------------- */
+
+static void print_tensor_json(const sonde_tensor_info *info, const saved *kinds,
+                              bool first)
+{
+    (void)printf("%s\n  {\"name\": ", first ? "" : ",");
+    cli_json_string(stdout, info->name);
+    (void)printf(", \"role\": \"%s\", \"module\": ", sonde_role_name(info->role));
+    cli_json_string(stdout, info->module);
+    (void)printf(", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
+                 sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
+    for (int d = 0; d < info->rank; d++) {
+        (void)printf("%s%" PRId64, d > 0 ? ", " : "", info->shape[d]);
+    }
+    (void)printf("], \"values\": %zu, \"vitals\": %zu, \"sketches\": %zu, "
+                 "\"first_step\": %" PRId64 ", \"last_step\": %" PRId64 "}",
+                 kinds->raw, kinds->vitals, kinds->sketch, kinds->first, kinds->last);
+}
+
+static void print_tensor(const sonde_tensor_info *info, const saved *kinds, int width)
+{
+    char shape[96], steps[64] = "-";
+
+    (void)sonde_shape_text(info->rank, info->shape, shape, sizeof shape);
+    if (kinds->first >= 0) {
+        (void)snprintf(steps, sizeof steps, "%" PRId64 " ... %" PRId64, kinds->first,
+                       kinds->last);
+    }
+    (void)printf("%-*s  %-19s %-9s %-18s %8zu %8zu %8zu  %s\n",
+                 cli_field(info->name, width), info->name, sonde_role_name(info->role),
+                 sonde_dtype_name(info->dtype), shape, kinds->raw, kinds->vitals,
+                 kinds->sketch, steps);
+}
+
+static int name_width(const sonde_catalogue *catalogue, const uint32_t *ids, size_t count)
+{
+    int width = cli_letters("tensor");
+
+    for (size_t i = 0; i < count; i++) {
+        const int length = cli_letters(sonde_catalogue_info(catalogue, ids[i])->name);
+
+        width = length > width ? length : width;
+    }
+    return width < 60 ? width : 60;
+}
+
+static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t *ids,
+                      size_t count, sonde_diag *diag)
+{
+    const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
+    const int width = name_width(catalogue, ids, count);
+    sonde_err err = SONDE_OK;
+
+    if (asked->json) {
+        print_run_json(trial);
+    } else if (!asked->names) {
+        print_run(trial);
+        (void)printf("%-*s  %-19s %-9s %-18s %8s %8s %8s  %s\n", width, "tensor", "role",
+                     "dtype", "shape", "values", "vitals", "sketches", "steps");
+    }
+    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, ids[i]);
+        saved kinds;
+
+        if (asked->names) {
+            (void)puts(info->name);
+            continue;
+        }
+        err = look(trial, ids[i], &kinds, diag);
+        if (err == SONDE_OK && asked->json) {
+            print_tensor_json(info, &kinds, i == 0);
+        } else if (err == SONDE_OK) {
+            print_tensor(info, &kinds, width);
+        }
+    }
+    if (err == SONDE_OK && asked->json) {
+        (void)puts("]}");
+    }
+    return err;
+}
+
+static int run_ls(const void *values, int argc, char **argv)
+{
+    sonde_trial *trial = NULL;
+    uint32_t *ids = NULL;
+    size_t count = 0;
+    sonde_diag diag = {0};
+    sonde_err err = sonde_trial_open(argv[0], NULL, &trial, &diag);
+
+    if (err == SONDE_OK) {
+        err = cli_select(trial, argc > 1 ? argv[1] : NULL, &ids, &count, &diag);
+    }
+    if (err == SONDE_OK) {
+        err = list(values, trial, ids, count, &diag);
+    }
+    sonde_selector_free_ids(ids);
+    sonde_trial_close(trial);
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+static const cli_option ls_options[] = {
+    {"names", 'n', CLI_FLAG, NULL, "names of tensors alone", offsetof(ls_values, names)},
+    {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout", offsetof(ls_values, json)},
+};
+
+const cli_command cli_ls = {
+    .name = "ls",
+    .arguments = "RUN [TENSORS]",
+    .summary = "tell what a run is and list its tensors",
+    .details = "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or "
+               "several\nwith commas between. The columns values, vitals and sketches "
+               "count the steps at\nwhich each was saved. A run that is being written "
+               "can be listed at any time.",
+    .examples = "  sonde ls runs/first\n"
+                "  sonde ls runs/first 'Gradient___*' --json",
+    .options = ls_options,
+    .option_count = CLI_COUNT_OF(ls_options),
+    .least = 1,
+    .most = 2,
+    .values_size = sizeof(ls_values),
+    .run = run_ls,
+};

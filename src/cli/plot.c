@@ -1,0 +1,369 @@
+/*
+ * plot.c - `sonde plot`: a run as a picture: curves of any statistic, or how the magnitudes of
+ * a tensor move over the steps.
+ */
+#include "cli/heat.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_SERIES = 32 };
+
+typedef struct plot_values {
+    const char *stats, *steps, *mode, *out, *title;
+    int64_t worker, width, height;
+    double smooth;
+    bool histogram, log_y;
+} plot_values;
+
+/* Points of one statistic of one tensor in one mode. */
+typedef struct points {
+    uint32_t id;
+    sonde_stat stat;
+    sonde_mode mode;
+    double *x, *y;
+    size_t count, capacity;
+    char name[192];
+} points;
+
+typedef struct plotting {
+    const plot_values *asked;
+    sonde_trial *trial;
+    cli_range range;
+    cli_stats stats;
+    uint32_t *ids; /* of the tensors, each once, in order of their arguments */
+    size_t id_count;
+    points series[MOST_SERIES];
+    size_t series_count;
+    size_t left_out;
+    char title[256];
+} plotting;
+
+static sonde_plot_page page_of(const plotting *p)
+{
+    return (sonde_plot_page){
+        .title = p->title,
+        .width = p->asked->width != CLI_NOT_GIVEN ? (int)p->asked->width : 0,
+        .height = p->asked->height != CLI_NOT_GIVEN ? (int)p->asked->height : 0};
+}
+
+static const char *x_label(const plotting *p)
+{
+    switch (p->range.mode) {
+    case SONDE_MODE_TRAIN:
+        return "training step";
+    case SONDE_MODE_EVAL:
+        return "step of evaluation";
+    case SONDE_MODE_PREDICT:
+        return "step of prediction";
+    case SONDE_MODE_GLOBAL:
+        break;
+    }
+    return "step";
+}
+
+/* --- curves ----------------------------------------------------------------------- */
+
+/* The tensors of one more argument. */
+static sonde_err add_selected(plotting *p, const char *text, sonde_diag *diag)
+{
+    uint32_t *ids = NULL, *all = NULL;
+    size_t count = 0;
+    sonde_err err = cli_select_some(p->trial, text, &ids, &count, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    all = realloc(p->ids, (p->id_count + count) * sizeof *all);
+    if (all != NULL) {
+        p->ids = all;
+    }
+    for (size_t i = 0; all != NULL && i < count; i++) {
+        bool known = false;
+
+        for (size_t k = 0; k < p->id_count; k++) {
+            known = known || all[k] == ids[i];
+        }
+        if (!known) {
+            all[p->id_count++] = ids[i];
+        }
+    }
+    sonde_selector_free_ids(ids);
+    return all != NULL ? SONDE_OK : cli_fail_memory(diag);
+}
+
+/* Of a single number, the curve is itself, unless a statistic is asked for. */
+static bool is_whole(const plotting *p, uint32_t id)
+{
+    return p->asked->stats == NULL &&
+           cli_is_number(sonde_catalogue_info(sonde_trial_catalogue(p->trial), id));
+}
+
+static bool grow(points *one)
+{
+    const size_t capacity = one->capacity > 0 ? 2 * one->capacity : 256;
+    double *x = realloc(one->x, capacity * sizeof *x);
+    double *y = NULL;
+
+    if (x == NULL) {
+        return false;
+    }
+    one->x = x;
+    y = realloc(one->y, capacity * sizeof *y);
+    if (y == NULL) {
+        return false;
+    }
+    one->y = y;
+    one->capacity = capacity;
+    return true;
+}
+
+/* The series that a row's statistic belongs to; NULL if there are too many. */
+static points *series_of(plotting *p, const sonde_export_row *row, sonde_stat stat)
+{
+    for (size_t i = p->series_count; i-- > 0;) {
+        points *one = &p->series[i];
+
+        if (one->id == row->id && one->stat == stat && one->mode == row->mode) {
+            return one;
+        }
+    }
+    if (p->series_count == MOST_SERIES) {
+        return NULL;
+    }
+    p->series[p->series_count] = (points){.id = row->id, .stat = stat, .mode = row->mode};
+    return &p->series[p->series_count++];
+}
+
+static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *diag)
+{
+    plotting *p = user;
+    const bool whole = is_whole(p, row->id);
+    const bool global = p->range.mode == SONDE_MODE_GLOBAL;
+
+    for (size_t i = 0; i < (whole ? 1 : p->stats.count); i++) {
+        const sonde_stat stat = whole ? SONDE_STAT_MEAN : p->stats.stat[i];
+        points *one = series_of(p, row, stat);
+
+        if (one == NULL) {
+            *diag = (sonde_diag){.err = SONDE_EINVAL,
+                                 .where = "plot",
+                                 .found = "more than 32 curves",
+                                 .expected = "fewer tensors or statistics"};
+            return SONDE_EINVAL;
+        }
+        if (one->count == one->capacity && !grow(one)) {
+            return cli_fail_memory(diag);
+        }
+        one->x[one->count] = (double)(global ? row->step : row->mode_step);
+        one->y[one->count++] = sonde_vitals_get(row->vitals, stat);
+    }
+    return cli_interrupted() ? SONDE_EINTERRUPTED : SONDE_OK;
+}
+
+static sonde_err read_points(plotting *p, sonde_diag *diag)
+{
+    sonde_export_options options = sonde_export_options_default();
+    sonde_err err = SONDE_OK;
+
+    options.ids = p->ids;
+    options.id_count = p->id_count;
+    options.mode = p->range.mode;
+    options.begin = p->range.begin;
+    options.end = p->range.end;
+    options.worker = p->range.worker;
+    options.told = cli_left_out;
+    options.user = &p->left_out;
+    err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
+    if (err == SONDE_EINTERRUPTED) {
+        diag->err = err;
+    }
+    return err == SONDE_OK && p->series_count == 0
+               ? cli_fail_nothing(p->trial, p->ids[0], &p->range,
+                                  SONDE_HOW_RAW | SONDE_HOW_VITALS, diag)
+               : err;
+}
+
+/* "conv1.weight, std, eval": what tells the curves apart. */
+static void name_series(plotting *p)
+{
+    for (size_t i = 0; i < p->series_count; i++) {
+        points *one = &p->series[i];
+        const char *tensor =
+            sonde_catalogue_info(sonde_trial_catalogue(p->trial), one->id)->name;
+        const bool stat = p->stats.count > 1 && !is_whole(p, one->id);
+        bool mode = false;
+
+        for (size_t k = 0; k < p->series_count; k++) {
+            mode = mode || (p->series[k].id == one->id && p->series[k].mode != one->mode);
+        }
+        (void)snprintf(one->name, sizeof one->name, "%.128s%s%s%s%s", tensor,
+                       stat ? ", " : "", stat ? sonde_stat_name(one->stat) : "",
+                       mode ? ", " : "", mode ? sonde_mode_name(one->mode) : "");
+    }
+}
+
+static sonde_err draw_curves(plotting *p, sonde_diag *diag)
+{
+    sonde_plot_series series[MOST_SERIES];
+    const bool one_stat = p->stats.count == 1 && !is_whole(p, p->ids[0]);
+    const sonde_curves_plot plot = {
+        .page = page_of(p),
+        .series = series,
+        .count = p->series_count,
+        .x_label = x_label(p),
+        .y_label = one_stat ? sonde_stat_name(p->stats.stat[0]) : NULL,
+        .smooth = isnan(p->asked->smooth) ? 0.0 : p->asked->smooth,
+        .log_y = p->asked->log_y};
+
+    name_series(p);
+    for (size_t i = 0; i < p->series_count; i++) {
+        points *one = &p->series[i];
+        const int64_t shape = (int64_t)one->count;
+
+        series[i] = (sonde_plot_series){.name = one->name,
+                                        .y = sonde_view_of(SONDE_F64, 1, &shape, one->y),
+                                        .x = sonde_view_of(SONDE_F64, 1, &shape, one->x)};
+    }
+    return sonde_plot_curves(p->asked->out, &plot, diag);
+}
+
+static sonde_err plot_curves(plotting *p, int argc, char **argv, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    for (int i = 0; err == SONDE_OK && i < argc; i++) {
+        err = add_selected(p, argv[i], diag);
+    }
+    if (err == SONDE_OK) {
+        err = read_points(p, diag);
+    }
+    if (err == SONDE_OK) {
+        err = draw_curves(p, diag);
+    }
+    for (size_t i = 0; i < p->series_count; i++) {
+        free(p->series[i].x);
+        free(p->series[i].y);
+    }
+    free(p->ids);
+    return err;
+}
+
+static sonde_err plot_heat(plotting *p, const char *name, sonde_diag *diag)
+{
+    sonde_plot_page page = page_of(p);
+    uint32_t id = 0;
+    sonde_err err =
+        sonde_catalogue_find(sonde_trial_catalogue(p->trial), name, &id, diag);
+
+    if (p->asked->title == NULL) {
+        page.title = name;
+    }
+    return err == SONDE_OK ? cli_draw_heat(p->trial, id, &p->range, x_label(p), &page,
+                                           &p->left_out, p->asked->out, diag)
+                           : err;
+}
+
+/* --- the command ------------------------------------------------------------------ */
+
+static void make_title(plotting *p)
+{
+    sonde_run_info info;
+
+    sonde_trial_describe(p->trial, &info);
+    (void)snprintf(p->title, sizeof p->title, "%s",
+                   p->asked->title != NULL ? p->asked->title
+                   : info.model[0] != '\0' ? info.model
+                                           : info.path);
+}
+
+static sonde_err check(plotting *p, int argc, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (p->asked->out == NULL) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--output",
+                             .found = "is missing",
+                             .expected = "FILE.png or FILE.svg"};
+        return SONDE_EINVAL;
+    }
+    if (p->asked->histogram && (argc != 2 || p->asked->stats != NULL)) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--histogram",
+                             .found = "several tensors, or --stat",
+                             .expected = "one tensor"};
+        return SONDE_EINVAL;
+    }
+    err = sonde_plot_check_path(p->asked->out, diag);
+    if (err == SONDE_OK) {
+        err = cli_stats_parse(p->asked->stats, "mean", &p->stats, diag);
+    }
+    return err == SONDE_OK ? cli_range_parse(p->asked->mode, p->asked->steps,
+                                             p->asked->worker, &p->range, diag)
+                           : err;
+}
+
+static int run_plot(const void *values, int argc, char **argv)
+{
+    plotting p = {.asked = values};
+    sonde_diag diag = {0};
+    sonde_err err = check(&p, argc, &diag);
+
+    cli_catch_interrupt();
+    if (err == SONDE_OK) {
+        err = sonde_trial_open(argv[0], NULL, &p.trial, &diag);
+    }
+    if (err == SONDE_OK) {
+        make_title(&p);
+        err = p.asked->histogram ? plot_heat(&p, argv[1], &diag)
+                                 : plot_curves(&p, argc - 1, argv + 1, &diag);
+    }
+    sonde_trial_close(p.trial);
+    return err == SONDE_OK ? cli_left_out_end(p.left_out) : cli_fail(&diag);
+}
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(plot_values, field)                 \
+    }
+
+static const cli_option plot_options[] = {
+    OPTION("output", 'o', CLI_TEXT, "FILE", out, "the picture: .png or .svg"),
+    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
+           "what the curves are of (mean; single numbers themselves)"),
+    OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
+           "of one tensor: how its magnitudes move, as a heat map"),
+    OPTION("steps", 'n', CLI_TEXT, "A:B", steps, "steps A to B - 1; A:, :B or A as well"),
+    OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
+           "count steps of train, eval or predict (global: of all)"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
+           "of this worker (the first that has it)"),
+    OPTION("log", 'l', CLI_FLAG, NULL, log_y, "a logarithmic axis"),
+    OPTION("smooth", 0, CLI_REAL, "W", smooth,
+           "add a moving average with this weight on the past, 0 to 1"),
+    OPTION("title", 0, CLI_TEXT, "TEXT", title, "instead of the model's name"),
+    OPTION("width", 0, CLI_SIZE, "N", width, "pixels (900)"),
+    OPTION("height", 0, CLI_SIZE, "N", height, "pixels"),
+};
+
+const cli_command cli_plot = {
+    .name = "plot",
+    .arguments = "RUN TENSORS...",
+    .summary = "draw recorded tensors over steps",
+    .details =
+        "Each of TENSORS is a selector; at most 32 curves. Of long runs a heat map "
+        "has 1000\nsteps, evenly chosen." CLI_STATISTICS,
+    .examples =
+        "  sonde plot runs/first @loss -o loss.png --smooth 0.9\n"
+        "  sonde plot runs/first 'Gradient___*.weight' --stat l2 --log -o norms.svg\n"
+        "  sonde plot runs/first Gradient___fc1.weight --histogram -o gradients.png",
+    .options = plot_options,
+    .option_count = CLI_COUNT_OF(plot_options),
+    .least = 2,
+    .most = -1,
+    .values_size = sizeof(plot_values),
+    .run = run_plot,
+};

@@ -1,0 +1,289 @@
+/*
+ * collections.c - the collections of a hook and what they include.
+ */
+#include "hook/hook_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LONGEST_NAME = 256 };
+
+const char *const sonde__builtin_collections[] = {"weights",
+                                                  "biases",
+                                                  "gradients",
+                                                  "losses",
+                                                  "updates",
+                                                  "optimizer_state",
+                                                  "inputs",
+                                                  "outputs",
+                                                  "activations",
+                                                  "buffers",
+                                                  "scalars",
+                                                  "all",
+                                                  "activation_gradients",
+                                                  NULL};
+
+static bool is_builtin(const char *name)
+{
+    for (size_t i = 0; sonde__builtin_collections[i] != NULL; i++) {
+        if (strcmp(sonde__builtin_collections[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- finding ---------------------------------------------------------------------- */
+
+static sonde__collection *find(sonde_hook *hook, const char *name)
+{
+    for (size_t i = 0; i < hook->collection_count; i++) {
+        if (strcmp(hook->collections[i].name, name) == 0) {
+            return &hook->collections[i];
+        }
+    }
+    return NULL;
+}
+
+sonde__collection *sonde__hook_find(sonde_hook *hook, const char *name)
+{
+    return find(hook, name);
+}
+
+sonde_err sonde__hook_check_open(const sonde_hook *hook, const char *what,
+                                 sonde_diag *diag)
+{
+    return hook->settled
+               ? sonde__fail(diag, SONDE_ESTATE, what, "it before the first step",
+                             "the hook is at work and its configuration frozen")
+               : SONDE_OK;
+}
+
+sonde_err sonde__hook_find_open(sonde_hook *hook, const char *name,
+                                sonde__collection **out, sonde_diag *diag)
+{
+    const char *names[SONDE__MOST_COLLECTIONS], *nearest = NULL;
+    sonde__collection *found = NULL;
+    const sonde_err err = sonde__hook_check_open(hook, name, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    found = find(hook, name);
+    if (found != NULL) {
+        found->asked = true;
+        *out = found;
+        return SONDE_OK;
+    }
+    for (size_t i = 0; i < hook->collection_count; i++) {
+        names[i] = hook->collections[i].name;
+    }
+    nearest = sonde__nearest(name, names, hook->collection_count);
+    (void)sonde__fail(diag, SONDE_ENOTFOUND, name,
+                      nearest != NULL ? nearest : "a collection that was added",
+                      "unknown collection '%s'", name);
+    return SONDE_ENOTFOUND;
+}
+
+/* --- adding ------------------------------------------------------------------------ */
+
+void sonde__hook_forget_config(sonde_hook *hook)
+{
+    for (size_t i = 0; i < hook->collection_count; i++) {
+        sonde__collection *of = &hook->collections[i];
+
+        for (size_t k = 0; k < of->choices.count; k++) {
+            sonde_selector_destroy(of->choices.items[k].what);
+            sonde__free(of->choices.items[k].module);
+        }
+        for (size_t mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+            sonde_selector_destroy(of->when_nan[mode].what);
+        }
+        sonde__free(of->choices.items);
+        sonde__forget_layers(of->layers);
+        sonde__free(of->name);
+    }
+    hook->collection_count = 0;
+    sonde__forget_layers(hook->layers);
+}
+
+static sonde_err check_name(const char *name, sonde_diag *diag)
+{
+    const size_t length = strlen(name);
+
+    if (length == 0 || length > LONGEST_NAME) {
+        return sonde__fail(diag, SONDE_EINVAL, "collection", "a name of 1 to 256 bytes",
+                           "a name of %zu bytes", length);
+    }
+    return SONDE_OK;
+}
+
+/* Takes the selector, whatever it returns. */
+static sonde_err add_choice(sonde__collection *to, sonde_selector *what,
+                            const char *module, bool exclude, sonde_diag *diag)
+{
+    sonde__choice choice = {.what = what, .exclude = exclude};
+
+    choice.module = module != NULL ? sonde__strdup(module) : NULL;
+    if ((module != NULL && choice.module == NULL) ||
+        !sonde__reserve(&to->choices.items, &to->choices.capacity, to->choices.count + 1,
+                        sizeof choice)) {
+        sonde__free(choice.module);
+        sonde_selector_destroy(what);
+        return sonde__fail_nomem(diag, "a collection");
+    }
+    to->choices.items[to->choices.count++] = choice;
+    return SONDE_OK;
+}
+
+sonde_err sonde__hook_add(sonde_hook *hook, const char *name, bool asked,
+                          sonde_diag *diag)
+{
+    sonde__collection *added = find(hook, name);
+    sonde_selector *role = NULL;
+    char text[LONGEST_NAME + 2];
+    sonde_err err = check_name(name, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (added != NULL) {
+        added->saved = true;
+        added->asked = added->asked || asked;
+        return SONDE_OK;
+    }
+    if (hook->collection_count == SONDE__MOST_COLLECTIONS) {
+        return sonde__fail(diag, SONDE_ERANGE, name, "at most 64 collections",
+                           "one collection too many");
+    }
+    if (is_builtin(name)) {
+        (void)snprintf(text, sizeof text, "@%s", name);
+        err = sonde_selector_create(text, &role, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    added = &hook->collections[hook->collection_count];
+    *added = (sonde__collection){.saved = true, .asked = asked};
+    sonde__unset_layers(added->layers);
+    added->name = sonde__strdup(name);
+    if (added->name == NULL) {
+        sonde_selector_destroy(role);
+        return sonde__fail_nomem(diag, "a collection");
+    }
+    hook->collection_count++;
+    return role != NULL ? add_choice(added, role, NULL, false, diag) : SONDE_OK;
+}
+
+sonde_err sonde_hook_add_collection(sonde_hook *hook, const char *name, sonde_diag *diag)
+{
+    const sonde_err err = sonde__hook_check_open(hook, name, diag);
+
+    return err == SONDE_OK ? sonde__hook_add(hook, name, true, diag) : err;
+}
+
+sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
+                                       sonde_diag *diag)
+{
+    sonde__collection *of = NULL;
+    const sonde_err err = sonde__hook_find_open(hook, name, &of, diag);
+
+    if (err == SONDE_OK) {
+        of->saved = false;
+    }
+    return err;
+}
+
+static sonde_err choose(sonde_hook *hook, const char *collection, const char *selector,
+                        bool exclude, sonde_diag *diag)
+{
+    sonde__collection *of = NULL;
+    sonde_selector *what = NULL;
+    sonde_err err = sonde__hook_find_open(hook, collection, &of, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_selector_create(selector, &what, diag);
+    }
+    return err == SONDE_OK ? add_choice(of, what, NULL, exclude, diag) : err;
+}
+
+sonde_err sonde_hook_include(sonde_hook *hook, const char *collection,
+                             const char *selector, sonde_diag *diag)
+{
+    return choose(hook, collection, selector, false, diag);
+}
+
+sonde_err sonde_hook_exclude(sonde_hook *hook, const char *collection,
+                             const char *selector, sonde_diag *diag)
+{
+    return choose(hook, collection, selector, true, diag);
+}
+
+sonde_err sonde__hook_include_regex(sonde_hook *hook, const char *collection,
+                                    const char *pattern, sonde_diag *diag)
+{
+    sonde__collection *of = NULL;
+    sonde_selector *what = NULL;
+    sonde_err err = sonde__hook_find_open(hook, collection, &of, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_selector_create_regex(pattern, &what, diag);
+    }
+    return err == SONDE_OK ? add_choice(of, what, NULL, false, diag) : err;
+}
+
+/* A regular expression of a module's inputs or outputs, by name; a leading "model." may be
+ * missing from the name, as everywhere. */
+static char *module_pattern(const char *module, bool inputs, bool outputs)
+{
+    static const char prefix[] = "model.";
+    const size_t skipped = strncmp(module, prefix, 6) == 0 ? 6 : 0;
+    const size_t length = strlen(module + skipped);
+    char *pattern = sonde__malloc(2 * length + 64);
+    char *to = pattern;
+
+    if (pattern == NULL) {
+        return NULL;
+    }
+    to += sprintf(to, "^%s", skipped != 0 ? "(?:model\\.)?" : "");
+    for (const char *from = module + skipped; *from != '\0'; from++) {
+        const bool plain = (*from >= '0' && *from <= '9') ||
+                           (*from >= 'a' && *from <= 'z') ||
+                           (*from >= 'A' && *from <= 'Z') || (unsigned char)*from >= 0x80;
+
+        if (!plain) {
+            *to++ = '\\';
+        }
+        *to++ = *from;
+    }
+    (void)sprintf(to, "_(?:%s%s%s)(?:_[0-9]+)?$", inputs ? "input" : "",
+                  inputs && outputs ? "|" : "", outputs ? "output" : "");
+    return pattern;
+}
+
+sonde_err sonde_hook_add_module(sonde_hook *hook, const char *collection,
+                                const char *module, bool inputs, bool outputs,
+                                sonde_diag *diag)
+{
+    sonde__collection *of = NULL;
+    sonde_selector *what = NULL;
+    char *pattern = NULL;
+    sonde_err err = sonde__hook_find_open(hook, collection, &of, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (module[0] == '\0' || (!inputs && !outputs)) {
+        return sonde__fail(diag, SONDE_EINVAL, collection,
+                           "a module and inputs, outputs or both",
+                           "module '%s' of which %s", module,
+                           inputs || outputs ? "there is no name" : "nothing is asked");
+    }
+    pattern = module_pattern(module, inputs, outputs);
+    if (pattern == NULL) {
+        return sonde__fail_nomem(diag, "a collection");
+    }
+    err = sonde_selector_create_regex(pattern, &what, diag);
+    sonde__free(pattern);
+    return err == SONDE_OK ? add_choice(of, what, module, false, diag) : err;
+}

@@ -1,0 +1,213 @@
+/*
+ * load.c - a configuration file, of either kind, becomes a hook.
+ */
+#include "hook/hook_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { LARGEST_FILE = 1 << 20 };
+
+/* --- options ---------------------------------------------------------------------- */
+
+void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options *given)
+{
+    const sonde_hook_options nothing = {0};
+    const sonde_hook_options *over = given != NULL ? given : &nothing;
+    const sonde_recorder_options *from = &over->record;
+    sonde_recorder_options *to = &said->record;
+    const struct {
+        const char **to, *from;
+    } texts[] = {{&to->path, from->path},       {&to->resume, from->resume},
+                 {&to->program, from->program}, {&to->model, from->model},
+                 {&to->graph, from->graph},     {&to->save, from->save}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        *texts[i].to = texts[i].from != NULL ? texts[i].from : *texts[i].to;
+    }
+    to->rank = from->rank;
+    to->world = from->world;
+    to->ring_bytes = from->ring_bytes != 0 ? from->ring_bytes : to->ring_bytes;
+    to->segment_bytes =
+        from->segment_bytes != 0 ? from->segment_bytes : to->segment_bytes;
+    to->segment_seconds =
+        from->segment_seconds > 0.0 ? from->segment_seconds : to->segment_seconds;
+    to->when_full =
+        from->when_full != SONDE_WHEN_FULL_DEFAULT ? from->when_full : to->when_full;
+    to->compress = to->compress || from->compress;
+    said->save_all = said->save_all || over->save_all;
+    said->dry_run = said->dry_run || over->dry_run;
+    said->no_vitals = said->no_vitals || over->no_vitals;
+    said->vitals_interval =
+        over->vitals_interval != 0 ? over->vitals_interval : said->vitals_interval;
+    said->include = over->include;
+}
+
+static sonde_err read_when_full(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                                sonde_when_full *out)
+{
+    static const char *const names[] = {"default", "wait", "drop"};
+    const char *text = NULL;
+    const sonde_err err = sonde__yaml_text(reader, root, "when_full", &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *out = (sonde_when_full)i;
+            return SONDE_OK;
+        }
+    }
+    return sonde__yaml_fail(reader, sonde__yaml_get(root, "when_full"), SONDE_EINVAL,
+                            "default, wait or drop", "when_full is '%s'", text);
+}
+
+/* Numbers of the recorder's. */
+static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                            sonde_recorder_options *record)
+{
+    int64_t ring = 0, segment = 0;
+    float seconds = 0.0F;
+    sonde_err err =
+        sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring);
+
+    if (err == SONDE_OK) {
+        err =
+            sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_float(reader, root, "segment_seconds", &seconds);
+    }
+    if (err == SONDE_OK && sonde__yaml_get(root, "segment_seconds") != NULL &&
+        !(seconds > 0.0F)) {
+        err = sonde__yaml_fail(reader, sonde__yaml_get(root, "segment_seconds"),
+                               SONDE_EINVAL, "more than 0", "segment_seconds is %g",
+                               (double)seconds);
+    }
+    record->ring_bytes = (size_t)ring;
+    record->segment_bytes = (size_t)segment;
+    record->segment_seconds = (double)seconds;
+    return err;
+}
+
+/* Strings borrow from the tree. */
+static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                              sonde_hook_options *options)
+{
+    bool vitals = true;
+    const struct {
+        const char *key;
+        bool *to;
+    } flags[] = {{"save_all", &options->save_all},
+                 {"dry_run", &options->dry_run},
+                 {"vitals", &vitals},
+                 {"compress", &options->record.compress}};
+    sonde_err err = sonde__yaml_text(reader, root, "path", &options->record.path);
+
+    if (err == SONDE_OK) {
+        err = sonde__yaml_text(reader, root, "resume", &options->record.resume);
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(flags) && err == SONDE_OK; i++) {
+        err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].to);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_int(reader, root, "vitals_interval", 1, INT64_MAX,
+                              &options->vitals_interval);
+    }
+    if (err == SONDE_OK) {
+        err = read_when_full(reader, root, &options->record.when_full);
+    }
+    if (err == SONDE_OK) {
+        err = read_sizes(reader, root, &options->record);
+    }
+    options->no_vitals = !vitals;
+    return err;
+}
+
+/* --- reading ---------------------------------------------------------------------- */
+
+static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                          const sonde_hook_options *given, sonde_hook **out)
+{
+    sonde_hook_options options = {0};
+    sonde_hook *hook = NULL;
+    sonde_err err = sonde__hook_check_keys(reader, root);
+
+    if (err == SONDE_OK) {
+        err = read_options(reader, root, &options);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    sonde__hook_options_over(&options, given);
+    err = sonde_hook_create(&options, &hook, reader->diag);
+    if (err == SONDE_OK) {
+        err = sonde__hook_read(reader, root, hook);
+    }
+    if (err != SONDE_OK) {
+        (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
+        return err;
+    }
+    *out = hook;
+    return SONDE_OK;
+}
+
+sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
+                           const char *section, const sonde_hook_options *options,
+                           sonde_hook **out, sonde_diag *diag)
+{
+    const sonde__yaml_reader reader = {name, diag};
+    sonde__yaml *tree = NULL;
+    const sonde__yaml *root = NULL;
+    sonde_err err = sonde__yaml_parse(text, size, name, &tree, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    root = section != NULL ? sonde__yaml_get(tree, section) : tree;
+    if (root == NULL) {
+        err = sonde__yaml_fail(&reader, tree, SONDE_ENOTFOUND, section,
+                               "there is no section '%s'", section);
+    } else if (root->kind != SONDE__YAML_MAP) {
+        err = sonde__yaml_fail(&reader, root, SONDE_EINVAL, "keys and values",
+                               "the configuration of a hook is none");
+    } else if (sonde__is_smdebug(root)) {
+        err = sonde__hook_from_smdebug(&reader, root, options, out);
+    } else {
+        err = from_own(&reader, root, options, out);
+    }
+    sonde__yaml_destroy(tree);
+    return err;
+}
+
+sonde_err sonde_hook_load(const char *file, const sonde_hook_options *options,
+                          sonde_hook **out, sonde_diag *diag)
+{
+    FILE *stream = fopen(file, "rb");
+    char *text = NULL;
+    size_t size = 0;
+    sonde_err err = SONDE_OK;
+
+    if (stream == NULL) {
+        return sonde__fail_errno(diag, file, "cannot open the hook's configuration");
+    }
+    text = sonde__malloc(LARGEST_FILE + 1);
+    if (text == NULL) {
+        err = sonde__fail_nomem(diag, "a hook's configuration");
+    } else {
+        size = fread(text, 1, LARGEST_FILE + 1, stream);
+        if (ferror(stream)) {
+            err = sonde__fail_errno(diag, file, "cannot read the hook's configuration");
+        } else if (size > LARGEST_FILE) {
+            err = sonde__fail(diag, SONDE_EINVAL, file, "at most 1 MiB",
+                              "the configuration is too long");
+        }
+    }
+    (void)fclose(stream);
+    if (err == SONDE_OK) {
+        err = sonde_hook_parse(text, size, file, NULL, options, out, diag);
+    }
+    sonde__free(text);
+    return err;
+}

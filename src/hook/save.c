@@ -1,0 +1,366 @@
+/*
+ * save.c - when a collection is saved and what of it.
+ *
+ * A save schedule is merged from four layers: hook, hook's mode, collection, collection's
+ * mode. What is wrong within a layer is found when it is given, what contradicts itself
+ * between layers by check, at the latest by settle.
+ */
+#include "hook/hook_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void sonde__unset_layers(sonde__save_layers layers)
+{
+    for (size_t i = 0; i < 1 + SONDE_MODE_COUNT; i++) {
+        layers[i].config = sonde_save_config_unset();
+    }
+}
+
+void sonde__forget_layers(sonde__save_layers layers)
+{
+    for (size_t i = 0; i < 1 + SONDE_MODE_COUNT; i++) {
+        sonde__free(layers[i].steps);
+        sonde__free(layers[i].when_nan);
+    }
+}
+
+/* --- schedules -------------------------------------------------------------------- */
+
+sonde_save_config sonde_save_config_unset(void)
+{
+    return (sonde_save_config){
+        .save_interval = SONDE_UNSET, .start_step = SONDE_UNSET, .end_step = SONDE_UNSET};
+}
+
+static sonde_err fail_key(const char *where, const char *key, int64_t value,
+                          const char *expected, sonde_diag *diag)
+{
+    char place[256];
+
+    (void)snprintf(place, sizeof place, "%.180s: %s", where, key);
+    return sonde__fail(diag, SONDE_EINVAL, place, expected, "%" PRId64, value);
+}
+
+static sonde_err check_config(const sonde_save_config *config, const char *where,
+                              sonde_diag *diag)
+{
+    if (config->save_interval != SONDE_UNSET && config->save_interval < 1) {
+        return fail_key(where, "save_interval", config->save_interval, "1 or more", diag);
+    }
+    if (config->start_step != SONDE_UNSET && config->start_step < 0) {
+        return fail_key(where, "start_step", config->start_step, "0 or more", diag);
+    }
+    if (config->end_step != SONDE_UNSET && config->end_step < 0) {
+        return fail_key(where, "end_step", config->end_step, "0 or more", diag);
+    }
+    for (size_t i = 0; config->save_steps != NULL && i < config->save_step_count; i++) {
+        if (config->save_steps[i] < 0) {
+            return fail_key(where, "save_steps", config->save_steps[i], "0 or more",
+                            diag);
+        }
+    }
+    return SONDE_OK;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Copies what a config points to. */
+static sonde_err copy_config(sonde__save_layer *layer, const sonde_save_config *config,
+                             sonde_diag *diag)
+{
+    const size_t count = config->save_steps != NULL ? config->save_step_count : 0;
+    int64_t *steps =
+        config->save_steps != NULL ? sonde__calloc(count, sizeof *steps) : NULL;
+    char *when_nan = config->when_nan != NULL ? sonde__strdup(config->when_nan) : NULL;
+
+    if ((config->save_steps != NULL && steps == NULL) ||
+        (config->when_nan != NULL && when_nan == NULL)) {
+        sonde__free(steps);
+        sonde__free(when_nan);
+        return sonde__fail_nomem(diag, "a save schedule");
+    }
+    if (steps != NULL) {
+        if (count > 0) {
+            memcpy(steps, config->save_steps, count * sizeof *steps);
+            qsort(steps, count, sizeof *steps, ascending);
+        }
+        sonde__free(layer->steps);
+        layer->steps = steps;
+        layer->config.save_steps = steps;
+        layer->config.save_step_count = count;
+    }
+    if (when_nan != NULL) {
+        sonde__free(layer->when_nan);
+        layer->when_nan = when_nan;
+        layer->config.when_nan = when_nan;
+    }
+    return SONDE_OK;
+}
+
+/* Overwrites with what is set. */
+static void set_field(int64_t *to, int64_t from)
+{
+    *to = from != SONDE_UNSET ? from : *to;
+}
+
+/* What a layer says over what is there already. */
+static void merge_config(sonde_save_config *to, const sonde_save_config *from)
+{
+    const bool interval = from->save_interval != SONDE_UNSET ||
+                          from->start_step != SONDE_UNSET ||
+                          from->end_step != SONDE_UNSET;
+
+    if (interval || from->save_steps != NULL) { /* steps of an earlier layer lose */
+        to->save_steps = from->save_steps;
+        to->save_step_count = from->save_steps != NULL ? from->save_step_count : 0;
+    }
+    if (from->end_step == 0) { /* off, wherever an earlier layer starts */
+        to->start_step = 0;
+    }
+    set_field(&to->save_interval, from->save_interval);
+    set_field(&to->start_step, from->start_step);
+    set_field(&to->end_step, from->end_step);
+    to->when_nan = from->when_nan != NULL ? from->when_nan : to->when_nan;
+}
+
+/* What holds for a collection in a mode. */
+static sonde_save_config effective(const sonde_hook *hook, const sonde__collection *of,
+                                   int mode)
+{
+    sonde_save_config config = {
+        .save_interval = 500, .end_step = SONDE_SCHEDULE_NEVER, .when_nan = ""};
+
+    merge_config(&config, &hook->layers[0].config);
+    merge_config(&config, &hook->layers[1 + mode].config);
+    merge_config(&config, &of->layers[0].config);
+    merge_config(&config, &of->layers[1 + mode].config);
+    return config;
+}
+
+static sonde_schedule schedule_of(const sonde_save_config *config)
+{
+    if (config->save_step_count > 0) {
+        return (sonde_schedule){.steps = config->save_steps,
+                                .step_count = config->save_step_count};
+    }
+    if (config->start_step == 0 && config->end_step == 0) {
+        return (sonde_schedule){0}; /* off */
+    }
+    return (sonde_schedule){.interval = config->save_interval,
+                            .start = config->start_step,
+                            .end = config->end_step};
+}
+
+static sonde_err check_effective(const sonde__collection *of, int mode,
+                                 const sonde_save_config *config, sonde_diag *diag)
+{
+    char place[256];
+
+    if (config->save_step_count > 0 || config->end_step > config->start_step ||
+        (config->start_step == 0 && config->end_step == 0)) {
+        return SONDE_OK;
+    }
+    (void)snprintf(place, sizeof place, "collection '%.128s', mode %s: end_step",
+                   of->name, sonde_mode_name((sonde_mode)mode));
+    return sonde__fail(diag, SONDE_EINVAL, place, "a step behind start_step",
+                       "%" PRId64 " with start_step %" PRId64, config->end_step,
+                       config->start_step);
+}
+
+sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
+                          const sonde_save_config *config, sonde_diag *diag)
+{
+    const char *where = collection != NULL ? collection : "hook";
+    sonde__save_layer *layer = NULL;
+    sonde__collection *of = NULL;
+    sonde_err err = sonde__hook_check_open(hook, where, diag);
+
+    if (err == SONDE_OK && collection != NULL) {
+        err = sonde__hook_find_open(hook, collection, &of, diag);
+    }
+    if (err == SONDE_OK && (mode < -1 || mode >= SONDE_MODE_COUNT)) {
+        err =
+            sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d", mode);
+    }
+    if (err == SONDE_OK) {
+        err = check_config(config, where, diag);
+    }
+    if (err == SONDE_OK && config->when_nan != NULL && config->when_nan[0] != '\0') {
+        sonde_selector *what = NULL;
+
+        err = sonde_selector_create(config->when_nan, &what, diag);
+        sonde_selector_destroy(what);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    layer = of != NULL ? &of->layers[1 + mode] : &hook->layers[1 + mode];
+    err = copy_config(layer, config, diag);
+    if (err == SONDE_OK) {
+        set_field(&layer->config.save_interval, config->save_interval);
+        set_field(&layer->config.start_step, config->start_step);
+        set_field(&layer->config.end_step, config->end_step);
+    }
+    return err;
+}
+
+bool sonde__hook_says_global(const sonde_hook *hook)
+{
+    const size_t at = 1 + SONDE_MODE_GLOBAL;
+    sonde_save_config said = sonde_save_config_unset();
+
+    merge_config(&said, &hook->layers[at].config);
+    for (size_t i = 0; i < hook->collection_count; i++) {
+        merge_config(&said, &hook->collections[i].layers[at].config);
+    }
+    return said.save_interval != SONDE_UNSET || said.start_step != SONDE_UNSET ||
+           said.end_step != SONDE_UNSET || said.save_steps != NULL;
+}
+
+sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
+                            const sonde_reduction_config *config, sonde_diag *diag)
+{
+    const char *where = collection != NULL ? collection : "hook";
+    sonde__collection *of = NULL;
+    sonde_err err = sonde__hook_check_open(hook, where, diag);
+
+    if (err == SONDE_OK && collection != NULL) {
+        err = sonde__hook_find_open(hook, collection, &of, diag);
+    }
+    if (err == SONDE_OK && config->stats >> SONDE_STAT_ENTRIES != 0) {
+        err = sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
+                          "stats 0x%" PRIx32, config->stats);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (of != NULL) {
+        of->reduces = true;
+        of->reductions = *config;
+    } else {
+        hook->reduces = true;
+        hook->reductions = *config;
+    }
+    return SONDE_OK;
+}
+
+/* --- settling --------------------------------------------------------------------- */
+
+/* SONDE_HOW_ bits of what a collection keeps. */
+static unsigned how_of(const sonde_hook *hook, const sonde__collection *of)
+{
+    const sonde_reduction_config *config = of->reduces     ? &of->reductions
+                                           : hook->reduces ? &hook->reductions
+                                                           : NULL;
+    unsigned how = 0;
+
+    if (config == NULL) {
+        return SONDE_HOW_RAW;
+    }
+    how |= config->stats != 0 ? SONDE_HOW_VITALS : 0U;
+    how |= config->histogram ? SONDE_HOW_SKETCH : 0U;
+    how |= config->save_raw_tensor || how == 0 ? SONDE_HOW_RAW : 0U;
+    return how;
+}
+
+static bool has_include(const sonde__collection *of)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < of->choices.count; i++) {
+        any = any || !of->choices.items[i].exclude;
+    }
+    return any;
+}
+
+static sonde_err check_collection(const sonde_hook *hook, const sonde__collection *of,
+                                  sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (!has_include(of)) {
+        return sonde__fail(diag, SONDE_EINVAL, of->name,
+                           "a selector or a module to include, or a built-in name",
+                           "the collection includes nothing");
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+        const sonde_save_config config = effective(hook, of, mode);
+
+        err = check_effective(of, mode, &config, diag);
+    }
+    return err;
+}
+
+sonde_err sonde__hook_check(const sonde_hook *hook, const sonde__collection **at,
+                            sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < hook->collection_count && err == SONDE_OK; i++) {
+        const sonde__collection *of = &hook->collections[i];
+
+        if (of->saved) {
+            err = check_collection(hook, of, diag);
+        }
+        if (err != SONDE_OK && at != NULL) {
+            *at = of;
+        }
+    }
+    return err;
+}
+
+/* The schedules and the when_nan of collection i. */
+static sonde_err settle_collection(sonde_hook *hook, size_t i, sonde_diag *diag)
+{
+    sonde__collection *of = &hook->collections[i];
+
+    of->how = how_of(hook, of);
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        const sonde_save_config config = effective(hook, of, mode);
+        sonde_selector **what = &of->when_nan[mode].what;
+
+        of->when[mode] = schedule_of(&config);
+        if (config.when_nan[0] == '\0') {
+            continue;
+        }
+        if (*what == NULL) {
+            const sonde_err err = sonde_selector_create(config.when_nan, what, diag);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
+        }
+        hook->nan_sets[mode] |= UINT64_C(1) << i;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
+{
+    sonde_err err = hook->settled ? SONDE_OK : sonde__hook_check(hook, NULL, diag);
+    unsigned how = 0;
+
+    if (err != SONDE_OK || hook->settled) {
+        return err;
+    }
+    for (size_t i = 0; i < hook->collection_count && err == SONDE_OK; i++) {
+        if (hook->collections[i].saved) {
+            err = settle_collection(hook, i, diag);
+            how |= hook->collections[i].how;
+        }
+    }
+    if (err == SONDE_OK && (how & SONDE_HOW_SKETCH) != 0 && hook->sketch == NULL) {
+        hook->sketch = sonde__malloc(sizeof *hook->sketch);
+        err = hook->sketch != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a sketch");
+    }
+    hook->settled = err == SONDE_OK;
+    return err;
+}

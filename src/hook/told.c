@@ -1,0 +1,164 @@
+/*
+ * told.c - what run.json has of a hook: its configuration, for people, and what tells one
+ * graph from another.
+ */
+#include "hook/hook_state.h"
+
+#define XXH_STATIC_LINKING_ONLY /* for a hash state that needs no allocation */
+#include <jansson.h>
+#include <xxhash.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include <string.h>
+
+/* json_object_set_new takes the value, and says so of NULL too. */
+static bool set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0;
+}
+
+/* JSON is UTF-8, and who chooses tensors may write anything. */
+static json_t *tell_text(const char *text)
+{
+    json_t *told = json_string(text);
+
+    return told != NULL ? told : json_string("(not UTF-8)");
+}
+
+static json_t *tell_schedule(const sonde__collection *of, int mode)
+{
+    const sonde_schedule *when = &of->when[mode];
+    json_t *told = json_object();
+    bool good = told != NULL;
+
+    if (when->step_count > 0) {
+        json_t *steps = json_array();
+
+        good = good && steps != NULL;
+        for (size_t i = 0; i < when->step_count && good; i++) {
+            good = json_array_append_new(steps, json_integer(when->steps[i])) == 0;
+        }
+        good = set(told, "save_steps", steps) && good;
+    } else if (when->interval == 0) {
+        good = good && set(told, "off", json_true());
+    } else {
+        good = good && set(told, "save_interval", json_integer(when->interval));
+        if (when->start > 0) {
+            good = good && set(told, "start_step", json_integer(when->start));
+        }
+        if (when->end != SONDE_SCHEDULE_NEVER) {
+            good = good && set(told, "end_step", json_integer(when->end));
+        }
+    }
+    if (of->when_nan[mode].what != NULL) {
+        const char *text = sonde_selector_text(of->when_nan[mode].what);
+
+        good = good && set(told, "when_nan", tell_text(text));
+    }
+    if (!good) {
+        json_decref(told);
+        return NULL;
+    }
+    return told;
+}
+
+static bool tell_choices(json_t *told, const sonde__collection *of)
+{
+    json_t *lists[2] = {json_array(), json_array()}; /* include, exclude */
+    bool good = lists[0] != NULL && lists[1] != NULL;
+
+    for (size_t i = 0; i < of->choices.count && good; i++) {
+        const sonde__choice *choice = &of->choices.items[i];
+        json_t *text = tell_text(sonde_selector_text(choice->what));
+
+        good = json_array_append_new(lists[choice->exclude], text) == 0;
+    }
+    good = good && json_object_set(told, "include", lists[0]) == 0;
+    if (good && json_array_size(lists[1]) > 0) {
+        good = json_object_set(told, "exclude", lists[1]) == 0;
+    }
+    json_decref(lists[0]);
+    json_decref(lists[1]);
+    return good;
+}
+
+static bool tell_reductions(json_t *told, const sonde_reduction_config *config)
+{
+    json_t *names = json_array();
+    bool good = names != NULL;
+
+    for (int stat = 0; stat < SONDE_STAT_ENTRIES && good; stat++) {
+        if ((config->stats >> stat & 1U) != 0) {
+            json_t *name = json_string(sonde_stat_name((sonde_stat)stat));
+
+            good = json_array_append_new(names, name) == 0;
+        }
+    }
+    return set(told, "reductions", names) && good &&
+           set(told, "histogram", json_boolean(config->histogram)) &&
+           set(told, "save_raw_tensor", json_boolean(config->save_raw_tensor));
+}
+
+static json_t *tell_collection(const sonde_hook *hook, const sonde__collection *of)
+{
+    json_t *told = json_object();
+    bool good = told != NULL && tell_choices(told, of);
+
+    for (int mode = 0; mode < SONDE_MODE_COUNT && good; mode++) {
+        good = set(told, sonde_mode_name((sonde_mode)mode), tell_schedule(of, mode));
+    }
+    if (good && (of->reduces || hook->reduces)) {
+        good = tell_reductions(told, of->reduces ? &of->reductions : &hook->reductions);
+    }
+    if (!good) {
+        json_decref(told);
+        return NULL;
+    }
+    return told;
+}
+
+char *sonde__hook_tell(const sonde_hook *hook)
+{
+    json_t *told = json_object(), *collections = json_object();
+    const int64_t vitals = hook->options.no_vitals ? 0 : hook->options.vitals_interval;
+    bool good = told != NULL && collections != NULL &&
+                set(told, "vitals_interval", json_integer(vitals));
+    char *text = NULL;
+
+    for (size_t i = 0; i < hook->collection_count && good; i++) {
+        const sonde__collection *of = &hook->collections[i];
+
+        good = !of->saved || set(collections, of->name, tell_collection(hook, of));
+    }
+    if (good && json_object_set(told, "collections", collections) == 0) {
+        text = json_dumps(told, JSON_COMPACT);
+    }
+    json_decref(collections);
+    json_decref(told);
+    return text;
+}
+
+void sonde__hook_digest(const sonde_catalogue *catalogue, char digest[SONDE__DIGEST])
+{
+    XXH3_state_t state;
+
+    XXH3_INITSTATE(&state);
+    (void)XXH3_64bits_reset(&state);
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+        const int32_t kind[3] = {(int32_t)info->role, (int32_t)info->dtype, info->rank};
+        const bool sized = info->role == SONDE_ROLE_WEIGHT ||
+                           info->role == SONDE_ROLE_BIAS ||
+                           info->role == SONDE_ROLE_BUFFER; /* others go with the batch */
+
+        (void)XXH3_64bits_update(&state, info->name, strlen(info->name) + 1);
+        (void)XXH3_64bits_update(&state, info->op, strlen(info->op) + 1);
+        (void)XXH3_64bits_update(&state, kind, sizeof kind);
+        (void)XXH3_64bits_update(&state, info->shape,
+                                 sized ? (size_t)info->rank * sizeof info->shape[0] : 0);
+    }
+    (void)snprintf(digest, SONDE__DIGEST, "%016" PRIx64,
+                   (uint64_t)XXH3_64bits_digest(&state));
+}

@@ -1,0 +1,353 @@
+/*
+ * outfeed_rows.c - the producer's side of an outfeed queue: memory, and making rows.
+ *
+ * The lock is taken when a row begins, to learn where it may lie, and when it is whole, to add
+ * it to the others. Values are copied outside.
+ */
+#include "observe/outfeed_state.h"
+
+#include <sonde/log.h>
+
+#include <string.h>
+
+enum { STAGED = -1 /* a row's bank */ };
+
+/* --- preparing -------------------------------------------------------------------- */
+
+static void free_memory(sonde__outfeed_column *column)
+{
+    sonde__free(column->bank[0]);
+    sonde__free(column->bank[1]);
+    sonde__free(column->staged);
+    sonde__free(column->arrived);
+    column->bank[0] = NULL;
+    column->bank[1] = NULL;
+    column->staged = NULL;
+    column->arrived = NULL;
+    column->prepared = false;
+}
+
+void sonde__outfeed_free_column(sonde__outfeed_column *column)
+{
+    free_memory(column);
+    sonde__free(column->tensor);
+    column->tensor = NULL;
+}
+
+static sonde_err check_column(const sonde_outfeed *queue, const sonde_tensor_info *info,
+                              const sonde_call_shape *shape, sonde_diag *diag)
+{
+    const int leading = shape->replicas > 1 ? 2 : 1;
+    char where[256];
+
+    (void)sonde__outfeed_where(queue, where, sizeof where);
+    if (info->rank + leading > SONDE_MAX_DIMS) {
+        return sonde__fail(diag, SONDE_ESHAPE, where, "at most 8 dimensions",
+                           "'%.200s' of rank %d, stacked", info->name, info->rank);
+    }
+    if (info->pass == SONDE_PASS_UPDATE && shape->micro_batches > 1 &&
+        queue->options.per == SONDE_OUTFEED_MICRO_BATCH) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "a queue with a row a step",
+                           "'%.200s' comes once a step, a row every micro-batch",
+                           info->name);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err allocate(const sonde_outfeed *queue, sonde__outfeed_column *column,
+                          int replicas, sonde_diag *diag)
+{
+    const size_t rows = (size_t)queue->options.rows;
+    const bool two = !queue->options.one_thread;
+    const bool stages = queue->options.when_full == SONDE_OUTFEED_DROP_OLDEST;
+    char where[256];
+
+    (void)sonde__outfeed_where(queue, where, sizeof where);
+    column->value_bytes =
+        (size_t)sonde_view_count(&column->value) * sonde_dtype_size(column->value.dtype);
+    if (!sonde__mul(column->value_bytes, (size_t)replicas, &column->row_bytes)) {
+        return sonde__fail_nomem(diag, where);
+    }
+    column->bank[0] = sonde__calloc(rows, column->row_bytes);
+    column->bank[1] = two ? sonde__calloc(rows, column->row_bytes) : NULL;
+    column->staged = stages ? sonde__malloc(column->row_bytes) : NULL;
+    column->arrived = sonde__calloc((size_t)replicas, sizeof *column->arrived);
+    if (column->bank[0] == NULL || (two && column->bank[1] == NULL) ||
+        (stages && column->staged == NULL) || column->arrived == NULL) {
+        free_memory(column);
+        return sonde__fail_nomem(diag, where);
+    }
+    return SONDE_OK;
+}
+
+/* Anew if its shape, or that of the call, is another than before. */
+static sonde_err prepare_column(sonde_outfeed *queue, sonde__outfeed_column *column,
+                                const sonde_tensor_info *info,
+                                const sonde_call_shape *shape, sonde_diag *diag)
+{
+    const sonde_view value = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
+    sonde_err err = SONDE_OK;
+
+    if (column->prepared && column->value.dtype == value.dtype &&
+        sonde_view_same_shape(&column->value, &value) &&
+        queue->shape.replicas == shape->replicas) {
+        return SONDE_OK;
+    }
+    if (column->prepared) {
+        free_memory(column);
+        queue->prepared--;
+    }
+    column->value = value;
+    err = allocate(queue, column, shape->replicas, diag);
+    if (err == SONDE_OK) {
+        column->prepared = true;
+        queue->prepared++;
+    }
+    return err;
+}
+
+static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
+                         unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
+{
+    sonde_outfeed *queue = (sonde_outfeed *)sink;
+    char where[256];
+    sonde_err err = sonde__outfeed_adopt(queue, id, info, diag);
+
+    if (err != SONDE_OK || id >= queue->id_capacity ||
+        queue->by_id[id] == SONDE__NO_COLUMN) {
+        return err; /* or no filter lets it in */
+    }
+    if ((how & SONDE_HOW_RAW) == 0) {
+        return sonde__fail(diag, SONDE_EINVAL,
+                           sonde__outfeed_where(queue, where, sizeof where),
+                           "a tap of raw values", "'%.200s' without", info->name);
+    }
+    err = check_column(queue, info, shape, diag);
+    for (size_t i = queue->by_id[id]; i != SONDE__NO_COLUMN && err == SONDE_OK;
+         i = queue->columns[i].next) {
+        err = prepare_column(queue, &queue->columns[i], info, shape, diag);
+    }
+    (void)pthread_mutex_lock(&queue->lock);
+    queue->shape = *shape;
+    queue->row.open = false;
+    queue->head = 0;
+    queue->count = 0;
+    (void)pthread_mutex_unlock(&queue->lock);
+    return err;
+}
+
+/* --- a row ------------------------------------------------------------------------ */
+
+static void tell_loss(const sonde_outfeed *queue, uint64_t before, sonde_log_level level,
+                      const char *what)
+{
+    if (before == 0) {
+        sonde_log(level, "observe", "outfeed '%s': %s", queue->name, what);
+    }
+}
+
+static void lose_partial(sonde_outfeed *queue)
+{
+    uint64_t before = 0;
+
+    queue->row.open = false;
+    (void)pthread_mutex_lock(&queue->lock);
+    before = queue->counts.partial++;
+    (void)pthread_mutex_unlock(&queue->lock);
+    tell_loss(queue, before, SONDE_LOG_ERROR,
+              "a row is lost: not all of its tensors came in their shapes");
+}
+
+/* Counts a row that does not get in. Under the lock; what counted before. */
+static uint64_t refuse(sonde_outfeed *queue)
+{
+    queue->overflowed +=
+        queue->options.when_full == SONDE_OUTFEED_ERROR && !queue->closed;
+    return queue->counts.refused++;
+}
+
+/* What of the step a row is: 0 where there is one a step. */
+static int part_of(const sonde_outfeed *queue, const sonde_coordinate *at)
+{
+    return queue->options.per == SONDE_OUTFEED_STEP ? 0 : at->micro_batch;
+}
+
+/* Finds the place of a new row, waiting for it if that was asked for. */
+static void begin_row(sonde_outfeed *queue, const sonde_coordinate *at)
+{
+    const sonde_outfeed_full when_full = queue->options.when_full;
+    sonde__outfeed_row *row = &queue->row;
+    uint64_t before = 1;
+
+    row->open = true;
+    row->mode = at->mode;
+    row->step = at->mode_step;
+    row->part = part_of(queue, at);
+    row->number++;
+    row->arrived = 0;
+    (void)pthread_mutex_lock(&queue->lock);
+    while (when_full == SONDE_OUTFEED_BLOCK && queue->count == queue->options.rows &&
+           !queue->closed) {
+        (void)pthread_cond_wait(&queue->room, &queue->lock);
+    }
+    row->refused = queue->closed || (when_full == SONDE_OUTFEED_ERROR &&
+                                     queue->count == queue->options.rows);
+    if (row->refused) {
+        before = refuse(queue);
+    }
+    row->bank = when_full == SONDE_OUTFEED_DROP_OLDEST ? STAGED : queue->active;
+    row->slot = queue->count;
+    (void)pthread_mutex_unlock(&queue->lock);
+    if (row->refused) {
+        tell_loss(queue, before, SONDE_LOG_ERROR, "a row is lost: it is full or closed");
+    }
+}
+
+static unsigned char *row_of(const sonde__outfeed_column *column, int bank, int64_t slot)
+{
+    return bank == STAGED ? column->staged
+                          : column->bank[bank] + (size_t)slot * column->row_bytes;
+}
+
+/* Adds the row to the active bank. Under the lock; false if it is closed. */
+static bool place_row(sonde_outfeed *queue, bool *dropped)
+{
+    const sonde__outfeed_row *row = &queue->row;
+    const int64_t rows = queue->options.rows;
+    int64_t slot = 0;
+
+    if (queue->closed) {
+        return false;
+    }
+    if (queue->count == rows) { /* only where the oldest is dropped */
+        *dropped = queue->counts.dropped++ == 0;
+        queue->head = (queue->head + 1) % rows;
+        queue->count--;
+    }
+    slot = (queue->head + queue->count) % rows;
+    if (row->bank != queue->active || row->slot != slot) {
+        for (size_t i = 0; i < queue->column_count; i++) {
+            const sonde__outfeed_column *column = &queue->columns[i];
+
+            memcpy(row_of(column, queue->active, slot),
+                   row_of(column, row->bank, row->slot), column->row_bytes);
+        }
+    }
+    queue->count++;
+    queue->counts.put++;
+    return true;
+}
+
+static void end_row(sonde_outfeed *queue)
+{
+    sonde__outfeed_row *row = &queue->row;
+    const size_t wanted = queue->column_count * (size_t)queue->shape.replicas;
+    bool placed = false, dropped = false;
+    uint64_t before = 1;
+
+    if (!row->open || row->refused) {
+        row->open = false;
+        return;
+    }
+    if (row->arrived != wanted) {
+        lose_partial(queue);
+        return;
+    }
+    row->open = false;
+    (void)pthread_mutex_lock(&queue->lock);
+    placed = place_row(queue, &dropped);
+    if (!placed) {
+        before = refuse(queue);
+    }
+    (void)pthread_cond_signal(&queue->filled);
+    (void)pthread_mutex_unlock(&queue->lock);
+    if (!placed) {
+        tell_loss(queue, before, SONDE_LOG_ERROR, "a row is lost: it is closed");
+    } else if (dropped) {
+        tell_loss(queue, 0, SONDE_LOG_WARNING, "it is full: the oldest row is dropped");
+    }
+}
+
+/* --- as a sink -------------------------------------------------------------------- */
+
+/* A row that its step did not end is not whole. */
+static void begin_call(sonde_sink *sink)
+{
+    sonde_outfeed *queue = (sonde_outfeed *)sink;
+
+    if (queue->row.open) {
+        lose_partial(queue);
+    }
+}
+
+/* Ends the row of another micro-batch, begins one where there is none. */
+static void turn_to(sonde_outfeed *queue, const sonde_coordinate *at)
+{
+    sonde__outfeed_row *row = &queue->row;
+
+    if (row->open && (row->mode != at->mode || row->step != at->mode_step)) {
+        lose_partial(queue); /* of a step that was broken off */
+    }
+    if (row->open && row->part != part_of(queue, at)) {
+        end_row(queue);
+    }
+    if (!row->open) {
+        begin_row(queue, at);
+    }
+}
+
+static void take(sonde_outfeed *queue, sonde__outfeed_column *column,
+                 const sonde_observation *seen)
+{
+    const sonde__outfeed_row *row = &queue->row;
+    const int r = seen->at.replica;
+    sonde_view to = column->value;
+
+    if (r < 0 || r >= queue->shape.replicas || !column->prepared) {
+        return;
+    }
+    to.data = row_of(column, row->bank, row->slot) + (size_t)r * column->value_bytes;
+    if (seen->view->dtype != to.dtype ||
+        sonde_view_copy(&to, seen->view, NULL) != SONDE_OK) {
+        return;
+    }
+    if (column->arrived[r] != row->number) {
+        column->arrived[r] = row->number;
+        queue->row.arrived++;
+    }
+}
+
+/* Whether a row a step leaves out this micro-batch, which is not the last. */
+static bool is_early(const sonde_outfeed *queue, const sonde_observation *seen)
+{
+    return queue->options.per == SONDE_OUTFEED_STEP &&
+           seen->info->pass != SONDE_PASS_UPDATE && /* which comes once */
+           seen->at.micro_batch + 1 < queue->shape.micro_batches;
+}
+
+static void put(sonde_sink *sink, const sonde_observation *seen)
+{
+    sonde_outfeed *queue = (sonde_outfeed *)sink;
+
+    if (seen->id >= queue->id_capacity || queue->by_id[seen->id] == SONDE__NO_COLUMN ||
+        is_early(queue, seen)) {
+        return;
+    }
+    turn_to(queue, &seen->at);
+    for (size_t i = queue->by_id[seen->id]; i != SONDE__NO_COLUMN && !queue->row.refused;
+         i = queue->columns[i].next) {
+        take(queue, &queue->columns[i], seen);
+    }
+}
+
+static void end_step(sonde_sink *sink, const sonde_coordinate *at)
+{
+    (void)at;
+    end_row((sonde_outfeed *)sink);
+}
+
+void sonde__outfeed_sink_init(sonde_sink *sink)
+{
+    *sink = (sonde_sink){
+        .prepare = prepare, .begin_call = begin_call, .put = put, .end_step = end_step};
+}

@@ -1,0 +1,381 @@
+/*
+ * batch.c - messages of the ring become a batch, and a batch becomes bytes in files.
+ */
+#include "record/digest.h"
+#include "record/writer.h"
+
+#include <errno.h>
+#include <string.h>
+
+#if defined(SONDE_STRESS)
+enum { BATCH_BYTES = 30000, BATCH_ITEMS = 500, BULK = 5000 };
+#else
+enum {
+    BATCH_BYTES = 16 * 1024 * 1024, /* of values; a larger one is a batch of its own */
+    BATCH_ITEMS = 1024 * 1024,      /* bytes of statistics, and of sketches */
+    BULK = 1024 * 1024              /* of values at once, that go past the page cache */
+};
+#endif
+enum {
+    SMALL = 2048 /* bytes of a value that is copied, so that a write has fewer pieces */
+};
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    (void)atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void sonde__batch_lose(sonde__writer *writer, uint64_t n, int fault)
+{
+    const bool full = fault == ENOSPC || fault == EDQUOT || fault == EFBIG;
+
+    count(full ? &writer->counters.disk_full : &writer->counters.io_error, n);
+    writer->changed = true;
+}
+
+/* --- taking ----------------------------------------------------------------------- */
+
+/* The producer may send the next. */
+static void free_far(sonde__writer *writer, void *far)
+{
+    if (far != NULL) {
+        sonde__free(far);
+        atomic_store_explicit(&writer->far_away, false, memory_order_release);
+    }
+}
+
+/* What one message means for the batch. */
+typedef enum taken {
+    TAKEN,       /* it is in the batch, or lost */
+    TAKEN_LAST,  /* likewise, and the batch is full */
+    LEFT_BATCH,  /* the batch is full without it */
+    LEFT_ROTATE, /* it belongs to the next segment */
+    LEFT_FAULT   /* errno in *fault */
+} taken;
+
+/* A segment, open. */
+static int need_segment(sonde__writer *writer, uint64_t value, size_t name)
+{
+    int failed = 0;
+
+    if (sonde__segment_is_open(&writer->segment)) {
+        return 0;
+    }
+    failed = sonde__segment_open(&writer->segment, writer->segment_bytes, value, name);
+    if (failed == 0) {
+        writer->segment.data->in_bulk = sonde__ring_fill(writer->ring) >= BULK;
+    }
+    if (failed == EEXIST) { /* what could not be taken away after a fault */
+        writer->segment.number++;
+    }
+    return failed;
+}
+
+/* Room in scratch; TAKEN if there is. What is in use cannot move. */
+static taken need_scratch(sonde__writer *writer, size_t n, int *fault)
+{
+    sonde__scratch *const scratch = &writer->scratch;
+    unsigned char *larger = NULL;
+
+    if (scratch->size - scratch->used >= n) {
+        return TAKEN;
+    }
+    if (scratch->used > 0) {
+        return LEFT_BATCH;
+    }
+    larger = sonde__malloc(n);
+    if (larger == NULL) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    sonde__free(scratch->start);
+    scratch->start = larger;
+    scratch->size = n;
+    return TAKEN;
+}
+
+/* The bytes as they are stored: compressed, small ones behind each other, large ones where
+ * they are. */
+static const void *place(sonde__writer *writer, uint32_t id, const void *bytes,
+                         sonde__index_line *line)
+{
+    sonde__scratch *const scratch = &writer->scratch;
+    const void *packed = NULL;
+    void *copy = NULL;
+
+    if (writer->compressor.context != NULL) {
+        sonde__compress(&writer->compressor, &writer->tensors.tensors[id], scratch, bytes,
+                        line, &packed);
+    }
+    if (packed != NULL || line->bytes >= SMALL) {
+        return packed != NULL ? packed : bytes;
+    }
+    copy = scratch->start + scratch->used;
+    memcpy(copy, bytes, (size_t)line->bytes);
+    scratch->used += (size_t)line->bytes;
+    return copy;
+}
+
+/* Whether the segment has what it shall hold, with n bytes more. */
+static bool is_full(const sonde__writer *writer, uint64_t n)
+{
+    const sonde__segment *segment = &writer->segment;
+
+    return sonde__segment_is_open(segment) && segment->staged > 0 &&
+           segment->staged + n > writer->segment_bytes;
+}
+
+static taken take_value(sonde__writer *writer, const sonde__value_message *message,
+                        int *fault)
+{
+    const uint32_t id = sonde__tensors_find(&writer->tensors, message->line.tensor);
+    const uint64_t payload = message->line.bytes;
+    const void *bytes = message->far != NULL ? message->far : message->bytes;
+    const char *const name =
+        id != SONDE_NO_TENSOR ? writer->tensors.names.text[id] : NULL;
+    sonde__index_line line = message->line;
+    sonde__segment_added added = SONDE__ADDED;
+    taken room = TAKEN;
+
+    if (name == NULL) { /* its line was refused */
+        sonde__batch_lose(writer, 1, EIO);
+        free_far(writer, message->far);
+        return TAKEN;
+    }
+    if (is_full(writer, payload)) {
+        return LEFT_ROTATE;
+    }
+    *fault = need_segment(writer, payload, strlen(name));
+    if (*fault != 0) {
+        return LEFT_FAULT;
+    }
+    room = need_scratch(writer,
+                        writer->compressor.context != NULL
+                            ? sonde__compressor_bound((size_t)payload)
+                            : SMALL,
+                        fault);
+    if (room != TAKEN) {
+        return room;
+    }
+    line.tensor = id;
+    line.hash = sonde__digest(bytes, (size_t)payload);
+    bytes = place(writer, id, bytes, &line);
+    added = sonde__segment_add(&writer->segment, &line, bytes, payload, name);
+    if (added != SONDE__ADDED) {
+        *fault = ENOMEM;
+        return added == SONDE__BATCH_FULL    ? LEFT_BATCH
+               : added == SONDE__HEADER_FULL ? LEFT_ROTATE
+                                             : LEFT_FAULT;
+    }
+    writer->far = message->far;
+    return message->far != NULL ||
+                   writer->segment.staged - writer->segment.end >= BATCH_BYTES
+               ? TAKEN_LAST
+               : TAKEN;
+}
+
+static taken take_vitals(sonde__writer *writer, sonde__vitals_message *message,
+                         int *fault)
+{
+    const uint32_t id = sonde__tensors_find(&writer->tensors, message->row.tensor);
+    sonde__stats_row row = message->row;
+
+    if (id == SONDE_NO_TENSOR) {
+        sonde__batch_lose(writer, 1, EIO);
+        return TAKEN;
+    }
+    row.tensor = id;
+    row.check = sonde__stats_check(&row);
+    if (!sonde__stream_add(&writer->stats, &row, sizeof row)) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    return writer->stats.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+}
+
+static taken take_sketch(sonde__writer *writer, sonde__sketch_message *message,
+                         int *fault)
+{
+    sonde__sketch_record *const record = &message->record;
+    const uint32_t producers = record->tensor;
+    const uint32_t id = sonde__tensors_find(&writer->tensors, producers);
+    bool added = false;
+
+    if (id == SONDE_NO_TENSOR) {
+        sonde__batch_lose(writer, 1, EIO);
+        return TAKEN;
+    }
+    record->tensor = id; /* the message is ours until it is released */
+    record->check = 0;
+    record->check = sonde__sketch_check(record);
+    added = sonde__stream_add(&writer->sketches, record, record->length);
+    record->tensor = producers;
+    if (!added) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    return writer->sketches.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+}
+
+static taken take_end(sonde__writer *writer, const sonde__end_message *message,
+                      int *fault)
+{
+    *fault = need_segment(writer, 0, 0);
+    if (*fault != 0) {
+        return LEFT_FAULT;
+    }
+    switch (sonde__segment_add_end(&writer->segment, &message->line)) {
+    case SONDE__ADDED:
+        return TAKEN;
+    case SONDE__NO_MEMORY:
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    case SONDE__BATCH_FULL:
+    case SONDE__HEADER_FULL:
+    default:
+        return LEFT_BATCH;
+    }
+}
+
+static taken take(sonde__writer *writer, sonde__block *block, int *fault)
+{
+    void *const message = block;
+
+    switch ((sonde__message_kind)block->kind) {
+    case SONDE__MESSAGE_VALUE:
+        return take_value(writer, message, fault);
+    case SONDE__MESSAGE_VITALS:
+        return take_vitals(writer, message, fault);
+    case SONDE__MESSAGE_SKETCH:
+        return take_sketch(writer, message, fault);
+    case SONDE__MESSAGE_END:
+        return take_end(writer, message, fault);
+    case SONDE__MESSAGE_TENSOR:
+    default:
+        *fault = sonde__tensors_add(&writer->tensors, message);
+        return *fault == 0 ? TAKEN : LEFT_FAULT;
+    }
+}
+
+sonde__filled sonde__batch_fill(sonde__writer *writer, bool *any, int *fault)
+{
+    sonde__file *const data = writer->segment.data;
+    sonde__block *block = NULL;
+
+    *any = false;
+    if (data != NULL) {
+        data->in_bulk = sonde__ring_fill(writer->ring) >= BULK;
+    }
+    while ((block = sonde__ring_next(writer->ring)) != NULL) {
+        const taken what = take(writer, block, fault);
+
+        if (what == TAKEN || what == TAKEN_LAST) {
+            *any = writer->pending = true;
+        } else {
+            sonde__ring_back(writer->ring, block);
+        }
+        switch (what) {
+        case TAKEN:
+            break;
+        case LEFT_ROTATE:
+            return SONDE__FILLED_ROTATE;
+        case LEFT_FAULT:
+            return SONDE__FILLED_FAULT;
+        case TAKEN_LAST:
+        case LEFT_BATCH:
+        default:
+            return SONDE__FILLED_BATCH;
+        }
+    }
+    return SONDE__FILLED_ALL;
+}
+
+/* --- into the files --------------------------------------------------------------- */
+
+static void release(sonde__writer *writer)
+{
+    writer->pending = false;
+    writer->scratch.used = 0;
+    free_far(writer, writer->far);
+    writer->far = NULL;
+    sonde__ring_release(writer->ring);
+}
+
+int sonde__batch_commit(sonde__writer *writer)
+{
+    sonde__counters *const counters = &writer->counters;
+    sonde__segment_gain gain = {0};
+    uint64_t gained = 0;
+    int failed = sonde__stream_commit(&writer->tensors.catalogue, &gained);
+
+    if (!writer->pending && failed == 0) {
+        writer->scratch.used = 0;
+        return 0;
+    }
+    if (failed == 0) {
+        failed = sonde__stream_commit(&writer->stats, &gained);
+        count(&counters->rows, gained);
+    }
+    if (failed == 0) {
+        failed = sonde__stream_commit(&writer->sketches, &gained);
+        count(&counters->sketches, gained);
+    }
+    if (failed == 0) {
+        failed = sonde__segment_commit(&writer->segment, &gain);
+        count(&counters->records, gain.values);
+        count(&counters->bytes, gain.payload);
+        if (gain.last_step >
+            atomic_load_explicit(&counters->last_step, memory_order_relaxed)) {
+            atomic_store_explicit(&counters->last_step, gain.last_step,
+                                  memory_order_relaxed);
+        }
+    }
+    writer->changed = true;
+    if (failed == 0) {
+        release(writer);
+    }
+    return failed;
+}
+
+/* --- losing ----------------------------------------------------------------------- */
+
+void sonde__batch_drop(sonde__writer *writer)
+{
+    if (!writer->pending) {
+        return;
+    }
+    sonde__batch_lose(writer,
+                      sonde__stream_drop(&writer->stats) +
+                          sonde__stream_drop(&writer->sketches) +
+                          sonde__segment_drop(&writer->segment),
+                      writer->fault);
+    release(writer);
+}
+
+bool sonde__batch_drop_next(sonde__writer *writer)
+{
+    sonde__block *const block = sonde__ring_next(writer->ring);
+    void *const message = block;
+
+    if (block == NULL) {
+        return false;
+    }
+    switch ((sonde__message_kind)block->kind) {
+    case SONDE__MESSAGE_VALUE:
+        free_far(writer, ((sonde__value_message *)message)->far);
+        sonde__batch_lose(writer, 1, writer->fault);
+        break;
+    case SONDE__MESSAGE_VITALS:
+    case SONDE__MESSAGE_SKETCH:
+        sonde__batch_lose(writer, 1, writer->fault);
+        break;
+    case SONDE__MESSAGE_TENSOR: /* needs memory alone, and no second chance comes */
+        (void)sonde__tensors_add(&writer->tensors, message);
+        break;
+    case SONDE__MESSAGE_END:
+    default:
+        break;
+    }
+    sonde__ring_release(writer->ring);
+    return true;
+}

@@ -1,0 +1,20 @@
+/*
+ * digest.h - XXH3 (64 bits, seed 0) of a block, by the widest instructions there are.
+ * Internal.
+ */
+#ifndef SONDE_RECORD_DIGEST_H
+#define SONDE_RECORD_DIGEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sonde/export.h>
+
+SONDE_API uint64_t sonde__digest(const void *bytes, size_t size);
+
+/* The same, one for each instruction set. */
+uint64_t sonde__digest_generic(const void *bytes, size_t size);
+uint64_t sonde__digest_avx2(const void *bytes, size_t size);
+uint64_t sonde__digest_avx512(const void *bytes, size_t size);
+
+#endif

@@ -1,0 +1,409 @@
+/*
+ * format.c - names of files, index lines, rows and sketch records, to the byte.
+ *
+ * Index lines are read and written by hand: a run has a million of them. The reader takes
+ * exactly what the writer makes, so a line is understood or it is damaged.
+ */
+#include "record/format.h"
+
+#include "base/base.h"
+#include "tensor/convert.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+/* --- names of files --------------------------------------------------------------- */
+
+static const struct {
+    const char *stem, *closed;
+} kinds[] = {
+    [SONDE__FILE_SEGMENT] = {"seg-", ".safetensors"},
+    [SONDE__FILE_INDEX] = {"seg-", ".jsonl"},
+    [SONDE__FILE_STATS] = {"stats-", ".npy"},
+    [SONDE__FILE_SKETCH] = {"sketch-", ".bin"},
+};
+
+void sonde__worker_folder(char *name, int rank)
+{
+    (void)snprintf(name, SONDE__FILE_NAME, "w%04d", rank);
+}
+
+/* Digits from *at on, at least least of them and no needless zeros in front of more. */
+static bool read_number(const char **at, int least, uint64_t *out)
+{
+    const char *const start = *at;
+    uint64_t value = 0;
+    int digits = 0;
+
+    for (; **at >= '0' && **at <= '9'; (*at)++, digits++) {
+        if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(**at - '0'), &value)) {
+            return false;
+        }
+    }
+    *out = value;
+    return digits == least || (digits > least && *start != '0');
+}
+
+int sonde__worker_of_folder(const char *name)
+{
+    const char *at = name + 1;
+    uint64_t rank = 0;
+
+    if (name[0] != 'w' || !read_number(&at, 4, &rank) || *at != '\0' ||
+        rank > INT32_MAX) {
+        return -1;
+    }
+    return (int)rank;
+}
+
+void sonde__file_name(char *name, sonde__file_kind kind, uint64_t number, bool part)
+{
+    (void)snprintf(name, SONDE__FILE_NAME, "%s%08llu%s", kinds[kind].stem,
+                   (unsigned long long)number, part ? ".part" : kinds[kind].closed);
+}
+
+sonde__file_kind sonde__file_parse(const char *name, uint64_t *number, bool *part)
+{
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        const size_t stem = strlen(kinds[kind].stem);
+        const char *at = name + stem;
+        uint64_t value = 0;
+
+        if (strncmp(name, kinds[kind].stem, stem) != 0 || !read_number(&at, 8, &value)) {
+            continue;
+        }
+        if (strcmp(at, kinds[kind].closed) == 0 ||
+            (kind != SONDE__FILE_INDEX && strcmp(at, ".part") == 0)) {
+            *number = value;
+            *part = strcmp(at, ".part") == 0;
+            return (sonde__file_kind)kind;
+        }
+    }
+    return SONDE__FILE_OTHER;
+}
+
+/* --- writing index lines ---------------------------------------------------------- */
+
+static char *print_text(char *to, const char *text)
+{
+    return stpcpy(to, text); /* its NUL is overwritten, or left behind the line */
+}
+
+static char *print_unsigned(char *to, uint64_t value)
+{
+    char digits[20];
+    int n = 0;
+
+    do {
+        digits[n++] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value > 0);
+    while (n > 0) {
+        *to++ = digits[--n];
+    }
+    return to;
+}
+
+static char *print_signed(char *to, int64_t value)
+{
+    if (value < 0) {
+        *to++ = '-';
+        return print_unsigned(to, 0 - (uint64_t)value);
+    }
+    return print_unsigned(to, (uint64_t)value);
+}
+
+static char *print_hash(char *to, uint64_t hash)
+{
+    static const char hex[] = "0123456789abcdef";
+
+    for (int shift = 60; shift >= 0; shift -= 4) {
+        *to++ = hex[hash >> shift & 15];
+    }
+    return to;
+}
+
+static const char *const packings[] = {"", "zstd", "zstd+shuffle"};
+
+static char *print_value(char *to, const sonde__index_line *line)
+{
+    to = print_unsigned(print_text(to, ",\"t\":"), line->tensor);
+    to = print_unsigned(print_text(to, ",\"b\":"), line->micro_batch);
+    to = print_unsigned(print_text(to, ",\"r\":"), line->replica);
+    to = print_unsigned(print_text(to, ",\"o\":"), line->offset);
+    to = print_unsigned(print_text(to, ",\"n\":"), line->bytes);
+    to = print_text(print_text(to, ",\"d\":\""), sonde__dtype_short_name(line->dtype));
+    to = print_hash(print_text(to, "\",\"h\":\""), line->hash);
+    to = print_text(to, "\",\"p\":[");
+    for (int d = 0; d < line->rank; d++) {
+        to = print_signed(print_text(to, d > 0 ? "," : ""), line->shape[d]);
+    }
+    *to++ = ']';
+    if (line->packing != SONDE__PACKED_NOT) {
+        to = print_text(print_text(to, ",\"z\":\""), packings[line->packing]);
+        *to++ = '"';
+    }
+    return to;
+}
+
+size_t sonde__index_print(const sonde__index_line *line, char *text)
+{
+    char *to = print_text(text, line->end ? "{\"e\":" : "{\"s\":");
+
+    to = print_signed(to, line->step);
+    to = print_text(print_text(to, ",\"m\":\""), sonde_mode_name(line->mode));
+    to = print_signed(print_text(to, "\",\"k\":"), line->mode_step);
+    if (!line->end) {
+        to = print_value(to, line);
+    }
+    to = print_text(to, "}\n");
+    return (size_t)(to - text);
+}
+
+/* --- reading index lines ---------------------------------------------------------- */
+
+/* What is left of a line. Each take_ function moves on if it finds what it wants. */
+typedef struct rest {
+    const char *at, *end;
+} rest;
+
+static bool take_text(rest *from, const char *text)
+{
+    const size_t n = strlen(text);
+
+    if ((size_t)(from->end - from->at) < n || memcmp(from->at, text, n) != 0) {
+        return false;
+    }
+    from->at += n;
+    return true;
+}
+
+static bool take_unsigned(rest *from, uint64_t most, uint64_t *out)
+{
+    const char *const start = from->at;
+    uint64_t value = 0;
+
+    for (; from->at < from->end && *from->at >= '0' && *from->at <= '9'; from->at++) {
+        const uint64_t digit = (uint64_t)(*from->at - '0');
+
+        if (digit > most || value > (most - digit) / 10) {
+            return false;
+        }
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return from->at > start && (*start != '0' || from->at == start + 1);
+}
+
+static bool take_signed(rest *from, int64_t *out)
+{
+    const bool negative = take_text(from, "-");
+    uint64_t size = 0;
+
+    if (!take_unsigned(from, (uint64_t)INT64_MAX, &size) || (negative && size == 0)) {
+        return false;
+    }
+    *out = negative ? -(int64_t)size : (int64_t)size;
+    return true;
+}
+
+static bool take_u32(rest *from, uint32_t *out)
+{
+    uint64_t value = 0;
+
+    if (!take_unsigned(from, UINT32_MAX, &value)) {
+        return false;
+    }
+    *out = (uint32_t)value;
+    return true;
+}
+
+static bool take_mode(rest *from, sonde_mode *mode)
+{
+    for (int m = 0; m < SONDE_MODE_COUNT; m++) {
+        if (take_text(from, sonde_mode_name((sonde_mode)m))) {
+            *mode = (sonde_mode)m;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool take_dtype(rest *from, sonde_dtype *dtype)
+{
+    char name[8];
+    size_t n = 0;
+
+    while (from->at < from->end && *from->at != '"' && n < sizeof name - 1) {
+        name[n++] = *from->at++;
+    }
+    name[n] = '\0';
+    return strlen(name) == n && sonde__dtype_of_short_name(name, dtype);
+}
+
+static bool take_hash(rest *from, uint64_t *hash)
+{
+    uint64_t value = 0;
+
+    if (from->end - from->at < 16) {
+        return false;
+    }
+    for (int i = 0; i < 16; i++) {
+        const char c = *from->at++;
+
+        if (c >= '0' && c <= '9') {
+            value = value << 4 | (uint64_t)(c - '0');
+        } else if (c >= 'a' && c <= 'f') {
+            value = value << 4 | (uint64_t)(c - 'a' + 10);
+        } else {
+            return false;
+        }
+    }
+    *hash = value;
+    return true;
+}
+
+/* The dimensions and the bracket that closes them; *count is their product. */
+static bool take_shape(rest *from, sonde__index_line *line, uint64_t *count)
+{
+    int64_t product = 1, reach = 1; /* reach: empty dimensions left out */
+
+    line->rank = 0;
+    while (!take_text(from, "]")) {
+        int64_t *const extent = &line->shape[line->rank];
+
+        if (line->rank == SONDE_MAX_DIMS || (line->rank > 0 && !take_text(from, ",")) ||
+            !take_signed(from, extent) || *extent < 0 ||
+            __builtin_mul_overflow(reach, SONDE_MAX(*extent, 1), &reach)) {
+            return false;
+        }
+        product *= *extent;
+        line->rank++;
+    }
+    *count = (uint64_t)product;
+    return true;
+}
+
+static bool take_packing(rest *from, sonde__packing *packing)
+{
+    *packing = SONDE__PACKED_NOT;
+    if (take_text(from, ",\"z\":\"zstd\"")) {
+        *packing = SONDE__PACKED_ZSTD;
+    } else if (take_text(from, ",\"z\":\"zstd+shuffle\"")) {
+        *packing = SONDE__PACKED_ZSTD_SHUFFLE;
+    }
+    return true;
+}
+
+/* What follows the step of a value. */
+static bool take_value(rest *from, sonde__index_line *line)
+{
+    uint64_t count = 0, bytes = 0;
+
+    return take_text(from, ",\"t\":") && take_u32(from, &line->tensor) &&
+           take_text(from, ",\"b\":") && take_u32(from, &line->micro_batch) &&
+           take_text(from, ",\"r\":") && take_u32(from, &line->replica) &&
+           take_text(from, ",\"o\":") && take_unsigned(from, INT64_MAX, &line->offset) &&
+           take_text(from, ",\"n\":") &&
+           take_unsigned(from, INT64_MAX - line->offset, &line->bytes) &&
+           take_text(from, ",\"d\":\"") && take_dtype(from, &line->dtype) &&
+           take_text(from, "\",\"h\":\"") && take_hash(from, &line->hash) &&
+           take_text(from, "\",\"p\":[") && take_shape(from, line, &count) &&
+           take_packing(from, &line->packing) &&
+           !__builtin_mul_overflow(count, (uint64_t)sonde_dtype_size(line->dtype),
+                                   &bytes) &&
+           (line->packing != SONDE__PACKED_NOT || bytes == line->bytes);
+}
+
+bool sonde__index_parse(const char *text, size_t length, sonde__index_line *line)
+{
+    rest from = {text, text + length};
+
+    line->end = take_text(&from, "{\"e\":");
+    if (!line->end && !take_text(&from, "{\"s\":")) {
+        return false;
+    }
+    if (!take_signed(&from, &line->step) || !take_text(&from, ",\"m\":\"") ||
+        !take_mode(&from, &line->mode) || !take_text(&from, "\",\"k\":") ||
+        !take_signed(&from, &line->mode_step)) {
+        return false;
+    }
+    if (!line->end && !take_value(&from, line)) {
+        return false;
+    }
+    return take_text(&from, "}") && from.at == from.end;
+}
+
+/* --- vital signs ------------------------------------------------------------------ */
+
+void sonde__stats_head(char head[SONDE__STATS_HEAD], uint64_t rows)
+{
+    static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
+    const uint16_t length = SONDE__STATS_HEAD - 10;
+    int n = 0;
+
+    memcpy(head, magic, sizeof magic);
+    memcpy(head + 8, &length, sizeof length);
+    n = snprintf(
+        head + 10, length,
+        "{'descr': [('step', '<i8'), ('mode_step', '<i8'), ('tensor', '<u4'), "
+        "('micro_batch', '<u4'), ('replica', '<u2'), ('mode', '<u1'), "
+        "('reserved', '<u1'), ('check', '<u4'), ('count', '<u8'), ('nan', '<u8'), "
+        "('pos_inf', '<u8'), ('neg_inf', '<u8'), ('zero', '<u8'), ('min', '<f8'), "
+        "('max', '<f8'), ('abs_min', '<f8'), ('abs_max', '<f8'), ('mean', '<f8'), "
+        "('m2', '<f8'), ('l1', '<f8'), ('sumsq', '<f8'), ('sum', '<f8')], "
+        "'fortran_order': False, 'shape': (%llu,), }",
+        (unsigned long long)rows);
+    memset(head + 10 + n, ' ', length - (size_t)n);
+    head[SONDE__STATS_HEAD - 1] = '\n';
+}
+
+uint32_t sonde__stats_check(const sonde__stats_row *row)
+{
+    sonde__stats_row blank = *row;
+
+    blank.check = 0;
+    return (uint32_t)XXH3_64bits(&blank, sizeof blank);
+}
+
+void sonde__stats_to_vitals(const sonde__stats_row *row, sonde_vitals *vitals)
+{
+    *vitals = (sonde_vitals){
+        .count = row->count,
+        .nan = row->nan,
+        .pos_inf = row->pos_inf,
+        .neg_inf = row->neg_inf,
+        .zero = row->zero,
+        .min = row->min,
+        .max = row->max,
+        .abs_min = row->abs_min,
+        .abs_max = row->abs_max,
+        .mean = row->mean,
+        .m2 = row->m2,
+        .l1 = row->l1,
+        .sumsq = row->sumsq,
+        .sum = row->sum,
+    };
+}
+
+void sonde__stats_of_vitals(sonde__stats_row *row, const sonde_vitals *vitals)
+{
+    row->count = vitals->count;
+    row->nan = vitals->nan;
+    row->pos_inf = vitals->pos_inf;
+    row->neg_inf = vitals->neg_inf;
+    row->zero = vitals->zero;
+    row->min = vitals->min;
+    row->max = vitals->max;
+    row->abs_min = vitals->abs_min;
+    row->abs_max = vitals->abs_max;
+    row->mean = vitals->mean;
+    row->m2 = vitals->m2;
+    row->l1 = vitals->l1;
+    row->sumsq = vitals->sumsq;
+    row->sum = vitals->sum;
+}

@@ -1,0 +1,150 @@
+/*
+ * format.h - the run directory's format (docs/format.md) as constants, structs and the few
+ * functions that its writer and its readers share. Internal.
+ *
+ * Nothing here opens a file or allocates. Numbers in structs lie as they do in files:
+ * Sonde's machines are little-endian.
+ */
+#ifndef SONDE_RECORD_FORMAT_H
+#define SONDE_RECORD_FORMAT_H
+
+#include <sonde/sketch.h>
+#include <sonde/stats.h>
+#include <sonde/tap.h>
+
+#define SONDE__FORMAT_VERSION 1
+
+/* Of the run folder. */
+#define SONDE__RUN_FILE "run.json"
+#define SONDE__END_FILE "end.json"
+/* Of a worker's folder. */
+#define SONDE__CATALOGUE_FILE "catalogue.jsonl"
+#define SONDE__STATE_FILE "state.json"
+#define SONDE__LOCK_FILE "lock" /* flock: by the process that writes */
+
+enum {
+    SONDE__MOST_NAME = 4096,   /* bytes of a tensor's name */
+    SONDE__MOST_LINE = 65536,  /* bytes of an index or catalogue line, newline included */
+    SONDE__STATS_HEAD = 1024,  /* bytes before the first row of a stats file */
+    SONDE__STATS_ROW = 144,    /* bytes of a row */
+    SONDE__SKETCH_HEAD = 16,   /* bytes before the first record of a sketch file */
+    SONDE__SKETCH_FIXED = 80,  /* bytes of a sketch record before its bins */
+    SONDE__HEARTBEAT = 5,      /* seconds between two states of a worker that runs */
+    SONDE__CRASHED_AFTER = 15, /* seconds without a heartbeat */
+    SONDE__FILE_NAME = 64      /* room for any name below */
+};
+
+/* --- numbered files --------------------------------------------------------------- */
+
+typedef enum sonde__file_kind {
+    SONDE__FILE_SEGMENT = 0, /* seg-00000041.safetensors */
+    SONDE__FILE_INDEX = 1,   /* seg-00000041.jsonl; never a .part */
+    SONDE__FILE_STATS = 2,   /* stats-00000007.npy */
+    SONDE__FILE_SKETCH = 3,  /* sketch-00000007.bin */
+    SONDE__FILE_OTHER = 4    /* a name that is none of these */
+} sonde__file_kind;
+
+/* "w0003" to name, which has room for SONDE__FILE_NAME bytes. */
+SONDE_API void sonde__worker_folder(char *name, int rank);
+/* The rank of a worker's folder; -1 for any other name. */
+SONDE_API int sonde__worker_of_folder(const char *name);
+/* The name, within the worker's folder, of a closed file or of a part. */
+SONDE_API void sonde__file_name(char *name, sonde__file_kind kind, uint64_t number,
+                                bool part);
+/* What a name within the worker's folder says; *number and *part are written unless it is
+ * SONDE__FILE_OTHER. */
+SONDE_API sonde__file_kind sonde__file_parse(const char *name, uint64_t *number,
+                                             bool *part);
+
+/* --- index lines ------------------------------------------------------------------ */
+
+typedef enum sonde__packing {
+    SONDE__PACKED_NOT = 0,
+    SONDE__PACKED_ZSTD = 1,         /* "zstd" */
+    SONDE__PACKED_ZSTD_SHUFFLE = 2, /* "zstd+shuffle" */
+} sonde__packing;
+
+typedef struct sonde__index_line {
+    bool end; /* of a step: then only step, mode and mode_step are meant */
+    sonde_mode mode;
+    int64_t step; /* global */
+    int64_t mode_step;
+    uint32_t tensor;
+    uint32_t micro_batch;
+    uint32_t replica;
+    uint64_t offset; /* from the start of the segment's data */
+    uint64_t bytes;  /* as they lie in the segment */
+    uint64_t hash;   /* of the uncompressed bytes */
+    sonde_dtype dtype;
+    int rank;
+    int64_t shape[SONDE_MAX_DIMS];
+    sonde__packing packing;
+} sonde__index_line;
+
+/* Reads one line of length bytes, without its newline. False if it is not exactly of the
+ * form; then *line holds anything. That offset + bytes is representable, and that bytes is
+ * what dtype and shape make (unless compressed), is checked; nothing about files is. */
+SONDE_API bool sonde__index_parse(const char *text, size_t length,
+                                  sonde__index_line *line);
+enum { SONDE__INDEX_ROOM = 512 }; /* no index line is longer */
+/* Writes the line with its newline to text, which has SONDE__INDEX_ROOM bytes; how many. */
+SONDE_API size_t sonde__index_print(const sonde__index_line *line, char *text);
+
+/* --- vital signs ------------------------------------------------------------------ */
+
+typedef struct sonde__stats_row {
+    int64_t step, mode_step;
+    uint32_t tensor, micro_batch;
+    uint16_t replica;
+    uint8_t mode, reserved;
+    uint32_t check;
+    uint64_t count, nan, pos_inf, neg_inf, zero;
+    double min, max, abs_min, abs_max, mean, m2, l1, sumsq, sum;
+} sonde__stats_row;
+_Static_assert(sizeof(sonde__stats_row) == SONDE__STATS_ROW, "rows lie as in files");
+
+/* The head of a stats file with so many rows. */
+SONDE_API void sonde__stats_head(char head[SONDE__STATS_HEAD], uint64_t rows);
+/* What check must be. Cost: a hash of 144 bytes. */
+SONDE_API uint32_t sonde__stats_check(const sonde__stats_row *row);
+SONDE_API void sonde__stats_to_vitals(const sonde__stats_row *row, sonde_vitals *vitals);
+/* Fills the statistics of a row, and nothing else. */
+SONDE_API void sonde__stats_of_vitals(sonde__stats_row *row, const sonde_vitals *vitals);
+
+/* --- sketches --------------------------------------------------------------------- */
+
+#define SONDE__SKETCH_MAGIC "SONDESK1" /* and eight zero bytes */
+
+typedef struct sonde__sketch_record {
+    uint32_t length, check;
+    int64_t step, mode_step;
+    uint32_t tensor, micro_batch;
+    uint16_t replica;
+    uint8_t mode, reserved;
+    uint32_t bins;
+    uint64_t count, nan, pos_inf, neg_inf, zero;
+} sonde__sketch_record;
+_Static_assert(sizeof(sonde__sketch_record) == SONDE__SKETCH_FIXED, "as in files");
+
+typedef struct sonde__sketch_bin {
+    int32_t bin;
+    uint32_t count;
+} sonde__sketch_bin;
+
+/* Bytes of the record that holds a sketch. */
+SONDE_API size_t sonde__sketch_size(const sonde_sketch *sketch);
+/* Fills length, bins and the counts of record and the bins behind it, all of
+ * sonde__sketch_size bytes and aligned to 8; the rest of the head is the caller's, check
+ * last. */
+SONDE_API void sonde__sketch_encode(const sonde_sketch *sketch,
+                                    sonde__sketch_record *record);
+/* The check that a record of record->length bytes must have. */
+SONDE_API uint32_t sonde__sketch_check(const sonde__sketch_record *record);
+/* Whether a record, complete in memory, is what the format says: length, number and order
+ * of bins, their range. Does not look at check. */
+SONDE_API bool sonde__sketch_valid(const sonde__sketch_record *record, size_t available);
+/* Of a valid record. */
+SONDE_API void sonde__sketch_decode(const sonde__sketch_record *record,
+                                    sonde_sketch *sketch);
+
+#endif

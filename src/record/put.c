@@ -1,0 +1,292 @@
+/*
+ * put.c - values, statistics and ends of steps on their way into the ring: what the
+ * producing thread pays for.
+ *
+ * Nothing here can fail for the producer. What cannot be recorded is counted: a full ring,
+ * or a value that makes no sense (an id that the catalogue has not, a view without a dtype),
+ * which is logged once.
+ */
+#include "record/recorder_state.h"
+
+#include "tensor/convert.h"
+
+#include <sonde/log.h>
+
+#include <string.h>
+
+/* --- room ------------------------------------------------------------------------- */
+
+static void *wait_for_room(sonde_recorder *recorder, uint32_t kind, size_t size)
+{
+    const double began = sonde__now();
+    void *room = NULL;
+
+    (void)atomic_fetch_add_explicit(&recorder->waits, 1, memory_order_relaxed);
+    while (room == NULL) {
+        sonde__ring_wait(&recorder->ring, recorder->ring.tail_seen);
+        room = sonde__ring_reserve(&recorder->ring, kind, size);
+    }
+    atomic_store_explicit(&recorder->waited,
+                          atomic_load_explicit(&recorder->waited, memory_order_relaxed) +
+                              sonde__now() - began,
+                          memory_order_relaxed);
+    return room;
+}
+
+void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind, size_t size,
+                              bool waits)
+{
+    void *const room = sonde__ring_reserve(&recorder->ring, kind, size);
+
+    return room != NULL || !waits ? room : wait_for_room(recorder, kind, size);
+}
+
+void sonde__recorder_lose_full(sonde_recorder *recorder)
+{
+    if (atomic_fetch_add_explicit(&recorder->writer.ring_full, 1, memory_order_relaxed) ==
+        0) {
+        sonde_log(SONDE_LOG_WARNING, "record",
+                  "records are being lost: they come faster than they can be written");
+    }
+}
+
+void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned long id)
+{
+    (void)atomic_fetch_add_explicit(&recorder->writer.refused, 1, memory_order_relaxed);
+    if (!recorder->complained) {
+        recorder->complained = true;
+        sonde_log(SONDE_LOG_ERROR, "record", "a value of tensor %lu is not recorded: %s",
+                  id, what);
+    }
+}
+
+/* Whether something of this tensor can be recorded there; tells the writer of the tensor. */
+static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
+                  bool waits)
+{
+    if ((id >= recorder->told_count || !recorder->told[id]) &&
+        id >= sonde_catalogue_count(recorder->catalogue)) {
+        sonde__recorder_refuse(recorder, "the catalogue has no such tensor", id);
+        return false;
+    }
+    if ((unsigned)at->mode >= SONDE_MODE_COUNT || at->micro_batch < 0 ||
+        at->replica < 0 || at->replica > UINT16_MAX) {
+        sonde__recorder_refuse(recorder, "its coordinate is none", id);
+        return false;
+    }
+    return (id < recorder->told_count && recorder->told[id]) ||
+           sonde__recorder_tell(recorder, id, waits);
+}
+
+/* --- values ----------------------------------------------------------------------- */
+
+/* Bytes of a view's elements; false if it is no view. */
+static bool measure(const sonde_view *view, size_t *bytes)
+{
+    size_t n = sonde_dtype_size(view->dtype);
+
+    if (n == 0 || view->rank < 0 || view->rank > SONDE_MAX_DIMS) {
+        return false;
+    }
+    for (int d = 0; d < view->rank; d++) {
+        if (view->shape[d] < 0 || !sonde__mul(n, (size_t)view->shape[d], &n)) {
+            return false;
+        }
+    }
+    *bytes = n;
+    return true;
+}
+
+static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
+{
+    sonde__cursor cursor;
+    const void *elements = NULL;
+    size_t n = 0;
+
+    if (sonde_view_is_contiguous(view)) {
+        if (bytes > 0) {
+            memcpy(to, view->data, bytes);
+        }
+        return;
+    }
+    sonde__cursor_init(&cursor, view);
+    while ((n = sonde__cursor_take(&cursor, cursor.left, to, &elements)) > 0) {
+        to += n * cursor.size; /* it gathers right there: strided views are not direct */
+    }
+}
+
+static void describe(sonde__value_message *message, uint32_t id,
+                     const sonde_coordinate *at, const sonde_view *view, size_t bytes)
+{
+    sonde__index_line *const line = &message->line;
+
+    line->end = false;
+    line->mode = at->mode;
+    line->step = at->global_step;
+    line->mode_step = at->mode_step;
+    line->tensor = id;
+    line->micro_batch = (uint32_t)at->micro_batch;
+    line->replica = (uint32_t)at->replica;
+    line->bytes = bytes;
+    line->dtype = view->dtype;
+    line->rank = view->rank;
+    memcpy(line->shape, view->shape, sizeof line->shape);
+    line->packing = SONDE__PACKED_NOT;
+    message->far = NULL;
+}
+
+/* A value that is too large for the ring: in a block of its own, one at a time. */
+static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t bytes,
+                       bool waits)
+{
+    sonde__writer *const writer = &recorder->writer;
+    unsigned char *aside = NULL;
+
+    while (atomic_load_explicit(&writer->far_away, memory_order_acquire)) {
+        if (!waits || atomic_load_explicit(&writer->faulty, memory_order_acquire)) {
+            return NULL;
+        }
+        sonde__ring_wait(&recorder->ring, sonde__ring_tail(&recorder->ring));
+    }
+    aside = sonde__malloc(bytes);
+    if (aside != NULL) {
+        pack(aside, view, bytes);
+    }
+    return aside;
+}
+
+void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
+                        const sonde_view *view)
+{
+    const bool waits = sonde__recorder_waits(recorder, true);
+    sonde__value_message *message = NULL;
+    size_t bytes = 0, size = sizeof *message;
+    void *far = NULL;
+
+    if (!admit(recorder, id, at, waits)) {
+        return;
+    }
+    if (!measure(view, &bytes)) {
+        sonde__recorder_refuse(recorder, "it has no dtype or no shape", id);
+        return;
+    }
+    if (bytes > sonde__ring_most(&recorder->ring) - sizeof *message) {
+        far = put_aside(recorder, view, bytes, waits);
+        if (far == NULL) {
+            sonde__recorder_lose_full(recorder);
+            return;
+        }
+    } else {
+        size += bytes;
+    }
+    message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_VALUE, size, waits);
+    if (message == NULL) {
+        sonde__free(far);
+        sonde__recorder_lose_full(recorder);
+        return;
+    }
+    describe(message, id, at, view, bytes);
+    if (far != NULL) {
+        message->far = far;
+        atomic_store_explicit(&recorder->writer.far_away, true, memory_order_relaxed);
+    } else {
+        pack(message->bytes, view, bytes);
+    }
+    sonde__ring_commit(&recorder->ring);
+}
+
+/* --- statistics ------------------------------------------------------------------- */
+
+void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
+                               const sonde_coordinate *at, const sonde_vitals *vitals)
+{
+    const bool waits = sonde__recorder_waits(recorder, false);
+    sonde__vitals_message *message = NULL;
+
+    if (!admit(recorder, id, at, waits)) {
+        return;
+    }
+    message =
+        sonde__recorder_reserve(recorder, SONDE__MESSAGE_VITALS, sizeof *message, waits);
+    if (message == NULL) {
+        sonde__recorder_lose_full(recorder);
+        return;
+    }
+    message->row.step = at->global_step;
+    message->row.mode_step = at->mode_step;
+    message->row.tensor = id;
+    message->row.micro_batch = (uint32_t)at->micro_batch;
+    message->row.replica = (uint16_t)at->replica;
+    message->row.mode = (uint8_t)at->mode;
+    message->row.reserved = 0;
+    sonde__stats_of_vitals(&message->row, vitals);
+    sonde__ring_commit(&recorder->ring);
+}
+
+void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
+                               const sonde_coordinate *at, const sonde_sketch *sketch)
+{
+    const bool waits = sonde__recorder_waits(recorder, false);
+    const size_t size =
+        offsetof(sonde__sketch_message, record) + sonde__sketch_size(sketch);
+    sonde__sketch_message *message = NULL;
+
+    if (!admit(recorder, id, at, waits)) {
+        return;
+    }
+    if (size <= sonde__ring_most(&recorder->ring)) {
+        message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_SKETCH, size, waits);
+    }
+    if (message == NULL) {
+        sonde__recorder_lose_full(recorder);
+        return;
+    }
+    message->record.step = at->global_step;
+    message->record.mode_step = at->mode_step;
+    message->record.tensor = id;
+    message->record.micro_batch = (uint32_t)at->micro_batch;
+    message->record.replica = (uint16_t)at->replica;
+    message->record.mode = (uint8_t)at->mode;
+    message->record.reserved = 0;
+    sonde__sketch_encode(sketch, &message->record);
+    sonde__ring_commit(&recorder->ring);
+}
+
+/* --- steps ------------------------------------------------------------------------ */
+
+void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+{
+    const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
+    sonde__end_message *message = NULL;
+
+    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
+        return;
+    }
+    message =
+        sonde__recorder_reserve(recorder, SONDE__MESSAGE_END, sizeof *message, waits);
+    if (message == NULL) {
+        return; /* the end of the next step says it too */
+    }
+    message->line.end = true;
+    message->line.mode = at->mode;
+    message->line.step = at->global_step;
+    message->line.mode_step = at->mode_step;
+    sonde__ring_commit(&recorder->ring);
+}
+
+bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
+{
+    const double until = sonde__now() + seconds;
+
+    for (;;) {
+        const uint64_t tail = sonde__ring_tail(&recorder->ring);
+
+        if (sonde__ring_fill(&recorder->ring) == 0) {
+            return true;
+        }
+        if (sonde__now() >= until) {
+            return false;
+        }
+        sonde__ring_wait(&recorder->ring, tail);
+    }
+}

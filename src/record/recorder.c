@@ -1,0 +1,305 @@
+/*
+ * recorder.c - making and ending recorders.
+ *
+ * create allocates everything before it touches the disk, so that what fails leaves no half
+ * of a run behind.
+ */
+#include "record/recorder_state.h"
+
+#include <sonde/log.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    RING = 64 * 1024 * 1024,
+    MOST_RING = 256 * 1024 * 1024, /* that is taken unasked */
+    SEGMENT = 64 * 1024 * 1024,
+    SECONDS = 30,
+    TOLD = 64 * 1024, /* tensors that are known before anything grows */
+    SCRATCH = 1024 * 1024
+};
+
+/* --- options ---------------------------------------------------------------------- */
+
+static bool is_hex(const char *text, size_t digits)
+{
+    return strlen(text) == digits && strspn(text, "0123456789abcdef") == digits;
+}
+
+static sonde_err check_options(const sonde_recorder_options *options, sonde_diag *diag)
+{
+    const int world = options->world > 0 ? options->world : 1;
+
+    if (options->path == NULL || options->path[0] == '\0') {
+        return sonde__fail(diag, SONDE_EINVAL, "path", "a folder for the run",
+                           "no path is given");
+    }
+    if (strncmp(options->path, "s3://", 5) == 0) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, options->path, "a folder",
+                           "object stores are not written by this version");
+    }
+    if (options->world < 0 || options->rank < 0 || options->rank >= world) {
+        return sonde__fail(diag, SONDE_EINVAL, "rank", "0 to world - 1",
+                           "rank %d of a world of %d", options->rank, options->world);
+    }
+    if (!(options->segment_seconds >= 0.0) || isinf(options->segment_seconds)) {
+        return sonde__fail(diag, SONDE_EINVAL, "segment_seconds",
+                           "seconds, or 0 for 30 of them", "%g",
+                           options->segment_seconds);
+    }
+    if ((unsigned)options->when_full > SONDE_WHEN_FULL_DROP) {
+        return sonde__fail(diag, SONDE_EINVAL, "when_full", "a sonde_when_full", "%d",
+                           (int)options->when_full);
+    }
+    if (options->resume != NULL && !is_hex(options->resume, 32)) {
+        return sonde__fail(diag, SONDE_EINVAL, "resume",
+                           "a run's id, 32 hexadecimal digits", "'%.64s'",
+                           options->resume);
+    }
+    if (options->graph != NULL && !is_hex(options->graph, 16)) {
+        return sonde__fail(diag, SONDE_EINVAL, "graph", "16 hexadecimal digits",
+                           "'%.64s'", options->graph);
+    }
+    return SONDE_OK;
+}
+
+/* The strings of options, copied in place. */
+static bool copy_strings(sonde_recorder_options *options)
+{
+    const char **const strings[] = {&options->path,  &options->resume, &options->program,
+                                    &options->model, &options->graph,  &options->save};
+    bool good = true;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(strings); i++) {
+        if (*strings[i] != NULL) {
+            *strings[i] = good ? sonde__strdup(*strings[i]) : NULL;
+            good = good && *strings[i] != NULL;
+        }
+    }
+    return good;
+}
+
+static void free_strings(sonde_recorder_options *options)
+{
+    const char *const strings[] = {options->path,  options->resume, options->program,
+                                   options->model, options->graph,  options->save};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(strings); i++) {
+        sonde__free((void *)(uintptr_t)strings[i]); /* ours, whatever their type says */
+    }
+}
+
+/* Bytes of the ring: as asked, but such that the largest tensor of the catalogue finds
+ * room, within reason. */
+static size_t ring_size(const sonde_recorder *recorder)
+{
+    const size_t asked = recorder->options.ring_bytes;
+    size_t size = asked > 0 ? asked : RING;
+
+    for (uint32_t id = 0; id < sonde_catalogue_count(recorder->catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(recorder->catalogue, id);
+        size_t bytes = sonde_dtype_size(info->dtype);
+
+        for (int d = 0; d < info->rank; d++) {
+            if (!sonde__mul(bytes, (size_t)info->shape[d], &bytes)) {
+                bytes = MOST_RING;
+            }
+        }
+        if (bytes <= MOST_RING / 4 - sizeof(sonde__value_message)) {
+            size = SONDE_MAX(size, (bytes + sizeof(sonde__value_message)) * 4);
+        }
+    }
+    return size;
+}
+
+/* --- making ----------------------------------------------------------------------- */
+
+static void destroy(sonde_recorder *recorder)
+{
+    if (recorder == NULL) {
+        return;
+    }
+    sonde__writer_fini(&recorder->writer);
+    sonde__ring_fini(&recorder->ring);
+    for (size_t i = 0; i < recorder->collected_count; i++) {
+        sonde__free(recorder->collected[i].text);
+    }
+    sonde__free(recorder->collected);
+    sonde__free(recorder->shown);
+    sonde__free(recorder->told);
+    free_strings(&recorder->options);
+    sonde__free(recorder);
+}
+
+static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
+{
+    const sonde_recorder_options *options = &recorder->options;
+    sonde__writer *const writer = &recorder->writer;
+    sonde_err err = SONDE_OK;
+
+    writer->ring = &recorder->ring;
+    writer->segment_bytes = options->segment_bytes > 0 ? options->segment_bytes : SEGMENT;
+    writer->segment_seconds =
+        options->segment_seconds > 0.0 ? options->segment_seconds : SECONDS;
+    sonde__worker_folder(writer->folder, options->rank);
+    sonde__tensors_init(&writer->tensors, writer->backend, writer->folder);
+    sonde__stream_init(&writer->stats, writer->backend, writer->folder,
+                       SONDE__FILE_STATS);
+    sonde__stream_init(&writer->sketches, writer->backend, writer->folder,
+                       SONDE__FILE_SKETCH);
+    err = sonde__segment_init(&writer->segment, writer->backend, writer->folder,
+                              options->rank);
+    if (err == SONDE_OK && options->compress) {
+        err = sonde__compressor_init(&writer->compressor);
+    }
+    writer->scratch.start = sonde__malloc(SCRATCH);
+    writer->scratch.size = SCRATCH;
+    if (err != SONDE_OK || writer->scratch.start == NULL) {
+        return sonde__fail_nomem(diag, "a recorder");
+    }
+    return SONDE_OK;
+}
+
+static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
+{
+    const sonde_catalogue *catalogue = recorder->catalogue;
+    const uint32_t count = sonde_catalogue_count(catalogue);
+    sonde_err err = SONDE_OK;
+
+    for (uint32_t id = 0; id < count && err == SONDE_OK; id++) {
+        err = sonde__recorder_check_name(sonde_catalogue_info(catalogue, id)->name, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    sonde__sink_init(recorder);
+    recorder->told_count = SONDE_MAX((size_t)count * 2, TOLD);
+    recorder->told = sonde__calloc(recorder->told_count, 1);
+    if (recorder->told == NULL ||
+        sonde__ring_init(&recorder->ring, ring_size(recorder)) != SONDE_OK) {
+        return sonde__fail_nomem(diag, "a recorder");
+    }
+    return set_up_writer(recorder, diag);
+}
+
+sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
+                                    const sonde_catalogue *catalogue,
+                                    sonde__backend *backend, sonde_recorder **out,
+                                    sonde_diag *diag)
+{
+    sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
+    sonde_err err = SONDE_OK;
+
+    if (recorder == NULL) {
+        backend->ops->destroy(backend);
+        return sonde__fail_nomem(diag, "a recorder");
+    }
+    sonde__writer_init(&recorder->writer);
+    recorder->writer.backend = backend;
+    recorder->options = *options;
+    recorder->catalogue = catalogue;
+    err = copy_strings(&recorder->options) ? set_up(recorder, diag)
+                                           : sonde__fail_nomem(diag, "a recorder");
+    if (err == SONDE_OK) {
+        err = sonde__run_begin(&recorder->writer, &recorder->options, diag);
+        if (err == SONDE_OK) {
+            err = sonde__writer_start(&recorder->writer, diag);
+        }
+        if (err != SONDE_OK) {
+            sonde__run_undo(&recorder->writer, &recorder->options);
+        }
+    }
+    if (err != SONDE_OK) {
+        destroy(recorder);
+        return err;
+    }
+    *out = recorder;
+    return SONDE_OK;
+}
+
+sonde_err sonde_recorder_create(const sonde_recorder_options *options,
+                                const sonde_catalogue *catalogue, sonde_recorder **out,
+                                sonde_diag *diag)
+{
+    sonde__backend *backend = NULL;
+    sonde_err err = check_options(options, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde__backend_local(options->path, &backend, diag);
+    }
+    return err == SONDE_OK
+               ? sonde__recorder_create_on(options, catalogue, backend, out, diag)
+               : err;
+}
+
+/* --- ending ----------------------------------------------------------------------- */
+
+void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_stats *stats)
+{
+    const sonde__writer *writer = &recorder->writer;
+    const sonde__counters *counters = &writer->counters;
+
+    *stats = (sonde_recorder_stats){
+        .records = atomic_load_explicit(&counters->records, memory_order_relaxed),
+        .bytes = atomic_load_explicit(&counters->bytes, memory_order_relaxed),
+        .rows = atomic_load_explicit(&counters->rows, memory_order_relaxed),
+        .sketches = atomic_load_explicit(&counters->sketches, memory_order_relaxed),
+        .lost_ring_full = atomic_load_explicit(&writer->ring_full, memory_order_relaxed),
+        .lost_disk_full =
+            atomic_load_explicit(&counters->disk_full, memory_order_relaxed),
+        .lost_io_error = atomic_load_explicit(&counters->io_error, memory_order_relaxed) +
+                         atomic_load_explicit(&writer->refused, memory_order_relaxed),
+        .waits = atomic_load_explicit(&recorder->waits, memory_order_relaxed),
+        .waited_seconds = atomic_load_explicit(&recorder->waited, memory_order_relaxed),
+        .last_step = atomic_load_explicit(&counters->last_step, memory_order_relaxed),
+    };
+}
+
+static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_diag *diag)
+{
+    sonde_recorder_stats stats;
+
+    sonde_recorder_get_stats(recorder, &stats);
+    if (stats.lost_ring_full + stats.lost_disk_full + stats.lost_io_error > 0) {
+        return sonde__fail(
+            diag, SONDE_EIO, recorder->options.path, "none",
+            "%llu records were lost to a full ring, %llu to a full disk, "
+            "%llu to other errors; %llu were written",
+            (unsigned long long)stats.lost_ring_full,
+            (unsigned long long)stats.lost_disk_full,
+            (unsigned long long)stats.lost_io_error,
+            (unsigned long long)(stats.records + stats.rows + stats.sketches));
+    }
+    if (end_failed != 0) {
+        errno = end_failed;
+        (void)sonde__fail_errno(diag, recorder->options.path, "cannot be closed");
+        return SONDE_EIO;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
+                               const char *text, sonde_diag *diag)
+{
+    sonde__writer *writer = NULL;
+    int failed = 0;
+    sonde_err err = SONDE_OK;
+
+    if (recorder == NULL) {
+        return SONDE_OK;
+    }
+    writer = &recorder->writer;
+    sonde__writer_stop(writer);
+    failed = writer->fault;
+    if (recorder->options.rank == 0) {
+        const int end = sonde__run_end(writer, reason, text);
+
+        failed = failed != 0 ? failed : end;
+    }
+    err = judge(recorder, failed, diag);
+    destroy(recorder);
+    return err;
+}

@@ -1,0 +1,75 @@
+/*
+ * recorder_state.h - a recorder from inside. Internal.
+ *
+ *     producer's thread: recorder.c (values), tell.c (tensors), sink.c (for taps)
+ *     writer's thread:   everything behind writer
+ */
+#ifndef SONDE_RECORD_RECORDER_STATE_H
+#define SONDE_RECORD_RECORDER_STATE_H
+
+#include "record/run.h"
+
+/* What was written of the value that an observer shows last, by the id it is shown under:
+ * several taps show the same value. */
+typedef struct sonde__shown {
+    uint64_t round; /* of sink->round; 0: never */
+    int64_t step;
+    int micro_batch, replica;
+    unsigned how; /* SONDE_HOW_ bits that are written */
+} sonde__shown;
+
+/* The collections of a tensor: names, each with its NUL. */
+typedef struct sonde__collected {
+    char *text;
+    uint32_t count, length;
+} sonde__collected;
+
+struct sonde_recorder {
+    sonde_sink sink;                /* first */
+    sonde_recorder_options options; /* strings are ours */
+    const sonde_catalogue *catalogue;
+
+    /* The producer's alone: */
+    uint8_t *told; /* by id, up to told_count: whether the writer knows the tensor */
+    size_t told_count;
+    sonde__collected *collected; /* by id */
+    size_t collected_count, collected_capacity;
+    sonde__shown *shown; /* by id */
+    size_t shown_count, shown_capacity;
+    uint64_t round; /* of begin_call and end_step */
+    bool complained;
+
+    /* For whoever asks: */
+    _Atomic uint64_t waits;
+    _Atomic double waited;
+
+    sonde__ring ring;
+    sonde__writer writer;
+};
+
+/* Whether something that finds the ring full waits. */
+static inline bool sonde__recorder_waits(const sonde_recorder *recorder, bool raw)
+{
+    return recorder->options.when_full == SONDE_WHEN_FULL_WAIT ||
+           (recorder->options.when_full == SONDE_WHEN_FULL_DEFAULT && raw);
+}
+/* Room in the ring, waited for if waits; NULL if there is none. */
+SONDE_API void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind,
+                                        size_t size, bool waits);
+/* Something was not recorded. */
+SONDE_API void sonde__recorder_lose_full(sonde_recorder *recorder);
+SONDE_API void sonde__recorder_refuse(sonde_recorder *recorder, const char *what,
+                                      unsigned long id);
+/* Sees to it that the writer knows the tensor, whose id is below the catalogue's count.
+ * False: not now (counted as lost for a full ring), or never (refused). */
+SONDE_API bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits);
+/* SONDE_OK if a name is not too long. */
+SONDE_API sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag);
+/* A recorder on a store of one's own, which is taken, also by a failure. The options are
+ * not looked at. */
+SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create_on(
+    const sonde_recorder_options *options, const sonde_catalogue *catalogue,
+    sonde__backend *backend, sonde_recorder **out, sonde_diag *diag);
+SONDE_API void sonde__sink_init(sonde_recorder *recorder);
+
+#endif

@@ -1,0 +1,477 @@
+/*
+ * recover.c - closes what a writer left open that is no more.
+ *
+ * Of a .part everything counts that its index points to and that lies within the file; the
+ * rest is cut off. Values whose lines are damaged (no crash does that, but a disk may) stay
+ * as bytes that belong to nobody, so that the file is covered without a gap. Hashes are not
+ * looked at: a reader does that.
+ */
+#include "record/run.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LARGEST_HEADER = 100 * 1000 * 1000 /* of safetensors */ };
+
+typedef struct found_file {
+    sonde__file_kind kind;
+    uint64_t number;
+    bool part;
+} found_file;
+
+typedef struct found {
+    found_file *files; /* sorted by kind, number, and then closed ones first */
+    size_t count, capacity;
+    bool failed;
+} found;
+
+typedef struct recovery {
+    sonde__writer *writer;
+    const char *where;
+    sonde_diag *diag;
+    int64_t last_step;
+    uint64_t records, bytes, rows, sketches;
+    uint64_t next[SONDE__FILE_OTHER]; /* by kind: the number behind the last that stays */
+} recovery;
+
+static void note(void *user, const char *name)
+{
+    found *const seen = user;
+    found_file file = {0};
+
+    file.kind = sonde__file_parse(name, &file.number, &file.part);
+    if (file.kind == SONDE__FILE_OTHER) {
+        return;
+    }
+    if (!sonde__reserve(&seen->files, &seen->capacity, seen->count + 1,
+                        sizeof *seen->files)) {
+        seen->failed = true;
+        return;
+    }
+    seen->files[seen->count++] = file;
+}
+
+static int in_order(const void *left, const void *right)
+{
+    const found_file *a = left, *b = right;
+
+    if (a->kind != b->kind) {
+        return a->kind < b->kind ? -1 : 1;
+    }
+    if (a->number != b->number) {
+        return a->number < b->number ? -1 : 1;
+    }
+    return a->part - b->part;
+}
+
+static bool is_there(const found *seen, sonde__file_kind kind, uint64_t number, bool part)
+{
+    const found_file file = {kind, number, part};
+
+    return seen->count > 0 && bsearch(&file, seen->files, seen->count,
+                                      sizeof *seen->files, in_order) != NULL;
+}
+
+static const char *path_of(const recovery *r, sonde__file_kind kind, uint64_t number,
+                           bool part, char *path)
+{
+    char name[SONDE__FILE_NAME];
+
+    sonde__file_name(name, kind, number, part);
+    (void)snprintf(path, SONDE__FILE_NAME * 2, "%s/%s", r->writer->folder, name);
+    return path;
+}
+
+static sonde_err fail(const recovery *r, int failed, const char *path)
+{
+    char where[256];
+
+    if (failed == ENOMEM) {
+        return sonde__fail_nomem(r->diag, "recovering a run");
+    }
+    (void)snprintf(where, sizeof where, "%s/%s", r->where, path);
+    errno = failed;
+    return sonde__fail_errno(r->diag, where, "cannot be recovered");
+}
+
+/* A closed file of that number is there. */
+static void stays(recovery *r, sonde__file_kind kind, uint64_t number)
+{
+    r->next[kind] = SONDE_MAX(r->next[kind], number + 1);
+}
+
+/* --- segments --------------------------------------------------------------------- */
+
+/* What the lines of an index make of a segment. */
+typedef struct replay {
+    uint64_t size;    /* of the data that are there; UINT64_MAX: not known */
+    uint64_t end;     /* of the data that count */
+    size_t index_end; /* of the lines that count */
+    uint64_t values;
+    bool full; /* the header has no room */
+} replay;
+
+/* The header's entry of a value, and of bytes before it that are nobody's. */
+static void replay_value(recovery *r, const sonde__index_line *line,
+                         sonde__header *header, replay *of)
+{
+    const sonde__names *names = &r->writer->tensors.names;
+
+    if (line->tensor >= names->count || line->offset < of->end ||
+        line->bytes > of->size || line->offset > of->size - line->bytes) {
+        return;
+    }
+    if (header != NULL) {
+        sonde__header_keep(header);
+        of->full = of->full ||
+                   (line->offset > of->end &&
+                    !sonde__header_add_gap(header, of->end, line->offset - of->end)) ||
+                   !sonde__header_add(header, line, names->text[line->tensor]);
+    }
+    of->end = line->offset + line->bytes;
+    of->values++;
+}
+
+/* All lines of an index; header may be NULL. Counts what it finds. */
+static void replay_index(recovery *r, const char *text, size_t size,
+                         sonde__header *header, replay *of)
+{
+    const char *at = text, *newline = NULL;
+
+    while ((newline = memchr(at, '\n', size - (size_t)(at - text))) != NULL) {
+        const uint64_t before = of->values;
+        sonde__index_line line;
+        const bool good = sonde__index_parse(at, (size_t)(newline - at), &line);
+
+        at = newline + 1;
+        if (good && line.end) {
+            r->last_step = SONDE_MAX(r->last_step, line.step);
+            of->index_end = (size_t)(at - text);
+        } else if (good) {
+            replay_value(r, &line, header, of);
+        }
+        if (of->values > before) {
+            int64_t payload = (int64_t)sonde_dtype_size(line.dtype);
+
+            for (int d = 0; d < line.rank; d++) {
+                payload *= line.shape[d];
+            }
+            r->records++;
+            r->bytes += (uint64_t)payload;
+            of->index_end = (size_t)(at - text);
+        }
+    }
+}
+
+/* What a closed segment has in it. */
+static sonde_err count_segment(recovery *r, uint64_t number)
+{
+    sonde__backend *const backend = r->writer->backend;
+    replay of = {.size = UINT64_MAX};
+    char path[SONDE__FILE_NAME * 2], *text = NULL;
+    size_t size = 0;
+    const int failed = backend->ops->load(
+        backend, path_of(r, SONDE__FILE_INDEX, number, false, path), &text, &size);
+
+    if (failed != 0) {
+        return fail(r, failed, path);
+    }
+    replay_index(r, text, size, NULL, &of);
+    sonde__free(text);
+    stays(r, SONDE__FILE_SEGMENT, number);
+    return SONDE_OK;
+}
+
+/* An index without a segment, or with one that is empty. */
+static sonde_err remove_segment(recovery *r, uint64_t number)
+{
+    sonde__backend *const backend = r->writer->backend;
+    char path[SONDE__FILE_NAME * 2];
+    int failed =
+        backend->ops->remove(backend, path_of(r, SONDE__FILE_INDEX, number, false, path));
+
+    if (failed == 0 || failed == ENOENT) {
+        failed = backend->ops->remove(
+            backend, path_of(r, SONDE__FILE_SEGMENT, number, true, path));
+    }
+    return failed == 0 || failed == ENOENT ? SONDE_OK : fail(r, failed, path);
+}
+
+/* The room of the head, and whether the file has it; 0 if not. */
+static int read_room(sonde__file *data, size_t *room)
+{
+    uint64_t length = 0;
+    size_t got = 0;
+    const int failed = data->ops->read_at(data, 0, &length, sizeof length, &got);
+
+    *room = 0;
+    if (failed == 0 && got == sizeof length && length <= LARGEST_HEADER &&
+        length + SONDE__HEADER_LENGTH <= data->end) {
+        *room = (size_t)length + SONDE__HEADER_LENGTH;
+    }
+    return failed;
+}
+
+/* Header, length and index of a segment are set and synced. */
+static int write_segment(sonde__file *data, sonde__file *index, sonde__header *header,
+                         const replay *of)
+{
+    const sonde__backend_ops *ops = data->ops;
+    int failed = ops->truncate(data, header->room + of->end);
+
+    sonde__header_finish(header);
+    if (failed == 0) {
+        failed = ops->write_at(data, 0, header->text, header->room);
+    }
+    if (failed == 0) {
+        failed = ops->truncate(index, of->index_end);
+    }
+    if (failed == 0) {
+        failed = ops->sync(data);
+    }
+    if (failed == 0) {
+        failed = ops->sync(index);
+    }
+    return failed;
+}
+
+/* A segment whose files are open and whose head is whole. */
+static sonde_err close_segment(recovery *r, uint64_t number, sonde__file *data,
+                               sonde__file *index, const char *text, size_t size,
+                               size_t room)
+{
+    sonde__backend *const backend = r->writer->backend;
+    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
+    replay of = {.size = data->end - room};
+    sonde__header header;
+    sonde_err err = sonde__header_init(&header, 4);
+    int failed = 0;
+
+    if (err == SONDE_OK) {
+        err = sonde__header_begin(&header, room, r->writer->segment.rank);
+    }
+    if (err != SONDE_OK) {
+        sonde__header_fini(&header);
+        return fail(r, ENOMEM, "");
+    }
+    replay_index(r, text, size, &header, &of);
+    (void)path_of(r, SONDE__FILE_SEGMENT, number, true, from);
+    if (of.full) {
+        sonde__header_fini(&header);
+        return sonde__fail(r->diag, SONDE_EFORMAT, from, "room for all keys",
+                           "its header has %zu bytes", room);
+    }
+    if (of.index_end > 0) {
+        failed = write_segment(data, index, &header, &of);
+        if (failed == 0) {
+            failed = backend->ops->publish(
+                data, from, path_of(r, SONDE__FILE_SEGMENT, number, false, to));
+        }
+        stays(r, SONDE__FILE_SEGMENT, number);
+    } else {
+        err = remove_segment(r, number);
+    }
+    sonde__header_fini(&header);
+    return failed != 0 ? fail(r, failed, from) : err;
+}
+
+static sonde_err recover_segment(recovery *r, uint64_t number)
+{
+    sonde__backend *const backend = r->writer->backend;
+    char path[SONDE__FILE_NAME * 2], *text = NULL;
+    sonde__file *data = NULL, *index = NULL;
+    size_t size = 0, room = 0;
+    sonde_err err = SONDE_OK;
+    int failed = backend->ops->open(
+        backend, path_of(r, SONDE__FILE_SEGMENT, number, true, path), &data);
+
+    if (failed == 0) {
+        failed = read_room(data, &room);
+    }
+    if (failed == 0) {
+        (void)path_of(r, SONDE__FILE_INDEX, number, false, path);
+        failed = backend->ops->open(backend, path, &index);
+    }
+    if (failed == 0) {
+        failed = backend->ops->load(backend, path, &text, &size);
+    }
+    if (failed == ENOENT || (failed == 0 && memchr(text, '\n', size) == NULL)) {
+        err = remove_segment(r, number); /* it died before the first line */
+    } else if (failed != 0) {
+        err = fail(r, failed, path);
+    } else if (room == 0) {
+        err = sonde__fail(r->diag, SONDE_EFORMAT, path, "a head as long as it says",
+                          "an index beside a segment whose head is damaged");
+    } else {
+        err = close_segment(r, number, data, index, text, size, room);
+    }
+    sonde__free(text);
+    backend->ops->close(data);
+    backend->ops->close(index);
+    return err;
+}
+
+/* --- statistics and sketches ------------------------------------------------------ */
+
+/* The length of what is whole in a sketch file, and how many records that are. */
+static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
+{
+    size_t at = SONDE__SKETCH_HEAD;
+
+    *count = 0;
+    while (size >= at + SONDE__SKETCH_FIXED) {
+        const sonde__sketch_record *record = (const void *)(text + at);
+
+        if (!sonde__sketch_valid(record, size - at) ||
+            record->check != sonde__sketch_check(record)) {
+            break;
+        }
+        at += record->length;
+        (*count)++;
+    }
+    return *count > 0 ? at : 0;
+}
+
+/* What counts of a stats or sketch file, and how many items that are. */
+static int measure(recovery *r, sonde__file_kind kind, const char *path, uint64_t *end,
+                   uint64_t *items)
+{
+    sonde__backend *const backend = r->writer->backend;
+    sonde__file *file = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    int failed = 0;
+
+    *end = *items = 0;
+    if (kind == SONDE__FILE_SKETCH) {
+        failed = backend->ops->load(backend, path, &text, &size);
+        if (failed == 0) {
+            *end = whole_sketches(text, size, items);
+            sonde__free(text);
+        }
+        return failed;
+    }
+    failed = backend->ops->open(backend, path, &file);
+    if (failed == 0 && file->end > SONDE__STATS_HEAD) {
+        *items = (file->end - SONDE__STATS_HEAD) / SONDE__STATS_ROW;
+        *end = *items > 0 ? SONDE__STATS_HEAD + *items * SONDE__STATS_ROW : 0;
+    }
+    backend->ops->close(file);
+    return failed;
+}
+
+static sonde_err count_stream(recovery *r, sonde__file_kind kind, uint64_t number)
+{
+    char path[SONDE__FILE_NAME * 2];
+    uint64_t end = 0, items = 0;
+    const int failed =
+        measure(r, kind, path_of(r, kind, number, false, path), &end, &items);
+
+    if (failed != 0) {
+        return fail(r, failed, path);
+    }
+    stays(r, kind, number);
+    *(kind == SONDE__FILE_STATS ? &r->rows : &r->sketches) += items;
+    return SONDE_OK;
+}
+
+static sonde_err recover_stream(recovery *r, sonde__file_kind kind, uint64_t number)
+{
+    sonde__backend *const backend = r->writer->backend;
+    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
+    char head[SONDE__STATS_HEAD];
+    sonde__file *file = NULL;
+    uint64_t end = 0, items = 0;
+    int failed = measure(r, kind, path_of(r, kind, number, true, from), &end, &items);
+
+    if (failed == 0 && items == 0) {
+        failed = backend->ops->remove(backend, from);
+        return failed == 0 ? SONDE_OK : fail(r, failed, from);
+    }
+    if (failed == 0) {
+        failed = backend->ops->open(backend, from, &file);
+    }
+    if (failed == 0) {
+        failed = backend->ops->truncate(file, end);
+    }
+    if (failed == 0 && kind == SONDE__FILE_STATS) {
+        sonde__stats_head(head, items);
+        failed = backend->ops->write_at(file, 0, head, sizeof head);
+    }
+    if (failed == 0) {
+        failed = backend->ops->sync(file);
+    }
+    if (failed == 0) {
+        failed = backend->ops->publish(file, from, path_of(r, kind, number, false, to));
+    }
+    backend->ops->close(file);
+    stays(r, kind, number);
+    *(kind == SONDE__FILE_STATS ? &r->rows : &r->sketches) += items;
+    return failed == 0 ? SONDE_OK : fail(r, failed, from);
+}
+
+/* --- all of it -------------------------------------------------------------------- */
+
+static sonde_err recover_file(recovery *r, const found *seen, const found_file *file)
+{
+    const uint64_t number = file->number;
+
+    switch (file->kind) {
+    case SONDE__FILE_SEGMENT:
+        return file->part ? recover_segment(r, number) : count_segment(r, number);
+    case SONDE__FILE_INDEX: /* with its segment; alone it is good for nothing */
+        return is_there(seen, SONDE__FILE_SEGMENT, number, false) ||
+                       is_there(seen, SONDE__FILE_SEGMENT, number, true)
+                   ? SONDE_OK
+                   : remove_segment(r, number);
+    case SONDE__FILE_STATS:
+    case SONDE__FILE_SKETCH:
+        return file->part ? recover_stream(r, file->kind, number)
+                          : count_stream(r, file->kind, number);
+    case SONDE__FILE_OTHER:
+    default:
+        return SONDE_OK;
+    }
+}
+
+static sonde_err recover_all(recovery *r, found *seen)
+{
+    sonde_err err = SONDE_OK;
+
+    if (seen->count > 0) {
+        qsort(seen->files, seen->count, sizeof *seen->files, in_order);
+    }
+    for (size_t i = 0; i < seen->count && err == SONDE_OK; i++) {
+        err = recover_file(r, seen, &seen->files[i]);
+    }
+    return err;
+}
+
+sonde_err sonde__run_recover(sonde__writer *writer, const char *where, sonde_diag *diag)
+{
+    recovery r = {.writer = writer, .where = where, .diag = diag, .last_step = -1};
+    found seen = {0};
+    const int failed =
+        writer->backend->ops->list(writer->backend, writer->folder, note, &seen);
+    sonde_err err = SONDE_OK;
+
+    if (failed != 0 || seen.failed) {
+        err = fail(&r, seen.failed ? ENOMEM : failed, writer->folder);
+    } else {
+        err = recover_all(&r, &seen);
+    }
+    sonde__free(seen.files);
+    if (err == SONDE_OK) {
+        writer->segment.number = r.next[SONDE__FILE_SEGMENT];
+        writer->stats.number = r.next[SONDE__FILE_STATS];
+        writer->sketches.number = r.next[SONDE__FILE_SKETCH];
+        atomic_init(&writer->before.records, r.records);
+        atomic_init(&writer->before.bytes, r.bytes);
+        atomic_init(&writer->before.rows, r.rows);
+        atomic_init(&writer->before.sketches, r.sketches);
+        atomic_init(&writer->before.last_step, r.last_step);
+    }
+    return err;
+}

@@ -1,0 +1,213 @@
+/*
+ * ring.c - the byte ring; ring.h has the drawing.
+ *
+ * A lost wake-up costs a nap, never more: both waits have a limit. So the producer needs no
+ * fence for a commit.
+ */
+#include "record/ring.h"
+
+#include "base/base.h"
+
+#include <assert.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { LEAST = 64 * 1024, HUGE_PAGE = 2 * 1024 * 1024 };
+#define ROOM_NAP 0.005 /* seconds a producer waits before it looks again */
+
+static bool init_conditions(sonde__ring *ring)
+{
+    pthread_condattr_t monotonic;
+    bool good = pthread_condattr_init(&monotonic) == 0;
+
+    if (!good) {
+        return false;
+    }
+    good = pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0 &&
+           pthread_mutex_init(&ring->lock, NULL) == 0 &&
+           pthread_cond_init(&ring->filled, &monotonic) == 0 &&
+           pthread_cond_init(&ring->freed, &monotonic) == 0;
+    (void)pthread_condattr_destroy(&monotonic);
+    return good;
+}
+
+sonde_err sonde__ring_init(sonde__ring *ring, size_t size)
+{
+    size_t rounded = LEAST;
+
+    *ring = (sonde__ring){0};
+    while (rounded < size) {
+        if (!sonde__mul(rounded, 2, &rounded)) {
+            return SONDE_ENOMEM;
+        }
+    }
+    ring->base = sonde__malloc_aligned(SONDE_MIN(rounded, HUGE_PAGE), rounded);
+    if (ring->base == NULL) {
+        return SONDE_ENOMEM;
+    }
+    if (rounded >= HUGE_PAGE) {
+        (void)madvise(ring->base, rounded,
+                      MADV_HUGEPAGE); /* fewer faults, if it can be */
+    }
+    ring->size = rounded;
+    ring->wake_at = SONDE_MIN(SONDE__RING_WAKE, rounded / 4);
+    atomic_init(&ring->head, 0);
+    atomic_init(&ring->tail, 0);
+    atomic_init(&ring->reader_sleeps, false);
+    atomic_init(&ring->producer_waits, false);
+    if (!init_conditions(ring)) {
+        sonde__free(ring->base);
+        ring->base = NULL;
+        return SONDE_ENOMEM;
+    }
+    return SONDE_OK;
+}
+
+void sonde__ring_fini(sonde__ring *ring)
+{
+    if (ring->base == NULL) {
+        return;
+    }
+    sonde__free(ring->base);
+    ring->base = NULL;
+    (void)pthread_mutex_destroy(&ring->lock);
+    (void)pthread_cond_destroy(&ring->filled);
+    (void)pthread_cond_destroy(&ring->freed);
+}
+
+static struct timespec moment(double seconds)
+{
+    struct timespec at;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += (time_t)seconds;
+    at.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (at.tv_nsec >= 1000000000L) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000L;
+    }
+    return at;
+}
+
+size_t sonde__ring_fill(sonde__ring *ring)
+{
+    /* tail first: it never passes a head that is read later */
+    const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+
+    return (size_t)(atomic_load_explicit(&ring->head, memory_order_acquire) - tail);
+}
+
+/* --- the producer ----------------------------------------------------------------- */
+
+static sonde__block *block_at(const sonde__ring *ring, uint64_t position)
+{
+    return (sonde__block *)(void *)(ring->base + (position & (ring->size - 1)));
+}
+
+/* Whether the bytes up to end are free. */
+static bool is_free(sonde__ring *ring, uint64_t end)
+{
+    if (end - ring->tail_seen <= ring->size) {
+        return true;
+    }
+    ring->tail_seen = atomic_load_explicit(&ring->tail, memory_order_acquire);
+    return end - ring->tail_seen <= ring->size;
+}
+
+void *sonde__ring_reserve(sonde__ring *ring, uint32_t kind, size_t size)
+{
+    const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    const size_t lines = (size + SONDE__RING_LINE - 1) & ~(size_t)(SONDE__RING_LINE - 1);
+    const size_t before_end = ring->size - (size_t)(head & (ring->size - 1));
+    const size_t pad = lines > before_end ? before_end : 0;
+    sonde__block *block = NULL;
+
+    if (lines > ring->size || !is_free(ring, head + pad + lines)) {
+        return NULL;
+    }
+    if (pad > 0) {
+        *block_at(ring, head) = (sonde__block){.size = pad, .kind = SONDE__BLOCK_PAD};
+    }
+    block = block_at(ring, head + pad);
+    *block = (sonde__block){.size = lines, .kind = kind};
+    ring->reserved = head + pad + lines;
+    return block;
+}
+
+void sonde__ring_commit(sonde__ring *ring)
+{
+    const uint64_t head = ring->reserved;
+
+    atomic_store_explicit(&ring->head, head, memory_order_release);
+    if (head >= ring->wake_at) {
+        ring->wake_at = head + SONDE_MIN(SONDE__RING_WAKE, ring->size / 4);
+        if (atomic_load_explicit(&ring->reader_sleeps, memory_order_relaxed)) {
+            sonde__ring_wake(ring);
+        }
+    }
+}
+
+void sonde__ring_wait(sonde__ring *ring, uint64_t tail)
+{
+    const struct timespec end = moment(ROOM_NAP);
+
+    (void)pthread_mutex_lock(&ring->lock);
+    ring->woken = true;
+    (void)pthread_cond_signal(&ring->filled);
+    atomic_store(&ring->producer_waits, true); /* before the load: with release's pair */
+    if (atomic_load(&ring->tail) == tail) {
+        (void)pthread_cond_timedwait(&ring->freed, &ring->lock, &end);
+    }
+    atomic_store(&ring->producer_waits, false);
+    (void)pthread_mutex_unlock(&ring->lock);
+}
+
+/* --- the reader ------------------------------------------------------------------- */
+
+sonde__block *sonde__ring_next(sonde__ring *ring)
+{
+    const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
+
+    while (ring->read != head) {
+        sonde__block *const block = block_at(ring, ring->read);
+
+        ring->read += block->size;
+        if (block->kind != SONDE__BLOCK_PAD) {
+            return block;
+        }
+    }
+    return NULL;
+}
+
+void sonde__ring_release(sonde__ring *ring)
+{
+    atomic_store(&ring->tail, ring->read);
+    if (atomic_load(&ring->producer_waits)) {
+        (void)pthread_mutex_lock(&ring->lock);
+        (void)pthread_cond_signal(&ring->freed);
+        (void)pthread_mutex_unlock(&ring->lock);
+    }
+}
+
+void sonde__ring_sleep(sonde__ring *ring, double seconds)
+{
+    const struct timespec end = moment(seconds);
+    int waited = 0;
+
+    (void)pthread_mutex_lock(&ring->lock);
+    atomic_store_explicit(&ring->reader_sleeps, true, memory_order_relaxed);
+    while (!ring->woken && waited == 0) {
+        waited = pthread_cond_timedwait(&ring->filled, &ring->lock, &end);
+    }
+    atomic_store_explicit(&ring->reader_sleeps, false, memory_order_relaxed);
+    ring->woken = false;
+    (void)pthread_mutex_unlock(&ring->lock);
+}
+
+void sonde__ring_wake(sonde__ring *ring)
+{
+    (void)pthread_mutex_lock(&ring->lock);
+    ring->woken = true;
+    (void)pthread_cond_signal(&ring->filled);
+    (void)pthread_mutex_unlock(&ring->lock);
+}

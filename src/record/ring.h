@@ -1,0 +1,104 @@
+/*
+ * ring.h - a byte ring between one producing thread and one reading thread. Internal.
+ *
+ *     released      read           published    reserved
+ *        |  read, in use  |  waiting   |  being filled |
+ *     ---+----------------+------------+---------------+---  positions only ever grow
+ *      tail           (reader's)      head           (producer's)
+ *
+ * A position is a count of bytes since the start; position modulo size is the place. A
+ * block is contiguous, a multiple of 64 bytes long, aligned to 64, and begins with a
+ * sonde__block; where one does not fit before the end of the memory, a block of kind
+ * SONDE__BLOCK_PAD fills what is left.
+ *
+ * The producer: reserve, fill, commit; where reserve says no, wait or drop.
+ * The reader: next ... until NULL, then release what it is done with; sleep when there is
+ * nothing. The reader looks every SONDE__RING_NAP at the latest, so commit wakes it only
+ * when much is waiting: no system call for a block.
+ *
+ * commit's release of head pairs with next's acquire; release's store of tail with the
+ * loads in reserve. Nothing allocates after init.
+ */
+#ifndef SONDE_RECORD_RING_H
+#define SONDE_RECORD_RING_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sonde/error.h>
+
+enum {
+    SONDE__RING_LINE = 64,          /* bytes; granularity of blocks */
+    SONDE__RING_WAKE = 1024 * 1024, /* bytes that wake a sleeping reader */
+    SONDE__BLOCK_PAD = 0            /* kind of blocks that are to be skipped */
+};
+#define SONDE__RING_NAP 0.02 /* seconds */
+
+/* How every block begins. */
+typedef struct sonde__block {
+    uint64_t size; /* of the block, this head included */
+    uint32_t kind;
+    uint32_t unused;
+} sonde__block;
+
+typedef struct sonde__ring {
+    _Alignas(SONDE__RING_LINE) _Atomic uint64_t head; /* written by the producer */
+    uint64_t reserved; /* the producer's alone: these three */
+    uint64_t tail_seen, wake_at;
+    unsigned char *base;
+    size_t size; /* a power of two */
+
+    _Alignas(SONDE__RING_LINE) _Atomic uint64_t tail; /* written by the reader */
+    uint64_t read;                                    /* the reader's alone */
+    pthread_mutex_t lock;                             /* of the two conditions */
+    pthread_cond_t filled, freed;                     /* on the monotonic clock */
+    bool woken; /* under lock: the reader is not to sleep */
+    atomic_bool reader_sleeps, producer_waits;
+} sonde__ring;
+
+/* size is rounded up to a power of two, at least 64 KiB. */
+SONDE_API sonde_err sonde__ring_init(sonde__ring *ring, size_t size);
+SONDE_API void sonde__ring_fini(sonde__ring *ring);
+
+/* --- the producer ----------------------------------------------------------------- */
+
+/* The largest block that there may be: it finds room in any ring that is half empty. */
+static inline size_t sonde__ring_most(const sonde__ring *ring)
+{
+    return ring->size / 4;
+}
+/* Room for a block of size bytes (rounded up to lines), its head filled in; NULL if there
+ * is none now. */
+SONDE_API void *sonde__ring_reserve(sonde__ring *ring, uint32_t kind, size_t size);
+/* What was reserved last is complete. */
+SONDE_API void sonde__ring_commit(sonde__ring *ring);
+/* Sleeps until the reader has released something beyond tail, or a while. */
+SONDE_API void sonde__ring_wait(sonde__ring *ring, uint64_t tail);
+/* What is released. From either thread. */
+static inline uint64_t sonde__ring_tail(sonde__ring *ring)
+{
+    return atomic_load_explicit(&ring->tail, memory_order_acquire);
+}
+/* Bytes published and not released. From either thread. */
+SONDE_API size_t sonde__ring_fill(sonde__ring *ring);
+
+/* --- the reader ------------------------------------------------------------------- */
+
+/* The next block, or NULL if there is none. It stays until its end is released. */
+SONDE_API sonde__block *sonde__ring_next(sonde__ring *ring);
+/* The block that next returned last is to be returned again. */
+static inline void sonde__ring_back(sonde__ring *ring, const sonde__block *block)
+{
+    ring->read -= block->size;
+}
+/* Everything that next has returned so far may be overwritten. */
+SONDE_API void sonde__ring_release(sonde__ring *ring);
+/* Until there is much to read, somebody wakes it, or seconds have passed. */
+SONDE_API void sonde__ring_sleep(sonde__ring *ring, double seconds);
+/* From any thread. The next sleep, if none is on, is over at once. */
+SONDE_API void sonde__ring_wake(sonde__ring *ring);
+
+#endif

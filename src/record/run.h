@@ -1,0 +1,34 @@
+/*
+ * run.h - the files of a run as a whole: made at the start, or found by who goes on with
+ * it, and ended. Internal.
+ */
+#ifndef SONDE_RECORD_RUN_H
+#define SONDE_RECORD_RUN_H
+
+#include "record/writer.h"
+
+#include <sonde/recorder.h>
+
+/* Makes the folders, run.json and the first state.json of a new run, and locks the
+ * worker's folder; or, with options->resume, finds them, locks, closes what a dead writer
+ * left open, and sets counters and numbers. writer->backend and everything that allocates
+ * is there. What a failure leaves behind was there before. */
+SONDE_API SONDE_CHECKED sonde_err sonde__run_begin(sonde__writer *writer,
+                                                   const sonde_recorder_options *options,
+                                                   sonde_diag *diag);
+/* Takes away what sonde__run_begin has made, if it made it and nothing was recorded. */
+SONDE_API void sonde__run_undo(sonde__writer *writer,
+                               const sonde_recorder_options *options);
+/* Writes end.json. Returns an errno. */
+SONDE_API int sonde__run_end(sonde__writer *writer, sonde_run_end reason,
+                             const char *text);
+
+/* --- what a dead writer left (recover.c) ------------------------------------------ */
+
+/* Closes every .part of the worker's folder, takes out what nothing points to, and sets
+ * the writer's numbers and the counters before it. The catalogue is restored already. where
+ * names the run in diagnostics. */
+SONDE_API SONDE_CHECKED sonde_err sonde__run_recover(sonde__writer *writer,
+                                                     const char *where, sonde_diag *diag);
+
+#endif

@@ -1,0 +1,416 @@
+/*
+ * segment.c - the segment that is being written; segment.h has the order of calls.
+ *
+ *     .part    | length, blanks | value | value | value |        <- bytes first
+ *     .jsonl   line line line                                    <- then their lines
+ */
+#include "record/segment.h"
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    TYPICAL_ENTRY = 112, /* bytes in the header for a value, before anything is known */
+    LEAST_TYPICAL = 64 * 1024,
+    MOST_TYPICAL = 1024 * 1024,
+    NAME_ROOM = 1024 /* beside a first value's name */
+};
+
+sonde_err sonde__segment_init(sonde__segment *segment, sonde__backend *backend,
+                              const char *folder, int rank)
+{
+    *segment = (sonde__segment){.backend = backend, .rank = rank};
+    (void)snprintf(segment->folder, sizeof segment->folder, "%s", folder);
+    segment->entry_bytes = TYPICAL_ENTRY;
+    segment->batch = sonde__calloc(SONDE__SEGMENT_LINES, sizeof *segment->batch);
+    if (segment->batch == NULL) {
+        return SONDE_ENOMEM;
+    }
+    return sonde__header_init(&segment->header, SONDE__SEGMENT_LINES);
+}
+
+static void close_files(sonde__segment *segment)
+{
+    if (segment->data != NULL) {
+        segment->data->ops->close(segment->data);
+    }
+    if (segment->index != NULL) {
+        segment->index->ops->close(segment->index);
+    }
+    segment->data = NULL;
+    segment->index = NULL;
+}
+
+void sonde__segment_fini(sonde__segment *segment)
+{
+    close_files(segment);
+    sonde__header_fini(&segment->header);
+    sonde__text_fini(&segment->lines);
+    sonde__free(segment->batch);
+    segment->batch = NULL;
+}
+
+/* Nothing is waiting any more. */
+static void clear_batch(sonde__segment *segment)
+{
+    segment->count = segment->appended = segment->committed = 0;
+    segment->broken = false;
+    segment->lines.used = 0;
+}
+
+/* --- opening ---------------------------------------------------------------------- */
+
+/* The name of a file of this segment within the run. */
+static const char *file_name(const sonde__segment *segment, sonde__file_kind kind,
+                             bool part, char *path, size_t size)
+{
+    char name[SONDE__FILE_NAME];
+
+    sonde__file_name(name, kind, segment->number, part);
+    (void)snprintf(path, size, "%s/%s", segment->folder, name);
+    return path;
+}
+
+/* Room for the header: what as many values need as fill size, but not many more than the
+ * segment before had, which may have been closed by time. */
+static size_t header_room(const sonde__segment *segment, uint64_t size, uint64_t value,
+                          size_t name)
+{
+    const uint64_t typical =
+        segment->value_bytes > 0
+            ? segment->value_bytes
+            : SONDE_MIN(SONDE_MAX(value, LEAST_TYPICAL), MOST_TYPICAL);
+    uint64_t values = value > 0 || segment->last_values > 0 ? size / typical + 1 : 0;
+
+    values += values / 4;
+    if (segment->last_values > 0) {
+        values = SONDE_MIN(values, 2 * segment->last_values + 256);
+    }
+    return SONDE_MAX(
+        sonde__header_room((size_t)SONDE_MIN(values, UINT32_MAX), segment->entry_bytes),
+        sonde__header_room(1, name + NAME_ROOM));
+}
+
+static int write_blank_head(sonde__segment *segment)
+{
+    const size_t room = segment->header.room;
+    char *const blank = sonde__malloc(room);
+    int failed = blank == NULL ? ENOMEM : 0;
+
+    if (failed == 0) {
+        sonde__header_blank(&segment->header, blank);
+        failed = segment->data->ops->append(segment->data, blank, room);
+    }
+    if (failed == 0) {
+        failed = segment->data->ops->settle(segment->data);
+    }
+    sonde__free(blank);
+    return failed;
+}
+
+int sonde__segment_open(sonde__segment *segment, uint64_t size, uint64_t value,
+                        size_t name)
+{
+    const sonde__backend_ops *ops = segment->backend->ops;
+    char data[SONDE__FILE_NAME * 2], index[SONDE__FILE_NAME * 2];
+    int failed = 0;
+
+    if (sonde__header_begin(&segment->header, header_room(segment, size, value, name),
+                            segment->rank) != SONDE_OK) {
+        return ENOMEM;
+    }
+    (void)file_name(segment, SONDE__FILE_SEGMENT, true, data, sizeof data);
+    (void)file_name(segment, SONDE__FILE_INDEX, false, index, sizeof index);
+    failed = ops->create(segment->backend, data, &segment->data);
+    if (failed != 0) {
+        return failed;
+    }
+    failed = ops->create(segment->backend, index, &segment->index);
+    if (failed == 0) {
+        failed = write_blank_head(segment);
+    }
+    if (failed != 0) {
+        if (segment->index != NULL) {
+            (void)ops->remove(segment->backend, index);
+        }
+        (void)ops->remove(segment->backend, data);
+        close_files(segment);
+        return failed;
+    }
+    segment->end = segment->staged = segment->values = segment->payload = 0;
+    segment->index_end = 0;
+    clear_batch(segment);
+    segment->opened = sonde__now();
+    return 0;
+}
+
+/* --- adding ----------------------------------------------------------------------- */
+
+/* The batch's next line, its text printed; NULL if memory is out. */
+static sonde__segment_line *add_line(sonde__segment *segment,
+                                     const sonde__index_line *line)
+{
+    char *const text = sonde__text_room(&segment->lines, SONDE__INDEX_ROOM);
+    sonde__segment_line *const added = &segment->batch[segment->count];
+
+    if (text == NULL) {
+        segment->lines.failed = false; /* what is there is whole */
+        return NULL;
+    }
+    segment->lines.used += sonde__index_print(line, text);
+    *added = (sonde__segment_line){
+        .step = line->step,
+        .text_end = segment->lines.used,
+        .header_used = segment->header.used,
+        .values = segment->count > 0 ? added[-1].values : 0,
+        .end = segment->staged,
+    };
+    segment->count++;
+    return added;
+}
+
+sonde__segment_added sonde__segment_add(sonde__segment *segment, sonde__index_line *line,
+                                        const void *bytes, uint64_t payload,
+                                        const char *name)
+{
+    const size_t used = segment->header.used, added = segment->header.added;
+    sonde__segment_line *into = NULL;
+
+    if (segment->count == SONDE__SEGMENT_LINES) {
+        return SONDE__BATCH_FULL;
+    }
+    line->offset = segment->staged;
+    if (!sonde__header_add(&segment->header, line, name)) {
+        return SONDE__HEADER_FULL;
+    }
+    into = add_line(segment, line);
+    if (into == NULL) {
+        sonde__header_drop(&segment->header, added, used);
+        return SONDE__NO_MEMORY;
+    }
+    segment->staged += line->bytes;
+    into->bytes = bytes;
+    into->size = line->bytes;
+    into->end = segment->staged;
+    into->payload = payload;
+    into->values++;
+    /* At once, while the bytes are in cache; a failure shows again in commit. */
+    if (segment->appended + 1 == segment->count) {
+        segment->broken =
+            segment->data->ops->append(segment->data, bytes, into->size) != 0;
+        segment->appended += !segment->broken;
+    }
+    return SONDE__ADDED;
+}
+
+sonde__segment_added sonde__segment_add_end(sonde__segment *segment,
+                                            const sonde__index_line *line)
+{
+    if (segment->count == SONDE__SEGMENT_LINES) {
+        return SONDE__BATCH_FULL;
+    }
+    if (add_line(segment, line) == NULL) {
+        return SONDE__NO_MEMORY;
+    }
+    if (segment->appended + 1 == segment->count) {
+        segment->appended++;
+    }
+    return SONDE__ADDED;
+}
+
+/* --- committing ------------------------------------------------------------------- */
+
+static size_t text_begin(const sonde__segment *segment, size_t line)
+{
+    return line > 0 ? segment->batch[line - 1].text_end : 0;
+}
+
+/* After a failure: appended is the number of lines whose bytes are in the data file, and
+ * the next go behind them. */
+static void rewind_data(sonde__segment *segment)
+{
+    sonde__file *data = segment->data;
+    uint64_t end = segment->header.room + segment->end;
+
+    segment->appended = segment->committed;
+    while (segment->appended < segment->count) {
+        const uint64_t next =
+            segment->header.room + segment->batch[segment->appended].end;
+
+        if (next > data->end) {
+            break;
+        }
+        end = next;
+        segment->appended++;
+    }
+    (void)data->ops->truncate(data, end); /* half a value is none */
+    data->end = end;
+    segment->broken = false;
+}
+
+/* The batch's bytes into the data file, or as many as can be. */
+static int put_data(sonde__segment *segment)
+{
+    sonde__file *data = segment->data;
+    int failed = 0;
+
+    if (segment->broken) {
+        (void)data->ops->settle(data);
+        rewind_data(segment);
+    }
+    while (segment->appended < segment->count && failed == 0) {
+        const sonde__segment_line *line = &segment->batch[segment->appended++];
+
+        if (line->size > 0) {
+            failed = data->ops->append(data, line->bytes, line->size);
+        }
+    }
+    if (failed == 0) {
+        failed = data->ops->settle(data);
+    } else {
+        (void)data->ops->settle(data);
+    }
+    if (failed != 0) {
+        rewind_data(segment);
+    }
+    return failed;
+}
+
+/* The lines up to the ready-th into the index. If not all: whole lines only. */
+static int put_lines(sonde__segment *segment, size_t ready)
+{
+    sonde__file *index = segment->index;
+    const size_t begin = text_begin(segment, segment->committed);
+    const size_t end = text_begin(segment, ready);
+    int failed = index->ops->append(index, segment->lines.start + begin, end - begin);
+    uint64_t got = 0;
+
+    if (failed == 0) {
+        failed = index->ops->settle(index);
+    }
+    got = index->end - segment->index_end;
+    while (segment->committed < ready &&
+           text_begin(segment, segment->committed + 1) - begin <= got) {
+        segment->committed++;
+    }
+    segment->index_end += text_begin(segment, segment->committed) - begin;
+    if (failed != 0) {
+        (void)index->ops->truncate(index, segment->index_end);
+        index->end = segment->index_end;
+    }
+    return failed;
+}
+
+/* What the lines from the first-th to the committed ones are. */
+static void count_gain(sonde__segment *segment, size_t first, sonde__segment_gain *gain)
+{
+    for (size_t i = first; i < segment->committed; i++) {
+        const sonde__segment_line *line = &segment->batch[i];
+
+        if (line->bytes != NULL) {
+            gain->values++;
+            gain->payload += line->payload;
+        } else {
+            gain->last_step = SONDE_MAX(gain->last_step, line->step);
+        }
+        segment->end = line->end;
+    }
+    segment->values += gain->values;
+    segment->payload += gain->payload;
+}
+
+int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain)
+{
+    const size_t first = segment->committed;
+    int failed = 0, lines_failed = 0;
+
+    *gain = (sonde__segment_gain){.last_step = INT64_MIN};
+    if (segment->count == 0) {
+        return 0;
+    }
+    failed = put_data(segment);
+    if (segment->appended > segment->committed) {
+        lines_failed = put_lines(segment, segment->appended);
+    }
+    count_gain(segment, first, gain);
+    if (failed != 0 || lines_failed != 0) {
+        return failed != 0 ? failed : lines_failed;
+    }
+    clear_batch(segment);
+    sonde__header_keep(&segment->header);
+    return 0;
+}
+
+uint64_t sonde__segment_drop(sonde__segment *segment)
+{
+    const size_t kept = segment->committed;
+    const size_t values = kept > 0 ? segment->batch[kept - 1].values : 0;
+    uint64_t dropped = 0;
+
+    if (segment->count == 0) {
+        return 0;
+    }
+    (void)segment->data->ops->settle(segment->data); /* nothing is borrowed any more */
+    dropped = segment->batch[segment->count - 1].values - values;
+    sonde__header_drop(&segment->header, values,
+                       kept > 0 ? segment->batch[kept - 1].header_used
+                                : segment->header.kept);
+    sonde__header_keep(&segment->header);
+    segment->staged = segment->end;
+    (void)segment->data->ops->truncate(segment->data,
+                                       segment->header.room + segment->end);
+    segment->data->end = segment->header.room + segment->end;
+    clear_batch(segment);
+    return dropped;
+}
+
+/* --- closing ---------------------------------------------------------------------- */
+
+/* What the next segment's header will need. */
+static void learn(sonde__segment *segment)
+{
+    segment->last_values = segment->values;
+    if (segment->values > 0) {
+        segment->entry_bytes = (size_t)(segment->header.used / segment->values) + 1;
+        segment->value_bytes = (size_t)(segment->end / segment->values) + 1;
+    }
+}
+
+int sonde__segment_close(sonde__segment *segment)
+{
+    sonde__file *data = segment->data;
+    const sonde__backend_ops *ops = data->ops;
+    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
+    int failed = 0;
+
+    sonde__header_finish(&segment->header);
+    failed = ops->write_at(data, 0, segment->header.text, segment->header.room);
+    if (failed == 0) {
+        ops->begin_sync(segment->index);
+        failed = ops->sync(data);
+    }
+    if (failed == 0) {
+        failed = ops->sync(segment->index);
+    }
+    if (failed == 0) {
+        failed = ops->publish(
+            data, file_name(segment, SONDE__FILE_SEGMENT, true, from, sizeof from),
+            file_name(segment, SONDE__FILE_SEGMENT, false, to, sizeof to));
+    }
+    if (failed != 0) {
+        return failed;
+    }
+    learn(segment);
+    close_files(segment);
+    segment->number++;
+    return 0;
+}
+
+void sonde__segment_abandon(sonde__segment *segment)
+{
+    close_files(segment);
+    clear_batch(segment);
+}

@@ -1,0 +1,204 @@
+/*
+ * stream.c - files of a head and items.
+ */
+#include "record/stream.h"
+
+#include "base/base.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+void sonde__stream_init(sonde__stream *stream, sonde__backend *backend,
+                        const char *folder, sonde__file_kind kind)
+{
+    *stream = (sonde__stream){.backend = backend, .kind = kind};
+    (void)snprintf(stream->folder, sizeof stream->folder, "%s", folder);
+}
+
+void sonde__stream_fini(sonde__stream *stream)
+{
+    sonde__stream_abandon(stream);
+    sonde__text_fini(&stream->waiting);
+}
+
+bool sonde__stream_add(sonde__stream *stream, const void *item, size_t size)
+{
+    sonde__text_put(&stream->waiting, item, size);
+    if (stream->waiting.failed) {
+        stream->waiting.failed = false;
+        return false;
+    }
+    return true;
+}
+
+static const char *file_name(const sonde__stream *stream, bool part, char *path,
+                             size_t size)
+{
+    char name[SONDE__FILE_NAME] = SONDE__CATALOGUE_FILE;
+
+    if (stream->kind != SONDE__FILE_OTHER) {
+        sonde__file_name(name, stream->kind, stream->number, part);
+    }
+    (void)snprintf(path, size, "%s/%s", stream->folder, name);
+    return path;
+}
+
+/* What stands before the items; its length. */
+static size_t make_head(const sonde__stream *stream, char head[SONDE__STATS_HEAD],
+                        uint64_t rows)
+{
+    switch (stream->kind) {
+    case SONDE__FILE_STATS:
+        sonde__stats_head(head, rows);
+        return SONDE__STATS_HEAD;
+    case SONDE__FILE_SKETCH:
+        memset(head, 0, SONDE__SKETCH_HEAD);
+        memcpy(head, SONDE__SKETCH_MAGIC, sizeof SONDE__SKETCH_MAGIC - 1);
+        return SONDE__SKETCH_HEAD;
+    case SONDE__FILE_SEGMENT:
+    case SONDE__FILE_INDEX:
+    case SONDE__FILE_OTHER:
+    default:
+        return 0;
+    }
+}
+
+static int open_file(sonde__stream *stream)
+{
+    const sonde__backend_ops *ops = stream->backend->ops;
+    char path[SONDE__FILE_NAME * 2], head[SONDE__STATS_HEAD];
+    const size_t size = make_head(stream, head, 0);
+    int failed = 0;
+
+    (void)file_name(stream, true, path, sizeof path);
+    failed = ops->create(stream->backend, path, &stream->file);
+    if (failed == 0) {
+        failed = ops->append(stream->file, head, size);
+    }
+    if (failed == 0) {
+        failed = ops->settle(stream->file);
+    }
+    if (failed != 0) {
+        if (stream->file != NULL) {
+            (void)ops->remove(stream->backend, path);
+        }
+        sonde__stream_abandon(stream);
+        return failed;
+    }
+    stream->end = size;
+    stream->items = 0;
+    stream->opened = sonde__now();
+    return 0;
+}
+
+/* The length of the item at the start of n bytes; 0 if it is not whole. */
+static size_t item_length(const sonde__stream *stream, const char *at, size_t n)
+{
+    const char *newline = NULL;
+    uint32_t length = 0;
+
+    switch (stream->kind) {
+    case SONDE__FILE_STATS:
+        return n >= SONDE__STATS_ROW ? SONDE__STATS_ROW : 0;
+    case SONDE__FILE_SKETCH:
+        if (n >= sizeof length) {
+            memcpy(&length, at, sizeof length);
+        }
+        return length <= n ? length : 0;
+    case SONDE__FILE_SEGMENT:
+    case SONDE__FILE_INDEX:
+    case SONDE__FILE_OTHER:
+    default:
+        newline = n > 0 ? memchr(at, '\n', n) : NULL;
+        return newline != NULL ? (size_t)(newline - at) + 1 : 0;
+    }
+}
+
+/* Bytes of the whole items within n bytes; *items is their number. */
+static size_t whole(const sonde__stream *stream, size_t n, uint64_t *items)
+{
+    size_t end = 0, next = 0;
+
+    *items = 0;
+    while ((next = item_length(stream, stream->waiting.start + end, n - end)) > 0) {
+        end += next;
+        (*items)++;
+    }
+    return end;
+}
+
+int sonde__stream_commit(sonde__stream *stream, uint64_t *gained)
+{
+    const sonde__backend_ops *ops = stream->backend->ops;
+    sonde__text *waiting = &stream->waiting;
+    size_t got = 0;
+    int failed = 0;
+
+    *gained = 0;
+    if (waiting->used == 0) {
+        return 0;
+    }
+    failed = stream->file == NULL ? open_file(stream) : 0;
+    if (failed != 0) {
+        return failed;
+    }
+    failed = ops->append(stream->file, waiting->start, waiting->used);
+    if (failed == 0) {
+        failed = ops->settle(stream->file);
+    }
+    got = whole(stream, (size_t)(stream->file->end - stream->end), gained);
+    memmove(waiting->start, waiting->start + got, waiting->used - got);
+    waiting->used -= got;
+    stream->end += got;
+    stream->items += *gained;
+    if (failed != 0) {
+        (void)ops->truncate(stream->file, stream->end);
+        stream->file->end = stream->end;
+    }
+    return failed;
+}
+
+uint64_t sonde__stream_drop(sonde__stream *stream)
+{
+    uint64_t items = 0;
+
+    if (stream->waiting.used > 0) {
+        (void)whole(stream, stream->waiting.used, &items);
+        stream->waiting.used = 0;
+    }
+    return items;
+}
+
+int sonde__stream_close(sonde__stream *stream)
+{
+    const sonde__backend_ops *ops = stream->backend->ops;
+    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2], head[SONDE__STATS_HEAD];
+    const size_t size = make_head(stream, head, stream->items);
+    int failed = 0;
+
+    if (stream->file == NULL) {
+        return 0;
+    }
+    failed = ops->write_at(stream->file, 0, head, size);
+    if (failed == 0) {
+        failed = ops->sync(stream->file);
+    }
+    if (failed == 0 && stream->kind != SONDE__FILE_OTHER) {
+        failed = ops->publish(stream->file, file_name(stream, true, from, sizeof from),
+                              file_name(stream, false, to, sizeof to));
+    }
+    if (failed == 0) {
+        sonde__stream_abandon(stream);
+        stream->number++;
+    }
+    return failed;
+}
+
+void sonde__stream_abandon(sonde__stream *stream)
+{
+    if (stream->file != NULL) {
+        stream->file->ops->close(stream->file);
+        stream->file = NULL;
+    }
+}

@@ -1,0 +1,133 @@
+/*
+ * tell.c - how the writer learns of tensors: once, before the first value of each.
+ */
+#include "record/recorder_state.h"
+
+#include <sonde/log.h>
+
+#include <string.h>
+
+sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag)
+{
+    const size_t n = strlen(name);
+
+    if (n > SONDE__MOST_NAME) {
+        return sonde__fail(diag, SONDE_EINVAL, "a tensor's name", "at most 4096 bytes",
+                           "'%.40s...' has %zu", name, n);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
+                                     const char *const *names, size_t count,
+                                     sonde_diag *diag)
+{
+    sonde__text text = {0};
+
+    if (id >= sonde_catalogue_count(recorder->catalogue)) {
+        return sonde__fail(diag, SONDE_ERANGE, "collections of a tensor",
+                           "an id of the catalogue", "tensor %lu", (unsigned long)id);
+    }
+    if (id < recorder->told_count && recorder->told[id]) {
+        return sonde__fail(diag, SONDE_ESTATE,
+                           sonde_catalogue_info(recorder->catalogue, id)->name,
+                           "before the first value", "its collections are recorded");
+    }
+    for (size_t i = 0; i < count; i++) {
+        sonde__text_put(&text, names[i], strlen(names[i]) + 1);
+    }
+    if (text.failed || text.used > SONDE__MOST_LINE ||
+        !sonde__reserve(&recorder->collected, &recorder->collected_capacity,
+                        (size_t)id + 1, sizeof *recorder->collected)) {
+        const bool large = !text.failed && text.used > SONDE__MOST_LINE;
+
+        sonde__text_fini(&text);
+        return large ? sonde__fail(diag, SONDE_EINVAL, "collections of a tensor",
+                                   "at most 64 KiB", "%zu names", count)
+                     : sonde__fail_nomem(diag, "collections of a tensor");
+    }
+    while (recorder->collected_count <= id) {
+        recorder->collected[recorder->collected_count++] = (sonde__collected){0};
+    }
+    sonde__free(recorder->collected[id].text);
+    recorder->collected[id] =
+        (sonde__collected){text.start, (uint32_t)count, (uint32_t)text.used};
+    return SONDE_OK;
+}
+
+/* Room to remember that the tensor is told. */
+static bool remember(sonde_recorder *recorder, uint32_t id)
+{
+    uint8_t *grown = NULL;
+    size_t count = recorder->told_count;
+
+    if (id < count) {
+        return true;
+    }
+    while (count <= id) {
+        count *= 2;
+    }
+    grown = sonde__grow(recorder->told, recorder->told_count, count);
+    if (grown == NULL) {
+        return false;
+    }
+    memset(grown + recorder->told_count, 0, count - recorder->told_count);
+    recorder->told = grown;
+    recorder->told_count = count;
+    return true;
+}
+
+static char *put_string(char *to, const char *text)
+{
+    const size_t n = strlen(text) + 1;
+
+    memcpy(to, text, n);
+    return to + n;
+}
+
+static void fill(sonde__tensor_message *message, uint32_t id,
+                 const sonde_tensor_info *info, const sonde__collected *collected)
+{
+    char *to = message->text;
+
+    message->id = id;
+    message->role = info->role;
+    message->pass = info->pass;
+    message->dtype = info->dtype;
+    message->rank = info->rank;
+    memcpy(message->shape, info->shape, sizeof message->shape);
+    to = put_string(put_string(to, info->name), info->module);
+    to = put_string(put_string(to, info->op), info->note);
+    message->collections = collected->count;
+    if (collected->length > 0) {
+        memcpy(to, collected->text, collected->length);
+        to += collected->length;
+    }
+    message->length = (uint32_t)(to - message->text);
+}
+
+bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(recorder->catalogue, id);
+    const sonde__collected none = {0};
+    const sonde__collected *collected =
+        id < recorder->collected_count ? &recorder->collected[id] : &none;
+    const size_t size = sizeof(sonde__tensor_message) + strlen(info->name) +
+                        strlen(info->module) + strlen(info->op) + strlen(info->note) + 4 +
+                        collected->length;
+    sonde__tensor_message *message = NULL;
+
+    if (size > sonde__ring_most(&recorder->ring) || !remember(recorder, id)) {
+        sonde__recorder_refuse(recorder, "no room for its catalogue line", id);
+        return false;
+    }
+    message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_TENSOR, size, waits);
+    if (message == NULL) {
+        sonde__recorder_lose_full(recorder);
+        return false;
+    }
+    fill(message, id, info, collected);
+    sonde__ring_commit(&recorder->ring);
+    recorder->told[id] = 1;
+    return true;
+}

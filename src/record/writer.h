@@ -1,0 +1,98 @@
+/*
+ * writer.h - the thread that takes messages out of the ring and puts them into files.
+ * Internal.
+ *
+ * Before start everything here belongs to the thread that sets it up; from then on to the
+ * writer's thread, but for the counters, which anybody may read, and closing.
+ *
+ * The thread works in batches: messages are taken until there are no more or a batch is
+ * full; then catalogue, statistics, sketches, values and index lines go to the files, in
+ * this order; then the ring is released. Where a file cannot be written, what waits stays
+ * in the ring and is tried again four times a second; what would not fit into half of the
+ * ring is lost and counted.
+ */
+#ifndef SONDE_RECORD_WRITER_H
+#define SONDE_RECORD_WRITER_H
+
+#include "record/compress.h"
+#include "record/segment.h"
+
+#include <stdatomic.h>
+
+typedef struct sonde__counters {
+    _Atomic uint64_t records, bytes, rows, sketches;
+    _Atomic uint64_t disk_full, io_error; /* lost */
+    _Atomic int64_t last_step;
+} sonde__counters;
+
+typedef struct sonde__writer {
+    sonde__backend *backend; /* taken */
+    sonde__ring *ring;       /* borrowed */
+    char folder[SONDE__FILE_NAME];
+    uint64_t segment_bytes;
+    double segment_seconds;
+    char *run; /* what run.json says, should it get lost */
+    size_t run_size;
+    char host[256];
+    bool made_run_folder, made_run, made_worker; /* by this process */
+
+    sonde__tensors tensors;
+    sonde__segment segment;
+    sonde__stream stats, sketches;
+    sonde__scratch scratch;
+    sonde__compressor compressor;
+    void *far;            /* the bytes of a large value, freed when it is in the file */
+    atomic_bool far_away; /* set by the producer who sent one, cleared here */
+    bool pending;         /* a batch is not in the files yet */
+    bool rotating;        /* the segment is to be closed before the next batch */
+    bool lost_files;
+
+    int fault;          /* errno; 0: none */
+    atomic_bool faulty; /* the same for the producer */
+    double fault_since, retry_at;
+    uint64_t lost_before; /* the fault */
+    double beat_at, look_at;
+    bool changed; /* since the last state.json */
+
+    sonde__counters counters;   /* of this process */
+    sonde__counters before;     /* of those that wrote before it */
+    _Atomic uint64_t ring_full; /* lost, counted by the producer */
+    _Atomic uint64_t refused;   /* likewise; told as io_error */
+    uint64_t ring_full_before;
+
+    pthread_t thread;
+    bool started;
+    atomic_bool closing;
+} sonde__writer;
+
+SONDE_API void sonde__writer_init(sonde__writer *writer);
+/* Also when it was never started; what is still open stays a .part. */
+SONDE_API void sonde__writer_fini(sonde__writer *writer);
+/* Starts the thread; no signal is ever delivered to it. */
+SONDE_API sonde_err sonde__writer_start(sonde__writer *writer, sonde_diag *diag);
+/* Drains the ring, closes the files and ends the thread. */
+SONDE_API void sonde__writer_stop(sonde__writer *writer);
+/* Replaces state.json (state.c). Returns an errno. */
+SONDE_API int sonde__writer_beat(sonde__writer *writer, bool running);
+
+/* --- between batch.c and writer.c ------------------------------------------------- */
+
+typedef enum sonde__filled {
+    SONDE__FILLED_ALL = 0,    /* nothing more is there */
+    SONDE__FILLED_BATCH = 1,  /* as much as a batch holds */
+    SONDE__FILLED_ROTATE = 2, /* the next value goes to the next segment */
+    SONDE__FILLED_FAULT = 3   /* errno in *fault */
+} sonde__filled;
+
+/* Takes messages; *any: whether there were any. */
+SONDE_API sonde__filled sonde__batch_fill(sonde__writer *writer, bool *any, int *fault);
+/* What was taken, into the files; releases the ring if all of it is. Returns an errno. */
+SONDE_API int sonde__batch_commit(sonde__writer *writer);
+/* What was taken and is in no file is lost, and the ring is released. */
+SONDE_API void sonde__batch_drop(sonde__writer *writer);
+/* The next message is lost. False if there is none. */
+SONDE_API bool sonde__batch_drop_next(sonde__writer *writer);
+/* Counts n records as lost, by the cause of an errno. */
+SONDE_API void sonde__batch_lose(sonde__writer *writer, uint64_t n, int fault);
+
+#endif

@@ -1,0 +1,473 @@
+/*
+ * engine.c - adding rules, handing them tensors, and stepping.
+ */
+#include "rules/engine.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- creating --------------------------------------------------------------------- */
+
+sonde_err sonde_rules_create(sonde_rules **out, sonde_diag *diag)
+{
+    sonde_rules *rules = sonde__calloc(1, sizeof *rules);
+
+    if (rules == NULL) {
+        return sonde__fail_nomem(diag, "rules");
+    }
+    rules->stamp = 1;
+    *out = rules;
+    return SONDE_OK;
+}
+
+void sonde__rule_run_destroy(sonde_rule_run *run)
+{
+    if (run == NULL) {
+        return;
+    }
+    if (run->rule->destroy != NULL && run->state != NULL) {
+        run->rule->destroy(run);
+    }
+    for (size_t i = 0; i < run->rule->param_count; i++) {
+        if (run->texts != NULL) {
+            sonde__free(run->texts[i]);
+        }
+        if (run->selectors != NULL) {
+            sonde_selector_destroy(run->selectors[i]);
+        }
+        if (run->marks != NULL) {
+            sonde__free(run->marks[i]);
+        }
+    }
+    for (size_t i = 0; i < run->count; i++) {
+        sonde__free(run->tensors[i].memory);
+    }
+    sonde__free(run->texts);
+    sonde__free(run->selectors);
+    sonde__free(run->marks);
+    sonde__free(run->tensors);
+    sonde__free(run->of_tensor);
+    sonde__free(run->seen);
+    sonde__free(run->state);
+    sonde__free(run);
+}
+
+void sonde_rules_destroy(sonde_rules *rules)
+{
+    if (rules == NULL) {
+        return;
+    }
+    sonde__rules_free_sink(rules);
+    for (size_t i = 0; i < rules->count; i++) {
+        sonde__rule_run_destroy(rules->runs[i]);
+    }
+    for (size_t i = 0; i < rules->slot_count; i++) {
+        sonde__free(rules->slots[i].users);
+    }
+    sonde__rules_free_found(rules);
+    sonde__free(rules->runs);
+    sonde__free(rules->slots);
+    sonde__free(rules->copies);
+    sonde__free(rules->folder);
+    sonde__free(rules);
+}
+
+static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char *params,
+                          sonde_rule_run *run, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    run->rules = rules;
+    run->rule = rule;
+    run->of_run = SONDE__NO_FINDING;
+    run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
+    run->selectors = sonde__calloc(rule->param_count, sizeof(sonde_selector *));
+    run->marks = sonde__calloc(rule->param_count, sizeof *run->marks);
+    run->seen = sonde__calloc(rule->need_count, sizeof *run->seen);
+    if (run->texts == NULL || run->selectors == NULL || run->marks == NULL ||
+        run->seen == NULL) {
+        return sonde__fail_nomem(diag, rule->name);
+    }
+    run->state = sonde__calloc(1, rule->state_size);
+    if (run->state == NULL) {
+        return sonde__fail_nomem(diag, rule->name);
+    }
+    err = sonde__rule_read_params(run, params, diag);
+    if (err == SONDE_OK) {
+        err = sonde__rule_make_selectors(run, diag);
+    }
+    return err == SONDE_OK && rule->init != NULL ? rule->init(run, diag) : err;
+}
+
+sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
+                               const char *params, sonde_diag *diag)
+{
+    sonde_rule_run *run = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (rule->abi != SONDE_RULE_ABI) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, rule->name,
+                           "a rule made for this one", "rule interface %u, not %d",
+                           rule->abi, SONDE_RULE_ABI);
+    }
+    if (rules->catalogue != NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, rule->name, "rules before the first step",
+                           "a rule added to rules at work");
+    }
+    if (!sonde__reserve(&rules->runs, &rules->capacity, rules->count + 1,
+                        sizeof(sonde_rule_run *))) {
+        return sonde__fail_nomem(diag, rule->name);
+    }
+    run = sonde__calloc(1, sizeof *run);
+    err = run != NULL ? make_run(rules, rule, params, run, diag)
+                      : sonde__fail_nomem(diag, rule->name);
+    if (err != SONDE_OK) {
+        sonde__rule_run_destroy(run);
+        return err;
+    }
+    rules->runs[rules->count++] = run;
+    return SONDE_OK;
+}
+
+sonde_err sonde_rules_add(sonde_rules *rules, const char *text, sonde_diag *diag)
+{
+    const size_t length = strcspn(text, ":");
+    const sonde_rule *rule = NULL;
+    char *name = sonde__strndup(text, length);
+    sonde_err err = name != NULL ? sonde_rule_by_name(name, &rule, diag)
+                                 : sonde__fail_nomem(diag, "a rule");
+
+    sonde__free(name);
+    return err == SONDE_OK
+               ? sonde_rules_add_rule(
+                     rules, rule, text[length] == ':' ? text + length + 1 : NULL, diag)
+               : err;
+}
+
+sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+    const sonde_rule *rule = NULL;
+
+    for (size_t i = 0; err == SONDE_OK && (rule = sonde_rule_at_index(i)) != NULL; i++) {
+        if (!rule->by_name_only) {
+            err = sonde_rules_add_rule(rules, rule, NULL, diag);
+        }
+    }
+    return err;
+}
+
+size_t sonde_rules_count(const sonde_rules *rules)
+{
+    return rules->count;
+}
+
+/* --- tensors ---------------------------------------------------------------------- */
+
+static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor,
+                          unsigned how, sonde_diag *diag)
+{
+    slot->how |= how;
+    if ((how & ~(unsigned)SONDE_HOW_VITALS) == 0) {
+        return SONDE_OK;
+    }
+    if (!sonde__reserve(&slot->users, &slot->user_capacity, slot->user_count + 1,
+                        sizeof *slot->users)) {
+        return sonde__fail_nomem(diag, run->rule->name);
+    }
+    slot->users[slot->user_count++] = (sonde__user){run, tensor, how};
+    return SONDE_OK;
+}
+
+static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *diag)
+{
+    sonde_rule_tensor tensor = {.id = id, .need = need};
+    const size_t i = run->count;
+
+    assert(need >= 0 && (size_t)need < run->rule->need_count);
+    if (!sonde__reserve(&run->tensors, &run->capacity, i + 1, sizeof *run->tensors) ||
+        !sonde__reserve(&run->of_tensor, &run->finding_capacity, i + 1,
+                        sizeof *run->of_tensor)) {
+        return sonde__fail_nomem(diag, run->rule->name);
+    }
+    tensor.memory = sonde__calloc(1, run->rule->tensor_size);
+    if (tensor.memory == NULL) {
+        return sonde__fail_nomem(diag, run->rule->name);
+    }
+    run->tensors[i] = tensor;
+    run->of_tensor[i] = SONDE__NO_FINDING;
+    run->count++;
+    if (add_user(&run->rules->slots[id], run, i, run->rule->needs[need].how, diag) !=
+        SONDE_OK) {
+        return SONDE_ENOMEM;
+    }
+    return run->rule->bind != NULL ? run->rule->bind(run, i, diag) : SONDE_OK;
+}
+
+static sonde_err watch_all(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag)
+{
+    sonde_err err = sonde__rule_mark(run, from, to, diag);
+
+    for (size_t id = from; id < to && err == SONDE_OK; id++) {
+        const int need = run->rule->wants(
+            run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
+
+        if (need != SONDE_RULE_IGNORE) {
+            err = watch(run, (uint32_t)id, need, diag);
+        }
+    }
+    return err;
+}
+
+sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue,
+                            bool (*in_collection)(const void *user, uint32_t id,
+                                                  const char *collection),
+                            const void *user, sonde_diag *diag)
+{
+    if (rules->catalogue != NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, "rules", "one run for each",
+                           "rules that are at work");
+    }
+    rules->catalogue = catalogue;
+    rules->in_collection = in_collection;
+    rules->collection_user = user;
+    return sonde_rules_refresh(rules, diag);
+}
+
+sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
+{
+    const size_t from = rules->slot_count;
+    const size_t to = sonde_catalogue_count(rules->catalogue);
+
+    if (to == from) {
+        return SONDE_OK;
+    }
+    if (!sonde__reserve(&rules->slots, &rules->slot_capacity, to, sizeof *rules->slots)) {
+        return sonde__fail_nomem(diag, "the tensors of rules");
+    }
+    memset(rules->slots + from, 0, (to - from) * sizeof *rules->slots);
+    rules->slot_count = to;
+    for (size_t i = 0; i < rules->count; i++) {
+        const sonde_err err = watch_all(rules->runs[i], from, to, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
+unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
+{
+    return id < rules->slot_count ? rules->slots[id].how : 0;
+}
+
+/* --- stepping --------------------------------------------------------------------- */
+
+static bool judges(const sonde_rule_run *run, sonde_mode mode)
+{
+    return !run->failed &&
+           (run->rule->modes == 0 || (run->rule->modes >> (unsigned)mode & 1U) != 0);
+}
+
+static void put_vitals(sonde_rules *rules, sonde__slot *slot, const sonde_vitals *vitals)
+{
+    rules->bad += vitals->nan + vitals->pos_inf + vitals->neg_inf;
+    if (slot->stamp == rules->stamp) {
+        sonde_vitals_merge(&slot->vitals, vitals);
+    } else {
+        slot->vitals = *vitals;
+        slot->stamp = rules->stamp;
+    }
+}
+
+void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
+{
+    sonde__slot *slot = NULL;
+
+    if (seen->id >= rules->slot_count) {
+        return;
+    }
+    slot = &rules->slots[seen->id];
+    rules->at = seen->at;
+    rules->any = true;
+    if (seen->vitals != NULL && (slot->how & SONDE_HOW_VITALS)) {
+        put_vitals(rules, slot, seen->vitals);
+    }
+    for (size_t i = 0; i < slot->user_count; i++) {
+        const sonde__user *user = &slot->users[i];
+        const bool has = ((user->how & SONDE_HOW_RAW) && seen->view != NULL) ||
+                         ((user->how & SONDE_HOW_SKETCH) && seen->sketch != NULL) ||
+                         ((user->how & SONDE_HOW_HASH) && seen->hash != 0);
+
+        if (has && judges(user->run, seen->at.mode)) {
+            sonde_rule_tensor *tensor = &user->run->tensors[user->tensor];
+
+            user->run->any = true;
+            user->run->seen[tensor->need]++;
+            user->run->rule->observe(user->run, tensor, seen);
+        }
+    }
+}
+
+/* Hands a rule the vital signs of its tensors. */
+static void gather(sonde_rules *rules, sonde_rule_run *run)
+{
+    for (size_t i = 0; i < run->count; i++) {
+        sonde_rule_tensor *tensor = &run->tensors[i];
+        const sonde__slot *slot = &rules->slots[tensor->id];
+
+        tensor->vitals = NULL;
+        if (slot->stamp == rules->stamp &&
+            (run->rule->needs[tensor->need].how & SONDE_HOW_VITALS)) {
+            tensor->vitals = &slot->vitals;
+            run->any = true;
+            run->seen[tensor->need]++;
+        }
+    }
+}
+
+void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
+{
+    rules->at = *at;
+    rules->at.micro_batch = 0;
+    rules->at.replica = 0;
+    for (size_t i = 0; i < rules->count && rules->any; i++) {
+        sonde_rule_run *run = rules->runs[i];
+
+        if (!judges(run, at->mode)) {
+            continue;
+        }
+        gather(rules, run);
+        if (run->any) {
+            run->steps++;
+            if (run->rule->step != NULL) {
+                run->rule->step(run);
+            }
+        }
+        run->any = false;
+    }
+    rules->any = false;
+    rules->bad = 0;
+    rules->stamp++;
+}
+
+void sonde_rules_idle(sonde_rules *rules, double seconds)
+{
+    for (size_t i = 0; i < rules->count; i++) {
+        sonde_rule_run *run = rules->runs[i];
+
+        if (!run->failed && run->rule->idle != NULL) {
+            run->rule->idle(run, seconds);
+        }
+    }
+}
+
+void sonde_rules_finish(sonde_rules *rules)
+{
+    if (rules->finished) {
+        return;
+    }
+    rules->finished = true;
+    for (size_t i = 0; i < rules->count; i++) {
+        sonde_rule_run *run = rules->runs[i];
+
+        if (!run->failed && run->rule->finish != NULL && rules->catalogue != NULL) {
+            run->rule->finish(run);
+        }
+    }
+    for (size_t i = 0; i < rules->found_count; i++) {
+        if (rules->found[i]->finding.steps > 1) {
+            sonde__rules_tell(rules, rules->found[i], true);
+        }
+    }
+}
+
+/* --- what a rule asks ------------------------------------------------------------- */
+
+void *sonde_rule_state(sonde_rule_run *run)
+{
+    return run->state;
+}
+
+sonde_rule_tensor *sonde_rule_tensors(sonde_rule_run *run, size_t *count)
+{
+    *count = run->count;
+    return run->tensors;
+}
+
+const sonde_coordinate *sonde_rule_at(const sonde_rule_run *run)
+{
+    return &run->rules->at;
+}
+
+bool sonde_rule_any_bad(const sonde_rule_run *run)
+{
+    return run->rules->bad > 0;
+}
+
+const sonde_tensor_info *sonde_rule_info(const sonde_rule_run *run, uint32_t id)
+{
+    return sonde_catalogue_info(run->rules->catalogue, id);
+}
+
+size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)
+{
+    const size_t length = strlen(prefix);
+
+    for (size_t i = 0; i < run->count; i++) {
+        const char *other = sonde_rule_info(run, run->tensors[i].id)->name;
+
+        if (strncmp(other, prefix, length) == 0 && strcmp(other + length, name) == 0) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+/* --- accounts --------------------------------------------------------------------- */
+
+/* What of a rule's needs was not there; true if it could do without. */
+static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
+{
+    bool judged = true;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < run->rule->need_count; i++) {
+        const sonde_rule_need *need = &run->rule->needs[i];
+        const size_t used = strlen(text);
+        size_t tensors = 0;
+
+        for (size_t j = 0; j < run->count; j++) {
+            tensors += run->tensors[j].need == (int)i;
+        }
+        if (run->seen[i] > 0 || need->optional) {
+            continue;
+        }
+        judged = false;
+        (void)snprintf(text + used, size - used, "%sno %s were %s", used > 0 ? "; " : "",
+                       need->what,
+                       tensors == 0                     ? "among the tensors"
+                       : (need->how & SONDE_HOW_VITALS) ? "recorded"
+                       : (need->how & SONDE_HOW_SKETCH) ? "recorded as sketches"
+                                                        : "recorded raw");
+    }
+    return judged;
+}
+
+void sonde_rules_account(const sonde_rules *rules, size_t i, sonde_rule_account *account)
+{
+    const sonde_rule_run *run = rules->runs[i];
+
+    *account = (sonde_rule_account){.rule = run->rule,
+                                    .tensors = run->count,
+                                    .steps = run->steps,
+                                    .findings = run->findings};
+    account->judged =
+        check_needs(run, account->lacked, sizeof account->lacked) && !run->failed;
+    if (run->lacked[0] != '\0') {
+        account->judged = account->judged && run->findings > 0;
+        (void)snprintf(account->lacked, sizeof account->lacked, "%s", run->lacked);
+    }
+}

@@ -1,0 +1,98 @@
+/*
+ * engine.h - rules at work, from inside.
+ *
+ * Evidence comes in by tensor and goes to rules by step:
+ *
+ *     put      slots[id].vitals merged over the micro-batches of the step; raw values and
+ *              sketches straight to the rules that asked (users of the slot)
+ *     end_step for every rule: tensors[i].vitals = the slot's, if it is of this step; step
+ *
+ * A slot is of the step that is on if its stamp is the engine's.
+ */
+#ifndef SONDE_RULES_ENGINE_H
+#define SONDE_RULES_ENGINE_H
+
+#include <sonde/rules.h>
+
+#include "base/base.h"
+
+enum { SONDE__MESSAGE = 512, SONDE__NO_FINDING = -1 };
+
+/* A finding and the memory behind its texts. */
+typedef struct sonde__found {
+    sonde_finding finding;
+    char *tensor;
+    char message[SONDE__MESSAGE];
+} sonde__found;
+
+struct sonde_rule_run {
+    sonde_rules *rules;
+    const sonde_rule *rule;
+    void *state;
+    char **texts;               /* of parameters: copies */
+    sonde_selector **selectors; /* by parameter; NULL where it selects nothing */
+    uint8_t **marks;            /* by parameter: a byte a tensor */
+    sonde_rule_tensor *tensors;
+    int64_t *of_tensor; /* index of the finding about it in rules->found */
+    size_t count, capacity, finding_capacity;
+    int64_t of_run;         /* the finding about the whole run */
+    sonde__found *speaking; /* between found and say */
+    uint64_t steps, *seen;  /* steps with any evidence; and by need: tensors at steps */
+    size_t findings;
+    bool any, failed;
+    char lacked[SONDE__MESSAGE];
+};
+
+/* A rule that wants more of a tensor than vital signs. */
+typedef struct sonde__user {
+    sonde_rule_run *run;
+    size_t tensor; /* index into the run's tensors */
+    unsigned how;
+} sonde__user;
+
+typedef struct sonde__slot {
+    sonde_vitals vitals;
+    uint64_t stamp;
+    unsigned how;
+    sonde__user *users;
+    size_t user_count, user_capacity;
+} sonde__slot;
+
+struct sonde_rules {
+    sonde_rule_run **runs;
+    size_t count, capacity;
+    const sonde_catalogue *catalogue;
+    bool (*in_collection)(const void *user, uint32_t id, const char *collection);
+    const void *collection_user;
+    sonde__slot *slots;
+    size_t slot_count, slot_capacity;
+    uint64_t stamp; /* of the step that is on, from 1 */
+    sonde_coordinate at;
+    uint64_t bad;       /* NaN and infinities at this step */
+    bool any, finished; /* evidence at this step */
+    sonde__found **found;
+    size_t found_count, found_capacity;
+    sonde_finding *copies;
+    size_t copy_capacity;
+    sonde_on_finding on_finding;
+    void *on_user;
+    char *folder; /* RUN/findings */
+    bool folder_failed;
+    struct sonde__rules_sink *sink;
+};
+
+/* params.c: defaults, then "name=value,..." (may be NULL), into the state. */
+sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
+                                  sonde_diag *diag);
+/* select.c: the selectors of the parameters, and what they mean in the catalogue as it is. */
+sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
+sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag);
+/* found.c: a finding is told: callback, file. */
+void sonde__rules_tell(sonde_rules *rules, sonde__found *found, bool again);
+void sonde__rules_free_found(sonde_rules *rules);
+/* sink.c */
+void sonde__rules_free_sink(sonde_rules *rules);
+/* engine.c: a rule at work, half-built or NULL allowed. */
+void sonde__rule_run_destroy(sonde_rule_run *run);
+
+#endif

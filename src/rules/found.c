@@ -1,0 +1,372 @@
+/*
+ * found.c - what rules say becomes findings: ids, texts, the callback, a line in a file.
+ */
+#include "rules/engine.h"
+
+#include <sonde/log.h>
+
+#include <xxhash.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *sonde_severity_name(sonde_severity severity)
+{
+    static const char *const names[] = {"note", "warning", "error"};
+    const size_t i = (size_t)severity;
+
+    return i < SONDE_COUNT_OF(names) ? names[i] : "?";
+}
+
+/* --- making ----------------------------------------------------------------------- */
+
+/* XXH3 of "rule\0tensor\0" and the step, little-endian. */
+static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
+{
+    XXH3_state_t *state = XXH3_createState();
+    uint64_t id = 0;
+
+    if (state == NULL) {
+        return XXH3_64bits(tensor, strlen(tensor)) ^ (uint64_t)step;
+    }
+    (void)XXH3_64bits_reset(state);
+    (void)XXH3_64bits_update(state, rule, strlen(rule) + 1);
+    (void)XXH3_64bits_update(state, tensor, strlen(tensor) + 1);
+    (void)XXH3_64bits_update(state, &step, sizeof step);
+    id = XXH3_64bits_digest(state);
+    (void)XXH3_freeState(state);
+    return id;
+}
+
+static void last_again(sonde_rule_run *run, int64_t of)
+{
+    sonde_finding *finding = &run->rules->found[of]->finding;
+    const int64_t step = run->rules->at.global_step;
+
+    if (finding->last_step != step) {
+        finding->last_step = step;
+        finding->steps++;
+    }
+}
+
+static sonde__found *new_found(sonde_rule_run *run, const char *tensor)
+{
+    sonde_rules *rules = run->rules;
+    sonde__found *found = sonde__calloc(1, sizeof *found);
+
+    if (found != NULL) {
+        found->tensor = sonde__strdup(tensor);
+    }
+    if (found == NULL || found->tensor == NULL ||
+        !sonde__reserve(&rules->found, &rules->found_capacity, rules->found_count + 1,
+                        sizeof(void *))) {
+        if (found != NULL) {
+            sonde__free(found->tensor);
+            sonde__free(found);
+        }
+        sonde_log(SONDE_LOG_ERROR, "rules", "%s found something at '%s': out of memory",
+                  run->rule->name, tensor);
+        return NULL;
+    }
+    rules->found[rules->found_count++] = found;
+    run->findings++;
+    return found;
+}
+
+bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
+                      const char *statistic, double value, double threshold)
+{
+    int64_t *of = i == SONDE_RULE_WHOLE_RUN ? &run->of_run : &run->of_tensor[i];
+    const char *tensor =
+        i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
+    const sonde_coordinate *at = &run->rules->at;
+    sonde__found *found = NULL;
+
+    if (*of != SONDE__NO_FINDING) {
+        last_again(run, *of);
+        return false;
+    }
+    found = new_found(run, tensor);
+    if (found == NULL) {
+        return false;
+    }
+    *of = (int64_t)run->rules->found_count - 1;
+    found->finding = (sonde_finding){
+        .id = finding_id(run->rule->name, tensor, at->global_step),
+        .rule = run->rule->name,
+        .severity = severity,
+        .tensor = found->tensor,
+        .mode = at->mode,
+        .step = at->global_step,
+        .mode_step = at->mode_step,
+        .last_step = at->global_step,
+        .steps = 1,
+        .statistic = statistic,
+        .value = value,
+        .threshold = threshold,
+        .message = found->message,
+        .advice = run->rule->advice,
+    };
+    run->speaking = found;
+    return true;
+}
+
+void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
+{
+    sonde__found *found = run->speaking;
+    va_list args;
+
+    assert(found != NULL);
+    va_start(args, fmt);
+    (void)vsnprintf(found->message, sizeof found->message, fmt, args);
+    va_end(args);
+    if (advice != NULL) {
+        found->finding.advice = advice;
+    }
+    run->speaking = NULL;
+    sonde__rules_tell(run->rules, found, false);
+}
+
+void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
+{
+    char text[SONDE__MESSAGE - 64];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    if (run->failed) {
+        return;
+    }
+    run->failed = true;
+    (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
+    run->of_run = SONDE__NO_FINDING;
+    if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
+                         0.0)) {
+        sonde_rule_say(run, "Mend the rule, or leave it out.",
+                       "The rule itself cannot go on: %s.", text);
+    }
+}
+
+void sonde_rule_lacked(sonde_rule_run *run, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(run->lacked, sizeof run->lacked, fmt, args);
+    va_end(args);
+}
+
+void sonde__rules_free_found(sonde_rules *rules)
+{
+    for (size_t i = 0; i < rules->found_count; i++) {
+        sonde__free(rules->found[i]->tensor);
+        sonde__free(rules->found[i]);
+    }
+    sonde__free(rules->found);
+}
+
+const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count)
+{
+    *count = 0;
+    if (!sonde__reserve(&rules->copies, &rules->copy_capacity, rules->found_count,
+                        sizeof *rules->copies)) {
+        return NULL;
+    }
+    for (size_t i = 0; i < rules->found_count; i++) {
+        rules->copies[i] = rules->found[i]->finding;
+    }
+    *count = rules->found_count;
+    return rules->copies;
+}
+
+/* --- JSON ------------------------------------------------------------------------- */
+
+/* Writes on, counting what does not fit. */
+typedef struct writer {
+    char *buf;
+    size_t size, length;
+} writer;
+
+static void put_text(writer *to, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (to->length + 1 < to->size) {
+            to->buf[to->length] = *text;
+        }
+        to->length++;
+    }
+}
+
+static void put_string(writer *to, const char *key, const char *text)
+{
+    char one[8];
+
+    put_text(to, key);
+    put_text(to, "\"");
+    for (; *text != '\0'; text++) {
+        const unsigned char c = (unsigned char)*text;
+
+        if (c == '"' || c == '\\') {
+            (void)snprintf(one, sizeof one, "\\%c", c);
+        } else if (c < 0x20) {
+            (void)snprintf(one, sizeof one, "\\u%04x", c);
+        } else {
+            (void)snprintf(one, sizeof one, "%c", c);
+        }
+        put_text(to, one);
+    }
+    put_text(to, "\"");
+}
+
+static void put_integer(writer *to, const char *key, int64_t value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%lld", (long long)value);
+    put_text(to, key);
+    put_text(to, text);
+}
+
+/* What JSON has no number for is a text. */
+static void put_real(writer *to, const char *key, double value)
+{
+    char text[40];
+
+    if (isnan(value)) {
+        put_string(to, key, "nan");
+    } else if (isinf(value)) {
+        put_string(to, key, value > 0 ? "inf" : "-inf");
+    } else {
+        (void)snprintf(text, sizeof text, "%.10g", value);
+        put_text(to, key);
+        put_text(to, text);
+    }
+}
+
+size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
+{
+    writer to = {buf, size, 0};
+    char id[24];
+
+    (void)snprintf(id, sizeof id, "%016llx", (unsigned long long)finding->id);
+    put_string(&to, "{\"id\":", id);
+    put_string(&to, ",\"rule\":", finding->rule);
+    put_string(&to, ",\"severity\":", sonde_severity_name(finding->severity));
+    put_string(&to, ",\"tensor\":", finding->tensor);
+    put_string(&to, ",\"mode\":", sonde_mode_name(finding->mode));
+    put_integer(&to, ",\"step\":", finding->step);
+    put_integer(&to, ",\"mode_step\":", finding->mode_step);
+    put_integer(&to, ",\"last_step\":", finding->last_step);
+    put_integer(&to, ",\"steps\":", (int64_t)finding->steps);
+    put_string(&to, ",\"statistic\":", finding->statistic);
+    put_real(&to, ",\"value\":", finding->value);
+    put_real(&to, ",\"threshold\":", finding->threshold);
+    put_string(&to, ",\"message\":", finding->message);
+    put_string(&to, ",\"advice\":", finding->advice);
+    put_text(&to, "}");
+    if (size > 0) {
+        buf[SONDE_MIN(to.length, size - 1)] = '\0';
+    }
+    return to.length;
+}
+
+/* --- telling ---------------------------------------------------------------------- */
+
+sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *diag)
+{
+    const size_t size = strlen(run) + sizeof "/findings";
+    char *folder = sonde__malloc(size);
+
+    if (folder == NULL) {
+        return sonde__fail_nomem(diag, "findings");
+    }
+    (void)snprintf(folder, size, "%s/findings", run);
+    sonde__free(rules->folder);
+    rules->folder = folder;
+    rules->folder_failed = false;
+    return SONDE_OK;
+}
+
+/* Whether the file has that line, which ends in a newline. */
+static bool has_line(int file, const char *line, size_t length)
+{
+    struct stat status;
+    char *content = NULL;
+    ssize_t got = 0;
+    bool has = false;
+
+    if (fstat(file, &status) != 0 || status.st_size <= 0 ||
+        (uint64_t)status.st_size > (1U << 26)) {
+        return false;
+    }
+    content = sonde__malloc((size_t)status.st_size);
+    if (content != NULL) {
+        got = pread(file, content, (size_t)status.st_size, 0);
+        has = got > 0 && memmem(content, (size_t)got, line, length) != NULL;
+    }
+    sonde__free(content);
+    return has;
+}
+
+static bool append(const char *folder, const char *rule, const char *line, size_t length)
+{
+    char path[4096];
+    int file = -1;
+    bool done = false;
+
+    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+        return false;
+    }
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.jsonl", folder, rule) >= sizeof path) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    file = open(path, O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) {
+        return false;
+    }
+    done = has_line(file, line, length) || write(file, line, length) == (ssize_t)length;
+    return close(file) == 0 && done;
+}
+
+static void write_line(sonde_rules *rules, const sonde_finding *finding)
+{
+    char line[8192];
+    size_t length = sonde_finding_json(finding, line, sizeof line - 1);
+
+    if (length >= sizeof line - 1) {
+        sonde_log(SONDE_LOG_WARNING, "rules", "a finding of %s is too long for its file",
+                  finding->rule);
+        return;
+    }
+    line[length++] = '\n';
+    if (!append(rules->folder, finding->rule, line, length) && !rules->folder_failed) {
+        rules->folder_failed = true;
+        sonde_log(SONDE_LOG_WARNING, "rules", "%s: findings cannot be written: %s",
+                  rules->folder, strerror(errno));
+    }
+}
+
+void sonde__rules_tell(sonde_rules *rules, sonde__found *found, bool again)
+{
+    if (rules->folder != NULL && !rules->folder_failed) {
+        write_line(rules, &found->finding);
+    }
+    if (rules->on_finding != NULL) {
+        rules->on_finding(rules->on_user, &found->finding, again);
+    }
+}
+
+void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call, void *user)
+{
+    rules->on_finding = call;
+    rules->on_user = user;
+}

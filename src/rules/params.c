@@ -1,0 +1,216 @@
+/*
+ * params.c - the parameters of a rule, from "name=value,name=value" into its state.
+ */
+#include "rules/engine.h"
+
+#include "observe/names.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char *param_name_at(const void *list, size_t i)
+{
+    return ((const sonde_rule_param *)list)[i].name;
+}
+
+static const char *where_of(const sonde_rule_run *run, const sonde_rule_param *param,
+                            char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "%s:%s", run->rule->name, param->name);
+    return buf;
+}
+
+static sonde_err fail_number(const sonde_rule_run *run, const sonde_rule_param *param,
+                             const char *text, sonde_diag *diag)
+{
+    const char *kind =
+        param->kind == SONDE_RULE_COUNT ? "a whole number" : "a finite number";
+    char where[128], expected[128];
+
+    if (param->least != 0 || param->most != 0) {
+        (void)snprintf(expected, sizeof expected, "%s from %g to %g", kind, param->least,
+                       param->most);
+    } else {
+        (void)snprintf(expected, sizeof expected, "%s", kind);
+    }
+    return sonde__fail(diag, SONDE_EINVAL, where_of(run, param, where, sizeof where),
+                       expected, "'%s'", text);
+}
+
+static bool in_range(const sonde_rule_param *param, double value)
+{
+    return (param->least == 0 && param->most == 0) ||
+           (value >= param->least && value <= param->most);
+}
+
+static sonde_err store_number(sonde_rule_run *run, const sonde_rule_param *param,
+                              void *field, const char *text, sonde_diag *diag)
+{
+    char *end = NULL;
+
+    errno = 0;
+    if (param->kind == SONDE_RULE_COUNT) {
+        const long long number = strtoll(text, &end, 10);
+        const int64_t value = number;
+
+        if (end == text || *end != '\0' || errno != 0 ||
+            !in_range(param, (double)value)) {
+            return fail_number(run, param, text, diag);
+        }
+        memcpy(field, &value, sizeof value);
+    } else {
+        const double value = strtod(text, &end);
+
+        if (end == text || *end != '\0' || !isfinite(value) || !in_range(param, value)) {
+            return fail_number(run, param, text, diag);
+        }
+        memcpy(field, &value, sizeof value);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err store_flag(const sonde_rule_run *run, const sonde_rule_param *param,
+                            void *field, const char *text, sonde_diag *diag)
+{
+    static const char *const yes[] = {"true", "yes", "1"}, *const no[] = {"false", "no",
+                                                                          "0"};
+    char where[128];
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(yes); i++) {
+        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
+            const bool value = strcasecmp(text, yes[i]) == 0;
+
+            memcpy(field, &value, sizeof value);
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, where_of(run, param, where, sizeof where),
+                       "true or false", "'%s'", text);
+}
+
+static sonde_err store(sonde_rule_run *run, size_t i, const char *text, sonde_diag *diag)
+{
+    const sonde_rule_param *param = &run->rule->params[i];
+    void *field = (char *)run->state + param->offset;
+
+    if (param->kind == SONDE_RULE_FLAG) {
+        return store_flag(run, param, field, text, diag);
+    }
+    if (param->kind == SONDE_RULE_REAL || param->kind == SONDE_RULE_COUNT) {
+        return store_number(run, param, field, text, diag);
+    }
+    sonde__free(run->texts[i]);
+    run->texts[i] = sonde__strdup(text);
+    memcpy(field, &run->texts[i], sizeof run->texts[i]);
+    return run->texts[i] != NULL ? SONDE_OK : sonde__fail_nomem(diag, param->name);
+}
+
+static sonde_err set_defaults(sonde_rule_run *run, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < run->rule->param_count && err == SONDE_OK; i++) {
+        const sonde_rule_param *param = &run->rule->params[i];
+        char *field = (char *)run->state + param->offset;
+        const double no_number = NAN;
+        const int64_t no_count = INT64_MIN;
+
+        if (param->initial != NULL) {
+            err = store(run, i, param->initial, diag);
+        } else if (param->kind == SONDE_RULE_REAL) {
+            memcpy(field, &no_number, sizeof no_number);
+        } else if (param->kind == SONDE_RULE_COUNT) {
+            memcpy(field, &no_count, sizeof no_count);
+        }
+    }
+    return err;
+}
+
+static sonde_err fail_unknown(const sonde_rule_run *run, const char *name,
+                              sonde_diag *diag)
+{
+    const sonde_rule *rule = run->rule;
+    char near[SONDE__NEAREST_TEXT] = "";
+
+    if (sonde__nearest_names(name, rule->params, param_name_at, rule->param_count, near,
+                             sizeof near) == 0) {
+        size_t used = 0;
+
+        for (size_t i = 0; i < rule->param_count && used < sizeof near; i++) {
+            used += (size_t)snprintf(near + used, sizeof near - used, "%s%s",
+                                     i > 0 ? ", " : "", rule->params[i].name);
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, rule->name, near[0] != '\0' ? near : NULL,
+                       rule->param_count > 0 ? "unknown parameter '%s'"
+                                             : "unknown parameter '%s': it has none",
+                       name);
+}
+
+/* One "name=value", which is cut up. */
+static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_diag *diag)
+{
+    char *equals = strchr(text, '=');
+
+    if (equals == NULL || equals == text) {
+        return sonde__fail(diag, SONDE_EINVAL, run->rule->name, "parameter=value", "'%s'",
+                           text);
+    }
+    *equals = '\0';
+    for (size_t i = 0; i < run->rule->param_count; i++) {
+        if (strcasecmp(run->rule->params[i].name, text) == 0) {
+            given[i] = true;
+            return store(run, i, equals + 1, diag);
+        }
+    }
+    return fail_unknown(run, text, diag);
+}
+
+/* Takes the next item off *rest: up to a comma with no backslash before it; "\," becomes ",". */
+static char *next_item(char **rest)
+{
+    char *item = *rest, *to = item, *from = item;
+
+    while (*from != '\0' && *from != ',') {
+        if (from[0] == '\\' && from[1] == ',') {
+            from++;
+        }
+        *to++ = *from++;
+    }
+    *rest = *from == ',' ? from + 1 : NULL;
+    *to = '\0';
+    return item;
+}
+
+sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_diag *diag)
+{
+    char *copy = sonde__strdup(text != NULL ? text : "");
+    bool *given = sonde__calloc(run->rule->param_count, sizeof *given);
+    char *rest = copy;
+    sonde_err err = SONDE_OK;
+
+    if (copy == NULL || given == NULL) {
+        sonde__free(given);
+        sonde__free(copy);
+        return sonde__fail_nomem(diag, "parameters");
+    }
+    err = set_defaults(run, diag);
+    while (err == SONDE_OK && rest != NULL && *rest != '\0') {
+        err = read_one(run, next_item(&rest), given, diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < run->rule->param_count; i++) {
+        const sonde_rule_param *param = &run->rule->params[i];
+
+        if (param->required && !given[i]) {
+            err = sonde__fail(diag, SONDE_EINVAL, run->rule->name, param->help,
+                              "parameter '%s' is missing", param->name);
+        }
+    }
+    sonde__free(given);
+    sonde__free(copy);
+    return err;
+}

@@ -1,0 +1,159 @@
+/*
+ * FrozenParameter - a parameter gets a gradient and does not change.
+ *
+ * Fires when over `patience` comparisons of observed steps on end the parameter's vital signs
+ * are the same to the bit, its gradient is not 0, and others do change. A parameter whose
+ * expected change is too small for its precision is let be: with L the median over the
+ * parameters that changed of |change of sum| / |sum of gradient|, which is the learning rate of
+ * plain SGD, L max|g| must be above 1e-6 max|w|. A backbone that is frozen on purpose has no
+ * gradient.
+ *
+ * Evidence: vital signs of parameters and of their gradients.
+ */
+#include "rules/builtin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMETERS = 0, GRADIENTS = 1, MOST_RATES = 64 };
+
+typedef struct frozen {
+    int64_t patience;
+} frozen;
+
+typedef struct memory {
+    size_t gradient; /* of a parameter: index of its gradient */
+    sonde_vitals before;
+    bool has_before, same;
+    int64_t steps; /* comparisons on end at which it was the same */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"patience", SONDE_RULE_COUNT, "2", 1, 1e9, "comparisons on end",
+     offsetof(frozen, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
+    {"vital signs of gradients", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
+           : sonde__is_gradient(info)                                       ? GRADIENTS
+                                      : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    memory *of = tensors[i].memory;
+    const char *name = sonde_rule_info(run, tensors[i].id)->name;
+
+    (void)diag;
+    if (tensors[i].need == PARAMETERS) {
+        of->gradient = sonde_rule_find(run, "Gradient___", name);
+    } else if (sonde__parameter_of(name) != NULL) {
+        const size_t parameter = sonde_rule_find(run, "", sonde__parameter_of(name));
+
+        if (parameter != SIZE_MAX && strncmp(name, "Gradient___", 11) == 0) {
+            ((memory *)tensors[parameter].memory)->gradient = i;
+        }
+    }
+    return SONDE_OK;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Compares every parameter with its last value; the learning rate as the header has it, 0 if
+ * nothing changed. */
+static double compare(sonde_rule_tensor *tensors, size_t count)
+{
+    double rates[MOST_RATES];
+    size_t changed = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *now = tensors[i].vitals;
+        const sonde_vitals *g =
+            of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+
+        if (tensors[i].need != PARAMETERS || now == NULL) {
+            continue;
+        }
+        of->same = of->has_before && sonde__same_vitals(now, &of->before);
+        if (of->has_before && !of->same && g != NULL && changed < MOST_RATES &&
+            fabs(g->sum) > 1e-3 * g->l1 && g->l1 > 0.0) {
+            rates[changed++] = fabs(now->sum - of->before.sum) / fabs(g->sum);
+        }
+    }
+    if (changed == 0) {
+        return 0.0;
+    }
+    qsort(rates, changed, sizeof *rates, by_size);
+    return rates[changed / 2];
+}
+
+static void step(sonde_rule_run *run)
+{
+    const frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double rate = compare(tensors, count);
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *now = tensors[i].vitals, *g = NULL;
+        bool stuck = false;
+
+        if (tensors[i].need != PARAMETERS || now == NULL) {
+            continue;
+        }
+        g = of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+        stuck = of->same && g != NULL && sonde__nonzero(g) > 0 && sonde__bad(g) == 0 &&
+                sonde__bad(now) == 0 && rate * g->abs_max > 1e-6 * now->abs_max;
+        of->steps = stuck ? of->steps + 1 : 0;
+        of->before = *now;
+        of->has_before = true;
+        if (g != NULL && of->steps >= state->patience &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                             (double)of->steps, (double)state->patience)) {
+            sonde_rule_say(
+                run, NULL,
+                "It has a gradient (mean %.3g) but does not change, while other "
+                "parameters do.",
+                g->l1 / (double)g->count);
+        }
+    }
+}
+
+const sonde_rule sonde__frozen_parameter = {
+    .abi = SONDE_RULE_ABI,
+    .name = "FrozenParameter",
+    .summary = "a parameter has a gradient and does not change",
+    .condition =
+        "Over `patience` observed steps a parameter stays the same to the bit while its "
+        "gradient is not 0 and other parameters change.",
+    .advice =
+        "See whether the optimiser has this parameter itself, not a copy that was made "
+        "before, and whether its learning rate is 0.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(frozen),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .step = step,
+};

@@ -1,0 +1,88 @@
+/*
+ * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than before.
+ *
+ * Fires when, of at least `least` observed steps, |g|2 is more than `factor` times the median of
+ * the last 32 and more than a tenth of that above their largest. A flipped bit, a corrupt
+ * batch or a loss that blows up does this; spikes of the size that training recovers from by
+ * itself (ten to thirty times) do not. Evidence: vital signs of gradients and optimiser values.
+ */
+#include "rules/builtin.h"
+#include "rules/spikes.h"
+
+typedef struct spike {
+    double factor;
+    int64_t least;
+} spike;
+
+static const sonde_rule_param params[] = {
+    {"factor", SONDE_RULE_REAL, "100", 1, 1e300, "times the median of the last 32",
+     offsetof(spike, factor), false},
+    {"least", SONDE_RULE_COUNT, "5", 1, 32, "observed steps before it judges",
+     offsetof(spike, least), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of gradients", SONDE_HOW_VITALS, false, false},
+    {"vital signs of optimiser values", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return sonde__is_gradient(info)             ? 0
+           : info->role == SONDE_ROLE_OPTIMIZER ? 1
+                                                : SONDE_RULE_IGNORE;
+}
+
+static void step(sonde_rule_run *run)
+{
+    const spike *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        sonde__recent *recent = tensors[i].memory;
+        double norm = 0.0, largest = 0.0;
+
+        if (v == NULL || sonde__bad(v) > 0) {
+            continue;
+        }
+        norm = sqrt(v->sumsq);
+        largest = recent->ceiling;
+        if (recent->count >= state->least && norm > state->factor / 10.0 * largest &&
+            largest > 0.0) {
+            const double median = sonde__recent_median(recent);
+
+            if (norm > state->factor * median && median > 0.0 &&
+                sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "l2", norm,
+                                 state->factor * median)) {
+                sonde_rule_say(run, NULL,
+                               "Its norm is %.3g, %.3g times the median of the steps "
+                               "before (%.3g).",
+                               norm, norm / median, median);
+            }
+        }
+        sonde__recent_take(recent, norm);
+    }
+}
+
+const sonde_rule sonde__gradient_spike = {
+    .abi = SONDE_RULE_ABI,
+    .name = "GradientSpike",
+    .summary = "a gradient is suddenly far larger than before",
+    .condition =
+        "|g|2 > `factor` times the median of the last 32 observed steps and > a tenth of "
+        "that times their largest.",
+    .advice = "Clip gradients; look at the batch of this step, and for a corrupt value.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(spike),
+    .tensor_size = sizeof(sonde__recent),
+    .wants = wants,
+    .step = step,
+};

@@ -1,0 +1,182 @@
+/*
+ * SymmetricUnits - units of a layer have the same weights, and so will learn the same.
+ *
+ * Fires when at least `share` percent of the rows of a weight (units, ...), of at least two, equal
+ * another row of it that is not all 0. Zero and constant initialisation do this; a weight that
+ * is 0 throughout is given `patience` observed steps to leave it, since the last layer of a
+ * residual branch may well begin at 0. Judged at the first `steps` steps at which the weight is
+ * seen. Evidence: raw weights; vital signs alone show a weight all of whose elements are equal.
+ */
+#include "rules/builtin.h"
+
+#include "base/base.h"
+
+#include <stdlib.h>
+
+typedef struct symmetric {
+    double share;
+    int64_t patience, steps;
+} symmetric;
+
+typedef struct memory {
+    uint64_t *rows; /* hashes */
+    int64_t seen_raw, seen_vitals, zero;
+    double percent; /* of this step; -1: not seen raw */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"share", SONDE_RULE_REAL, "50", 0, 100, "percent of rows that equal another",
+     offsetof(symmetric, share), false},
+    {"patience", SONDE_RULE_COUNT, "5", 1, 1e9,
+     "observed steps at which a weight may be 0 throughout",
+     offsetof(symmetric, patience), false},
+    {"steps", SONDE_RULE_COUNT, "20", 1, 1e18, "observed steps at which it looks",
+     offsetof(symmetric, steps), false},
+};
+static const sonde_rule_need needs[] = {
+    {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return info->role == SONDE_ROLE_WEIGHT && sonde__is_own(info, id) &&
+                   info->rank >= 2 && info->shape[0] >= 2
+               ? 0
+               : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    memory *of = tensors[i].memory;
+
+    of->percent = -1.0;
+    of->rows = sonde__calloc((size_t)sonde_rule_info(run, tensors[i].id)->shape[0],
+                             sizeof *of->rows);
+    return of->rows != NULL ? SONDE_OK : sonde__fail_nomem(diag, "SymmetricUnits");
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Percent of rows that equal another; a row of zeros has the hash 0 and equals none. */
+static double duplicates(uint64_t *rows, size_t count)
+{
+    size_t same = 0;
+
+    qsort(rows, count, sizeof *rows, by_value);
+    for (size_t i = 0; i < count; i++) {
+        same += rows[i] != 0 && ((i > 0 && rows[i] == rows[i - 1]) ||
+                                 (i + 1 < count && rows[i] == rows[i + 1]));
+    }
+    return 100.0 * (double)same / (double)count;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    const symmetric *state = sonde_rule_state(run);
+    const sonde_tensor_info *info = sonde_rule_info(run, tensor->id);
+    memory *of = tensor->memory;
+    const int64_t rows = info->shape[0];
+    sonde__reader reader;
+    double values[SONDE__CHUNK];
+    int64_t length = 0, at = 0;
+
+    if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
+        seen->at.micro_batch != 0 || seen->at.replica != 0 ||
+        of->seen_raw >= state->steps || sonde_view_count(seen->view) == 0) {
+        return;
+    }
+    of->seen_raw++;
+    length = sonde_view_count(seen->view) / rows;
+    for (int64_t r = 0; r < rows; r++) {
+        of->rows[r] = 0;
+    }
+    sonde__reader_init(&reader, seen->view);
+    for (size_t n = sonde__reader_take(&reader, values); n > 0;
+         n = sonde__reader_take(&reader, values)) {
+        for (size_t i = 0; i < n; i++, at++) {
+            union {
+                double value;
+                uint64_t bits;
+            } element = {.value = values[i] + 0.0}; /* no -0 */
+            uint64_t *row = &of->rows[at / length];
+
+            if (element.bits != 0 || *row != 0) {
+                *row = (*row ^ (element.bits + (uint64_t)(at % length))) *
+                           UINT64_C(0x9E3779B97F4A7C15) +
+                       1;
+            }
+        }
+    }
+    of->percent = duplicates(of->rows, (size_t)rows);
+}
+
+static void step(sonde_rule_run *run)
+{
+    const symmetric *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+        double percent = of->percent;
+
+        of->percent = -1.0;
+        if (v != NULL && of->seen_vitals < state->steps) {
+            of->seen_vitals++;
+            of->zero = v->count > 0 && v->zero == v->count ? of->zero + 1 : 0;
+            percent = v->count > 1 && sonde__bad(v) == 0 && v->min == v->max &&
+                              (v->zero == 0 || of->zero >= state->patience)
+                          ? 100.0
+                          : percent;
+        }
+        if (percent >= state->share && percent > 0.0 &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
+                             state->share)) {
+            sonde_rule_say(run, NULL,
+                           "%.3g %% of its units have the same weights as another: they "
+                           "compute, and learn, the same.",
+                           percent);
+        }
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__free(((memory *)tensors[i].memory)->rows);
+    }
+}
+
+const sonde_rule sonde__symmetric_units = {
+    .abi = SONDE_RULE_ABI,
+    .name = "SymmetricUnits",
+    .summary = "units of a layer have the same weights",
+    .condition =
+        "At least `share` % of the rows of a weight equal another row that is not 0, or "
+        "the weight stays 0 for `patience` observed steps.",
+    .advice = "Draw initial weights at random: units that begin alike stay alike.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(symmetric),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

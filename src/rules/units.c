@@ -1,0 +1,97 @@
+/*
+ * units.c - counting units that lie outside a range.
+ */
+#include "rules/units.h"
+
+#include "rules/builtin.h"
+
+#include <string.h>
+
+bool sonde__units_make(sonde__units *units, int rank, const int64_t *shape)
+{
+    const int64_t count = rank >= 2 ? shape[1] : 0;
+
+    if (count == units->count) {
+        return true;
+    }
+    sonde__units_free(units);
+    if (count > 0) {
+        units->outside = sonde__calloc((size_t)count, sizeof *units->outside);
+        units->streak = sonde__calloc((size_t)count, sizeof *units->streak);
+        if (units->outside == NULL || units->streak == NULL) {
+            sonde__units_free(units);
+            return false;
+        }
+    }
+    units->count = count;
+    return true;
+}
+
+void sonde__units_free(sonde__units *units)
+{
+    sonde__free(units->outside);
+    sonde__free(units->streak);
+    *units = (sonde__units){0};
+}
+
+bool sonde__units_take(sonde__units *units, const sonde_view *view, double low,
+                       double high)
+{
+    sonde__reader reader;
+    double values[SONDE__CHUNK];
+    int64_t inner = 1, left = 0, unit = 0;
+
+    if (view->rank < 2 || sonde_view_count(view) == 0) {
+        return true;
+    }
+    if (!sonde__units_make(units, view->rank, view->shape)) {
+        return false;
+    }
+    for (int i = 2; i < view->rank; i++) {
+        inner *= view->shape[i];
+    }
+    left = inner;
+    sonde__reader_init(&reader, view);
+    for (size_t n = sonde__reader_take(&reader, values); n > 0;
+         n = sonde__reader_take(&reader, values)) {
+        for (size_t i = 0; i < n; i++) {
+            units->outside[unit] += values[i] < low || values[i] > high;
+            if (--left == 0) {
+                left = inner;
+                unit = unit + 1 < units->count ? unit + 1 : 0;
+            }
+        }
+    }
+    units->samples += view->shape[0] * inner;
+    units->seen = true;
+    return true;
+}
+
+double sonde__units_end(sonde__units *units, double percent, double layer,
+                        int64_t patience)
+{
+    const double needed = percent / 100.0 * (double)units->samples;
+    double sum = 0.0;
+    int64_t lasting = 0;
+
+    if (!units->seen || units->count == 0) {
+        return -1.0;
+    }
+    for (int64_t i = 0; i < units->count; i++) {
+        sum += units->outside[i];
+    }
+    if (sum < layer / 100.0 * (double)units->count * needed) {
+        memset(units->streak, 0, (size_t)units->count * sizeof *units->streak);
+    } else {
+        for (int64_t i = 0; i < units->count; i++) {
+            const bool counts = units->outside[i] >= needed;
+
+            units->streak[i] = counts ? units->streak[i] + 1 : 0;
+            lasting += units->streak[i] >= patience;
+        }
+    }
+    memset(units->outside, 0, (size_t)units->count * sizeof *units->outside);
+    units->samples = 0;
+    units->seen = false;
+    return 100.0 * (double)lasting / (double)units->count;
+}

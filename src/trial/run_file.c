@@ -1,0 +1,354 @@
+/*
+ * run_file.c - the three small JSON files of a run, and what follows from them: who is still
+ * writing, and up to which step everything is there.
+ */
+#include "trial/trial_state.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_WORLD = 1 << 20 };
+
+/* The object in a small file. NULL with *err OK: there is no file, or it is damaged, which
+ * was noted. */
+static json_t *load(sonde_trial *trial, const char *path, const char *where, bool *found,
+                    sonde_err *err, sonde_diag *diag)
+{
+    sonde_diag why = {0};
+    json_error_t error;
+    json_t *object = NULL;
+    size_t size = 0;
+
+    *err = sonde__read_small(trial, path, &size, &why);
+    *found = *err != SONDE_ENOTFOUND;
+    if (*err == SONDE_ENOMEM) {
+        (void)sonde__fail_nomem(diag, path);
+        return NULL;
+    }
+    if (*err != SONDE_OK) {
+        if (*found) {
+            sonde__damage(trial, where, "%s", why.found);
+        }
+        *err = SONDE_OK;
+        return NULL;
+    }
+    object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
+    if (object == NULL || !json_is_object(object)) {
+        sonde__damage(trial, where, "not a JSON object: %s",
+                      object == NULL ? error.text : "something else");
+        json_decref(object);
+        return NULL;
+    }
+    return object;
+}
+
+/* Replaces *text by the string under key; leaves it if there is none. */
+static bool take_string(const json_t *object, const char *key, char **text)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    char *copy = NULL;
+
+    if (value == NULL || (*text != NULL && strcmp(*text, value) == 0)) {
+        return true;
+    }
+    copy = sonde__strdup(value);
+    if (copy == NULL) {
+        return false;
+    }
+    sonde__free(*text);
+    *text = copy;
+    return true;
+}
+
+static int64_t take_integer(const json_t *object, const char *key, int64_t otherwise)
+{
+    const json_t *value = json_object_get(object, key);
+
+    return json_is_integer(value) ? json_integer_value(value) : otherwise;
+}
+
+/* --- run.json --------------------------------------------------------------------- */
+
+static sonde_err read_version(sonde_trial *trial, const json_t *run, const char *path,
+                              sonde_diag *diag)
+{
+    const int64_t version = take_integer(run, "sonde_run", -1);
+
+    if (version > SONDE__FORMAT_VERSION) {
+        return sonde__fail(diag, SONDE_EUNSUPPORTED, path, "version 1",
+                           "a run of format version %lld", (long long)version);
+    }
+    if (version < 1) {
+        sonde__damage(trial, SONDE__RUN_FILE, "no usable \"sonde_run\"");
+    }
+    return SONDE_OK;
+}
+
+static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *path,
+                          sonde_diag *diag)
+{
+    const int64_t world = take_integer(run, "world", 1);
+    const sonde_err err = read_version(trial, run, path, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (world < 1 || world > MOST_WORLD) {
+        sonde__damage(trial, SONDE__RUN_FILE, "\"world\" is %lld", (long long)world);
+    } else {
+        trial->world = (int)world;
+        trial->world_said = true;
+    }
+    if (!take_string(run, "id", &trial->id) ||
+        !take_string(run, "program", &trial->program) ||
+        !take_string(run, "model", &trial->model) ||
+        !take_string(run, "created", &trial->created)) {
+        return sonde__fail_nomem(diag, path);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__run_read(sonde_trial *trial, bool *found, sonde_diag *diag)
+{
+    char path[SONDE__PATH];
+    sonde_err err = SONDE_OK;
+    json_t *run = load(trial, sonde__trial_path(trial, NULL, SONDE__RUN_FILE, path),
+                       SONDE__RUN_FILE, found, &err, diag);
+
+    if (run != NULL) {
+        err = read_run(trial, run, path, diag);
+    }
+    json_decref(run);
+    return err;
+}
+
+/* --- end.json --------------------------------------------------------------------- */
+
+sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag)
+{
+    char path[SONDE__PATH];
+    bool found = false;
+    sonde_err err = SONDE_OK;
+    json_t *end = NULL;
+    struct stat about;
+    const bool is_there =
+        stat(sonde__trial_path(trial, NULL, SONDE__END_FILE, path), &about) == 0;
+
+    if (trial->ended && !is_there) { /* somebody goes on with the run */
+        trial->ended = false;
+        trial->changed = true;
+    }
+    if (trial->ended || !is_there) {
+        return SONDE_OK;
+    }
+    end = load(trial, path, SONDE__END_FILE, &found, &err, diag);
+    if (err == SONDE_OK && found) { /* the file says it, whatever is in it */
+        if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
+                            !take_string(end, "text", &trial->end_text))) {
+            err = sonde__fail_nomem(diag, path);
+        } else {
+            trial->ended = trial->changed = true;
+        }
+    }
+    json_decref(end);
+    return err;
+}
+
+/* --- state.json ------------------------------------------------------------------- */
+
+/* Seconds since 1970 of "2026-01-31T12:00:00.000000Z"; -1 if it is not of that form. */
+static double seconds_of(const char *text)
+{
+    struct tm when = {0};
+    double fraction = 0.0;
+    const char *rest = text != NULL ? strptime(text, "%Y-%m-%dT%H:%M:%S", &when) : NULL;
+
+    if (rest == NULL) {
+        return -1.0;
+    }
+    if (*rest == '.') {
+        char *end = NULL;
+        const unsigned long digits = strtoul(rest + 1, &end, 10);
+
+        fraction = (double)digits;
+        for (const char *c = rest + 1; c < end; c++) {
+            fraction /= 10.0;
+        }
+    }
+    return (double)timegm(&when) + fraction;
+}
+
+static double now_seconds(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static bool has_process(int64_t pid)
+{
+    return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
+}
+
+/* Whether there is a lock that no process of this machine holds. */
+static bool is_let_go(const sonde_trial *trial, const sonde__worker *worker)
+{
+    char path[SONDE__PATH];
+    const int lock = open(sonde__trial_path(trial, worker, SONDE__LOCK_FILE, path),
+                          O_RDONLY | O_CLOEXEC);
+    const bool let_go = lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) == 0;
+
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+    return let_go;
+}
+
+static bool is_crashed(const sonde_trial *trial, const sonde__worker *worker,
+                       const json_t *state)
+{
+    const char *host = json_string_value(json_object_get(state, "host"));
+    const double beat =
+        seconds_of(json_string_value(json_object_get(state, "heartbeat")));
+    const bool here = host != NULL && strcmp(host, trial->host) == 0;
+
+    if (here && has_process(take_integer(state, "pid", 0))) {
+        return false;
+    }
+    return now_seconds() - beat > SONDE__CRASHED_AFTER ||
+           (here && is_let_go(trial, worker));
+}
+
+/* Without a state, the age of what was written last has to do. */
+static bool is_silent(const sonde_trial *trial, const sonde__worker *worker)
+{
+    static const char *const names[] = {".", SONDE__CATALOGUE_FILE};
+    char path[SONDE__PATH], name[SONDE__FILE_NAME];
+    struct stat about;
+    double latest = 0.0;
+
+    sonde__file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
+    for (size_t i = 0; i <= SONDE_COUNT_OF(names); i++) {
+        const char *of = i < SONDE_COUNT_OF(names) ? names[i] : name;
+
+        if (stat(sonde__trial_path(trial, worker, of, path), &about) == 0) {
+            latest = SONDE_MAX(latest, (double)about.st_mtim.tv_sec);
+        }
+    }
+    return now_seconds() - latest > SONDE__CRASHED_AFTER;
+}
+
+static uint64_t count_lost(const json_t *state)
+{
+    const json_t *lost = json_object_get(state, "lost");
+    const char *cause = NULL;
+    json_t *count = NULL;
+    uint64_t all = 0;
+
+    json_object_foreach((json_t *)(uintptr_t)lost, cause, count)
+    {
+        all += json_is_integer(count) && json_integer_value(count) > 0
+                   ? (uint64_t)json_integer_value(count)
+                   : 0;
+    }
+    return all;
+}
+
+sonde_err sonde__state_read(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag)
+{
+    char path[SONDE__PATH], where[SONDE__PATH];
+    const bool ended = worker->said_ended, crashed = worker->crashed;
+    bool found = false;
+    sonde_err err = SONDE_OK;
+    json_t *state = NULL;
+
+    (void)sonde__trial_where(worker, SONDE__STATE_FILE, where);
+    (void)sonde__trial_path(trial, worker, SONDE__STATE_FILE, path);
+    if (worker->no_state) { /* it was damaged: told once */
+        worker->crashed = !worker->said_ended && is_silent(trial, worker);
+        return SONDE_OK;
+    }
+    state = load(trial, path, where, &found, &err, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    worker->no_state = found && state == NULL;
+    if (state != NULL) {
+        const char *status = json_string_value(json_object_get(state, "status"));
+
+        worker->said_ended = status != NULL && strcmp(status, "ended") == 0;
+        worker->crashed = !worker->said_ended && is_crashed(trial, worker, state);
+        worker->lost = count_lost(state);
+        json_decref(state);
+    } else {
+        worker->crashed = is_silent(trial, worker);
+    }
+    if (ended != worker->said_ended || crashed != worker->crashed) {
+        trial->changed = true;
+    }
+    return SONDE_OK;
+}
+
+/* --- judging ---------------------------------------------------------------------- */
+
+static sonde_run_status status_of(const sonde_trial *trial)
+{
+    int ended = 0, crashed = 0;
+
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        ended += trial->workers[i]->said_ended;
+        crashed += trial->workers[i]->crashed;
+    }
+    if (trial->ended || (ended > 0 && ended >= trial->world)) {
+        return SONDE_RUN_ENDED;
+    }
+    return crashed > 0 && ended + crashed == (int)trial->worker_count ? SONDE_RUN_CRASHED
+                                                                      : SONDE_RUN_RUNNING;
+}
+
+/* The last step that every worker has ended that may still write. */
+static int64_t last_of_all(const sonde_trial *trial)
+{
+    int64_t last = INT64_MAX;
+
+    if (trial->status != SONDE_RUN_RUNNING) {
+        return last;
+    }
+    if (trial->worker_count < (size_t)trial->world) {
+        return -1;
+    }
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        const sonde__worker *worker = trial->workers[i];
+
+        if (!worker->said_ended && !worker->crashed) {
+            last = SONDE_MIN(last, worker->last_ended);
+        }
+    }
+    return last;
+}
+
+void sonde__trial_judge(sonde_trial *trial)
+{
+    const sonde_run_status status = status_of(trial);
+
+    if (status != trial->status) {
+        trial->status = status;
+        trial->changed = true;
+    }
+    trial->last_complete = last_of_all(trial);
+}
+
+bool sonde__step_complete(const sonde_trial *trial, const sonde__step *step)
+{
+    return step->global <= trial->last_complete || step->ended >= (uint32_t)trial->world;
+}

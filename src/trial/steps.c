@@ -1,0 +1,187 @@
+/*
+ * steps.c - the steps of a run, each once, and their order.
+ */
+#include "trial/store.h"
+
+#include <stdlib.h>
+
+enum { FIRST_SLOTS = 64 };
+
+void sonde__steps_init(sonde__steps *steps)
+{
+    *steps = (sonde__steps){.last = SONDE__NONE};
+}
+
+void sonde__steps_fini(sonde__steps *steps)
+{
+    sonde__free(steps->items);
+    sonde__free(steps->slots);
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        sonde__free(steps->sorted[mode]);
+    }
+    sonde__steps_init(steps);
+}
+
+/* Fibonacci hashing: steps count up, and the upper bits of the product spread them. */
+static size_t hash_of(int64_t global, int mode, int64_t mode_step)
+{
+    const uint64_t mixed = (uint64_t)global * 0x9E3779B97F4A7C15U ^
+                           ((uint64_t)mode_step + (uint64_t)mode * 0x165667B19E3779F9U) *
+                               0xC2B2AE3D27D4EB4FU;
+
+    return (size_t)(mixed >> 20);
+}
+
+static bool is_step(const sonde__step *step, int64_t global, int mode, int64_t mode_step)
+{
+    return step->global == global && step->mode_step == mode_step && step->mode == mode;
+}
+
+static size_t find_slot(const sonde__steps *steps, int64_t global, int mode,
+                        int64_t mode_step)
+{
+    const size_t mask = steps->slot_count - 1;
+    size_t slot = hash_of(global, mode, mode_step) & mask;
+
+    while (steps->slots[slot] != 0 &&
+           !is_step(&steps->items[steps->slots[slot] - 1], global, mode, mode_step)) {
+        slot = (slot + 1) & mask;
+    }
+    return slot;
+}
+
+static bool rehash(sonde__steps *steps)
+{
+    const size_t slot_count =
+        steps->slot_count > 0 ? steps->slot_count * 2 : (size_t)FIRST_SLOTS;
+    uint32_t *slots = sonde__calloc(slot_count, sizeof *slots);
+
+    if (slots == NULL) {
+        return false;
+    }
+    sonde__free(steps->slots);
+    steps->slots = slots;
+    steps->slot_count = slot_count;
+    for (size_t i = 0; i < steps->count; i++) {
+        const sonde__step *step = &steps->items[i];
+
+        slots[find_slot(steps, step->global, step->mode, step->mode_step)] =
+            (uint32_t)i + 1;
+    }
+    return true;
+}
+
+static int64_t value_in(const sonde__steps *steps, int mode, uint32_t index)
+{
+    const sonde__step *step = &steps->items[index];
+
+    return mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
+}
+
+/* Room is there. */
+static void append_sorted(sonde__steps *steps, int mode, uint32_t index)
+{
+    const size_t n = steps->sorted_count[mode];
+
+    if (n > 0 && value_in(steps, mode, steps->sorted[mode][n - 1]) >
+                     value_in(steps, mode, index)) {
+        steps->unsorted[mode] = true;
+    }
+    steps->sorted[mode][n] = index;
+    steps->sorted_count[mode] = n + 1;
+}
+
+static bool reserve(sonde__steps *steps, int mode)
+{
+    return steps->count < SONDE__NONE - 1 &&
+           sonde__reserve(&steps->items, &steps->capacity, steps->count + 1,
+                          sizeof *steps->items) &&
+           sonde__reserve(&steps->sorted[mode], &steps->sorted_capacity[mode],
+                          steps->sorted_count[mode] + 1, sizeof *steps->sorted[mode]) &&
+           sonde__reserve(&steps->sorted[SONDE_MODE_GLOBAL],
+                          &steps->sorted_capacity[SONDE_MODE_GLOBAL],
+                          steps->sorted_count[SONDE_MODE_GLOBAL] + 1,
+                          sizeof *steps->sorted[mode]) &&
+           ((steps->count + 1) * 2 <= steps->slot_count || rehash(steps));
+}
+
+uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global, sonde_mode mode,
+                             int64_t mode_step)
+{
+    uint32_t index = steps->last;
+    size_t slot = 0;
+
+    if (index != SONDE__NONE &&
+        is_step(&steps->items[index], global, (int)mode, mode_step)) {
+        return index;
+    }
+    if (steps->slot_count > 0) {
+        slot = find_slot(steps, global, (int)mode, mode_step);
+        if (steps->slots[slot] != 0) {
+            return steps->last = steps->slots[slot] - 1;
+        }
+    }
+    if (!reserve(steps, (int)mode)) {
+        return SONDE__NONE;
+    }
+    index = (uint32_t)steps->count++;
+    steps->items[index] =
+        (sonde__step){.global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
+    steps->slots[find_slot(steps, global, (int)mode, mode_step)] = index + 1;
+    if (mode != SONDE_MODE_GLOBAL) {
+        append_sorted(steps, (int)mode, index);
+    }
+    append_sorted(steps, SONDE_MODE_GLOBAL, index);
+    return steps->last = index;
+}
+
+/* --- order ------------------------------------------------------------------------ */
+
+typedef struct order {
+    const sonde__steps *steps;
+    int mode;
+} order;
+
+static int compare(const void *left, const void *right, void *context)
+{
+    const order *by = context;
+    const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    const int64_t x = value_in(by->steps, by->mode, a);
+    const int64_t y = value_in(by->steps, by->mode, b);
+
+    return x != y ? (x > y) - (x < y) : (a > b) - (a < b);
+}
+
+void sonde__steps_settle(sonde__steps *steps)
+{
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        if (steps->unsorted[mode]) {
+            order by = {steps, mode};
+
+            qsort_r(steps->sorted[mode], steps->sorted_count[mode],
+                    sizeof *steps->sorted[mode], compare, &by);
+            steps->unsorted[mode] = false;
+        }
+    }
+}
+
+int64_t sonde__steps_at(const sonde__steps *steps, sonde_mode mode, size_t place)
+{
+    return value_in(steps, (int)mode, steps->sorted[mode][place]);
+}
+
+size_t sonde__steps_lower(const sonde__steps *steps, sonde_mode mode, int64_t step)
+{
+    size_t low = 0, high = steps->sorted_count[mode];
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (sonde__steps_at(steps, mode, middle) < step) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}

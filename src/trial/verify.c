@@ -1,0 +1,173 @@
+/*
+ * verify.c - looks at every byte of a run that has a hash.
+ *
+ * Opening has read every line, row and sketch already, and has told what is wrong with them.
+ * What is left are the values, and the headers that closed segments have for other readers.
+ */
+#include "trial/trial_state.h"
+
+#include <sonde/safetensors.h>
+
+#include <stdio.h>
+#include <string.h>
+
+/* "0000000100/train/conv1.weight", perhaps with "@1.0" and "#1" behind. */
+static bool is_key(const sonde_trial *trial, const sonde__raw_item *item, const char *key)
+{
+    const sonde__step *step = &trial->steps.items[item->item.step];
+    const char *name = sonde_catalogue_info(trial->catalogue, item->item.tensor)->name;
+    char start[64];
+    const int n = snprintf(start, sizeof start, "%010lld/%s/", (long long)step->global,
+                           sonde_mode_name((sonde_mode)step->mode));
+    size_t length = strlen(name);
+
+    if (n < 0 || strncmp(key, start, (size_t)n) != 0) {
+        return false;
+    }
+    key += n;
+    if (strncmp(key, name, length) != 0) {
+        /* Of a tensor whose catalogue line is missing any name will do. */
+        return strstr(name, "/tensor_") != NULL;
+    }
+    return key[length] == '\0' || key[length] == '@' || key[length] == '#';
+}
+
+/* Whether item is the next of the header's values, *at, or behind some that a recovery made
+ * of bytes that belong to nobody. */
+static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
+                       const sonde__raw_item *item, size_t *at)
+{
+    const sonde_view *first = sonde_safetensors_view(file, 0);
+
+    for (; *at < sonde_safetensors_count(file); (*at)++) {
+        const sonde_view *view = sonde_safetensors_view(file, *at);
+        const int64_t bytes =
+            sonde_view_count(view) * (int64_t)sonde_dtype_size(view->dtype);
+
+        if ((const unsigned char *)view->data - (const unsigned char *)first->data ==
+                (ptrdiff_t)item->offset &&
+            bytes == (int64_t)item->bytes &&
+            is_key(trial, item, sonde_safetensors_name(file, *at))) {
+            (*at)++;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Items first ... end - 1 are those of one closed segment. */
+static void check_header(sonde_trial *trial, const sonde__worker *worker,
+                         const sonde__file *segment, uint32_t first, uint32_t end)
+{
+    char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
+    const sonde__store *store = &worker->stores[SONDE__RAW];
+    sonde_safetensors *file = NULL;
+    sonde_diag why = {0};
+    size_t at = 0;
+
+    sonde__file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
+    (void)sonde__trial_where(worker, name, where);
+    if (sonde_safetensors_open(sonde__trial_path(trial, worker, name, path), &file,
+                               &why) != SONDE_OK) {
+        sonde__damage(trial, where, "not a safetensors file: %s", why.found);
+        return;
+    }
+    for (uint32_t i = first; i < end; i++) {
+        const sonde__raw_item *item = (const void *)sonde__store_at(store, i);
+
+        if (!find_entry(trial, file, item, &at)) {
+            sonde__damage(trial, where, "its header has not '%s' of step %lld at %llu",
+                          sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
+                          (long long)trial->steps.items[item->item.step].global,
+                          (unsigned long long)item->offset);
+            break;
+        }
+    }
+    sonde_safetensors_destroy(file);
+}
+
+static void check_headers(sonde_trial *trial, const sonde__worker *worker)
+{
+    const sonde__file_list *segments = &worker->files[SONDE__RAW];
+    const sonde__store *store = &worker->stores[SONDE__RAW];
+    uint32_t first = 0;
+
+    for (size_t s = 0; s < segments->count; s++) {
+        const sonde__file *segment = &segments->items[s];
+        uint32_t end = first;
+
+        while (end < store->count &&
+               ((const sonde__raw_item *)(const void *)sonde__store_at(store, end))
+                       ->segment == s) {
+            end++;
+        }
+        /* The name at this moment: it may have been closed since it was looked at. */
+        if (segment->closed && !segment->broken && end > first) {
+            check_header(trial, worker, segment, first, end);
+        }
+        first = end;
+    }
+}
+
+static sonde_err check_values(sonde_trial *trial, sonde__worker *worker,
+                              sonde_verify_report *report, sonde_diag *diag)
+{
+    const sonde__store *store = &worker->stores[SONDE__RAW];
+
+    for (uint32_t i = 0; i < store->count; i++) {
+        const sonde__raw_item *item = (const void *)sonde__store_at(store, i);
+        sonde_view view;
+        sonde_diag why = {0};
+
+        trial->look += i % 1024 == 0;
+        const sonde_err err = sonde__value_of(trial, worker, item, &view, &why);
+
+        if (err == SONDE_ENOMEM) {
+            return sonde__fail_nomem(diag, "a value");
+        }
+        if (err == SONDE_OK) {
+            report->records++;
+            report->bytes +=
+                (uint64_t)sonde_view_count(&view) * sonde_dtype_size(view.dtype);
+        } else if (err == SONDE_EUNSUPPORTED) { /* right, but not ours to decode */
+            report->records++;
+        } else {
+            sonde__damage(trial, why.where, "%s", why.found);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
+                           void (*told)(void *user, const char *text), void *user,
+                           sonde_diag *diag)
+{
+    sonde_trial *trial = NULL;
+    sonde_verify_report sum = {0};
+    sonde_err err = sonde__trial_open(path, NULL, told, user, &trial, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
+        sonde__worker *worker = trial->workers[i];
+
+        err = check_values(trial, worker, &sum, diag);
+        if (trial->smdebug == NULL) {
+            check_headers(trial, worker);
+        }
+        sum.rows += worker->stores[SONDE__VITALS].count;
+        sum.sketches += worker->stores[SONDE__SKETCH].count;
+        sum.lost += worker->lost;
+    }
+    sum.damaged = trial->damaged;
+    sum.torn = trial->torn;
+    sum.ended = trial->status == SONDE_RUN_ENDED;
+    sum.crashed = trial->status == SONDE_RUN_CRASHED;
+    sum.resumed = trial->resumed;
+    sonde_trial_close(trial);
+    if (err == SONDE_OK) {
+        *report = sum;
+    }
+    return err;
+}

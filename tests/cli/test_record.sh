@@ -1,0 +1,138 @@
+#!/usr/bin/env bash
+# sonde train --record: what is in the run, by a reader of standard parts only; the bits of the
+# weights; configuration files; what is refused.
+. "$(dirname "$0")/lib.sh"
+unset SMDEBUG_CONFIG_FILE_PATH USE_SMDEBUG
+
+run 0 "$sonde" data synth --folder data --train 400 --test 100 --quiet
+train() {
+    run 0 "$sonde" train --data data --epochs 1 --no-pictures --quiet "$@"
+}
+
+train --out plain
+train --out watched --record run --save-interval 10 --vitals-interval 5
+[ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
+same <(cksum <watched/model.safetensors) <(cksum <plain/model.safetensors)
+same <(cksum <watched/checkpoint.safetensors) <(cksum <plain/checkpoint.safetensors)
+# 25 steps of training, 4 of evaluation (batches of 32)
+python3 - run <<'END' || fail "the run is not what was asked for"
+import json, struct, sys
+root = sys.argv[1]
+load = lambda name: [json.loads(line) for line in open(f"{root}/w0000/{name}")]
+about = json.load(open(f"{root}/run.json"))
+assert about["program"] == "sonde train" and about["model"] == "fashion_cnn", about
+assert len(about["graph"]) == 16
+assert about["save"]["collections"]["weights"]["train"] == {"save_interval": 10}, about
+end = json.load(open(f"{root}/end.json"))
+assert end["reason"] == "finished" and end["last_step"] == 28, end
+tensors = {t["id"]: t for t in load("catalogue.jsonl")}
+lines = load("seg-00000000.jsonl")
+ends = [(l["m"], l["k"]) for l in lines if "e" in l]
+assert [k for m, k in ends if m == "train"][:25] == list(range(25)), ends
+assert sorted({k for m, k in ends if m == "eval"}) == list(range(4)), ends
+by_role = {}
+for line in lines:
+    if "s" in line:
+        by_role.setdefault((tensors[line["t"]]["role"], line["m"]), set()).add(line["k"])
+for role in "weight", "bias", "gradient", "loss":
+    assert by_role[role, "train"] == {0, 10, 20}, (role, by_role)
+assert "output" not in {role for role, _ in by_role}
+names = {t["name"]: t for t in tensors.values()}
+assert names["conv1.weight"]["collections"] == ["weights"]
+assert {"scalar/epoch_loss", "scalar/accuracy"} <= set(names)
+# vital signs: losses every step, parameters every fifth
+data = open(f"{root}/w0000/stats-00000000.npy", "rb").read()[1024:]
+rows = [struct.unpack_from("<qqIIHBB", data, at) for at in range(0, len(data), 144)]
+steps = lambda name: [r[1] for r in rows if r[2] == names[name]["id"] and r[5] == 0]
+loss, = [t["name"] for t in tensors.values() if t["role"] == "loss"]
+assert steps(loss) == list(range(25)), steps(loss)
+for name in "conv1.weight", "Gradient___fc1.weight", "UpdatedVar___fc2.bias":
+    assert steps(name) == [0, 5, 10, 15, 20], (name, steps(name))
+END
+
+# everything, raw, at every step: still the same bits
+train --out all --record everything --save-all --save-interval 1 --record-compress
+same <(cksum <all/model.safetensors) <(cksum <plain/model.safetensors)
+[ "$(grep -c '"op":"Conv2d"' everything/w0000/catalogue.jsonl)" -ge 2 ] ||
+    fail "--save-all saves no outputs"
+train --out few --record few-run --no-vitals --record-include 'relu*_output_*' \
+    --record-include '*.bias'
+ls few-run/w0000/stats-* >/dev/null 2>&1 && fail "--no-vitals records vital signs"
+grep -q '"name":"relu_output_0".*"collections":\["default"\]' few-run/w0000/catalogue.jsonl ||
+    fail "--record-include: $(cat few-run/w0000/catalogue.jsonl)"
+
+# a job's section, which the command line overrides
+cat >job.yaml <<'END'
+model: fashion_cnn
+record:
+  path: by-job
+  vitals: false
+  collections:
+    gradients: {save: false}
+    losses: {save_interval: 5}
+END
+run 0 "$sonde" train job.yaml --data data --out jobbed --epochs 1 --no-pictures --no-eval --quiet
+grep -q '"role":"gradient"' by-job/w0000/catalogue.jsonl && fail "gradients were not wanted"
+[ "$(grep -c '"t":' by-job/w0000/seg-00000000.jsonl)" -ge 5 ] || fail "losses were wanted"
+run 0 "$sonde" train job.yaml --data data --out jobbed --epochs 1 --no-pictures --no-eval --quiet \
+    --record elsewhere
+[ -e elsewhere/end.json ] || fail "--record does not win over the job"
+
+# smdebug's configuration, by name and from the environment
+cat >smdebug.json <<'END'
+{
+  "LocalPath": "by-smdebug",
+  "HookParameters": {"save_interval": "10", "train.start_step": "5"},
+  "CollectionConfigurations": [
+    {"CollectionName": "bias", "CollectionParameters": {"reductions": "min,abs_max,l2_norm"}}
+  ]
+}
+END
+train --out debugged --hook-config smdebug.json --no-eval
+grep -q '"role":"loss"' by-smdebug/w0000/catalogue.jsonl || fail "losses are always saved"
+grep -oE '"k":[0-9]+,"t"' by-smdebug/w0000/seg-00000000.jsonl | sort -u >steps
+same steps <(printf '"k":%s,"t"\n' 10 20 24 | sort -u) # 24: the scalar
+rm -r by-smdebug
+SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
+[ -e by-smdebug/end.json ] || fail "SMDEBUG_CONFIG_FILE_PATH is not understood"
+rm -r by-smdebug
+USE_SMDEBUG=0 SMDEBUG_CONFIG_FILE_PATH=smdebug.json train --out debugged --no-eval
+[ ! -e by-smdebug ] || fail "USE_SMDEBUG=0 is not understood"
+
+# warnings and errors
+train --out warned --record warned-run --record-include 'conv7*' --no-eval
+grep -q "warning.*collection 'default': include 'conv7\*' matches no tensor" "$err" ||
+    fail "no warning of a pattern that matches nothing: $(cat "$err")"
+check() { # PATTERN ARGUMENT...
+    local pattern=$1
+    shift
+    run 2 "$sonde" train --data data --out out --epochs 1 --quiet "$@"
+    [ "$(wc -l <"$err")" -eq 1 ] || fail "$*: not one line: $(cat "$err")"
+    grep -qE "^sonde: error: $pattern\$" "$err" || fail "$*: $(cat "$err")"
+    [ -z "$(find out -type f 2>/dev/null)" ] || fail "$*: half-written"
+}
+check 'run: .*' --record run
+check 'job\.yaml: .*' --record job.yaml
+check ".*'conv1\.wieght'.*conv1\.weight.*" --record new --record-include conv1.wieght
+[ ! -e new ] || fail "a run that never began is there"
+check '--save-interval: nothing is recorded \(expected --record RUN\)' --save-interval 3
+check 'nowhere\.yaml: .*No such file.*' --hook-config nowhere.yaml
+printf 'path: new\nsave_intervall: 3\n' >hook.yaml
+check "hook\.yaml:2: unknown key 'save_intervall' \(expected save_interval\)" --hook-config hook.yaml
+printf 'save_all: true\n' >hook.yaml
+check 'hook: path: no path for the run .*' --hook-config hook.yaml
+printf 'model: fashion_cnn\nrecord: {path: new, when_nna: x}\n' >job.yaml
+check "job\.yaml:2: unknown key 'when_nna' \(expected when_nan\)" job.yaml
+[ ! -e new ] || fail "a run that never began is there"
+
+# Ctrl-C: the run says so
+"$sonde" train --data data --out cut --epochs 1000 --no-eval --no-pictures --json \
+    --record cut-run >"$out" 2>"$err" </dev/null &
+child=$!
+for _ in $(seq 1000); do
+    [ "$(wc -l <"$out")" -ge 2 ] && break
+    sleep 0.02
+done
+kill -INT "$child"
+wait "$child"
+grep -q '"reason":"interrupted"' cut-run/end.json || fail "$(cat cut-run/end.json)"

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# sonde rules: the list, what a rule says of itself, and what is wrong with a command line.
+. "$(dirname "$0")/lib.sh"
+
+run 0 "$sonde" rules list
+grep -qE '^VanishingGradient +' "$out" || fail "no VanishingGradient: $(cat "$out")"
+[ "$(cut -d' ' -f1 "$out")" = "$(cut -d' ' -f1 "$out" | LC_ALL=C sort)" ] || fail "not by name"
+# every rule can be shown, in any case, and tells what it needs and when it fires
+for rule in $(cut -d' ' -f1 "$out"); do
+    run 0 "$sonde" rules show "${rule,,}"
+    grep -q "^$rule - " "$out" || fail "show $rule: $(cat "$out")"
+done
+run 0 "$sonde" rules show ExplodingTensor
+grep -qx 'needs    vital signs: vital signs' "$out" || fail "$(cat "$out")"
+grep -qx 'only_nan=false: infinities are in order' "$out" || fail "$(cat "$out")"
+
+run 2 "$sonde" rules show VanishingGradent
+stderr_is "sonde: error: unknown rule 'VanishingGradent' (expected VanishingGradient)"
+run 2 "$sonde" rules
+run 2 "$sonde" rules no_such_run
+[ "$(wc -l <"$err")" -eq 1 ] || fail "more than a line: $(cat "$err")"
+run 2 "$sonde" rules . --rule 'ExplodingTensor:only_nan=perhaps'
+stderr_is "sonde: error: ExplodingTensor:only_nan: 'perhaps' (expected true or false)"
+run 2 "$sonde" rules . --rule ExplodingTensor --param only_nam=true
+stderr_is "sonde: error: ExplodingTensor: unknown parameter 'only_nam' (expected only_nan)"
+run 2 "$sonde" rules . --param only_nan=true
+run 2 "$sonde" rules . --rule SimilarAcrossRuns
+mkdir empty
+run 2 "$sonde" rules empty
+run 2 "$sonde" rules --trial-dir empty --rule-name ExplodingTensor

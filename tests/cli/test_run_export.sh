@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# sonde export and sonde plot: what is written, and that it is written whole or not at all.
+# Other people's readers look at the same files in tests/python/test_exports.py.
+. "$(dirname "$0")/lib.sh"
+make=("$SONDE_BIN/trial_test_export" make)
+run 0 "${make[@]}" run
+
+# --- statistics -------------------------------------------------------------------------
+run 0 "$sonde" export run all.csv --to csv
+same "$out" <(echo 'all.csv: 8 tensors, 148 rows')
+stderr_is ""
+run 0 "$sonde" export run all.jsonl --to jsonl
+run 0 "$sonde" export run some.jsonl 'Gradient*' --to jsonl --stat mean,l2 --steps 20:30 --quiet
+[ ! -s "$out" ] || fail "--quiet is not quiet: $(cat "$out")"
+python3 - <<'END' || fail "statistics"
+import csv, json
+rows = list(csv.DictReader(open("all.csv", encoding="utf-8", newline="")))
+lines = [json.loads(line) for line in open("all.jsonl", encoding="utf-8")]
+assert len(rows) == len(lines) == 148
+for row, line in zip(rows, lines):
+    assert list(row) == list(line)
+    for key, value in line.items():
+        same = row[key] == str(value) if isinstance(value, str) and key in ("mode", "tensor") else (
+            float(row[key]) == float(value) or row[key] == "nan" and value == "NaN")
+        assert same, (key, row[key], value)
+assert rows[-1]["tensor"] == 'scalar/"odd", é'
+gradients = [json.loads(line) for line in open("some.jsonl")]
+assert [g["step"] for g in gradients] == [20, 21, 24, 25, 26, 27, 28, 29]
+assert list(gradients[0]) == ["step", "mode", "mode_step", "worker", "tensor", "mean", "l2"]
+assert gradients[2]["l2"] == "NaN"
+END
+
+# --- raw values -------------------------------------------------------------------------
+run 0 "$sonde" export run all.npz --to npz
+same "$out" <(echo 'all.npz: 8 tensors, 84 values')
+run 0 "$sonde" export run all.safetensors --to safetensors
+same "$out" <(echo 'all.safetensors: 8 tensors, 84 values')
+run 0 "$sonde" export run one.npz loss --to npz --mode eval --steps 3
+same "$out" <(echo 'one.npz: 1 tensors, 1 values')
+python3 - <<'END' || fail "raw values"
+import json, struct, zipfile
+with zipfile.ZipFile("all.npz") as archive:
+    assert archive.testzip() is None
+    names = archive.namelist()
+    assert len(names) == 84 and names[0] == "0000000000/train/loss.npy"
+    bytes_of = {name[:-4]: archive.read(name) for name in names}
+data = open("all.safetensors", "rb").read()
+head = struct.unpack("<Q", data[:8])[0]
+header = json.loads(data[8:8 + head])
+assert header.pop("__metadata__")["model"] == "small"
+assert set(header) == set(bytes_of) and (8 + head) % 8 == 0
+for name, entry in header.items():
+    begin, end = entry["data_offsets"]
+    value = data[8 + head + begin:8 + head + end]
+    npy = bytes_of[name]
+    length = struct.unpack("<H", npy[8:10])[0]
+    if entry["dtype"] == "BF16":  # NumPy has none: float32 of the same numbers
+        value = b"".join(b"\0\0" + value[i:i + 2] for i in range(0, len(value), 2))
+    assert npy[10 + length:] == value, name
+    assert f"'shape': ({', '.join(map(str, entry['shape']))}" in npy[:10 + length].decode("latin1")
+with zipfile.ZipFile("one.npz") as archive:
+    assert archive.namelist() == ["0000000023/eval/loss.npy"]
+    assert struct.unpack("<f", archive.read(archive.namelist()[0])[-4:])[0] == (23 * 3 % 19 - 9) / 8
+END
+
+# --- TensorBoard ------------------------------------------------------------------------
+run 0 "$sonde" export run board --to tensorboard
+same "$out" <(echo 'board: 8 tensors, 628 scalars, 32 histograms')
+[ "$(ls board)" = "$(printf 'eval\ntrain')" ] || fail "board: $(ls board)"
+[ "$(find board -type f -name 'events.out.tfevents.*' | wc -l)" -eq 2 ] || fail "$(find board)"
+run 0 "${make[@]}" two world=2 rank=1
+run 0 "${make[@]}" two world=2
+run 0 "$sonde" export two board2 --to tensorboard
+[ "$(ls board2 | tr '\n' ' ')" = "w0000-eval w0000-train w0001-eval w0001-train " ] ||
+    fail "two workers: $(ls board2)"
+run 0 "$sonde" export two one.safetensors act --to safetensors --steps 12 --worker 1
+same "$out" <(echo 'one.safetensors: 1 tensors, 2 values')
+grep -qa '"w0001/0000000012/train/act@1.0"' one.safetensors || fail "no worker in the key"
+
+# --- damage -----------------------------------------------------------------------------
+cp -r run bad
+python3 - bad/w0000/seg-00000000.safetensors <<'END'
+import sys
+data = bytearray(open(sys.argv[1], "rb").read())
+data[-1] ^= 4
+open(sys.argv[1], "wb").write(data)
+END
+run 1 "$sonde" export bad bad.npz --to npz
+same "$out" <(echo 'bad.npz: 8 tensors, 83 values, 1 left out')
+grep -qE "^sonde: warning: left out: .*'loss' at eval step 7" "$err" || fail "not named: $(cat "$err")"
+[ "$(wc -l <"$err")" -eq 1 ] || fail "more than a line: $(cat "$err")"
+run 1 "$sonde" export bad bad.csv loss --to csv
+same "$out" <(echo 'bad.csv: 1 tensors, 47 rows, 1 left out')
+
+run 1 "$sonde" query bad loss --steps 45: --stat mean --format csv
+same "$out" <(printf 'step,mode,mode_step,worker,tensor,mean\n45,train,39,0,loss,-0.875\n46,eval,6,0,loss,-0.5\n')
+grep -qE "^sonde: warning: left out: .*'loss' at eval step 7" "$err" || fail "not named: $(cat "$err")"
+run 1 "$sonde" tail bad -n 1
+same "$out" <(echo 'step 47  eval 7')
+run 1 "$sonde" plot bad loss -o bad.svg
+run 1 "$sonde" plot bad loss --histogram -o bad.svg
+run 2 "$sonde" show bad loss
+grep -qE "^sonde: error: .*'loss' at eval step 7.*hash" "$err" || fail "shown: $(cat "$err")"
+
+# --- pictures ---------------------------------------------------------------------------
+run 0 "$sonde" plot run loss -o loss.svg
+stderr_is ""
+grep -q 'loss, train' loss.svg || fail "modes are not told apart"
+grep -q 'loss, eval' loss.svg || fail "modes are not told apart"
+run 0 "$sonde" plot run loss --mode eval -o loss.svg --title 'A title'
+! grep -q 'loss, eval' loss.svg || fail "a mode is named where there is one"
+grep -q 'A title' loss.svg || fail "no title"
+run 0 "$sonde" plot run '*.weight' 'conv1.*' --stat mean,std --log -o stats.svg
+for curve in 'conv1.weight, mean' 'conv1.weight, std' 'Gradient___conv1.weight, std'; do
+    grep -q "$curve" stats.svg || fail "no curve of $curve"
+done
+run 0 "$sonde" plot run Gradient___conv1.weight --histogram -o heat.svg
+grep -q 'Gradient___conv1.weight' heat.svg || fail "no title"
+grep -q 'log2 |x|' heat.svg || fail "no axis"
+grep -q 'Not drawn: 5.28 % zeros, 2 elements that are NaN or infinite' heat.svg ||
+    fail "zeros: $(grep -o 'Not drawn[^<]*' heat.svg)"
+run 0 "$sonde" plot run loss -o loss.png --smooth 0.9 --width 400
+head -c 8 loss.png | od -An -c | grep -q 'P   N   G' || fail "no PNG"

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# sonde tail: the last steps of a run that has ended, and a run that another process is
+# writing, line by line to its end.
+. "$(dirname "$0")/lib.sh"
+make=("$SONDE_BIN/trial_test_export" make)
+
+run 0 "${make[@]}" run
+run 0 "$sonde" tail run -n 3
+stderr_is ""
+same "$out" <(printf '%s\n' 'step 45  train 39  loss -0.875' 'step 46  eval 6  loss -0.5' \
+    'step 47  eval 7  loss -0.125')
+run 0 "$sonde" tail run
+[ "$(wc -l <"$out")" -eq 10 ] || fail "ten lines: $(cat "$out")"
+run 0 "$sonde" tail run -n 0
+[ ! -s "$out" ] || fail "no line: $(cat "$out")"
+run 0 "$sonde" tail run --mode eval -n 2 --json
+same "$out" <(printf '%s\n' '{"step": 46, "mode": "eval", "mode_step": 6, "loss": -0.5}' \
+    '{"step": 47, "mode": "eval", "mode_step": 7, "loss": -0.125}')
+run 0 "$sonde" tail run 'loss,Gradient*' --stat zero,nonfinite --mode train -n 20
+sed -n 1p "$out" >line
+same line <(echo 'step 24  train 20  loss 0.75  Gradient___conv1.weight/zero 3  Gradient___conv1.weight/nonfinite 2')
+run 0 "$sonde" tail run 'act' --mode train -n 10 --stat count # of two micro-batches
+same <(sed -n 1p "$out") <(echo 'step 36  train 30  act/count 12')
+same <(sed -n 2p "$out") <(echo 'step 37  train 31')
+run 0 "$sonde" tail run --follow -n 1 # it has ended
+same "$out" <(echo 'step 47  eval 7  loss -0.125')
+
+# --- a live run -------------------------------------------------------------------------
+"${make[@]}" live pause=8 blocks=10 &
+writer=$!
+for _ in $(seq 500); do
+    [ -f live/w0000/catalogue.jsonl ] && [ -s live/w0000/catalogue.jsonl ] && break
+    sleep 0.01
+done
+timeout 60 "$sonde" tail live --follow -n 1000 >followed 2>"$err" &
+reader=$!
+sleep 0.3
+kill -0 "$writer" || fail "the run was over before it could be followed"
+[ -s followed ] || fail "nothing has come yet"
+[ "$(wc -l <followed)" -lt 120 ] || fail "all of it is there before its time"
+run 0 "$sonde" ls live
+grep -qx 'status    running' "$out" || fail "a live run: $(cat "$out")"
+wait "$writer" || fail "the run failed"
+code=0
+wait "$reader" || code=$?
+[ "$code" -eq 0 ] || fail "following ended with $code: $(cat "$err")"
+stderr_is ""
+run 0 "$sonde" tail live -n 1000
+same followed "$out" # each step once, in order, none missing
+[ "$(wc -l <followed)" -eq 120 ] || fail "lines: $(wc -l <followed)"
+
+# --- its writer is gone, or nobody wants to know any more ---------------------------------
+run 0 "${make[@]}" crashed crash=1
+flock crashed/w0000/lock sleep 60 & # as if somebody still wrote it
+holder=$!
+while flock -n crashed/w0000/lock true; do
+    sleep 0.01
+done
+timeout 60 "$sonde" tail crashed --follow >followed 2>"$err" &
+reader=$!
+sleep 0.2
+kill -0 "$reader" || fail "following ended while the run may go on"
+pkill -P "$holder"
+code=0
+wait "$reader" || code=$?
+[ "$code" -eq 1 ] || fail "a crash: status $code"
+stderr_is 'sonde: warning: crashed: the writer is gone and has not said that the run ended'
+[ "$(wc -l <followed)" -eq 10 ] || fail "lines: $(cat followed)"
+
+run 0 "${make[@]}" endless crash=1
+rm endless/w0000/lock # its heartbeat is all that tells, and is young
+"$sonde" tail endless --follow >followed 2>"$err" &
+reader=$!
+sleep 0.2
+kill -INT "$reader" 2>/dev/null || fail "it ended"
+code=0
+wait "$reader" || code=$?
+[ "$code" -eq 130 ] || fail "interrupted: status $code"

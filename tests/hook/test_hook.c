@@ -1,0 +1,385 @@
+/*
+ * A hook in a program with a loop of its own: schedules and their layers, modes, reductions,
+ * vital signs, the gate, scalars, tensors that come late.
+ */
+#include "hook/journal.h"
+
+/* --- schedules -------------------------------------------------------------------- */
+
+static void test_defaults(void **state)
+{
+    sonde_hook *hook = hook_of(NULL);
+    const five of = declare_net(hook);
+
+    (void)state;
+    run_steps(hook, &of, 1001);
+    /* raw values of the four default collections, every 500 */
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 500 1000 ");
+    assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 500 1000 ");
+    assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_TRAIN, "0 500 1000 ");
+    assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 500 1000 ");
+    assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "");
+    /* vital signs: losses every step, the others every tenth, outputs never */
+    assert_int_equal(journal_count('v'), 1001 + 3 * 101);
+    assert_int_equal(journal_count('s'), 0);
+    assert_int_equal(journal_count('e'), 1001);
+    assert_string_equal(journal.collections[of.weight], "weights");
+    assert_string_equal(journal.collections[of.loss], "losses");
+    assert_string_equal(journal.collections[of.output], "");
+    assert_string_equal(journal.log, "");
+    finish(hook);
+    assert_int_equal(journal.closed, 1);
+}
+
+static void test_layers(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    const five of = declare_net(hook);
+
+    (void)state;
+    save(hook, NULL, -1, every(4));
+    save(hook, NULL, SONDE_MODE_EVAL, every(3));
+    save(hook, "biases", -1, every(5)); /* over the hook's mode, too */
+    save(hook, "losses", SONDE_MODE_EVAL, every(2));
+    run_steps(hook, &of, 11);
+    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    run_steps(hook, &of, 11);
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 4 8 ");
+    assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "0 3 6 9 ");
+    assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 5 10 ");
+    assert_steps("fc1.bias", 'r', SONDE_MODE_EVAL, "0 5 10 ");
+    assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 4 8 ");
+    assert_steps("loss", 'r', SONDE_MODE_EVAL, "0 2 4 6 8 10 ");
+    assert_int_equal(journal_count('v'), 0);
+    finish(hook);
+}
+
+static void test_steps_and_ranges(void **state)
+{
+    static const int64_t steps[] = {7, 2, 3, 2}, two[] = {1, 4};
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_save_config listed = sonde_save_config_unset(), range = every(2);
+    const five of = declare_net(hook);
+
+    (void)state;
+    listed.save_steps = steps;
+    listed.save_step_count = 4;
+    range.start_step = 3;
+    range.end_step = 8;
+    save(hook, NULL, -1, listed);
+    save(hook, "biases", -1, range); /* puts the hook's steps out of force */
+    listed.save_steps = two;
+    listed.save_step_count = 2;
+    save(hook, "gradients", SONDE_MODE_TRAIN, listed);
+    range = sonde_save_config_unset();
+    range.start_step = 0;
+    range.end_step = 0;
+    save(hook, "losses", -1, range); /* off */
+    run_steps(hook, &of, 12);
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "2 3 7 ");
+    assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "4 6 ");
+    assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_TRAIN, "1 4 ");
+    assert_steps("loss", 'r', SONDE_MODE_TRAIN, "");
+    assert_int_equal(journal_count('e'), 12);
+    finish(hook);
+}
+
+/* end_step 0 switches a mode off, whatever an earlier layer says of its start. */
+static void test_mode_off(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    sonde_save_config late = every(2), off = sonde_save_config_unset();
+    const five of = declare_net(hook);
+
+    (void)state;
+    late.start_step = 4;
+    off.end_step = 0;
+    save(hook, NULL, -1, late);
+    save(hook, NULL, SONDE_MODE_EVAL, off);
+    run_steps(hook, &of, 8);
+    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    run_steps(hook, &of, 8);
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "4 6 ");
+    assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "");
+    finish(hook);
+}
+
+/* --- steps and modes -------------------------------------------------------------- */
+
+static void test_counts(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    const five of = declare_net(hook);
+    const int modes[] = {0, 0, 1, 0, 3, 2, 3};
+    /* smdebug's example, then modes global and predict */
+    const int64_t mode_steps[] = {0, 1, 0, 2, 4, 0, 6};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(modes); i++) {
+        sonde_hook_set_mode(hook, (sonde_mode)modes[i]);
+        run_steps(hook, &of, 1);
+    }
+    assert_int_equal(journal_count('e'), SONDE_COUNT_OF(modes));
+    for (size_t i = 0, step = 0; i < journal.count; i++) {
+        const sonde_coordinate *at = &journal.entries[i].at;
+
+        if (journal.entries[i].kind == 'e') {
+            assert_int_equal(at->global_step, step);
+            assert_int_equal(at->mode, modes[step]);
+            assert_int_equal(at->mode_step, mode_steps[step]);
+            step++;
+        }
+    }
+    sonde_hook_set_mode(hook, (sonde_mode)17); /* stays what it was */
+    assert_non_null(strstr(journal.log, "mode 17"));
+    assert_int_equal(hook->mode, SONDE_MODE_GLOBAL);
+    finish(hook);
+}
+
+static void test_mode_global(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    const five of = declare_net(hook);
+
+    (void)state;
+    save(hook, NULL, -1, every(4));
+    save(hook, NULL, SONDE_MODE_GLOBAL, every(3));
+    run_steps(hook, &of, 1); /* train: its own schedule, and a warning */
+    assert_non_null(strstr(journal.log, "mode global"));
+    sonde_hook_set_mode(hook, SONDE_MODE_GLOBAL);
+    run_steps(hook, &of, 7); /* global steps 1 ... 7 */
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 ");
+    assert_steps("fc1.weight", 'r', SONDE_MODE_GLOBAL, "3 6 ");
+    finish(hook);
+}
+
+static void test_go_on(void **state)
+{
+    sonde_hook *hook =
+        hook_of(&(sonde_hook_options){.no_vitals = true, .record = {.resume = "same"}});
+    const five of = declare_net(hook);
+    sonde_diag diag = {0};
+
+    (void)state;
+    journal.last_step = 99;
+    save(hook, NULL, -1, every(5));
+    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 58, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 57, &diag), SONDE_EINVAL);
+    assert_int_equal(sonde_hook_go_on(hook, (sonde_mode)9, 57, &diag), SONDE_EINVAL);
+    run_steps(hook, &of, 4);
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "60 ");
+    assert_int_equal(journal.entries[journal.count - 1].at.global_step, 103);
+    finish(hook);
+}
+
+/* A step that was not ended ends with the next; record outside of steps does nothing. */
+static void test_unended(void **state)
+{
+    sonde_hook *hook = hook_of(NULL);
+    const five of = declare_net(hook);
+
+    (void)state;
+    record(hook, of.weight, 1.0F);
+    assert_int_equal(journal.opened, 0);
+    begin(hook);
+    begin(hook);
+    assert_int_equal(journal_count('e'), 1);
+    sonde_hook_end_step(hook);
+    sonde_hook_end_step(hook);
+    assert_int_equal(journal_count('e'), 2);
+    record(hook, of.weight, 1.0F);
+    assert_int_equal(journal_count('r'), 0);
+    begin(hook);
+    finish(hook); /* ends it too */
+    assert_int_equal(journal_count('e'), 3);
+}
+
+/* --- what is kept ----------------------------------------------------------------- */
+
+static void test_reductions(void **state)
+{
+    const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
+    const sonde_reduction_config both = {.histogram = true, .save_raw_tensor = true};
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    const five of = declare_net(hook);
+
+    (void)state;
+    save(hook, NULL, -1, every(2));
+    assert_int_equal(sonde_hook_reduce(hook, NULL, &means, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_reduce(hook, "biases", &both, NULL), SONDE_OK);
+    include(hook, "mine", "fc1.*"); /* reduced as the hook says */
+    save(hook, "mine", -1, every(3));
+    run_steps(hook, &of, 4);
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "");
+    assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 2 3 "); /* once at 0 */
+    assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 2 ");
+    assert_steps("fc1.bias", 's', SONDE_MODE_TRAIN, "0 2 ");
+    assert_steps("fc1.bias", 'v', SONDE_MODE_TRAIN, "0 3 "); /* of mine: the union at 0 */
+    assert_non_null(strstr(journal.save, "\"reductions\":[\"mean\"]"));
+    assert_string_equal(journal.collections[of.weight], "weights,mine");
+    finish(hook);
+}
+
+static void test_save_all(void **state)
+{
+    sonde_hook *hook =
+        hook_of(&(sonde_hook_options){.no_vitals = true, .save_all = true});
+    const five of = declare_net(hook);
+
+    (void)state;
+    save(hook, "all", -1, every(2)); /* its own schedule */
+    run_steps(hook, &of, 5);
+    assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "0 2 4 ");
+    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 4 ");
+    finish(hook);
+}
+
+static void test_choices(void **state)
+{
+    sonde_hook *hook =
+        hook_of(&(sonde_hook_options){.no_vitals = true, .include = "relu_output"});
+    const five of = declare_net(hook);
+
+    (void)state;
+    save(hook, NULL, -1, every(1));
+    include(hook, "most", "@all");
+    assert_int_equal(sonde_hook_exclude(hook, "most", "re:^gradient, loss", NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_hook_remove_collection(hook, "gradients", NULL), SONDE_OK);
+    run_steps(hook, &of, 1);
+    assert_string_equal(journal.collections[of.output], "default,most");
+    assert_string_equal(journal.collections[of.gradient], "");
+    assert_string_equal(journal.collections[of.loss], "losses");
+    assert_string_equal(journal.collections[of.weight], "weights,most");
+    finish(hook);
+}
+
+/* Modules are anchored: fc1 is not encoder.fc1, and a dot is a dot. */
+static void test_modules(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    const uint32_t ids[] = {
+        declare(hook, "fc1_output_0", 3), declare(hook, "encoder.fc1_output_0", 3),
+        declare(hook, "fc1_input_0", 3), declare(hook, "layer.0_output_0", 3),
+        declare(hook, "layerx0_output_0", 3)};
+    const char *const expected[] = {"mine", "", "", "mine", ""};
+
+    (void)state;
+    assert_int_equal(sonde_hook_add_collection(hook, "mine", NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_add_module(hook, "mine", "model.fc1", false, true, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde_hook_add_module(hook, "mine", "layer.0", true, true, NULL),
+                     SONDE_OK);
+    begin(hook);
+    for (size_t i = 0; i < SONDE_COUNT_OF(ids); i++) {
+        assert_string_equal(journal.collections[ids[i]], expected[i]);
+    }
+    finish(hook);
+}
+
+/* A value given twice in a step is the next micro-batch: keys stay unique. */
+static void test_repeated(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
+    const uint32_t id = declare(hook, "w.weight", 3);
+
+    (void)state;
+    save(hook, NULL, -1, every(1));
+    for (int step = 0; step < 2; step++) {
+        begin(hook);
+        record(hook, id, 1.0F);
+        record(hook, id, 2.0F);
+        sonde_hook_end_step(hook);
+    }
+    assert_int_equal(journal_count('r'), 4);
+    assert_int_equal(journal.entries[0].at.micro_batch, 0);
+    assert_int_equal(journal.entries[1].at.micro_batch, 1);
+    assert_int_equal(journal.entries[3].at.micro_batch, 0);
+    finish(hook);
+}
+
+static void test_dry_run(void **state)
+{
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.dry_run = true});
+    const five of = declare_net(hook);
+
+    (void)state;
+    run_steps(hook, &of, 20);
+    assert_int_equal(journal.opened, 0);
+    assert_null(sonde_hook_recorder(hook));
+    assert_int_equal(hook->values, 4);
+    assert_int_equal(hook->rows, 20 + 3 * 2);
+    finish(hook);
+    assert_int_equal(journal.closed, 0);
+}
+
+/* --- scalars, late tensors -------------------------------------------------------- */
+
+static void test_scalars(void **state)
+{
+    sonde_hook *hook = hook_of(NULL);
+    const five of = declare_net(hook);
+
+    (void)state;
+    assert_int_equal(sonde_hook_scalar(hook, "lr", 0.5, NULL), SONDE_OK); /* early */
+    run_steps(hook, &of, 2);
+    assert_int_equal(sonde_hook_scalar(hook, "lr", 0.25, NULL), SONDE_OK); /* late */
+    assert_int_equal(journal.entries[journal.count - 1].kind, 'e');
+    assert_int_equal(journal.entries[journal.count - 1].at.global_step, 1);
+    begin(hook);
+    assert_int_equal(sonde_hook_scalar(hook, "lr", 0.125, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_scalar(hook, "acc", 1.0, NULL), SONDE_OK);
+    sonde_hook_end_step(hook);
+    assert_steps("scalar/lr", 'r', SONDE_MODE_TRAIN, "0 1 2 ");
+    assert_steps("scalar/lr", 'v', SONDE_MODE_TRAIN, "0 1 2 ");
+    assert_steps("scalar/acc", 'r', SONDE_MODE_TRAIN, "2 ");
+    finish(hook);
+}
+
+static void test_late_tensors(void **state)
+{
+    sonde_hook *hook = hook_of(NULL);
+    uint32_t ids[300];
+    char name[32];
+
+    (void)state;
+    begin(hook);                    /* there is nothing yet */
+    for (int i = 0; i < 300; i++) { /* beyond the first arrays */
+        (void)snprintf(name, sizeof name, "fc%d.weight", i);
+        ids[i] = declare(hook, name, 3);
+        record(hook, ids[i], 1.0F);
+    }
+    sonde_hook_end_step(hook);
+    assert_int_equal(journal_count('r'), 300);
+    assert_int_equal(journal_count('v'), 300);
+    assert_string_equal(journal.collections[ids[299]], "weights");
+    begin(hook);
+    record(hook, ids[7], 1.0F);
+    sonde_hook_end_step(hook);
+    assert_int_equal(journal_count('r'), 300);
+    finish(hook);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_defaults, journal_reset),
+        cmocka_unit_test_setup(test_layers, journal_reset),
+        cmocka_unit_test_setup(test_steps_and_ranges, journal_reset),
+        cmocka_unit_test_setup(test_mode_off, journal_reset),
+        cmocka_unit_test_setup(test_counts, journal_reset),
+        cmocka_unit_test_setup(test_mode_global, journal_reset),
+        cmocka_unit_test_setup(test_go_on, journal_reset),
+        cmocka_unit_test_setup(test_unended, journal_reset),
+        cmocka_unit_test_setup(test_reductions, journal_reset),
+        cmocka_unit_test_setup(test_save_all, journal_reset),
+        cmocka_unit_test_setup(test_choices, journal_reset),
+        cmocka_unit_test_setup(test_modules, journal_reset),
+        cmocka_unit_test_setup(test_repeated, journal_reset),
+        cmocka_unit_test_setup(test_dry_run, journal_reset),
+        cmocka_unit_test_setup(test_scalars, journal_reset),
+        cmocka_unit_test_setup(test_late_tensors, journal_reset),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/*
+ * faulty.h - a store that fails when it is told to, and the values that the tests of faults
+ * record in it.
+ */
+#ifndef SONDE_TESTS_RECORD_FAULTY_H
+#define SONDE_TESTS_RECORD_FAULTY_H
+
+#include "record/run_dir.h"
+
+#include "record/recorder_state.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <time.h>
+
+enum { FLOATS = 1000, BYTES = FLOATS * 4 };
+
+static inline void put(sonde_recorder *recorder, int64_t step)
+{
+    float x[FLOATS];
+    const int64_t shape = FLOATS;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
+    const sonde_coordinate at = run_at(step);
+    sonde_vitals vitals;
+
+    for (int i = 0; i < FLOATS; i++) {
+        x[i] = (float)(step + i);
+    }
+    sonde_vitals_of(&view, &vitals);
+    sonde_recorder_put(recorder, 0, &at, &view);
+    sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+    sonde_recorder_end_step(recorder, &at);
+}
+
+static inline void nap(double seconds)
+{
+    const struct timespec time = {.tv_sec = (time_t)seconds,
+                                  .tv_nsec = (long)(1e9 * (seconds - (int)seconds))};
+
+    (void)nanosleep(&time, NULL);
+}
+
+/* --- a store that fails when told to ---------------------------------------------- */
+
+static struct {
+    const sonde__backend_ops *real;
+    sonde__backend_ops ops;
+    atomic_int fault;        /* errno of what writes; 0: all is well */
+    atomic_int settle_after; /* bytes that still go in before the fault shows */
+    atomic_bool slow;
+    atomic_bool sync_fails;
+    atomic_int faults; /* so many operations have failed */
+} faulty;
+
+static inline int failing(void)
+{
+    const int fault = atomic_load(&faulty.fault);
+
+    if (fault != 0) {
+        (void)atomic_fetch_add(&faulty.faults, 1);
+    }
+    return fault;
+}
+
+static inline int faulty_create(sonde__backend *backend, const char *name,
+                                sonde__file **out)
+{
+    const int fault = failing();
+
+    return fault != 0 ? fault : faulty.real->create(backend, name, out);
+}
+
+/* Some of the bytes get in, as on a disk that becomes full. */
+static inline int faulty_settle(sonde__file *file)
+{
+    const uint64_t before = file->end;
+    const uint64_t most = before + (uint64_t)atomic_load(&faulty.settle_after);
+    int failed = 0;
+
+    if (atomic_load(&faulty.slow)) {
+        nap(0.005);
+    }
+    failed = faulty.real->settle(file);
+    if (failed != 0 || failing() == 0) {
+        return failed;
+    }
+    if (file->end > most) {
+        assert_int_equal(faulty.real->truncate(file, most), 0);
+    }
+    return atomic_load(&faulty.fault) != 0 ? atomic_load(&faulty.fault) : EIO;
+}
+
+static inline int faulty_sync(sonde__file *file)
+{
+    if (atomic_load(&faulty.sync_fails)) {
+        (void)atomic_fetch_add(&faulty.faults, 1);
+        return EIO;
+    }
+    return faulty.real->sync(file);
+}
+
+static inline int faulty_replace(sonde__backend *backend, const char *name,
+                                 const void *bytes, size_t size, bool once, bool sync)
+{
+    const int fault = failing();
+
+    return fault != 0 ? fault
+                      : faulty.real->replace(backend, name, bytes, size, once, sync);
+}
+
+static inline sonde_recorder *create_faulty(const sonde_recorder_options *options,
+                                            const sonde_catalogue *catalogue)
+{
+    sonde__backend *backend = NULL;
+    sonde_recorder *recorder = NULL;
+
+    assert_int_equal(sonde__backend_local(options->path, &backend, NULL), SONDE_OK);
+    faulty.real = backend->ops;
+    faulty.ops = *backend->ops;
+    faulty.ops.create = faulty_create;
+    faulty.ops.settle = faulty_settle;
+    faulty.ops.sync = faulty_sync;
+    faulty.ops.replace = faulty_replace;
+    backend->ops = &faulty.ops;
+    atomic_store(&faulty.fault, 0);
+    atomic_store(&faulty.settle_after, 0);
+    atomic_store(&faulty.slow, false);
+    atomic_store(&faulty.sync_fails, false);
+    atomic_store(&faulty.faults, 0);
+    assert_int_equal(
+        sonde__recorder_create_on(options, catalogue, backend, &recorder, NULL),
+        SONDE_OK);
+    return recorder;
+}
+
+static inline void wait_for_faults(int count)
+{
+    const double until = sonde__now() + 30.0;
+
+    while (atomic_load(&faulty.faults) < count && sonde__now() < until) {
+        nap(0.005);
+    }
+    assert_true(atomic_load(&faulty.faults) >= count);
+}
+
+#endif

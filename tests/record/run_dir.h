@@ -1,0 +1,444 @@
+/*
+ * run_dir.h - what the tests of recording share: folders that are thrown away, catalogues,
+ * and a reader that checks every record of a run against docs/format.md, slowly.
+ *
+ * Whatever goes wrong here is an assertion of the test that runs.
+ */
+#ifndef SONDE_TESTS_RECORD_RUN_DIR_H
+#define SONDE_TESTS_RECORD_RUN_DIR_H
+
+#include "cmocka_all.h"
+
+#include "base/base.h"
+#include "record/format.h"
+#include "tensor/convert.h"
+
+#include <sonde/recorder.h>
+#include <sonde/safetensors.h>
+
+#include <dirent.h>
+#include <ftw.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <zstd.h>
+
+enum { RUN_PATH = 512 };
+
+/* --- folders ---------------------------------------------------------------------- */
+
+static inline int run_remove_one(const char *path, const struct stat *about, int kind,
+                                 struct FTW *at)
+{
+    (void)about;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+static inline void run_remove(const char *path)
+{
+    (void)nftw(path, run_remove_one, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A path in the temporary folder at which there is nothing. */
+static inline const char *run_path(char path[RUN_PATH], const char *name)
+{
+    const char *folder = getenv("TMPDIR");
+
+    (void)snprintf(path, RUN_PATH, "%s/sonde-%s-%ld", folder != NULL ? folder : "/tmp",
+                   name, (long)getpid());
+    run_remove(path);
+    return path;
+}
+
+static inline const char *run_file(char path[RUN_PATH], const char *run, const char *name)
+{
+    const int n = snprintf(path, RUN_PATH, "%s/%s", run, name);
+
+    assert_true(n > 0 && n < RUN_PATH);
+    return path;
+}
+
+static inline bool run_has(const char *run, const char *name)
+{
+    char path[RUN_PATH];
+
+    return access(run_file(path, run, name), F_OK) == 0;
+}
+
+/* A file whole, with a NUL behind it; freed with free. NULL if there is none. */
+static inline char *run_load(const char *run, const char *name, size_t *size)
+{
+    char path[RUN_PATH];
+    FILE *file = fopen(run_file(path, run, name), "rb");
+    struct stat about;
+    char *bytes = NULL;
+
+    *size = 0;
+    if (file == NULL) {
+        return NULL;
+    }
+    assert_int_equal(fstat(fileno(file), &about), 0);
+    bytes = malloc((size_t)about.st_size + 1);
+    assert_non_null(bytes);
+    *size = fread(bytes, 1, (size_t)about.st_size, file);
+    bytes[*size] = '\0';
+    (void)fclose(file);
+    return bytes;
+}
+
+static inline json_t *run_json(const char *run, const char *name)
+{
+    size_t size = 0;
+    char *text = run_load(run, name, &size);
+    json_t *object = NULL;
+
+    assert_non_null(text);
+    object = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    assert_true(json_is_object(object));
+    free(text);
+    return object;
+}
+
+static inline int64_t run_number(const char *run, const char *file, const char *key)
+{
+    json_t *object = run_json(run, file);
+    const json_t *value = json_object_get(object, key);
+    int64_t number = 0;
+
+    assert_true(json_is_integer(value));
+    number = json_integer_value(value);
+    json_decref(object);
+    return number;
+}
+
+static inline const char *run_id(const char *run, char id[33])
+{
+    json_t *object = run_json(run, "run.json");
+    const char *text = json_string_value(json_object_get(object, "id"));
+
+    assert_non_null(text);
+    assert_int_equal(strlen(text), 32);
+    memcpy(id, text, 33);
+    json_decref(object);
+    return id;
+}
+
+/* --- tensors ---------------------------------------------------------------------- */
+
+static inline uint32_t run_declare(sonde_catalogue *catalogue, const char *name,
+                                   sonde_dtype dtype, int rank, const int64_t *shape)
+{
+    sonde_tensor_info info = {.name = name,
+                              .role = SONDE_ROLE_WEIGHT,
+                              .dtype = dtype,
+                              .rank = rank,
+                              .same_as = SONDE_NO_TENSOR};
+    uint32_t id = 0;
+
+    for (int d = 0; d < rank; d++) {
+        info.shape[d] = shape[d];
+    }
+    assert_int_equal(sonde_catalogue_declare(catalogue, &info, &id, NULL), SONDE_OK);
+    return id;
+}
+
+/* count tensors "t0" ... of n float32 each. */
+static inline sonde_catalogue *run_catalogue(int count, int64_t n)
+{
+    sonde_catalogue *catalogue = NULL;
+    char name[32];
+
+    assert_int_equal(sonde_catalogue_create(&catalogue, NULL), SONDE_OK);
+    for (int i = 0; i < count; i++) {
+        (void)snprintf(name, sizeof name, "t%d", i);
+        (void)run_declare(catalogue, name, SONDE_F32, 1, &n);
+    }
+    return catalogue;
+}
+
+static inline sonde_recorder *run_create(const sonde_recorder_options *options,
+                                         const sonde_catalogue *catalogue)
+{
+    sonde_recorder *recorder = NULL;
+    sonde_diag diag = {0};
+
+    if (sonde_recorder_create(options, catalogue, &recorder, &diag) != SONDE_OK) {
+        char line[SONDE_DIAG_LINE];
+
+        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
+    }
+    return recorder;
+}
+
+static inline sonde_coordinate run_at(int64_t step)
+{
+    return (sonde_coordinate){
+        .mode = SONDE_MODE_TRAIN, .global_step = step, .mode_step = step};
+}
+
+/* --- reading ---------------------------------------------------------------------- */
+
+/* What is in a worker's folder. */
+typedef struct run_content {
+    uint64_t values, ends, rows, sketches;
+    uint64_t closed, parts; /* files */
+    uint64_t bytes;         /* of values, uncompressed */
+    int64_t last_step;      /* that ended */
+    /* Called for every value, whose bytes are uncompressed; may be NULL. */
+    void (*value)(void *user, const sonde__index_line *line, const void *bytes,
+                  size_t size);
+    void (*row)(void *user, const sonde__stats_row *row);
+    void (*sketch)(void *user, const sonde__sketch_record *record);
+    void *user;
+} run_content;
+
+/* A value's bytes as they were put; freed with free. */
+static inline void *run_unpack(const sonde__index_line *line, const char *stored,
+                               size_t *size)
+{
+    const size_t element = sonde_dtype_size(line->dtype);
+    size_t n = element;
+    unsigned char *plain = NULL, *moved = NULL;
+
+    for (int d = 0; d < line->rank; d++) {
+        n *= (size_t)line->shape[d];
+    }
+    plain = malloc(n + 1);
+    assert_non_null(plain);
+    *size = n;
+    if (line->packing == SONDE__PACKED_NOT) {
+        assert_int_equal(line->bytes, n);
+        memcpy(plain, stored, n);
+        return plain;
+    }
+    assert_int_equal(ZSTD_decompress(plain, n, stored, line->bytes), n);
+    if (line->packing == SONDE__PACKED_ZSTD_SHUFFLE) {
+        moved = malloc(n);
+        assert_non_null(moved);
+        for (size_t i = 0; i < n; i++) {
+            moved[i] = plain[i % element * (n / element) + i / element];
+        }
+        free(plain);
+        plain = moved;
+    }
+    return plain;
+}
+
+/* The key of a value, but for a "#1". */
+static inline void run_key(char *key, size_t size, const sonde__index_line *line,
+                           const char *name)
+{
+    (void)snprintf(key, size, "%010lld/%s/%s", (long long)line->step,
+                   sonde_mode_name(line->mode), name);
+    if (line->micro_batch != 0 || line->replica != 0) {
+        const size_t used = strlen(key);
+
+        (void)snprintf(key + used, size - used, "@%u.%u", (unsigned)line->micro_batch,
+                       (unsigned)line->replica);
+    }
+}
+
+/* A closed segment opens as any safetensors file does, and says of value i what its line
+ * says. */
+static inline void run_check_tensor(const sonde_safetensors *file, size_t i,
+                                    const sonde__index_line *line, const char *name,
+                                    const char *data)
+{
+    const sonde_view *view = sonde_safetensors_view(file, i);
+    char key[SONDE__MOST_NAME + 128];
+
+    assert_non_null(view);
+    run_key(key, sizeof key, line, name);
+    assert_memory_equal(sonde_safetensors_name(file, i), key, strlen(key));
+    assert_int_equal((const char *)view->data - data, line->offset);
+    if (line->packing == SONDE__PACKED_NOT) {
+        assert_int_equal(view->dtype, line->dtype);
+        assert_int_equal(view->rank, line->rank);
+        for (int d = 0; d < line->rank; d++) {
+            assert_int_equal(view->shape[d], line->shape[d]);
+        }
+    } else {
+        assert_int_equal(view->dtype, SONDE_U8);
+        assert_int_equal(view->rank, 1);
+        assert_int_equal(view->shape[0], line->bytes);
+    }
+}
+
+static inline void run_read_segment(const char *folder, const char *name, uint64_t number,
+                                    bool part, const json_t *names, run_content *content)
+{
+    char index_name[SONDE__FILE_NAME];
+    size_t size = 0, index_size = 0, values = 0;
+    char *bytes = NULL, *index = NULL, *at = NULL, *end = NULL;
+    sonde_safetensors *file = NULL;
+    uint64_t length = 0;
+
+    sonde__file_name(index_name, SONDE__FILE_INDEX, number, false);
+    index = run_load(folder, index_name, &index_size); /* before what it points to */
+    bytes = run_load(folder, name, &size);
+    assert_non_null(bytes);
+    if (index == NULL && part) {
+        free(bytes); /* it died between the two */
+        return;
+    }
+    assert_non_null(index);
+    assert_true(size >= sizeof length || index_size == 0);
+    memcpy(&length, bytes, size >= sizeof length ? sizeof length : 0);
+    if (!part) {
+        assert_int_equal(sonde_safetensors_parse(bytes, size, name, &file, NULL),
+                         SONDE_OK);
+        assert_string_equal(sonde_safetensors_metadata(file, "sonde_run"), "1");
+    }
+    for (at = index; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        const char *const data = bytes + sizeof length + length;
+        sonde__index_line line;
+        void *plain = NULL;
+        size_t plain_size = 0;
+
+        assert_true(sonde__index_parse(at, (size_t)(end - at), &line));
+        if (line.end) {
+            content->ends++;
+            content->last_step = SONDE_MAX(content->last_step, line.step);
+            continue;
+        }
+        assert_true(sizeof length + length + line.offset + line.bytes <= size);
+        assert_true(line.tensor < json_array_size(names));
+        plain = run_unpack(&line, data + line.offset, &plain_size);
+        assert_int_equal(XXH3_64bits(plain, plain_size), line.hash);
+        if (file != NULL) {
+            run_check_tensor(file, values, &line,
+                             json_string_value(json_array_get(names, line.tensor)), data);
+        }
+        if (content->value != NULL) {
+            content->value(content->user, &line, plain, plain_size);
+        }
+        free(plain);
+        values++;
+        content->bytes += plain_size;
+    }
+    if (file != NULL) {
+        assert_int_equal(sonde_safetensors_count(file), values);
+    }
+    content->values += values;
+    sonde_safetensors_destroy(file);
+    free(bytes);
+    free(index);
+}
+
+static inline void run_read_stats(const char *folder, const char *name, bool part,
+                                  run_content *content)
+{
+    size_t size = 0, rows = 0;
+    char *bytes = run_load(folder, name, &size), head[SONDE__STATS_HEAD];
+
+    rows = size > SONDE__STATS_HEAD ? (size - SONDE__STATS_HEAD) / SONDE__STATS_ROW : 0;
+    if (!part) { /* the head of a part may be that of a file about to be closed */
+        sonde__stats_head(head, rows);
+        assert_memory_equal(bytes, head, sizeof head);
+    }
+    assert_true(part || size == SONDE__STATS_HEAD + rows * SONDE__STATS_ROW);
+    for (size_t i = 0; i < rows; i++) {
+        sonde__stats_row row;
+
+        memcpy(&row, bytes + SONDE__STATS_HEAD + i * sizeof row, sizeof row);
+        assert_int_equal(row.check, sonde__stats_check(&row));
+        if (content->row != NULL) {
+            content->row(content->user, &row);
+        }
+    }
+    content->rows += rows;
+    free(bytes);
+}
+
+static inline void run_read_sketches(const char *folder, const char *name, bool part,
+                                     run_content *content)
+{
+    size_t size = 0, at = SONDE__SKETCH_HEAD;
+    char *bytes = run_load(folder, name, &size);
+
+    if (size >= at) {
+        assert_memory_equal(bytes, "SONDESK1\0\0\0\0\0\0\0\0", SONDE__SKETCH_HEAD);
+    }
+    while (at + SONDE__SKETCH_FIXED <= size) {
+        const sonde__sketch_record *record = (const void *)(bytes + at);
+
+        if (part && record->length > size - at) {
+            break;
+        }
+        assert_true(sonde__sketch_valid(record, size - at));
+        assert_int_equal(record->check, sonde__sketch_check(record));
+        if (content->sketch != NULL) {
+            content->sketch(content->user, record);
+        }
+        content->sketches++;
+        at += record->length;
+    }
+    assert_true(part || at == size);
+    free(bytes);
+}
+
+/* The names of a worker's tensors, by id. */
+static inline json_t *run_names(const char *folder)
+{
+    size_t size = 0;
+    char *text = run_load(folder, SONDE__CATALOGUE_FILE, &size), *end = NULL;
+    json_t *names = json_array();
+
+    for (char *at = text; at != NULL && (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        json_t *line = json_loadb(at, (size_t)(end - at), JSON_REJECT_DUPLICATES, NULL);
+
+        assert_true(json_is_object(line));
+        assert_int_equal(json_integer_value(json_object_get(line, "id")),
+                         json_array_size(names));
+        json_array_append(names, json_object_get(line, "name"));
+        json_decref(line);
+    }
+    free(text);
+    return names;
+}
+
+/* Reads and checks all of a worker's folder, in the order of names. */
+static inline void run_read(const char *run, int rank, run_content *content)
+{
+    struct dirent **entries = NULL;
+    char folder[RUN_PATH], worker[SONDE__FILE_NAME];
+    json_t *names = NULL;
+    int count = 0;
+
+    sonde__worker_folder(worker, rank);
+    (void)run_file(folder, run, worker);
+    content->values = content->ends = content->rows = content->sketches = 0;
+    content->closed = content->parts = content->bytes = 0;
+    content->last_step = -1;
+    names = run_names(folder);
+    count = scandir(folder, &entries, NULL, alphasort);
+    assert_true(count >= 0);
+    for (int i = 0; i < count; i++) {
+        const char *name = entries[i]->d_name;
+        uint64_t number = 0;
+        bool part = false;
+        const sonde__file_kind kind = sonde__file_parse(name, &number, &part);
+
+        if (kind == SONDE__FILE_SEGMENT) {
+            run_read_segment(folder, name, number, part, names, content);
+        } else if (kind == SONDE__FILE_STATS) {
+            run_read_stats(folder, name, part, content);
+        } else if (kind == SONDE__FILE_SKETCH) {
+            run_read_sketches(folder, name, part, content);
+        }
+        if (kind != SONDE__FILE_OTHER && kind != SONDE__FILE_INDEX) {
+            *(part ? &content->parts : &content->closed) += 1;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    json_decref(names);
+}
+
+#endif

@@ -1,0 +1,304 @@
+/*
+ * test_format.c - index lines, names of files, rows and sketch records: there and back,
+ * and nothing but what the format says.
+ */
+#include "cmocka_all.h"
+
+#include "base/base.h"
+#include "record/format.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- index lines ------------------------------------------------------------------ */
+
+static void the_lines_of_the_page_are_read_and_written(void **state)
+{
+    static const char value[] =
+        "{\"s\":100,\"m\":\"train\",\"k\":100,\"t\":3,\"b\":0,\"r\":0,\"o\":180,"
+        "\"n\":6000,\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[12,5,5,5]}\n";
+    static const char end[] = "{\"e\":100,\"m\":\"train\",\"k\":100}\n";
+    char text[SONDE__INDEX_ROOM];
+    sonde__index_line line;
+
+    (void)state;
+    assert_true(sonde__index_parse(value, strlen(value) - 1, &line));
+    assert_false(line.end);
+    assert_int_equal(line.step, 100);
+    assert_int_equal(line.mode, SONDE_MODE_TRAIN);
+    assert_int_equal(line.tensor, 3);
+    assert_int_equal(line.offset, 180);
+    assert_int_equal(line.bytes, 6000);
+    assert_int_equal(line.dtype, SONDE_F32);
+    assert_int_equal(line.hash, 0x0123456789abcdefULL);
+    assert_int_equal(line.rank, 4);
+    assert_int_equal(line.shape[0], 12);
+    assert_int_equal(sonde__index_print(&line, text), strlen(value));
+    assert_memory_equal(text, value, strlen(value));
+    assert_true(sonde__index_parse(end, strlen(end) - 1, &line));
+    assert_true(line.end);
+    assert_int_equal(sonde__index_print(&line, text), strlen(end));
+    assert_memory_equal(text, end, strlen(end));
+}
+
+/* A line with everything at its limits. */
+static sonde__index_line drawn(uint64_t seed)
+{
+    static const int64_t steps[] = {0, 1, -1, INT64_MAX, -INT64_MAX, 1234567};
+    sonde__index_line line = {
+        .mode = (sonde_mode)sonde__below(seed, 0, 0, SONDE_MODE_COUNT),
+        .step = steps[sonde__below(seed, 0, 1, SONDE_COUNT_OF(steps))],
+        .mode_step = steps[sonde__below(seed, 0, 2, SONDE_COUNT_OF(steps))],
+        .tensor = (uint32_t)sonde__below(seed, 0, 3, UINT32_MAX),
+        .micro_batch = (uint32_t)sonde__below(seed, 0, 4, 9),
+        .replica = (uint32_t)sonde__below(seed, 0, 5, 9),
+        .offset = sonde__below(seed, 0, 6, INT64_MAX / 2),
+        .hash = sonde__below(seed, 0, 7, UINT64_MAX),
+        .dtype = (sonde_dtype)sonde__below(seed, 0, 8, SONDE_DTYPE_COUNT),
+        .rank = (int)sonde__below(seed, 0, 9, SONDE_MAX_DIMS + 1),
+        .packing = (sonde__packing)sonde__below(seed, 0, 10, 3),
+    };
+
+    line.bytes = sonde_dtype_size(line.dtype);
+    for (int d = 0; d < line.rank; d++) {
+        line.shape[d] = (int64_t)sonde__below(seed, 0, 20 + (uint64_t)d, 12);
+        line.bytes *= (uint64_t)line.shape[d];
+    }
+    if (line.packing != SONDE__PACKED_NOT) {
+        line.bytes = sonde__below(seed, 0, 11, 1000);
+    }
+    return line;
+}
+
+static void lines_come_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 5000; seed++) {
+        const sonde__index_line line = drawn(seed);
+        sonde__index_line back;
+        char text[SONDE__INDEX_ROOM], again[SONDE__INDEX_ROOM];
+        const size_t n = sonde__index_print(&line, text);
+
+        assert_true(n < sizeof text && text[n - 1] == '\n');
+        assert_true(sonde__index_parse(text, n - 1, &back));
+        assert_int_equal(sonde__index_print(&back, again), n);
+        assert_memory_equal(text, again, n);
+        assert_int_equal(back.hash, line.hash);
+        assert_int_equal(back.packing, line.packing);
+    }
+}
+
+/* Whatever is changed in a line, it is read as something that prints alike, or refused;
+ * and no byte beyond its length is looked at (the sanitizers see to that). */
+static void spoilt_lines_are_refused_or_mean_what_they_say(void **state)
+{
+    size_t refused = 0, taken = 0;
+
+    (void)state;
+    for (uint64_t seed = 0; seed < 20000; seed++) {
+        const sonde__index_line line = drawn(seed);
+        char text[SONDE__INDEX_ROOM], again[SONDE__INDEX_ROOM];
+        size_t n = sonde__index_print(&line, text) - 1;
+        sonde__index_line back;
+        char *exact = NULL;
+
+        if (seed % 3 == 0) {
+            n = (size_t)sonde__below(seed, 1, 0, n);
+        } else {
+            text[sonde__below(seed, 1, 1, n)] = (char)sonde__below(seed, 1, 2, 256);
+        }
+        exact = malloc(n + 1);
+        assert_non_null(exact);
+        memcpy(exact, text, n);
+        if (sonde__index_parse(exact, n, &back)) {
+            assert_int_equal(sonde__index_print(&back, again), n + 1);
+            assert_memory_equal(again, exact, n);
+            taken++;
+        } else {
+            refused++;
+        }
+        free(exact);
+    }
+    print_message("%zu refused, %zu taken\n", refused, taken);
+    assert_true(refused > 5000 && taken > 100);
+}
+
+static void lines_that_say_the_impossible_are_refused(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "{\"e\":100,\"m\":\"train\",\"k\":100} ",
+        "{\"e\":100,\"m\":\"train\"}",
+        "{\"e\":0100,\"m\":\"train\",\"k\":100}",
+        "{\"e\":9223372036854775808,\"m\":\"train\",\"k\":1}",
+        "{\"e\":100,\"m\":\"test\",\"k\":100}",
+        "{\"e\":100, \"m\":\"train\",\"k\":100}",
+        /* bytes that are not those of the shape */
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":5,"
+        "\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[1]}",
+        /* beyond what a file can have */
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,"
+        "\"o\":9223372036854775807,\"n\":4,"
+        "\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[1]}",
+        /* a shape that no memory holds */
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":0,"
+        "\"d\":\"F32\",\"h\":\"0123456789abcdef\","
+        "\"p\":[0,4294967296,4294967296,4294967296]}",
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":4,"
+        "\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[1,1,1,1,1,1,1,1,1]}",
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":4294967296,\"b\":0,\"r\":0,\"o\":0,"
+        "\"n\":4,\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[1]}",
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":4,"
+        "\"d\":\"F32\",\"h\":\"0123456789ABCDEF\",\"p\":[1]}",
+        "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":4,"
+        "\"d\":\"F8\",\"h\":\"0123456789abcdef\",\"p\":[1]}",
+    };
+    sonde__index_line line;
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
+        if (sonde__index_parse(bad[i], strlen(bad[i]), &line)) {
+            fail_msg("taken: %s", bad[i]);
+        }
+    }
+}
+
+/* --- names ------------------------------------------------------------------------ */
+
+static void names_of_files_come_back(void **state)
+{
+    static const uint64_t numbers[] = {0, 7, 99999999, 100000000, UINT64_MAX};
+    static const char *const others[] = {"state.json",
+                                         "seg-1.part",
+                                         "seg-00000001.npy",
+                                         "seg-00000001",
+                                         "",
+                                         "stats-00000001.part~",
+                                         "sketch-0000000x.bin",
+                                         "seg-000000001.part",
+                                         "lock",
+                                         "seg-99999999999999999999999.part"};
+    char name[SONDE__FILE_NAME];
+    uint64_t number = 0;
+    bool part = false;
+
+    (void)state;
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+            for (int p = 0; p < (kind == SONDE__FILE_INDEX ? 1 : 2); p++) {
+                sonde__file_name(name, (sonde__file_kind)kind, numbers[i], p == 1);
+                assert_int_equal(sonde__file_parse(name, &number, &part), kind);
+                assert_int_equal(number, numbers[i]);
+                assert_int_equal(part, p == 1);
+            }
+        }
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(others); i++) {
+        assert_int_equal(sonde__file_parse(others[i], &number, &part), SONDE__FILE_OTHER);
+    }
+    sonde__file_name(name, SONDE__FILE_SEGMENT, 41, false);
+    assert_string_equal(name, "seg-00000041.safetensors");
+}
+
+static void names_of_workers_come_back(void **state)
+{
+    static const char *const others[] = {"w",     "w12",          "w00012", "x0001",
+                                         "w000a", "w99999999999", "w0001/", ""};
+    char name[SONDE__FILE_NAME];
+
+    (void)state;
+    sonde__worker_folder(name, 3);
+    assert_string_equal(name, "w0003");
+    assert_int_equal(sonde__worker_of_folder(name), 3);
+    sonde__worker_folder(name, 123456);
+    assert_int_equal(sonde__worker_of_folder(name), 123456);
+    for (size_t i = 0; i < SONDE_COUNT_OF(others); i++) {
+        assert_int_equal(sonde__worker_of_folder(others[i]), -1);
+    }
+}
+
+/* --- rows and sketches ------------------------------------------------------------ */
+
+static void rows_hold_all_vital_signs(void **state)
+{
+    float x[] = {1.0F, -2.0F, 0.0F, NAN, INFINITY, -INFINITY, 5.0F};
+    const int64_t shape = SONDE_COUNT_OF(x);
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
+    sonde__stats_row row = {.step = 1, .tensor = 2, .micro_batch = 3, .replica = 4};
+    sonde_vitals vitals, back;
+    uint32_t check = 0;
+
+    (void)state;
+    sonde_vitals_of(&view, &vitals);
+    sonde__stats_of_vitals(&row, &vitals);
+    sonde__stats_to_vitals(&row, &back);
+    assert_memory_equal(&vitals, &back, sizeof vitals);
+    check = sonde__stats_check(&row);
+    row.check = check;
+    assert_int_equal(sonde__stats_check(&row), check); /* it is left out */
+    row.zero++;
+    assert_int_not_equal(sonde__stats_check(&row), check);
+}
+
+static sonde__sketch_record *encoded(const sonde_sketch *sketch, size_t *size)
+{
+    sonde__sketch_record *record = NULL;
+
+    *size = sonde__sketch_size(sketch);
+    record = calloc(1, *size);
+    assert_non_null(record);
+    sonde__sketch_encode(sketch, record);
+    assert_int_equal(record->length, *size);
+    record->check = sonde__sketch_check(record);
+    return record;
+}
+
+static void sketches_come_back(void **state)
+{
+    static sonde_sketch sketch, back;
+    sonde__sketch_record *record = NULL;
+    size_t size = 0;
+
+    (void)state;
+    sonde_sketch_init(&sketch);
+    record = encoded(&sketch, &size);
+    assert_int_equal(size, SONDE__SKETCH_FIXED);
+    free(record);
+    sketch.count = 10;
+    sketch.nan = 1;
+    sketch.positive[0] = 3;
+    sketch.positive[SONDE_SKETCH_BINS - 1] = 1;
+    sketch.negative[17] = 5;
+    sketch.positive[500] = (uint64_t)UINT32_MAX * 2 + 3; /* three entries */
+    record = encoded(&sketch, &size);
+    assert_int_equal(record->bins, 6);
+    assert_true(sonde__sketch_valid(record, size));
+    assert_false(sonde__sketch_valid(record, size - 1));
+    sonde__sketch_decode(record, &back);
+    assert_memory_equal(&sketch, &back, sizeof sketch);
+    record->bins++;
+    assert_false(sonde__sketch_valid(record, size));
+    record->bins--;
+    ((sonde__sketch_bin *)(void *)(record + 1))[1].bin = -SONDE_SKETCH_BINS - 1;
+    assert_false(sonde__sketch_valid(record, size));
+    free(record);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_lines_of_the_page_are_read_and_written),
+        cmocka_unit_test(lines_come_back),
+        cmocka_unit_test(spoilt_lines_are_refused_or_mean_what_they_say),
+        cmocka_unit_test(lines_that_say_the_impossible_are_refused),
+        cmocka_unit_test(names_of_files_come_back),
+        cmocka_unit_test(names_of_workers_come_back),
+        cmocka_unit_test(rows_hold_all_vital_signs),
+        cmocka_unit_test(sketches_come_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

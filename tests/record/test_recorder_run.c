@@ -1,0 +1,279 @@
+/*
+ * test_recorder_run.c - the files of a run as a whole, options, and what makes no sense.
+ */
+#include "record/run_dir.h"
+
+#include <math.h>
+
+static const char *text_of(const json_t *line, const char *key)
+{
+    const char *text = json_string_value(json_object_get(line, key));
+
+    assert_non_null(text);
+    return text;
+}
+
+/* --- run.json, state.json, end.json ----------------------------------------------- */
+
+static void the_run_says_what_it_is(void **state)
+{
+    static const char *const reasons[] = {"finished", "interrupted", "failed", "rule"};
+    char path[RUN_PATH], id[33];
+    sonde_catalogue *catalogue = run_catalogue(1, 4);
+    json_t *run = NULL, *end = NULL;
+    const sonde_recorder_options options = {.path = run_path(path, "says"),
+                                            .program = "a \"program\"",
+                                            .model = "net",
+                                            .graph = "0123456789abcdef",
+                                            .save = " { \"every\" : 10 } "};
+    float x[4] = {0};
+    const int64_t shape = 4;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
+    const sonde_coordinate at = run_at(41);
+
+    (void)state;
+    for (int reason = 0; reason < 4; reason++) {
+        sonde_recorder *recorder = NULL;
+
+        run_remove(path);
+        recorder = run_create(&options, catalogue);
+        run = run_json(path, "run.json");
+        assert_int_equal(json_integer_value(json_object_get(run, "sonde_run")), 1);
+        assert_int_equal(json_integer_value(json_object_get(run, "world")), 1);
+        assert_string_equal(text_of(run, "program"), options.program);
+        assert_string_equal(text_of(run, "model"), "net");
+        assert_string_equal(text_of(run, "graph"), options.graph);
+        assert_int_equal(strlen(text_of(run, "created")),
+                         strlen("2026-01-31T12:00:00.000000Z"));
+        assert_int_equal(
+            json_integer_value(json_object_get(json_object_get(run, "save"), "every")),
+            10);
+        json_decref(run);
+        assert_int_equal(strspn(run_id(path, id), "0123456789abcdef"), 32);
+        run = run_json(path, "w0000/state.json");
+        assert_string_equal(text_of(run, "status"), "running");
+        assert_int_equal(json_integer_value(json_object_get(run, "pid")), getpid());
+        assert_int_equal(json_integer_value(json_object_get(run, "last_step")), -1);
+        json_decref(run);
+        assert_false(run_has(path, "end.json"));
+        sonde_recorder_put(recorder, 0, &at, &view);
+        sonde_recorder_end_step(recorder, &at);
+        assert_int_equal(
+            sonde_recorder_close(recorder, (sonde_run_end)reason, "so \"be\" it", NULL),
+            SONDE_OK);
+        end = run_json(path, "end.json");
+        assert_string_equal(text_of(end, "reason"), reasons[reason]);
+        assert_string_equal(text_of(end, "text"), "so \"be\" it");
+        assert_int_equal(json_integer_value(json_object_get(end, "last_step")), 41);
+        json_decref(end);
+        run = run_json(path, "w0000/state.json");
+        assert_string_equal(text_of(run, "status"), "ended");
+        assert_int_equal(json_integer_value(json_object_get(run, "records")), 1);
+        assert_int_equal(json_integer_value(json_object_get(run, "bytes")), 16);
+        assert_int_equal(json_integer_value(json_object_get(run, "segment")), 1);
+        json_decref(run);
+    }
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+/* --- what makes no sense ---------------------------------------------------------- */
+
+static void senseless_puts_are_counted(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, 4);
+    sonde_recorder *recorder =
+        run_create(&(sonde_recorder_options){.path = run_path(path, "bad")}, catalogue);
+    float x[4] = {0};
+    const int64_t shape = 4;
+    const sonde_view good = sonde_view_of(SONDE_F32, 1, &shape, x);
+    sonde_view bad = good;
+    sonde_coordinate at = run_at(0);
+    sonde_recorder_stats stats;
+    sonde_diag diag = {0};
+
+    (void)state;
+    sonde_recorder_put(recorder, 1, &at, &good);
+    bad.dtype = (sonde_dtype)99;
+    sonde_recorder_put(recorder, 0, &at, &bad);
+    bad = good;
+    bad.rank = 9;
+    sonde_recorder_put(recorder, 0, &at, &bad);
+    bad = good;
+    bad.shape[0] = -1;
+    sonde_recorder_put(recorder, 0, &at, &bad);
+    at.micro_batch = -1;
+    sonde_recorder_put(recorder, 0, &at, &good);
+    at.micro_batch = 0;
+    at.replica = 65536;
+    sonde_recorder_put(recorder, 0, &at, &good);
+    at.replica = 0;
+    at.mode = (sonde_mode)7;
+    sonde_recorder_put(recorder, 0, &at, &good);
+    sonde_recorder_end_step(recorder, &at);
+    at.mode = SONDE_MODE_TRAIN;
+    sonde_recorder_put(recorder, 0, &at, &good);
+    assert_true(sonde_recorder_drain(recorder, 10));
+    sonde_recorder_get_stats(recorder, &stats);
+    assert_int_equal(stats.records, 1);
+    assert_int_equal(stats.lost_io_error, 7);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", &diag),
+                     SONDE_EIO);
+    assert_non_null(strstr(diag.found, "7 to other errors"));
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+static void every_mistake_of_options_is_named(void **state)
+{
+    char path[RUN_PATH], file[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, 4);
+    const char *const free_path = run_path(path, "options");
+    const sonde_recorder_options bad[] = {
+        {.path = NULL},
+        {.path = ""},
+        {.path = free_path, .rank = 1},
+        {.path = free_path, .rank = -1},
+        {.path = free_path, .world = -1},
+        {.path = free_path, .segment_seconds = -1.0},
+        {.path = free_path, .segment_seconds = NAN},
+        {.path = free_path, .when_full = (sonde_when_full)3},
+        {.path = free_path, .graph = "xyz"},
+        {.path = free_path, .save = "[1]"},
+        {.path = free_path, .save = "{"},
+        {.path = free_path, .resume = "0123"},
+        {.path = free_path, .resume = "0123456789abcdef0123456789abcdef"},
+        {.path = "s3://bucket/run"},
+    };
+    sonde_recorder *recorder = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
+        const sonde_err wanted = i == 12   ? SONDE_ENOTFOUND
+                                 : i == 13 ? SONDE_EUNSUPPORTED
+                                           : SONDE_EINVAL;
+        sonde_diag diag = {0};
+
+        assert_int_equal(sonde_recorder_create(&bad[i], catalogue, &recorder, &diag),
+                         wanted);
+        assert_int_equal(diag.err, wanted);
+        assert_true(diag.found[0] != '\0');
+        assert_null(recorder);
+        assert_int_equal(access(path, F_OK), -1); /* nothing half-made */
+    }
+    /* A path that is a file, a folder with something in it, a run. */
+    assert_int_equal(mkdir(path, 0777), 0);
+    (void)fclose(fopen(run_file(file, path, "thing"), "w"));
+    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = file},
+                                           catalogue, &recorder, NULL),
+                     SONDE_EEXIST);
+    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+                                           catalogue, &recorder, NULL),
+                     SONDE_EEXIST);
+    assert_true(run_has(path, "thing"));
+    assert_false(run_has(path, "run.json"));
+    assert_int_equal(unlink(file), 0);
+    recorder = run_create(&(sonde_recorder_options){.path = path}, catalogue); /* empty */
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                     SONDE_OK);
+    recorder = NULL;
+    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+                                           catalogue, &recorder, NULL),
+                     SONDE_EEXIST);
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+static void names_that_are_too_long_are_refused(void **state)
+{
+    char path[RUN_PATH];
+    char *name = calloc(1, SONDE__MOST_NAME + 2);
+    const int64_t shape = 1;
+    sonde_catalogue *catalogue = run_catalogue(1, 1);
+    sonde_recorder *recorder = NULL;
+    float x = 1.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, &x);
+    const sonde_coordinate at = run_at(0);
+    run_content content = {0};
+    uint32_t id = 0;
+
+    (void)state;
+    assert_non_null(name);
+    recorder =
+        run_create(&(sonde_recorder_options){.path = run_path(path, "long")}, catalogue);
+    memset(name, '"', SONDE__MOST_NAME); /* which is longer still in JSON */
+    id = run_declare(catalogue, name, SONDE_F32, 1, &shape);
+    sonde_recorder_put(recorder, id, &at, &view);
+    name[0] = '\1';
+    name[SONDE__MOST_NAME] = 'x';
+    id = run_declare(catalogue, name, SONDE_F32, 1, &shape);
+    sonde_recorder_put(recorder, id, &at, &view);
+    sonde_recorder_put(recorder, 0, &at, &view);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                     SONDE_EIO);
+    run_read(path, 0, &content);
+    assert_int_equal(content.values, 2);
+    run_remove(path);
+    recorder = NULL;
+    assert_int_equal(sonde_recorder_create(&(sonde_recorder_options){.path = path},
+                                           catalogue, &recorder, NULL),
+                     SONDE_EINVAL);
+    free(name);
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+/* --- several workers -------------------------------------------------------------- */
+
+static void workers_share_a_run(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, 1);
+    sonde_recorder *workers[3] = {NULL}, *more = NULL;
+    float x = 1.0F;
+    const int64_t shape = 1;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, &x);
+    const sonde_coordinate at = run_at(0);
+    run_content content = {0};
+
+    (void)state;
+    (void)run_path(path, "world");
+    for (int i = 2; i >= 0; i--) { /* whoever comes first makes it */
+        workers[i] = run_create(
+            &(sonde_recorder_options){.path = path, .rank = i, .world = 3}, catalogue);
+        sonde_recorder_put(workers[i], 0, &at, &view);
+    }
+    assert_int_equal(sonde_recorder_create(
+                         &(sonde_recorder_options){.path = path, .rank = 1, .world = 3},
+                         catalogue, &more, NULL),
+                     SONDE_EEXIST);
+    assert_int_equal(sonde_recorder_create(
+                         &(sonde_recorder_options){.path = path, .rank = 3, .world = 4},
+                         catalogue, &more, NULL),
+                     SONDE_EINVAL);
+    assert_int_equal(run_number(path, "run.json", "world"), 3);
+    for (int i = 2; i >= 0; i--) {
+        assert_false(run_has(path, "end.json"));
+        assert_int_equal(sonde_recorder_close(workers[i], SONDE_RUN_FINISHED, "", NULL),
+                         SONDE_OK);
+        run_read(path, i, &content);
+        assert_int_equal(content.values, 1);
+    }
+    assert_true(run_has(path, "end.json"));
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_run_says_what_it_is),
+        cmocka_unit_test(senseless_puts_are_counted),
+        cmocka_unit_test(every_mistake_of_options_is_named),
+        cmocka_unit_test(names_that_are_too_long_are_refused),
+        cmocka_unit_test(workers_share_a_run),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

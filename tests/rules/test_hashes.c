@@ -1,0 +1,194 @@
+/*
+ * The rules that compare values bit for bit: DuplicateBatch, ReplicaDivergence,
+ * EvalNondeterminism; and DtypeChanged, InputRange.
+ */
+#include "rules/stream.h"
+
+enum { N = 64, STEPS = 12 };
+
+/* One hashed value. */
+static void put_hash(stream *s, uint32_t id, uint64_t hash, int replica)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(s->catalogue, id);
+    const sonde_observation seen = {
+        .id = id,
+        .info = info,
+        .at = {s->at.mode, s->at.global_step, s->at.mode_step, 0, 0, replica},
+        .hash = hash};
+
+    sonde_rules_put(s->rules, &seen);
+}
+
+static void a_batch_that_comes_again_is_found(void **state)
+{
+    for (int kind = 0; kind < 4; kind++) {
+        stream s;
+        uint32_t input = 0;
+
+        (void)state;
+        stream_open(&s, "DuplicateBatch");
+        input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            const uint64_t batch = kind == 0   ? (uint64_t)step % 5 /* epochs */
+                                   : kind == 1 ? 0                  /* one batch */
+                                   : kind == 2 ? (uint64_t)(step < 6 ? step : 6)
+                                               : (uint64_t)(step < 6 ? step : 6);
+
+            if (kind == 3) {
+                stream_put_all(&s, input, (float)batch); /* vital signs alone */
+            } else {
+                put_hash(&s, input, 1000 + batch, 0);
+            }
+            stream_end(&s);
+        }
+        if (kind < 2) {
+            stream_expect_clean(&s);
+        } else {
+            (void)stream_expect(&s, "input", 7);
+        }
+        stream_close(&s);
+    }
+}
+
+static void a_batch_on_two_replicas_is_found(void **state)
+{
+    stream s;
+    uint32_t input = 0;
+
+    (void)state;
+    stream_open(&s, "DuplicateBatch");
+    input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+    stream_begin(&s);
+    for (int step = 0; step < STEPS; step++) {
+        put_hash(&s, input, 10 + 2 * (uint64_t)step, 0);
+        put_hash(&s, input, 10 + 2 * (uint64_t)step + (step < 4), 1);
+        stream_end(&s);
+    }
+    (void)stream_expect(&s, "input", 4);
+    stream_close(&s);
+}
+
+static void replicas_that_part_are_found(void **state)
+{
+    for (int bad = 0; bad < 2; bad++) {
+        stream s;
+        uint32_t weight = 0, other = 0;
+
+        (void)state;
+        stream_open(&s, "ReplicaDivergence");
+        weight = stream_declare(&s, "fc1.weight", SONDE_ROLE_WEIGHT, 8, 8);
+        other = stream_declare(&s, "fc2.weight", SONDE_ROLE_WEIGHT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            for (int r = 0; r < 2; r++) {
+                put_hash(&s, weight, 7 + (uint64_t)step, r);
+                put_hash(&s, other,
+                         9 + (uint64_t)step + (uint64_t)(bad && step >= 3) * (uint64_t)r,
+                         r);
+            }
+            stream_end(&s);
+        }
+        if (bad) {
+            (void)stream_expect(&s, "fc2.weight", 3);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+/* Two evaluations after each other; training between them makes other outputs right. */
+static void outputs_that_change_in_evaluation_are_found(void **state)
+{
+    for (int kind = 0; kind < 3; kind++) {
+        stream s;
+        uint32_t input = 0, output = 0;
+
+        (void)state;
+        stream_open(&s, "EvalNondeterminism");
+        input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+        output = stream_declare(&s, "fc_output_0", SONDE_ROLE_OUTPUT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            const bool second = step >= 6;
+
+            s.at.mode = SONDE_MODE_EVAL;
+            s.at.global_step += kind == 2 && step == 6; /* a step of training */
+            put_hash(&s, input, 100 + (uint64_t)(step % 5), 0);
+            put_hash(&s, output,
+                     200 + (uint64_t)(step % 5) + (second && kind > 0 ? 50U : 0U), 0);
+            stream_end(&s);
+        }
+        if (kind == 1) {
+            (void)stream_expect(&s, "fc_output_0", 6);
+        } else {
+            sonde_rules_finish(s.rules);
+            assert_int_equal(stream_count(&s), 0);
+        }
+        stream_close(&s);
+    }
+}
+
+static void another_dtype_is_found(void **state)
+{
+    stream s;
+    uint32_t id = 0;
+    double room[N] = {0};
+    const int64_t shape[1] = {N};
+
+    (void)state;
+    stream_open(&s, "DtypeChanged");
+    id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, N, 0);
+    stream_begin(&s);
+    for (int step = 0; step < STEPS; step++) {
+        const sonde_view view =
+            sonde_view_of(step < 4 ? SONDE_F32 : SONDE_BF16, 1, shape, room);
+        const sonde_observation seen = {.id = id,
+                                        .info = sonde_catalogue_info(s.catalogue, id),
+                                        .at = s.at,
+                                        .view = &view};
+
+        sonde_rules_put(s.rules, &seen);
+        stream_end(&s);
+    }
+    assert_non_null(strstr(stream_expect(&s, "w", 4).message, "float32"));
+    stream_close(&s);
+}
+
+static void raw_pixels_are_found(void **state)
+{
+    for (int bad = 0; bad < 2; bad++) {
+        stream s;
+        uint32_t input = 0;
+
+        (void)state;
+        stream_open(&s, "InputRange");
+        input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            stream_put_normal(&s, input, bad ? 100.0 : -0.7, bad ? 60.0 : 0.9);
+            stream_end(&s);
+        }
+        if (bad) {
+            (void)stream_expect(&s, "input", 0);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_batch_that_comes_again_is_found),
+        cmocka_unit_test(a_batch_on_two_replicas_is_found),
+        cmocka_unit_test(replicas_that_part_are_found),
+        cmocka_unit_test(outputs_that_change_in_evaluation_are_found),
+        cmocka_unit_test(another_dtype_is_found),
+        cmocka_unit_test(raw_pixels_are_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

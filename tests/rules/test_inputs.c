@@ -1,0 +1,160 @@
+/*
+ * PoorWeightInitialization, and the rules for images, tokens, features and trees.
+ */
+#include "rules/stream.h"
+
+enum { STEPS = 15 };
+
+/* Layers whose activation inputs have these deviations. */
+static void run_layers(stream *s, const double *deviation, int layers)
+{
+    uint32_t ids[8];
+
+    stream_open(s, "PoorWeightInitialization");
+    for (int i = 0; i < layers; i++) {
+        char name[64];
+
+        (void)snprintf(name, sizeof name, "relu_input_%d", i);
+        ids[i] = stream_declare(s, name, SONDE_ROLE_INPUT, 16, 20);
+    }
+    stream_begin(s);
+    for (int step = 0; step < STEPS; step++) {
+        for (int i = 0; i < layers; i++) {
+            stream_put_normal(s, ids[i], 0.1, deviation[i]);
+        }
+        stream_end(s);
+    }
+}
+
+static void variances_that_grow_or_die_are_found(void **state)
+{
+    static const double pytorch[] = {0.58, 0.24, 0.1, 0.04}, large[] = {1, 2, 12, 30};
+    static const double dying[] = {1, 0.7, 0.03, 0.02};
+    stream s;
+
+    (void)state;
+    run_layers(&s, pytorch, 4);
+    stream_expect_clean(&s);
+    stream_close(&s);
+    run_layers(&s, large, 4);
+    (void)stream_expect(&s, "relu_input_2", 9);
+    stream_close(&s);
+    run_layers(&s, dying, 4);
+    (void)stream_expect(&s, "relu_input_2", 9);
+    stream_close(&s);
+}
+
+static void a_loss_that_stands_still_is_found(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        stream s;
+        uint32_t loss = 0, gradient = 0, input = 0;
+
+        stream_open(&s, "PoorWeightInitialization");
+        loss = stream_declare(&s, "loss_output_0", SONDE_ROLE_LOSS, 0, 0);
+        gradient = stream_declare(&s, "Gradient___w", SONDE_ROLE_GRADIENT, 5, 5);
+        input = stream_declare(&s, "relu_input_0", SONDE_ROLE_INPUT, 5, 5);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            stream_put_all(&s, loss, bad ? 2.3026F : 2.3F - 0.01F * (float)step);
+            stream_put_normal(&s, gradient, 0.0, 1e-6);
+            stream_put_normal(&s, input, 0.0, 1.0);
+            stream_end(&s);
+        }
+        if (bad) {
+            (void)stream_expect(&s, "loss_output_0", 5);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+static void images_are_to_be_centred(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        stream s;
+        uint32_t id = 0;
+
+        stream_open(&s, "CheckInputImages");
+        id = stream_declare(&s, "input", SONDE_ROLE_INPUT, 50,
+                            3); /* one pixel, 3 channels */
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            float values[150];
+
+            for (int i = 0; i < 150; i++) {
+                values[i] = 0.5F * stream_normal(&s) + (bad && i % 3 == 2 ? 0.4F : 0.0F);
+            }
+            stream_put(&s, id, values);
+            stream_end(&s);
+        }
+        if (bad) {
+            assert_non_null(strstr(stream_expect(&s, "input", 9).message, "channel 2"));
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+static void run_values(stream *s, const char *rule, const char *name, const float *values)
+{
+    uint32_t id = 0;
+
+    stream_open(s, rule);
+    id = stream_declare(s, name, SONDE_ROLE_OTHER, 10, 0);
+    stream_begin(s);
+    stream_put(s, id, values);
+    stream_end(s);
+}
+
+static void tokens_features_and_trees_are_counted(void **state)
+{
+    static const float few[] = {1, 2, 0, 4, 0, 6, 7, 8, 9, 0};
+    static const float many[] = {1, 2, 0, 4, 0, 0, 0, 0, 9, 0};
+    static const float even[] = {1, 2, 1, 2, 1, 2, 1, 2, 1, 2};
+    static const float top[] = {50, 2, 1, 60, 1, 2, 1, 2, 1, 40};
+    static const float nodes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 15};
+    static const struct {
+        const char *rule, *name;
+        const float *values;
+        bool bad;
+    } cases[] = {
+        {"NLPSequenceRatio", "embedding0_input_0", few, false},
+        {"NLPSequenceRatio", "embedding0_input_0", many, true},
+        {"NLPSequenceRatio:token_values=7\\,9,token_thresholds_percent=50\\,9",
+         "embedding0_input_0", few, true},
+        {"FeatureImportanceOverweight", "feature_importance/weight", even, false},
+        {"FeatureImportanceOverweight", "feature_importance/weight", top, true},
+        {"TreeDepth", "trees/Node", few, false},
+        {"TreeDepth", "trees/Node", nodes, true},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        stream s;
+
+        run_values(&s, cases[i].rule, cases[i].name, cases[i].values);
+        if (cases[i].bad) {
+            (void)stream_expect(&s, cases[i].name, 0);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(variances_that_grow_or_die_are_found),
+        cmocka_unit_test(a_loss_that_stands_still_is_found),
+        cmocka_unit_test(images_are_to_be_centred),
+        cmocka_unit_test(tokens_features_and_trees_are_counted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

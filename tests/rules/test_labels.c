@@ -1,0 +1,124 @@
+/*
+ * The rules that look at labels: ClassImbalance, Confusion, LabelNoise.
+ */
+#include "rules/stream.h"
+
+enum { BATCH = 40, CLASSES = 4, STEPS = 100 };
+
+typedef struct classes {
+    stream s;
+    uint32_t labels, predictions, loss;
+} classes;
+
+static void classes_open(classes *c, const char *rule)
+{
+    stream_open(&c->s, rule);
+    c->labels = stream_declare(&c->s, "batch_labels", SONDE_ROLE_INPUT, BATCH, 0);
+    c->predictions =
+        stream_declare(&c->s, "loss_input_0", SONDE_ROLE_OUTPUT, BATCH, CLASSES);
+    c->loss = stream_declare(&c->s, "loss_output_0", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&c->s);
+}
+
+/* Every rare-th label is of class 3, the others even; class `missed` is taken for class 0 if
+ * miss says so. */
+static void classes_step(classes *c, int rare, int missed, double miss, double loss)
+{
+    float labels[BATCH], scores[BATCH * CLASSES] = {0};
+
+    for (int i = 0; i < BATCH; i++) {
+        const int n = (int)c->s.at.mode_step * BATCH + i;
+        const int label = n % rare == 0 ? 3 : n % 3;
+        const bool wrong =
+            label == missed && (double)sonde__uniform(8, 9, c->s.draws++) < miss;
+
+        labels[i] = (float)label;
+        scores[i * CLASSES + (wrong ? 0 : label)] = 1.0F;
+    }
+    stream_put(&c->s, c->labels, labels);
+    stream_put(&c->s, c->predictions, scores);
+    stream_put_all(&c->s, c->loss, (float)loss);
+    stream_end(&c->s);
+}
+
+static void rare_and_missed_classes_are_found(void **state)
+{
+    static const struct {
+        int rare, missed;
+        double miss;
+        const char *statistic; /* NULL: nothing is found */
+    } cases[] = {{4, 1, 0.1, NULL},
+                 {61, 1, 0.0, "imbalance"},
+                 {4, 2, 0.9, "misprediction"}}; /* within 3 stretches of 500 */
+    ;
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        classes c;
+
+        classes_open(&c, i == 2 ? "ClassImbalance:patience=3" : "ClassImbalance");
+        for (int step = 0; step < STEPS; step++) {
+            classes_step(&c, cases[i].rare, cases[i].missed, cases[i].miss, 1.0);
+        }
+        if (cases[i].statistic == NULL) {
+            stream_expect_clean(&c.s);
+        } else {
+            assert_string_equal(stream_expect(&c.s, "", i == 2 ? 38 : 12).statistic,
+                                cases[i].statistic);
+        }
+        stream_close(&c.s);
+    }
+}
+
+static void classes_taken_for_others_are_found(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        classes c;
+
+        classes_open(&c, "Confusion");
+        c.s.at.mode = SONDE_MODE_EVAL;
+        for (int step = 0; step < STEPS; step++) {
+            classes_step(&c, 4, 1, bad ? 0.3 : 0.05, 1.0);
+        }
+        if (bad) {
+            (void)stream_expect(&c.s, "", STEPS - 1);
+        } else {
+            stream_expect_clean(&c.s);
+        }
+        stream_close(&c.s);
+    }
+}
+
+static void a_loss_at_the_entropy_is_found(void **state)
+{
+    (void)state;
+    for (int bad = 0; bad < 2; bad++) {
+        classes c;
+
+        classes_open(&c, "LabelNoise");
+        for (int step = 0; step < STEPS; step++) {
+            const double noise = 0.02 * (double)stream_normal(&c.s);
+            const double fresh = 1.386 * exp(-step / 3000.0); /* slow, but it learns */
+
+            classes_step(&c, 4, 1, 0.0, (bad ? 1.386 : fresh) + noise);
+        }
+        if (bad) {
+            (void)stream_expect(&c.s, "loss_output_0", 94);
+        } else {
+            stream_expect_clean(&c.s);
+        }
+        stream_close(&c.s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rare_and_missed_classes_are_found),
+        cmocka_unit_test(classes_taken_for_others_are_found),
+        cmocka_unit_test(a_loss_at_the_entropy_is_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

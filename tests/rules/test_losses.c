@@ -1,0 +1,248 @@
+/*
+ * The rules that look at losses, on curves by hand.
+ */
+#include "rules/stream.h"
+
+static void put_loss(stream *s, uint32_t loss, sonde_mode mode, double value)
+{
+    s->at.mode = mode;
+    stream_put_all(s, loss, (float)value);
+    stream_end(s);
+}
+
+/* Opened, with its only tensor. */
+static uint32_t open_loss(stream *s, const char *rule)
+{
+    uint32_t loss = 0;
+
+    stream_open(s, rule);
+    loss = stream_declare(s, "loss_output_0", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(s);
+    return loss;
+}
+
+static void the_losses_of_the_old_test_fire_at_12(void **state)
+{
+    static const double losses[] = {0.3, 0.33, 0.31, 0.30, 0.28};
+    stream s;
+    uint32_t loss = 0;
+
+    (void)state;
+    loss = open_loss(&s, "LossNotDecreasing:window=0");
+    for (int i = 0; i < 5; i++) {
+        s.at.global_step = 4 * i;
+        put_loss(&s, loss, SONDE_MODE_TRAIN, losses[i]);
+    }
+    (void)stream_expect(&s, "loss_output_0", 12);
+    stream_close(&s);
+}
+
+/* Saved every 3 steps, 21 is compared with 9, and the next comparison is at 33. */
+static void comparisons_are_num_steps_apart(void **state)
+{
+    stream s;
+    uint32_t loss = 0;
+
+    (void)state;
+    loss = open_loss(&s, "LossNotDecreasing:window=0");
+    for (int step = 0; step <= 60; step += 3) {
+        const double value =
+            step == 24 || step == 27 || step == 30 ? 9.0 : 1.0 - 0.01 * step;
+
+        s.at.global_step = step;
+        put_loss(&s, loss, SONDE_MODE_TRAIN, value);
+    }
+    sonde_rules_finish(s.rules);
+    assert_int_equal(stream_count(&s), 1); /* at 12 + 12: 24 with 12 */
+    assert_int_equal(stream_found(&s, "loss_output_0") != NULL, 1);
+    stream_close(&s);
+}
+
+/* noise: relative. */
+static void run_curve(stream *s, const char *rule, double (*curve)(int step),
+                      double noise, int steps)
+{
+    const uint32_t loss = open_loss(s, rule);
+
+    for (int step = 0; step < steps; step++) {
+        const double factor = 1.0 + noise * (double)stream_normal(s);
+
+        put_loss(s, loss, SONDE_MODE_TRAIN, curve(step) * fmax(factor, 0.05));
+    }
+}
+
+static double healthy(int step)
+{
+    return 0.3 + 2.0 * exp(-step / 60.0);
+}
+
+static double spike_that_recovers(int step)
+{
+    return step >= 200 && step < 208 ? 12.0 : healthy(step);
+}
+
+static double rises(int step)
+{
+    return step < 200 ? healthy(step) : 0.4 + 0.004 * (step - 200);
+}
+
+static double jumps(int step)
+{
+    return step < 3 ? 12.0 : step < 200 ? healthy(step) : 8.0;
+}
+
+static void healthy_curves_are_fine(void **state)
+{
+    static const char *const rules[] = {"LossNotDecreasing", "LossSpike"};
+    double (*const curves[])(int) = {healthy, spike_that_recovers};
+    stream s;
+
+    (void)state;
+    for (size_t i = 0; i < 4; i++) {
+        run_curve(&s, rules[i / 2], curves[i % 2], 0.2, 600);
+        stream_expect_clean(&s);
+        stream_close(&s);
+    }
+}
+
+static void curves_that_rise_are_found(void **state)
+{
+    const sonde_finding *found = NULL;
+    stream s;
+
+    (void)state;
+    run_curve(&s, "LossNotDecreasing", rises, 0.2, 600);
+    found = stream_found(&s, "loss_output_0");
+    assert_true(found != NULL && found->step > 200 && found->step < 400);
+    stream_close(&s);
+    run_curve(&s, "LossSpike", jumps, 0.2, 600);
+    (void)stream_expect(&s, "loss_output_0", 214);
+    stream_close(&s);
+}
+
+/* Rounds of 10 training and 3 evaluation steps. */
+static void run_rounds(stream *s, const char *rule, const double *train,
+                       const double *eval, int rounds)
+{
+    const uint32_t loss = open_loss(s, rule);
+
+    for (int i = 0; i < rounds; i++) {
+        for (int j = 0; j < 13; j++) {
+            put_loss(s, loss, j < 10 ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL,
+                     j < 10 ? train[i] + 0.01 * j : eval[i]);
+        }
+    }
+}
+
+static void overfitting_is_found(void **state)
+{
+    static const double train[] = {2, 1, 0.5, 0.3, 0.2, 0.1};
+    static const double good[] = {2, 1.2, 0.8, 0.7, 0.69, 0.7};
+    static const double bad[] = {2, 1.2, 0.8, 0.9, 1.0, 1.2};
+    stream s;
+
+    (void)state;
+    run_rounds(&s, "Overfit", train, good, 6);
+    stream_expect_clean(&s);
+    stream_close(&s);
+    run_rounds(&s, "Overfit", train, bad, 6);
+    (void)stream_expect(&s, "loss_output_0", 4 * 13); /* when the next training begins */
+    stream_close(&s);
+    run_rounds(&s, "Overfit:rising=0,patience=2", train, good, 6);
+    (void)stream_expect(&s, "loss_output_0", 3 * 13);
+    stream_close(&s);
+}
+
+static void training_without_gain_is_found(void **state)
+{
+    double train[20], eval[20];
+    stream s;
+
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        train[i] = 1.0 / (1 + i);
+        eval[i] = 1.2 - 0.02 * i;
+    }
+    run_rounds(&s, "Overtraining", train, eval, 20);
+    stream_expect_clean(&s);
+    stream_close(&s);
+    for (int i = 0; i < 20; i++) {
+        eval[i] = i < 4 ? 1.2 - 0.1 * i : 1.0;
+        train[i] = 1.0 - 0.03 * i;
+    }
+    run_rounds(&s, "Overtraining", train, eval, 20);
+    (void)stream_expect(&s, "loss_output_0", 14 * 13);
+    stream_close(&s);
+}
+
+static void without_evaluation_it_does_not_judge(void **state)
+{
+    sonde_rule_account account;
+    stream s;
+
+    (void)state;
+    run_curve(&s, "Overfit", healthy, 0.1, 50);
+    sonde_rules_finish(s.rules);
+    sonde_rules_account(s.rules, 0, &account);
+    assert_false(account.judged);
+    assert_string_equal(account.lacked,
+                        "no losses of both training and evaluation were recorded");
+    stream_close(&s);
+}
+
+static void spikes_of_gradients_are_found(void **state)
+{
+    static const double factors[] = {1.0, 20.0, 5000.0};
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        stream s;
+        uint32_t gradient = 0;
+
+        stream_open(&s, "GradientSpike");
+        gradient = stream_declare(&s, "Gradient___w", SONDE_ROLE_GRADIENT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < 60; step++) {
+            const double factor = step == 40 ? factors[i] : 1.0;
+
+            stream_put_normal(&s, gradient, 0.0, factor * (0.1 + 1.0 / (1 + step)));
+            stream_end(&s);
+        }
+        if (i == 2) {
+            (void)stream_expect(&s, "Gradient___w", 40);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+static void silence_is_counted(void **state)
+{
+    stream s;
+
+    (void)state;
+    (void)open_loss(&s, "StalledTraining:threshold=60");
+    sonde_rules_idle(s.rules, 59.0);
+    assert_int_equal(stream_count(&s), 0);
+    sonde_rules_idle(s.rules, 61.0);
+    (void)stream_expect(&s, "", 0);
+    stream_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_losses_of_the_old_test_fire_at_12),
+        cmocka_unit_test(comparisons_are_num_steps_apart),
+        cmocka_unit_test(healthy_curves_are_fine),
+        cmocka_unit_test(curves_that_rise_are_found),
+        cmocka_unit_test(overfitting_is_found),
+        cmocka_unit_test(training_without_gain_is_found),
+        cmocka_unit_test(without_evaluation_it_does_not_judge),
+        cmocka_unit_test(spikes_of_gradients_are_found),
+        cmocka_unit_test(silence_is_counted),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,105 @@
+/*
+ * SymmetricUnits and MissingZeroGrad.
+ */
+#include "rules/stream.h"
+
+enum { ROWS = 6, COLUMNS = 10, N = ROWS * COLUMNS, STEPS = 30 };
+enum { RANDOM, CONSTANT, ROWS_ALIKE, ZERO_AT_FIRST, ZERO_FOR_EVER, ONE_PAIR, KINDS };
+
+static float start(stream *s, int kind, int i)
+{
+    return kind == CONSTANT                                 ? 0.1F
+           : kind == ROWS_ALIKE                             ? (float)(i % COLUMNS) * 0.1F
+           : kind == ZERO_AT_FIRST || kind == ZERO_FOR_EVER ? 0.0F
+           : kind == ONE_PAIR && i >= COLUMNS && i < 2 * COLUMNS ? -1.0F
+           : kind == ONE_PAIR && i < COLUMNS                     ? -1.0F
+                                                                 : stream_normal(s);
+}
+
+static void units_that_are_alike_are_found(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < KINDS; kind++) {
+        stream s;
+        uint32_t id = 0;
+        float w[N];
+
+        stream_open(&s, "SymmetricUnits");
+        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, ROWS, COLUMNS);
+        stream_begin(&s);
+        for (int i = 0; i < N; i++) {
+            w[i] = start(&s, kind, i);
+        }
+        for (int step = 0; step < STEPS; step++) {
+            stream_put(&s, id, w);
+            stream_end(&s);
+            for (int i = 0; i < N; i++) {
+                w[i] += kind == ZERO_AT_FIRST && step >= 2 ? 0.01F * stream_normal(&s)
+                        : kind == ROWS_ALIKE               ? 0.01F * (float)(i % COLUMNS)
+                                                           : 0.0F;
+            }
+        }
+        if (kind == RANDOM || kind == ZERO_AT_FIRST || kind == ONE_PAIR) {
+            stream_expect_clean(&s);
+        } else {
+            (void)stream_expect(&s, "fc.weight", kind == ZERO_FOR_EVER ? 4 : 0);
+        }
+        stream_close(&s);
+    }
+}
+
+enum { CLEARED, NOT_CLEARED, ALIKE, EXPLODING, GROWING, GRADIENTS };
+
+/* The gradients of one step: a common part and noise. */
+static void next(stream *s, int kind, int step, float *g)
+{
+    for (int i = 0; i < N; i++) {
+        const float fresh = 0.3F * (float)cos(i) + 0.5F * stream_normal(s);
+        const float same = 0.3F * (float)cos(i) + 0.02F * stream_normal(s);
+        const float scale =
+            kind == EXPLODING ? (float)pow(1.8, step % 30) : (float)pow(1.05, step);
+
+        g[i] = kind == CLEARED       ? fresh
+               : kind == NOT_CLEARED ? g[i] + fresh
+               : kind == ALIKE       ? same
+                                     : same * scale;
+    }
+}
+
+static void gradients_that_add_up_are_found(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < GRADIENTS; kind++) {
+        stream s;
+        uint32_t id = 0;
+        float g[N] = {0};
+
+        stream_open(&s, "MissingZeroGrad");
+        id = stream_declare(&s, "Gradient___fc.weight", SONDE_ROLE_GRADIENT, ROWS,
+                            COLUMNS);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            next(&s, kind, step, g);
+            stream_put(&s, id, g);
+            stream_end(&s);
+        }
+        if (kind == NOT_CLEARED) {
+            sonde_rules_finish(s.rules);
+            assert_int_equal(stream_count(&s), 1);
+            assert_true(stream_found(&s, "") != NULL);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(units_that_are_alike_are_found),
+        cmocka_unit_test(gradients_that_add_up_are_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

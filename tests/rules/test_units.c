@@ -1,0 +1,95 @@
+/*
+ * DeadRelu and SaturatedActivation on layers by hand.
+ */
+#include "rules/stream.h"
+
+enum { BATCH = 32, UNITS = 20, STEPS = 20 };
+
+/* Units below `dead` give 0 from step 5 on; the others now and then. */
+static void run_relu(stream *s, int dead, double sparse, bool walking)
+{
+    uint32_t id = 0, gradient = 0;
+
+    stream_open(s, "DeadRelu");
+    id = stream_declare(s, "relu_output_0", SONDE_ROLE_OUTPUT, BATCH, UNITS);
+    gradient = stream_declare(s, "Gradient___relu_output_0", SONDE_ROLE_GRADIENT, 4, 0);
+    stream_begin(s);
+    for (int step = 0; step < STEPS; step++) {
+        float values[BATCH * UNITS];
+
+        for (int i = 0; i < BATCH * UNITS; i++) {
+            const int unit = walking ? (i + step * 7) % UNITS : i % UNITS;
+            const bool zero = (unit < dead && step >= 5) ||
+                              (double)sonde__uniform(5, 6, s->draws++) < sparse;
+
+            values[i] = zero ? 0.0F : fabsf(stream_normal(s)) + 0.01F;
+        }
+        stream_put(s, id, values);
+        stream_put_all(s, gradient, 0.0F);
+        stream_end(s);
+    }
+}
+
+static void dead_units_are_found_after_the_patience(void **state)
+{
+    stream s;
+    sonde_finding found;
+
+    (void)state;
+    run_relu(&s, 15, 0.3, false);
+    found = stream_expect(&s, "relu_output_0", 7);
+    assert_true(found.value > 74.9 && found.value < 75.1);
+    stream_close(&s);
+}
+
+static void sparse_layers_are_fine(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_relu(&s, 9, 0.5, false); /* less than half of the layer */
+    stream_expect_clean(&s);
+    stream_close(&s);
+    run_relu(&s, 0, 0.95, false); /* very sparse */
+    stream_expect_clean(&s);
+    stream_close(&s);
+    run_relu(&s, 11, 0.2, true); /* others in each step */
+    stream_expect_clean(&s);
+    stream_close(&s);
+}
+
+static void saturated_units_are_found(void **state)
+{
+    static const double scales[] = {1.0, 3000.0, 8.0};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(scales); i++) {
+        stream s;
+        uint32_t id = 0;
+
+        stream_open(&s, "SaturatedActivation");
+        id = stream_declare(&s, "tanh_input_0", SONDE_ROLE_INPUT, BATCH, UNITS);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            stream_put_normal(&s, id, 0.0, step >= 5 ? scales[i] : 1.0);
+            stream_end(&s);
+        }
+        if (i == 1) {
+            (void)stream_expect(&s, "tanh_input_0", 7);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(dead_units_are_found_after_the_patience),
+        cmocka_unit_test(sparse_layers_are_fine),
+        cmocka_unit_test(saturated_units_are_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

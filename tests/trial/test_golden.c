@@ -1,0 +1,119 @@
+/*
+ * test_golden.c - runs of every version of the format, kept as they were written:
+ *
+ *     golden/runs/v1   two workers of which one was killed, all dtypes, all packings,
+ *                      micro-batches, rotation, a part
+ *
+ * With arguments it is the tool of trial_tool.h.
+ */
+#include "trial/trial_tool.h"
+
+#define V1 SONDE_TEST_DIR "/golden/runs/v1"
+
+static void version_1_is_read(void **state)
+{
+    sonde_trial *trial = trial_opened(V1);
+    sonde_run_info info;
+
+    (void)state;
+    sonde_trial_describe(trial, &info);
+    assert_int_equal(info.world, 2);
+    assert_int_equal(info.workers, 2);
+    assert_int_equal(info.status, SONDE_RUN_CRASHED);
+    assert_int_equal(info.records, 2 * (14 + 1 + 14));
+    assert_int_equal(info.rows, 2 * (14 + 1));
+    assert_int_equal(info.sketches, 6);
+    assert_int_equal(info.last_step, 13);
+    assert_int_equal(count_damage(trial), 2);
+    assert_damage(trial, "w0001/seg-00000001.jsonl: the last 29 bytes are torn");
+    assert_damage(trial, "w0001/stats-00000001.part: the last 10 bytes are torn");
+    for (int64_t s = 0; s < 14; s++) {
+        assert_known(trial, 0, s, 0);
+        assert_known(trial, 1, s, 1);
+    }
+    sonde_trial_close(trial);
+}
+
+static void version_1_has_every_dtype_and_packing(void **state)
+{
+    sonde_trial *trial = trial_opened(V1);
+
+    (void)state;
+    for (int64_t s = 0; s < 14; s++) {
+        const sonde_dtype dtype = (sonde_dtype)(s % SONDE_DTYPE_COUNT);
+        sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, s);
+        sonde_view view;
+        char name[64];
+
+        (void)snprintf(name, sizeof name, "of.%s", sonde_dtype_name(dtype));
+        for (at.worker = 0; at.worker < 2; at.worker++) {
+            assert_int_equal(
+                sonde_trial_value(trial, trial_id(trial, name), &at, &view, NULL),
+                SONDE_OK);
+            assert_int_equal(view.dtype, dtype);
+            for (size_t i = 0; i < 8; i++) {
+                const double wanted = (double)(i * 3 % 7) + (double)s;
+
+                assert_true(sonde_element_get(dtype, (const unsigned char *)view.data +
+                                                         i * sonde_dtype_size(dtype)) ==
+                            (dtype == SONDE_BOOL ? wanted != 0 : wanted));
+            }
+        }
+    }
+    sonde_trial_close(trial);
+}
+
+static void version_1_has_vital_signs_and_sketches(void **state)
+{
+    static sonde_sketch wanted, found;
+    sonde_trial *trial = trial_opened(V1);
+    sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, 5);
+    sonde_vitals sum, part;
+    float data[KNOWN_COUNT];
+    sonde_view view;
+
+    (void)state;
+    sonde_vitals_init(&sum);
+    for (int lane = 0; lane < 20; lane += 10) {
+        view = known_value(0, 5, lane, data);
+        sonde_vitals_of(&view, &part);
+        sonde_vitals_merge(&sum, &part);
+    }
+    at.micro_batch = at.replica = -1;
+    assert_int_equal(sonde_trial_vitals(trial, 0, &at, &part, NULL), SONDE_OK);
+    assert_memory_equal(&sum, &part, sizeof sum);
+    at.step = 10;
+    view = known_value(0, 10, 0, data);
+    sonde_sketch_init(&wanted);
+    sonde_sketch_add(&wanted, &view);
+    assert_int_equal(sonde_trial_sketch(trial, 0, &at, &found, NULL), SONDE_OK);
+    assert_memory_equal(&found, &wanted, sizeof found);
+    sonde_trial_close(trial);
+}
+
+static void version_1_verifies(void **state)
+{
+    sonde_verify_report report = {0};
+
+    (void)state;
+    assert_int_equal(sonde_run_verify(V1, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(report.records, 58);
+    assert_int_equal(report.damaged, 0);
+    assert_int_equal(report.torn, 2);
+    assert_true(report.crashed);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(version_1_is_read),
+        cmocka_unit_test(version_1_has_every_dtype_and_packing),
+        cmocka_unit_test(version_1_has_vital_signs_and_sketches),
+        cmocka_unit_test(version_1_verifies),
+    };
+
+    if (argc > 1) {
+        return use_as_tool(argc, argv);
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
