@@ -6,6 +6,7 @@
  * or a value that makes no sense (an id that the catalogue has not, a view without a dtype),
  * which is logged once.
  */
+#include "record/copy.h"
 #include "record/recorder_state.h"
 
 #include "tensor/convert.h"
@@ -105,7 +106,7 @@ static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
 
     if (sonde_view_is_contiguous(view)) {
         if (bytes > 0) {
-            memcpy(to, view->data, bytes);
+            sonde__copy_past_cache(to, view->data, bytes);
         }
         return;
     }
