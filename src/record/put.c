@@ -74,6 +74,7 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
         sonde__recorder_refuse(recorder, "its coordinate is none", id);
         return false;
     }
+    recorder->anything = true;
     return (id < recorder->told_count && recorder->told[id]) ||
            sonde__recorder_tell(recorder, id, waits);
 }
@@ -120,7 +121,6 @@ static void describe(sonde__value_message *message, uint32_t id,
 {
     sonde__index_line *const line = &message->line;
 
-    line->end = false;
     line->mode = at->mode;
     line->step = at->global_step;
     line->mode_step = at->mode_step;
@@ -259,7 +259,8 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *a
     const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
     sonde__end_message *message = NULL;
 
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
+    if ((unsigned)at->mode >= SONDE_MODE_COUNT ||
+        (!recorder->anything && recorder->options.world <= 1)) {
         return;
     }
     message =
@@ -267,10 +268,13 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *a
     if (message == NULL) {
         return; /* the end of the next step says it too */
     }
-    message->line.end = true;
-    message->line.mode = at->mode;
-    message->line.step = at->global_step;
-    message->line.mode_step = at->mode_step;
+    message->row = (sonde__step_row){
+        .step = at->global_step,
+        .mode_step = at->mode_step,
+        .time = sonde__date(),
+        .mode = (uint32_t)at->mode,
+    };
+    recorder->anything = false;
     sonde__ring_commit(&recorder->ring);
 }
 

@@ -59,6 +59,12 @@ static sonde_err check_options(const sonde_recorder_options *options, sonde_diag
                            "a run's id, 32 hexadecimal digits", "'%.64s'",
                            options->resume);
     }
+    if (options->resume_step < SONDE_RESUME_ANEW ||
+        (unsigned)options->resume_mode >= SONDE_MODE_COUNT) {
+        return sonde__fail(diag, SONDE_EINVAL, "resume_step", "a step of a mode",
+                           "step %lld of mode %d", (long long)options->resume_step,
+                           (int)options->resume_mode);
+    }
     if (options->graph != NULL && !is_hex(options->graph, 16)) {
         return sonde__fail(diag, SONDE_EINVAL, "graph", "16 hexadecimal digits",
                            "'%.64s'", options->graph);
@@ -150,6 +156,8 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                        SONDE__FILE_STATS);
     sonde__stream_init(&writer->sketches, writer->backend, writer->folder,
                        SONDE__FILE_SKETCH);
+    sonde__stream_init(&writer->steps, writer->backend, writer->folder,
+                       SONDE__FILE_STEPS);
     err = sonde__segment_init(&writer->segment, writer->backend, writer->folder,
                               options->rank);
     if (err == SONDE_OK && options->compress) {
@@ -256,6 +264,11 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
         .waited_seconds = atomic_load_explicit(&recorder->waited, memory_order_relaxed),
         .last_step = atomic_load_explicit(&counters->last_step, memory_order_relaxed),
     };
+}
+
+void sonde_recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
+{
+    memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
 }
 
 static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_diag *diag)

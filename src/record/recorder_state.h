@@ -38,6 +38,7 @@ struct sonde_recorder {
     size_t shown_count, shown_capacity;
     uint64_t round; /* of begin_call and end_step */
     bool complained;
+    bool anything; /* was put since the last end of a step */
 
     /* For whoever asks: */
     _Atomic uint64_t waits;

@@ -253,6 +253,9 @@ static sonde_err begin_again(sonde__writer *writer, const sonde_recorder_options
     if (err == SONDE_OK) {
         err = sonde__run_recover(writer, options->path, diag);
     }
+    if (err == SONDE_OK) {
+        err = sonde__run_go_on(writer, options, diag);
+    }
     if (err != SONDE_OK) {
         return err;
     }
