@@ -250,7 +250,9 @@ static void rows_are_exact_text(void **state)
                                   .step = 12,
                                   .mode = SONDE_MODE_EVAL,
                                   .mode_step = 2,
+                                  .time = INT64_C(1769860800012345678),
                                   .vitals = &vitals};
+    sonde_export_row timeless = row;
     double x[3] = {0.1, -INFINITY, 0.2};
     const int64_t shape = 3;
     const sonde_view view = sonde_view_of(SONDE_F64, 1, &shape, x);
@@ -263,9 +265,9 @@ static void rows_are_exact_text(void **state)
                      SONDE_OK);
     assert_int_equal(sonde_export_row_text(SONDE_EXPORT_CSV, &row, stats, 4, &text, NULL),
                      SONDE_OK);
-    assert_string_equal(text.data,
-                        "step,mode,mode_step,worker,tensor,count,mean,max,min\n"
-                        "12,eval,2,3,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
+    assert_string_equal(
+        text.data, "step,mode,mode_step,worker,time,tensor,count,mean,max,min\n"
+                   "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
     text.length = 0;
     x[1] = 1.0 / 3.0;
     sonde_vitals_of(&view, &vitals);
@@ -273,15 +275,18 @@ static void rows_are_exact_text(void **state)
         sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 2, 2, &text, NULL),
         SONDE_OK);
     x[0] = (double)NAN;
+    timeless.time = 0;
     sonde_vitals_of(&view, &vitals);
     assert_int_equal(
-        sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 1, 1, &text, NULL),
+        sonde_export_row_text(SONDE_EXPORT_JSONL, &timeless, stats + 1, 1, &text, NULL),
         SONDE_OK);
     assert_string_equal(
         text.data,
         "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
+        "\"time\":1769860800.012345,"
         "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"max\":0.3333333333333333,\"min\":0.1}\n"
         "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
+        "\"time\":null,"
         "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"mean\":\"NaN\"}\n");
     assert_int_equal(
         sonde_export_row_text(SONDE_EXPORT_NPZ, &row, stats, 1, &text, &diag),
