@@ -38,10 +38,13 @@ enum {
     SONDE_RESUME_ANEW = -1   /* at the first step of all */
 };
 
+/* Of resume: the run in the folder, whatever its id; a new one if there is none. */
+#define SONDE_RESUME_ANY "any"
+
 typedef struct sonde_recorder_options {
     const char *path; /* of the run; must not exist, or be an empty folder */
     int rank, world;  /* of this worker; 0 and 1 (0 counts as 1) where there is one */
-    /* To go on with a run that is there: its id. NULL: a new run. It goes on at resume_step
+    /* To go on with a run that is there: its id, or SONDE_RESUME_ANY. NULL: a new run. It goes on at resume_step
      * of resume_mode (of SONDE_MODE_GLOBAL: a global step), which is the step of the
      * checkpoint: what was recorded of that step and later stays in the files and counts no
      * more, as if it had never been. Give the global step if not every step was recorded and

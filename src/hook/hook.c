@@ -287,7 +287,7 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
         for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
             hook->next_step[mode] = SONDE_MAX(hook->next_step[mode], next[mode]);
         }
-        hook->next_global = next[SONDE_MODE_GLOBAL];
+        hook->next_global = SONDE_MAX(hook->next_global, next[SONDE_MODE_GLOBAL]);
     }
     return err;
 }

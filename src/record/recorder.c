@@ -54,9 +54,10 @@ static sonde_err check_options(const sonde_recorder_options *options, sonde_diag
         return sonde__fail(diag, SONDE_EINVAL, "when_full", "a sonde_when_full", "%d",
                            (int)options->when_full);
     }
-    if (options->resume != NULL && !is_hex(options->resume, 32)) {
+    if (options->resume != NULL && strcmp(options->resume, SONDE_RESUME_ANY) != 0 &&
+        !is_hex(options->resume, 32)) {
         return sonde__fail(diag, SONDE_EINVAL, "resume",
-                           "a run's id, 32 hexadecimal digits", "'%.64s'",
+                           "a run's id, 32 hexadecimal digits, or any", "'%.64s'",
                            options->resume);
     }
     if (options->resume_step < SONDE_RESUME_ANEW ||
@@ -217,7 +218,7 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
             err = sonde__writer_start(&recorder->writer, diag);
         }
         if (err != SONDE_OK) {
-            sonde__run_undo(&recorder->writer, &recorder->options);
+            sonde__run_undo(&recorder->writer);
         }
     }
     if (err != SONDE_OK) {

@@ -208,6 +208,15 @@ static sonde_err write_generation(history *of, int64_t begin)
     return failed == 0 ? SONDE_OK : fail(of, failed, path);
 }
 
+/* Of a worker that has written nothing there is nothing that could be superseded. */
+static bool is_empty(const history *of)
+{
+    const sonde__writer *writer = of->writer;
+
+    return of->count == 0 && writer->segment.number == 0 && writer->stats.number == 0 &&
+           writer->sketches.number == 0 && writer->steps.number == 0;
+}
+
 sonde_err sonde__run_go_on(sonde__writer *writer, const sonde_recorder_options *options,
                            sonde_diag *diag)
 {
@@ -221,7 +230,7 @@ sonde_err sonde__run_go_on(sonde__writer *writer, const sonde_recorder_options *
         const int64_t begin = find_begin(&of, options);
 
         count_modes(&of, options, begin);
-        err = write_generation(&of, begin);
+        err = is_empty(&of) ? SONDE_OK : write_generation(&of, begin);
     }
     sonde__free(of.generations);
     sonde__free(of.rows);

@@ -17,8 +17,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde__run_begin(sonde__writer *writer,
                                                    const sonde_recorder_options *options,
                                                    sonde_diag *diag);
 /* Takes away what sonde__run_begin has made, if it made it and nothing was recorded. */
-SONDE_API void sonde__run_undo(sonde__writer *writer,
-                               const sonde_recorder_options *options);
+SONDE_API void sonde__run_undo(sonde__writer *writer);
 /* Writes end.json. Returns an errno. */
 SONDE_API int sonde__run_end(sonde__writer *writer, sonde_run_end reason,
                              const char *text);

@@ -35,6 +35,7 @@ typedef struct sonde__writer {
     size_t run_size;
     char host[256];
     bool made_run_folder, made_run, made_worker; /* by this process */
+    bool goes_on;                                /* with files of another */
 
     sonde__tensors tensors;
     sonde__segment segment;

@@ -80,6 +80,41 @@ static void a_checkpoint_says_where(void **state)
     run_remove(path);
 }
 
+/* Whatever run is there; a new one if there is none. */
+static void any_run_is_gone_on_with(void **state)
+{
+    char path[RUN_PATH], id[33], again[33];
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    sonde_recorder *recorder = NULL;
+
+    (void)state;
+    for (int64_t i = 0; i < 3; i++) {
+        const sonde_coordinate at = run_at(i);
+        const float x[FLOATS] = {0};
+        const int64_t shape = FLOATS;
+        const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, (void *)(uintptr_t)x);
+        int64_t next[SONDE_MODE_COUNT] = {0};
+
+        if (i == 0) {
+            (void)run_path(path, "any");
+        }
+        recorder = run_create(
+            &(sonde_recorder_options){.path = path, .resume = SONDE_RESUME_ANY},
+            catalogue);
+        sonde_recorder_next(recorder, next);
+        assert_int_equal(next[SONDE_MODE_GLOBAL], i);
+        assert_int_equal(run_number(path, "w0000/state.json", "generation"), i);
+        sonde_recorder_put(recorder, 0, &at, &view);
+        sonde_recorder_end_step(recorder, &at);
+        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                         SONDE_OK);
+        (void)run_id(path, i == 0 ? id : again);
+        assert_true(i == 0 || strcmp(id, again) == 0);
+    }
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
 static void a_step_that_cannot_be_is_refused(void **state)
 {
     char path[RUN_PATH];
@@ -102,6 +137,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_says_where),
+        cmocka_unit_test(any_run_is_gone_on_with),
         cmocka_unit_test(a_step_that_cannot_be_is_refused),
     };
 

@@ -245,14 +245,8 @@ static void rows_are_exact_text(void **state)
     static const sonde_stat stats[] = {SONDE_STAT_COUNT, SONDE_STAT_MEAN, SONDE_STAT_MAX,
                                        SONDE_STAT_MIN};
     sonde_vitals vitals;
-    const sonde_export_row row = {.tensor = "a,\"b\"\n",
-                                  .worker = 3,
-                                  .step = 12,
-                                  .mode = SONDE_MODE_EVAL,
-                                  .mode_step = 2,
-                                  .time = INT64_C(1769860800012345678),
-                                  .vitals = &vitals};
-    sonde_export_row timeless = row;
+    const int64_t then = INT64_C(1769860800012345678);
+    sonde_export_row row = {0, "a,\"b\"\n", 3, 12, SONDE_MODE_EVAL, 2, then, &vitals};
     double x[3] = {0.1, -INFINITY, 0.2};
     const int64_t shape = 3;
     const sonde_view view = sonde_view_of(SONDE_F64, 1, &shape, x);
@@ -275,10 +269,10 @@ static void rows_are_exact_text(void **state)
         sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 2, 2, &text, NULL),
         SONDE_OK);
     x[0] = (double)NAN;
-    timeless.time = 0;
+    row.time = 0;
     sonde_vitals_of(&view, &vitals);
     assert_int_equal(
-        sonde_export_row_text(SONDE_EXPORT_JSONL, &timeless, stats + 1, 1, &text, NULL),
+        sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 1, 1, &text, NULL),
         SONDE_OK);
     assert_string_equal(
         text.data,
