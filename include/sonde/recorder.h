@@ -47,8 +47,7 @@ typedef struct sonde_recorder_options {
     /* To go on with a run that is there: its id, or SONDE_RESUME_ANY. NULL: a new run. It goes on at resume_step
      * of resume_mode (of SONDE_MODE_GLOBAL: a global step), which is the step of the
      * checkpoint: what was recorded of that step and later stays in the files and counts no
-     * more, as if it had never been. Give the global step if not every step was recorded and
-     * modes alternate: else it is counted from what was. */
+     * more, as if it had never been. */
     const char *resume;
     sonde_mode resume_mode;
     int64_t resume_step; /* or SONDE_RESUME_ */
@@ -116,9 +115,9 @@ SONDE_API void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
                                          const sonde_coordinate *at,
                                          const sonde_sketch *sketch);
 /* Everything of the step has been put: readers see it from now on, with this moment as its
- * time. Cost: a look at the clock and 32 bytes; nothing for a step of which nothing was put,
- * which readers take for passed when a later one is (several workers tell of each, as a step
- * is complete when all of them have passed it). */
+ * time. Cost: a look at the clock and 32 bytes. A step of which nothing was put costs nothing:
+ * readers take it for passed when a later one is. (But several workers tell of each, as a step
+ * is complete when all of them have passed it.) */
 SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
                                        const sonde_coordinate *at);
 /* Waits until all that was put is in the files (not: synced), or counted as lost; false

@@ -254,17 +254,12 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
 
 /* --- steps ------------------------------------------------------------------------ */
 
-void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+static void put_end(sonde_recorder *recorder, const sonde_coordinate *at)
 {
     const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
-    sonde__end_message *message = NULL;
-
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT ||
-        (!recorder->anything && recorder->options.world <= 1)) {
-        return;
-    }
-    message =
+    sonde__end_message *const message =
         sonde__recorder_reserve(recorder, SONDE__MESSAGE_END, sizeof *message, waits);
+
     if (message == NULL) {
         return; /* the end of the next step says it too */
     }
@@ -274,8 +269,32 @@ void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *a
         .time = sonde__date(),
         .mode = (uint32_t)at->mode,
     };
-    recorder->anything = false;
     sonde__ring_commit(&recorder->ring);
+}
+
+void sonde__recorder_end_quiet(sonde_recorder *recorder)
+{
+    if (recorder->has_quiet) {
+        put_end(recorder, &recorder->quiet);
+        recorder->has_quiet = false;
+    }
+}
+
+void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+{
+    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
+        return;
+    }
+    if (recorder->has_quiet && recorder->quiet.mode != at->mode) {
+        sonde__recorder_end_quiet(recorder);
+    }
+    recorder->has_quiet = !recorder->anything && recorder->options.world <= 1;
+    recorder->anything = false;
+    if (recorder->has_quiet) {
+        recorder->quiet = *at;
+    } else {
+        put_end(recorder, at);
+    }
 }
 
 bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)

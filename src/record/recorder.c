@@ -306,6 +306,7 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
         return SONDE_OK;
     }
     writer = &recorder->writer;
+    sonde__recorder_end_quiet(recorder);
     sonde__writer_stop(writer);
     failed = writer->fault;
     if (recorder->options.rank == 0) {

@@ -116,29 +116,23 @@ static sonde_err read_steps(history *of, uint64_t number)
 /* --- where it goes on --------------------------------------------------------------- */
 
 /*
- * The global step of a step of a mode. Of one that is not there, it is counted from the next
- * that is, or else from the last before: right if no other mode has steps in between.
+ * The global step of a step of a mode. One that has no row is counted from the next that has,
+ * or else from the last row of all: before a step of another mode there is a row.
  */
 static int64_t global_of(const history *of, sonde_mode mode, int64_t step)
 {
-    const sonde__step_row *before = NULL, *after = NULL;
-    int64_t last = -1;
+    int64_t last = -1, next = 0; /* row; step of the mode */
 
-    for (size_t i = 0; i < of->row_count && after == NULL; i++) {
+    for (size_t i = 0; i < of->row_count; i++) {
         const sonde__step_row *row = &of->rows[i];
 
         if (row->mode == (uint32_t)mode && row->mode_step >= step) {
-            after = row;
-        } else {
-            before = row->mode == (uint32_t)mode ? row : before;
-            last = SONDE_MAX(last, row->step);
+            return SONDE_MAX(row->step - (row->mode_step - step), 0);
         }
+        next = row->mode == (uint32_t)mode ? row->mode_step + 1 : next;
+        last = SONDE_MAX(last, row->step);
     }
-    if (after != NULL) {
-        return SONDE_MAX(after->step - (after->mode_step - step), 0);
-    }
-    return SONDE_MAX(last + 1,
-                     before != NULL ? before->step + (step - before->mode_step) : step);
+    return last + 1 + (step - next);
 }
 
 static int64_t find_begin(const history *of, const sonde_recorder_options *options)

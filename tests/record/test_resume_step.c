@@ -5,7 +5,18 @@
 
 enum { FLOATS = 10 };
 
-/* Ten steps of training, then two of evaluation, three times: global 0 ... 35. */
+/* Ten steps of training, then two of evaluation, and again. */
+static sonde_coordinate modes_at(int64_t step)
+{
+    const bool trains = step % 12 < 10;
+
+    return (sonde_coordinate){.mode = trains ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL,
+                              .global_step = step,
+                              .mode_step = trains ? step / 12 * 10 + step % 12
+                                                  : step / 12 * 2 + step % 12 - 10};
+}
+
+/* Global steps 0 ... 35. */
 static void record_modes(const char *path, const sonde_catalogue *catalogue)
 {
     sonde_recorder *recorder =
@@ -15,12 +26,7 @@ static void record_modes(const char *path, const sonde_catalogue *catalogue)
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, (void *)(uintptr_t)x);
 
     for (int64_t step = 0; step < 36; step++) {
-        const bool trains = step % 12 < 10;
-        const sonde_coordinate at = {.mode = trains ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL,
-                                     .global_step = step,
-                                     .mode_step = trains
-                                                      ? step / 12 * 10 + step % 12
-                                                      : step / 12 * 2 + step % 12 - 10};
+        const sonde_coordinate at = modes_at(step);
 
         sonde_recorder_put(recorder, 0, &at, &view);
         sonde_recorder_end_step(recorder, &at);
@@ -76,6 +82,47 @@ static void a_checkpoint_says_where(void **state)
     assert_non_null(strstr(text, "{\"generation\":1,\"step\":17,"));
     assert_non_null(strstr(text, "{\"generation\":7,\"step\":0,"));
     free(text);
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+/* Of a run in which little was recorded, every count comes out as of one that has all. */
+static void quiet_steps_are_counted(void **state)
+{
+    char path[RUN_PATH], id[33];
+    sonde_catalogue *catalogue = run_catalogue(1, FLOATS);
+    sonde_recorder *recorder = NULL;
+    sonde_vitals vitals;
+
+    (void)state;
+    sonde_vitals_init(&vitals);
+    for (int64_t begin = 1; begin < 30; begin++) { /* of training */
+        const int64_t evaluated = (begin - 1) / 10 * 2 + 2 * (begin % 10 == 0);
+        int64_t next[SONDE_MODE_COUNT] = {0};
+
+        recorder = run_create(&(sonde_recorder_options){.path = run_path(path, "quiet")},
+                              catalogue);
+        for (int64_t step = 0; step < 36; step++) {
+            const sonde_coordinate at = modes_at(step);
+
+            if (step % 17 == 3) {
+                sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+            }
+            sonde_recorder_end_step(recorder, &at);
+        }
+        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                         SONDE_OK);
+        recorder = run_create(&(sonde_recorder_options){.path = path,
+                                                        .resume = run_id(path, id),
+                                                        .resume_step = begin},
+                              catalogue);
+        sonde_recorder_next(recorder, next);
+        assert_int_equal(next[SONDE_MODE_TRAIN], begin);
+        assert_int_equal(next[SONDE_MODE_EVAL], evaluated);
+        assert_int_equal(next[SONDE_MODE_GLOBAL], begin + evaluated);
+        assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                         SONDE_OK);
+    }
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }
@@ -137,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_checkpoint_says_where),
+        cmocka_unit_test(quiet_steps_are_counted),
         cmocka_unit_test(any_run_is_gone_on_with),
         cmocka_unit_test(a_step_that_cannot_be_is_refused),
     };
