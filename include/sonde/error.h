@@ -42,7 +42,8 @@ typedef enum sonde_err {
     SONDE_EINTERRUPTED = 12, /* stopped by request */
     SONDE_EBUSY = 13,        /* somebody else has it */
     SONDE_EEND = 14,         /* there will be no more */
-    SONDE_ETIMEOUT = 15      /* it did not come in time */
+    SONDE_ETIMEOUT = 15,     /* it did not come in time */
+    SONDE_ERESUMED = 16      /* a run was gone on with from a step that had passed */
 } sonde_err;
 
 /* "SONDE_EINVAL" and the like; a static string, "SONDE_E?" for an unknown value. */

@@ -75,7 +75,7 @@ typedef struct sonde_export_report {
  * one element is a scalar under its own name in TensorBoard, statistics are
  * `<tensor>/<statistic>`, a histogram is there for each step with a sketch or a raw value;
  * each mode is a TensorBoard run (each worker's mode, of several workers), its steps those
- * of the mode.
+ * of the mode, its wall times those of the steps.
  *
  * SONDE_EEXIST: something is at path. SONDE_ENOTFOUND: nothing of what was asked for was
  * recorded; or the folder of path does not exist. SONDE_ERANGE: an id that is not in the
@@ -95,6 +95,7 @@ typedef struct sonde_export_row {
     int64_t step; /* global */
     sonde_mode mode;
     int64_t mode_step;
+    int64_t time; /* when the worker ended the step: ns since 1970, UTC; 0: not known */
     const sonde_vitals *vitals;
 } sonde_export_row;
 /* Anything but SONDE_OK ends the walk with it; diag is that of the walk. */
@@ -111,8 +112,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_rows(sonde_trial *trial,
 
 /*
  * Appends a row as a line of csv or jsonl. Its columns are step, mode, mode_step, worker,
- * tensor and the statistics; row NULL appends the head of csv. Numbers are as short as
- * they can be read back exactly. NaN and infinities: nan, inf and -inf in csv; in JSON,
+ * time (seconds since 1970, UTC; where it is not known nothing in csv, null in jsonl), tensor
+ * and the statistics; row NULL appends the head of csv. Numbers are as short as they can be
+ * read back exactly. NaN and infinities: nan, inf and -inf in csv; in JSON,
  * which has none, the strings "NaN", "Infinity" and "-Infinity". SONDE_EINVAL: another
  * kind.
  */

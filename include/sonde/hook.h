@@ -141,7 +141,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare(sonde_hook *hook,
  * step. */
 SONDE_API void sonde_hook_set_mode(sonde_hook *hook, sonde_mode mode);
 /* The next step of a mode has this number, where a program goes on from a checkpoint. Only
- * forward. */
+ * forward. Of a hook that goes on with a run (record.resume), before it opens: the first call,
+ * or that of mode global, says where (<sonde/recorder.h>, resume_step), and the other modes
+ * follow by themselves. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode,
                                                    int64_t step, sonde_diag *diag);
 /* The next step of the mode; ends one that is still on. The first one ends configuration and

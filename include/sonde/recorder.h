@@ -6,7 +6,7 @@
  * (<sonde/hook.h>). Either way the value is copied into a ring in memory and the call
  * returns; one thread of the recorder's own writes, hashes and syncs.
  *
- *     producer --put--> ring --writer thread--> segment, statistics, sketches
+ *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
  * A fault in recording never stops the producer: a full disk, a folder that has gone and the
  * like are logged once, counted by cause, tried again, and told by stats and close.
@@ -32,11 +32,25 @@ typedef enum sonde_when_full {
     SONDE_WHEN_FULL_DROP = 2
 } sonde_when_full;
 
+/* Of resume_step. */
+enum {
+    SONDE_RESUME_BEHIND = 0, /* behind the last step that is complete */
+    SONDE_RESUME_ANEW = -1   /* at the first step of all */
+};
+
+/* Of resume: the run in the folder, whatever its id; a new one if there is none. */
+#define SONDE_RESUME_ANY "any"
+
 typedef struct sonde_recorder_options {
     const char *path; /* of the run; must not exist, or be an empty folder */
     int rank, world;  /* of this worker; 0 and 1 (0 counts as 1) where there is one */
-    /* To go on with a run that is there: its id. NULL: a new run. */
+    /* To go on with a run that is there: its id, or SONDE_RESUME_ANY. NULL: a new run. It goes on at resume_step
+     * of resume_mode (of SONDE_MODE_GLOBAL: a global step), which is the step of the
+     * checkpoint: what was recorded of that step and later stays in the files and counts no
+     * more, as if it had never been. */
     const char *resume;
+    sonde_mode resume_mode;
+    int64_t resume_step; /* or SONDE_RESUME_ */
     /* 0: 64 MiB. At least four times the largest tensor of the catalogue is taken, up to
      * 256 MiB; a larger value goes through memory of its own, one at a time. */
     size_t ring_bytes;
@@ -100,13 +114,18 @@ SONDE_API void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
 SONDE_API void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
                                          const sonde_coordinate *at,
                                          const sonde_sketch *sketch);
-/* Everything of the step has been put: readers see it from now on. Also for steps of which
- * nothing was put, if readers are to know that they have passed. */
+/* Everything of the step has been put: readers see it from now on, with this moment as its
+ * time. Cost: a look at the clock and 32 bytes. A step of which nothing was put costs nothing:
+ * readers take it for passed when a later one is. (But several workers tell of each, as a step
+ * is complete when all of them have passed it.) */
 SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
                                        const sonde_coordinate *at);
 /* Waits until all that was put is in the files (not: synced), or counted as lost; false
  * after seconds. */
 SONDE_API bool sonde_recorder_drain(sonde_recorder *recorder, double seconds);
+/* The step that each mode begins with; of SONDE_MODE_GLOBAL the global one. 0 of a new run. */
+SONDE_API void sonde_recorder_next(const sonde_recorder *recorder,
+                                   int64_t next[SONDE_MODE_COUNT]);
 SONDE_API void sonde_recorder_get_stats(const sonde_recorder *recorder,
                                         sonde_recorder_stats *stats);
 

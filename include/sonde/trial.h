@@ -4,9 +4,13 @@
  * Opening reads the indexes and no values; refresh reads only what has come since. A value is
  * one extent of one file, mapped. Steps, modes and completeness mean what <sonde/tap.h> and
  * docs/format.md say. What is damaged is told by sonde_trial_damage and left out;
- * everything else can be read. A writer that goes on with a run records steps again: of a
- * value that is there twice the later one counts, and steps to which it has not come (yet)
- * stay as the first one left them.
+ * everything else can be read.
+ *
+ * A writer that goes on with a run says at which global step (<sonde/recorder.h>). From there
+ * on what was recorded before counts no more: a trial is what the run would be if the
+ * abandoned steps had never been. They stay in the files, are checked by verify, and are
+ * counted in sonde_run_info. A trial that is open sees it at the next refresh: those steps
+ * go, and who had passed them is told (sonde_trial_next, sonde_trial_went_back).
  *
  * One thread at a time for a trial; several trials may read one run.
  */
@@ -62,8 +66,12 @@ typedef struct sonde_run_info {
                                 of smdebug's as they lie in its files */
     uint64_t rows, sketches; /* likewise */
     uint64_t lost;           /* records that the writer says it lost */
-    bool resumed;            /* steps were recorded again, by a writer that went on */
-    bool foreign;            /* smdebug's */
+    bool resumed;            /* a writer went on with it: sonde_trial_resume */
+    uint64_t
+        superseded; /* values, vital signs and sketches that do not count therefore */
+    uint64_t superseded_steps;     /* ends of steps, likewise */
+    int64_t first_time, last_time; /* of the first and last step; 0: not known */
+    bool foreign;                  /* smdebug's */
 } sonde_run_info;
 
 /* Borrowed until the next refresh or close. */
@@ -72,6 +80,19 @@ SONDE_API void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *in
  * "worker_0"); -1 and NULL when i is behind the last. */
 SONDE_API int sonde_trial_worker(const sonde_trial *trial, size_t i);
 SONDE_API const char *sonde_trial_worker_name(const sonde_trial *trial, size_t i);
+/* The i-th time that a writer went on with the run, worker by worker; false when i is behind
+ * the last. */
+typedef struct sonde_trial_resumed {
+    int worker;
+    int64_t step; /* global: the first that it writes */
+    int64_t time; /* when it began: ns since 1970, UTC */
+} sonde_trial_resumed;
+SONDE_API bool sonde_trial_resume(const sonde_trial *trial, size_t i,
+                                  sonde_trial_resumed *out);
+/* For followers: whether the run went back since the last call with *seen (0 at first), and
+ * to which global step: what was seen from there on is superseded. */
+SONDE_API bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen,
+                                     int64_t *step);
 /* What could not be read, one after another: NULL when i is behind the last. */
 SONDE_API const char *sonde_trial_damage(const sonde_trial *trial, size_t i);
 
@@ -133,6 +154,11 @@ SONDE_API bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step,
 SONDE_API bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode,
                                        int64_t mode_step, int64_t *global_step);
 
+/* When a worker ended a step: ns since 1970, UTC; worker -1: when the last of them did. False:
+ * not yet, or nobody knows (of smdebug's). */
+SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
+                                     int64_t step, int worker, int64_t *time);
+
 /* --- values ----------------------------------------------------------------------- */
 
 /* A raw value. Borrowed: until the next call for a value or a record of this trial where it
@@ -173,8 +199,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
  *     (err is SONDE_EEND)
  *
  * A run that is live goes on: after SONDE_EEND and sonde_trial_refresh, next returns what
- * has come. Only steps that are complete are walked, so none is met halfway; a step that is
- * recorded again by a writer that resumed is not met again once it was passed.
+ * has come. Only steps that are complete are walked, so none is met halfway. If a writer went
+ * on with the run from a step that was passed, next says so once (SONDE_ERESUMED), and goes
+ * on with that step.
  */
 typedef struct sonde_trial_cursor sonde_trial_cursor;
 
@@ -205,7 +232,8 @@ SONDE_API SONDE_CHECKED sonde_err
 sonde_trial_cursor_create(sonde_trial *trial, const sonde_trial_cursor_options *options,
                           sonde_trial_cursor **out, sonde_diag *diag);
 SONDE_API void sonde_trial_cursor_destroy(sonde_trial_cursor *cursor);
-/* SONDE_EEND: no more, or no more complete. A record that cannot be read is an error, which
+/* SONDE_EEND: no more, or no more complete. SONDE_ERESUMED: the run went back; what was
+ * returned from the step on that diag names is superseded, and comes again. A record that cannot be read is an error, which
  * names it; the next call goes on behind it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_next(sonde_trial_cursor *cursor,
                                                    sonde_trial_record *record,
@@ -219,6 +247,7 @@ typedef struct sonde_verify_report {
     uint64_t damaged;        /* values, rows, records whose hash is wrong */
     uint64_t torn;           /* lines and extents cut off at the end of a file */
     uint64_t lost;           /* as the writer counted them */
+    uint64_t superseded;     /* of those checked: by a writer that went on with the run */
     bool ended, crashed, resumed;
 } sonde_verify_report;
 

@@ -111,7 +111,8 @@ SONDE_API void *sonde__arena_take(sonde__arena *arena, size_t align, size_t size
 
 /* --- clock, processor (clock.c, cpu.c) -------------------------------------------- */
 
-SONDE_API double sonde__now(void); /* seconds, monotonic */
+SONDE_API double sonde__now(void);   /* seconds, monotonic */
+SONDE_API int64_t sonde__date(void); /* ns since 1970, UTC: of the wall's clock */
 
 typedef enum sonde__isa {
     SONDE__GENERIC = 0,

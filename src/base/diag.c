@@ -15,6 +15,7 @@ const char *sonde_err_name(sonde_err err)
         "SONDE_EFORMAT",      "SONDE_ENOTFOUND", "SONDE_EEXIST", "SONDE_ESHAPE",
         "SONDE_EDTYPE",       "SONDE_ERANGE",    "SONDE_ESTATE", "SONDE_EUNSUPPORTED",
         "SONDE_EINTERRUPTED", "SONDE_EBUSY",     "SONDE_EEND",   "SONDE_ETIMEOUT",
+        "SONDE_ERESUMED",
     };
     const size_t i = (size_t)err;
 

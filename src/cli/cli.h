@@ -30,7 +30,8 @@ typedef enum cli_kind {
     CLI_REAL = 3,  /* double; NAN otherwise */
     CLI_LIST = 4,  /* cli_list: may be given again */
     CLI_SIZE = 5,  /* as CLI_COUNT, from 1 */
-    CLI_SEED = 6   /* as CLI_COUNT, to INT64_MAX */
+    CLI_SEED = 6,  /* as CLI_COUNT, to INT64_MAX */
+    CLI_MAYBE = 7  /* as CLI_TEXT; "" if no value follows, or an option does */
 } cli_kind;
 
 #define CLI_NOT_GIVEN INT64_MIN

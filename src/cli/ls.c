@@ -93,6 +93,49 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
     (void)putchar('\n');
 }
 
+/* How long it took, how fast it is, and how long ago the last step of a live run was. */
+static void print_times(sonde_trial *trial, const sonde_run_info *info)
+{
+    const double rate = cli_steps_per_second(trial);
+    char text[64];
+
+    if (info->last_time == 0) {
+        return;
+    }
+    (void)printf("%-9s %s from the first step to the last", "time",
+                 cli_duration_text(1e-9 * (double)(info->last_time - info->first_time),
+                                   text, sizeof text));
+    if (rate > 0.0) {
+        (void)printf(", %.3g steps/s", rate);
+    }
+    if (info->status == SONDE_RUN_ENDED) {
+        (void)printf(", ended %s\n", cli_moment_text(info->last_time, text, sizeof text));
+    } else {
+        (void)printf(", the last %s ago\n",
+                     cli_duration_text(cli_age(info->last_time), text, sizeof text));
+    }
+}
+
+static void print_resumes(const sonde_trial *trial, const sonde_run_info *info)
+{
+    sonde_trial_resumed resumed;
+    char text[64];
+
+    for (size_t i = 0; sonde_trial_resume(trial, i, &resumed); i++) {
+        (void)printf("%-9s from step %" PRId64 ", %s", "resumed", resumed.step,
+                     cli_moment_text(resumed.time, text, sizeof text));
+        if (info->workers > 1) {
+            (void)printf(", worker %d", resumed.worker);
+        }
+        (void)putchar('\n');
+    }
+    if (info->superseded + info->superseded_steps > 0) {
+        (void)printf("%-9s %" PRIu64 " steps and %" PRIu64
+                     " records from before that count no more\n",
+                     "", info->superseded_steps, info->superseded);
+    }
+}
+
 static size_t count_damage(const sonde_trial *trial)
 {
     size_t count = 0;
@@ -117,6 +160,8 @@ static void print_run(sonde_trial *trial)
     print_line("created", info.created);
     print_status(&info);
     print_steps(trial, &info);
+    print_times(trial, &info);
+    print_resumes(trial, &info);
     (void)printf("%-9s %d of %d\n", "workers", info.workers, info.world);
     (void)printf(
         "%-9s %" PRIu64 " values (%s), %" PRIu64 " vital signs, %" PRIu64 " sketches\n",
@@ -132,6 +177,34 @@ static void print_run(sonde_trial *trial)
                      damage == 1 ? "it" : "them");
     }
     (void)putchar('\n');
+}
+
+/* In seconds since 1970; null where it is not known. */
+static void print_time_json(const char *key, int64_t time)
+{
+    if (time > 0) {
+        (void)printf(", \"%s\": %.6f", key, 1e-9 * (double)time);
+    } else {
+        (void)printf(", \"%s\": null", key);
+    }
+}
+
+static void print_times_json(sonde_trial *trial, const sonde_run_info *info)
+{
+    sonde_trial_resumed resumed;
+
+    print_time_json("first_time", info->first_time);
+    print_time_json("last_time", info->last_time);
+    (void)printf(", \"steps_per_second\": %.6g, \"superseded\": %" PRIu64
+                 ", \"superseded_steps\": %" PRIu64 ", \"resumed\": [",
+                 cli_steps_per_second(trial), info->superseded, info->superseded_steps);
+    for (size_t i = 0; sonde_trial_resume(trial, i, &resumed); i++) {
+        (void)printf("%s{\"worker\": %d, \"step\": %" PRId64, i > 0 ? ", " : "",
+                     resumed.worker, resumed.step);
+        print_time_json("time", resumed.time);
+        (void)putchar('}');
+    }
+    (void)fputs("], \"steps\": {", stdout);
 }
 
 static void print_run_json(sonde_trial *trial)
@@ -158,9 +231,10 @@ static void print_run_json(sonde_trial *trial)
     }
     (void)printf(", \"world\": %d, \"workers\": %d, \"last_step\": %" PRId64
                  ", \"records\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"rows\": %" PRIu64
-                 ", \"sketches\": %" PRIu64 ", \"lost\": %" PRIu64 ", \"steps\": {",
+                 ", \"sketches\": %" PRIu64 ", \"lost\": %" PRIu64,
                  info.world, info.workers, info.last_step, info.records, info.bytes,
                  info.rows, info.sketches, info.lost);
+    print_times_json(trial, &info);
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
         size_t count = 0;
 

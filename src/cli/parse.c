@@ -81,6 +81,7 @@ static int store(const cli_option *option, void *values, const char *text)
         *(bool *)(void *)field = true;
         break;
     case CLI_TEXT:
+    case CLI_MAYBE:
         memcpy(field, &text, sizeof text);
         break;
     case CLI_COUNT:
@@ -138,7 +139,9 @@ static void make_tables(const cli_command *command, struct option *longs, char *
     *end++ = ':'; /* tell a missing value from an unknown option */
     for (size_t i = 0; i < command->option_count; i++) {
         const cli_option *option = &command->options[i];
-        const int takes = option->kind == CLI_FLAG ? no_argument : required_argument;
+        const int takes = option->kind == CLI_FLAG    ? no_argument
+                          : option->kind == CLI_MAYBE ? optional_argument
+                                                      : required_argument;
 
         longs[i] = (struct option){option->name, takes, NULL, FIRST_CODE + (int)i};
         if (option->letter != 0) {
@@ -180,6 +183,7 @@ static int parse(const cli_command *command, int argc, char **argv, void *values
 {
     struct option longs[MOST_OPTIONS + 2];
     char shorts[2 * MOST_OPTIONS + 4];
+    static char none[] = "";
     int code = 0;
 
     make_tables(command, longs, shorts);
@@ -198,6 +202,9 @@ static int parse(const cli_command *command, int argc, char **argv, void *values
         }
         if (option == NULL) {
             return fail_unknown(command, argv[optind - 1]);
+        }
+        if (option->kind == CLI_MAYBE && optarg == NULL) {
+            optarg = optind < argc && argv[optind][0] != '-' ? argv[optind++] : none;
         }
         if (store(option, values, optarg) != CLI_OK) {
             return CLI_ERROR;

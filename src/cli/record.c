@@ -1,7 +1,7 @@
 /*
  * record.c - a hook from a command line.
  */
-#include "cli/record.h"
+#include "cli/resume.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +78,9 @@ sonde_err cli_hook_open(const cli_record *asked, const char *text, sonde_nn_job 
                         const char *program, sonde_hook **out, sonde_diag *diag)
 {
     const char *file = asked->config;
+    const char *resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL;
     sonde_hook_options options = {.record = {.path = asked->run,
+                                             .resume = resume,
                                              .program = program,
                                              .model = model_of(text, job),
                                              .compress = asked->compress},
@@ -107,6 +109,9 @@ sonde_err cli_hook_open(const cli_record *asked, const char *text, sonde_nn_job 
                        : sonde_nn_job_hook(job, &options, &hook, diag);
     if (err == SONDE_OK) {
         err = configure(asked, hook, diag);
+    }
+    if (err == SONDE_OK && asked->resume != NULL) {
+        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, asked->resume->step, diag);
     }
     if (err != SONDE_OK) {
         (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);

@@ -9,12 +9,15 @@
 
 #include "cli/cli.h"
 
+typedef struct cli_resume cli_resume; /* resume.h */
+
 /* As on the command line; a command has one in its own struct. */
 typedef struct cli_record {
     const char *run, *config;
     cli_list include;
     int64_t interval, vitals;
     bool all, no_vitals, compress;
+    const cli_resume *resume; /* where to go on; NULL: a new run */
 } cli_record;
 
 /*

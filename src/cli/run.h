@@ -67,6 +67,13 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
 const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, char *buf,
                           size_t size);
 const char *cli_status_name(sonde_run_status status);
+/* Of a step's time (ns since 1970): "2026-01-31T12:00:00Z"; its age in seconds. */
+const char *cli_moment_text(int64_t time, char *buf, size_t size);
+double cli_age(int64_t time);
+/* "3.2 s", "2 min 5 s", "1 h 3 min", "2 d 3 h" */
+const char *cli_duration_text(double seconds, char *buf, size_t size);
+/* Over the last hundred steps that something was saved at; 0: not known. */
+double cli_steps_per_second(sonde_trial *trial);
 /* Letters of a UTF-8 text, and the width that printf's %-*s needs for it to fill columns. */
 int cli_letters(const char *text);
 int cli_field(const char *text, int columns);

@@ -25,7 +25,8 @@ typedef struct shown {
     const sonde_tensor_info *info;
     uint32_t id;
     sonde_trial_at at;
-    char where[96]; /* the step, for people */
+    char where[160]; /* the step and its time, for people */
+    int64_t time;    /* 0: not known */
 } shown;
 
 /* --- JSON ------------------------------------------------------------------------- */
@@ -36,6 +37,9 @@ static void begin_json(const shown *what)
     cli_json_string(stdout, what->info->name);
     (void)printf(", \"mode\": \"%s\", \"step\": %" PRId64, sonde_mode_name(what->at.mode),
                  what->at.step);
+    if (what->time > 0) {
+        (void)printf(", \"time\": %.6f", 1e-9 * (double)what->time);
+    }
 }
 
 /* Nested lists, innermost last. */
@@ -332,6 +336,21 @@ static int part_of(int64_t given, const show_values *asked)
     return given != CLI_NOT_GIVEN ? (int)given : merged ? -1 : 0;
 }
 
+/* "step 100 (train 90), 2026-01-31T12:00:00Z" */
+static void say_where(shown *what)
+{
+    char step[96], moment[32];
+
+    (void)cli_step_text(what->trial, what->at.mode, what->at.step, step, sizeof step);
+    if (sonde_trial_step_time(what->trial, what->at.mode, what->at.step, what->at.worker,
+                              &what->time)) {
+        (void)snprintf(what->where, sizeof what->where, "%s, %s", step,
+                       cli_moment_text(what->time, moment, sizeof moment));
+    } else {
+        (void)snprintf(what->where, sizeof what->where, "%s", step);
+    }
+}
+
 static sonde_err find(shown *what, const char *name, sonde_diag *diag)
 {
     const show_values *asked = what->asked;
@@ -359,8 +378,7 @@ static sonde_err find(shown *what, const char *name, sonde_diag *diag)
         range.end = asked->step + 1;
         err = cli_fail_nothing(what->trial, what->id, &range, how_of(asked), diag);
     }
-    (void)cli_step_text(what->trial, what->at.mode, what->at.step, what->where,
-                        sizeof what->where);
+    say_where(what);
     return err;
 }
 

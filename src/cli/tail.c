@@ -16,7 +16,7 @@ enum { POLL_MS = 25, USUAL_LINES = 10 };
 typedef struct tail_values {
     const char *stats, *mode;
     int64_t lines, worker;
-    bool follow, json;
+    bool follow, json, time;
 } tail_values;
 
 typedef struct tail {
@@ -29,6 +29,7 @@ typedef struct tail {
     size_t id_count;
     uint32_t known;
     int64_t printed; /* the last step; -1: none */
+    size_t went_back;
     size_t left_out;
 } tail;
 
@@ -110,6 +111,25 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
     return err;
 }
 
+static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t mode_step)
+{
+    char moment[32];
+    int64_t time = 0;
+    const bool timed = sonde_trial_step_time(t->trial, SONDE_MODE_GLOBAL, global,
+                                             t->range.worker, &time);
+
+    if (timed && t->asked->time && !t->asked->json) {
+        (void)printf("%s  ", cli_moment_text(time, moment, sizeof moment));
+    }
+    (void)printf(t->asked->json ? "{\"step\": %" PRId64
+                                  ", \"mode\": \"%s\", \"mode_step\": %" PRId64
+                                : "step %" PRId64 "  %s %" PRId64,
+                 global, sonde_mode_name(mode), mode_step);
+    if (timed && t->asked->json) {
+        (void)printf(", \"time\": %.6f", 1e-9 * (double)time);
+    }
+}
+
 static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
 {
     sonde_mode mode = t->range.mode;
@@ -121,16 +141,44 @@ static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
     } else {
         (void)sonde_trial_global_step(t->trial, mode, step, &global);
     }
-    (void)printf(t->asked->json ? "{\"step\": %" PRId64
-                                  ", \"mode\": \"%s\", \"mode_step\": %" PRId64
-                                : "step %" PRId64 "  %s %" PRId64,
-                 global, sonde_mode_name(mode), mode_step);
+    print_head(t, global, mode, mode_step);
     for (size_t i = 0; err == SONDE_OK && i < t->id_count; i++) {
         err = print_tensor(t, t->ids[i], step, diag);
     }
     (void)puts(t->asked->json ? "}" : "");
     t->printed = step;
     return err;
+}
+
+/* If a writer went on with the run from a step that was printed: from there again. */
+static void go_back(tail *t)
+{
+    const sonde_mode mode = t->range.mode;
+    int64_t global = 0, step = 0, at = 0;
+
+    if (!sonde_trial_went_back(t->trial, &t->went_back, &global)) {
+        return;
+    }
+    step = global;
+    if (mode != SONDE_MODE_GLOBAL) { /* the first of its mode from there on */
+        size_t count = 0;
+        const int64_t *steps = sonde_trial_steps(t->trial, mode, true, &count);
+
+        step = count > 0 ? steps[count - 1] + 1 : 0;
+        while (count > 0 &&
+               sonde_trial_global_step(t->trial, mode, steps[count - 1], &at) &&
+               at >= global) {
+            step = steps[--count];
+        }
+    }
+    if (step <= t->printed) {
+        (void)printf(t->asked->json
+                         ? "{\"resumed\": %" PRId64 "}\n"
+                         : "the run goes on from step %" PRId64
+                           " again; what is above from there on counts no more\n",
+                     global);
+        t->printed = step - 1;
+    }
 }
 
 /* All that are complete and were not printed; of the first time, the last few. */
@@ -192,6 +240,7 @@ static sonde_err follow(tail *t, sonde_run_info *info, sonde_diag *diag)
             err = select_tensors(t, live, diag);
         }
         if (err == SONDE_OK && changed) {
+            go_back(t);
             err = print_new(t, first, diag);
         }
         if (err != SONDE_OK || !t->asked->follow || !live || cli_interrupted() ||
@@ -255,6 +304,7 @@ static const cli_option tail_options[] = {
            "steps of train, eval or predict (global: of all)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
            "values of this worker (the first that has them)"),
+    OPTION("time", 't', CLI_FLAG, NULL, time, "begin lines with the time of their step"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line"),
 };
 

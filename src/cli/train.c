@@ -2,7 +2,7 @@
  * train.c - `sonde train`: a job from its data to a judged model, with pictures.
  */
 #include "cli/job.h"
-#include "cli/record.h"
+#include "cli/resume.h"
 
 #include <sonde/plot.h>
 #include <sonde/print.h>
@@ -34,6 +34,7 @@ typedef struct training {
     sonde_nn_confusion *matrix;
     float *losses; /* of every call */
     size_t loss_count, loss_capacity;
+    cli_resume resume;
     char out[3072];
 } training;
 
@@ -110,6 +111,9 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
                    asked->out != NULL ? asked->out : "sonde-out");
     err = cli_make_folder(run->out, diag);
     if (err == SONDE_OK) {
+        err = cli_resume_find(asked->resume, run->out, &run->resume, diag);
+    }
+    if (err == SONDE_OK) {
         err = sonde_nn_job_build(run->job, &run->model, diag);
     }
     if (err == SONDE_OK) {
@@ -120,8 +124,9 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
         err = add_prints(run, diag);
     }
     if (err == SONDE_OK) {
-        err =
-            cli_hook_open(&asked->record, job, run->job, "sonde train", &run->hook, diag);
+        const cli_record record = cli_resume_record(&asked->record, &run->resume);
+
+        err = cli_hook_open(&record, job, run->job, "sonde train", &run->hook, diag);
     }
     if (err == SONDE_OK) {
         err = sonde_nn_session_attach_hook(run->session, run->hook, diag);
@@ -129,8 +134,8 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
     if (err == SONDE_OK) {
         err = sonde_nn_session_compile(run->session, diag);
     }
-    if (err == SONDE_OK && asked->resume != NULL) {
-        err = sonde_nn_session_load(run->session, asked->resume, diag);
+    if (err == SONDE_OK && run->resume.path[0] != '\0') {
+        err = sonde_nn_session_load(run->session, run->resume.path, diag);
     }
     if (err == SONDE_OK) {
         err = cli_data_open(run->info, asked->data, SONDE_NN_TRAIN, asked->quiet,
@@ -460,7 +465,8 @@ static const cli_option train_options[] = {
     OPTION("print", 'p', CLI_LIST, "TENSORS", print,
            "print these at every step to stderr; may be given again"),
     CLI_RECORD_OPTIONS(train_values),
-    OPTION("resume", 0, CLI_TEXT, "FILE", resume, "go on from a checkpoint"),
+    OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume,
+           "go on from a checkpoint (the one in --out), and with its run"),
     OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate at the end"),
     OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "draw nothing"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line on stdout"),
@@ -473,10 +479,14 @@ const cli_command cli_train = {
     .summary = "train a network, evaluate it, draw what was seen",
     .details =
         "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
-        "describes any other.\nCtrl-C saves a checkpoint and ends with code 130.",
+        "describes any other.\nCtrl-C saves a checkpoint and ends with code 130. With "
+        "--resume "
+        "training goes on as if it\nhad never been interrupted, and what was recorded "
+        "beyond the checkpoint counts no more.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
                 "  sonde train --record runs/first --save-interval 100\n"
+                "  sonde train --record runs/first --save-interval 100 --resume\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",
     .options = train_options,
     .option_count = CLI_COUNT_OF(train_options),

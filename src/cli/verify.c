@@ -51,7 +51,9 @@ static void print_report(const sonde_verify_report *report)
         (void)printf("%" PRIu64 " records are cut off\n", report->torn);
     }
     if (report->resumed) {
-        (void)puts("the run was gone on with");
+        (void)printf("the run was gone on with: %" PRIu64
+                     " of these count no more, as later ones took their place\n",
+                     report->superseded);
     }
     if (report->lost > 0) {
         (void)printf("the writer lost %" PRIu64 " records before they were written\n",
@@ -64,14 +66,16 @@ static void print_report(const sonde_verify_report *report)
 
 static void print_report_json(const sonde_verify_report *report, const char *told)
 {
-    (void)printf("{\"told\": [%s], \"records\": %" PRIu64 ", \"bytes\": %" PRIu64
-                 ", \"rows\": %" PRIu64 ", \"sketches\": %" PRIu64
-                 ", \"damaged\": %" PRIu64 ", \"torn\": %" PRIu64 ", \"lost\": %" PRIu64
-                 ", \"ended\": %s, \"crashed\": %s, \"resumed\": %s}\n",
-                 told, report->records, report->bytes, report->rows, report->sketches,
-                 report->damaged, report->torn, report->lost,
-                 report->ended ? "true" : "false", report->crashed ? "true" : "false",
-                 report->resumed ? "true" : "false");
+    (void)printf(
+        "{\"told\": [%s], \"records\": %" PRIu64 ", \"bytes\": %" PRIu64
+        ", \"rows\": %" PRIu64 ", \"sketches\": %" PRIu64 ", \"damaged\": %" PRIu64
+        ", \"torn\": %" PRIu64 ", \"lost\": %" PRIu64
+        ", \"ended\": %s, \"crashed\": %s, \"resumed\": %s, \"superseded\": %" PRIu64
+        "}\n",
+        told, report->records, report->bytes, report->rows, report->sketches,
+        report->damaged, report->torn, report->lost, report->ended ? "true" : "false",
+        report->crashed ? "true" : "false", report->resumed ? "true" : "false",
+        report->superseded);
 }
 
 static int run_verify(const void *values, int argc, char **argv)

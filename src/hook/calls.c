@@ -11,5 +11,5 @@ const sonde__recorder_calls sonde__recorder_itself = {
     .put_vitals = sonde_recorder_put_vitals,
     .put_sketch = sonde_recorder_put_sketch,
     .end_step = sonde_recorder_end_step,
-    .get_stats = sonde_recorder_get_stats,
+    .next = sonde_recorder_next,
 };

@@ -269,7 +269,7 @@ static sonde_err settle_tensors(sonde_hook *hook, sonde_diag *diag)
 static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
 {
     sonde_recorder_options options = hook->options.record;
-    sonde_recorder_stats stats = {.last_step = -1};
+    int64_t next[SONDE_MODE_COUNT];
     char *save = options.save == NULL ? sonde__hook_tell(hook) : NULL;
     sonde_err err = SONDE_OK;
 
@@ -283,8 +283,11 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     err = hook->calls->create(&options, hook->catalogue, &hook->recorder, diag);
     free(save);
     if (err == SONDE_OK && options.resume != NULL) {
-        hook->calls->get_stats(hook->recorder, &stats);
-        hook->next_global = SONDE_MAX(hook->next_global, stats.last_step + 1);
+        hook->calls->next(hook->recorder, next);
+        for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+            hook->next_step[mode] = SONDE_MAX(hook->next_step[mode], next[mode]);
+        }
+        hook->next_global = SONDE_MAX(hook->next_global, next[SONDE_MODE_GLOBAL]);
     }
     return err;
 }

@@ -132,7 +132,7 @@ typedef struct sonde__recorder_calls {
     void (*put_sketch)(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
                        const sonde_sketch *sketch);
     void (*end_step)(sonde_recorder *recorder, const sonde_coordinate *at);
-    void (*get_stats)(const sonde_recorder *recorder, sonde_recorder_stats *stats);
+    void (*next)(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT]);
 } sonde__recorder_calls;
 
 typedef struct sonde__attachment sonde__attachment;

@@ -151,6 +151,12 @@ sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
                            "step %" PRId64 " of mode %s, whose next step is %" PRId64,
                            step, sonde_mode_name(mode), hook->next_step[mode]);
     }
+    if (!hook->open && hook->options.record.resume != NULL &&
+        (hook->options.record.resume_step == SONDE_RESUME_BEHIND ||
+         mode == SONDE_MODE_GLOBAL)) {
+        hook->options.record.resume_mode = mode;
+        hook->options.record.resume_step = step > 0 ? step : SONDE_RESUME_ANEW;
+    }
     hook->next_step[mode] = step;
     if (mode == SONDE_MODE_GLOBAL) {
         hook->next_global = step;

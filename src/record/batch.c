@@ -12,7 +12,7 @@ enum { BATCH_BYTES = 30000, BATCH_ITEMS = 500, BULK = 5000 };
 #else
 enum {
     BATCH_BYTES = 16 * 1024 * 1024, /* of values; a larger one is a batch of its own */
-    BATCH_ITEMS = 1024 * 1024,      /* bytes of statistics, and of sketches */
+    BATCH_ITEMS = 1024 * 1024,      /* bytes of statistics, of sketches, of steps */
     BULK = 1024 * 1024              /* of values at once, that go past the page cache */
 };
 #endif
@@ -220,21 +220,15 @@ static taken take_sketch(sonde__writer *writer, sonde__sketch_message *message,
 static taken take_end(sonde__writer *writer, const sonde__end_message *message,
                       int *fault)
 {
-    *fault = need_segment(writer, 0, 0);
-    if (*fault != 0) {
-        return LEFT_FAULT;
-    }
-    switch (sonde__segment_add_end(&writer->segment, &message->line)) {
-    case SONDE__ADDED:
-        return TAKEN;
-    case SONDE__NO_MEMORY:
+    sonde__step_row row = message->row;
+
+    row.check = sonde__step_check(&row);
+    if (!sonde__stream_add(&writer->steps, &row, sizeof row)) {
         *fault = ENOMEM;
         return LEFT_FAULT;
-    case SONDE__BATCH_FULL:
-    case SONDE__HEADER_FULL:
-    default:
-        return LEFT_BATCH;
     }
+    writer->newest = SONDE_MAX(writer->newest, row.step);
+    return writer->steps.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
 static taken take(sonde__writer *writer, sonde__block *block, int *fault)
@@ -324,14 +318,13 @@ int sonde__batch_commit(sonde__writer *writer)
         failed = sonde__segment_commit(&writer->segment, &gain);
         count(&counters->records, gain.values);
         count(&counters->bytes, gain.payload);
-        if (gain.last_step >
-            atomic_load_explicit(&counters->last_step, memory_order_relaxed)) {
-            atomic_store_explicit(&counters->last_step, gain.last_step,
-                                  memory_order_relaxed);
-        }
+    }
+    if (failed == 0) { /* a step is told when everything of it is there */
+        failed = sonde__stream_commit(&writer->steps, &gained);
     }
     writer->changed = true;
     if (failed == 0) {
+        atomic_store_explicit(&counters->last_step, writer->newest, memory_order_relaxed);
         release(writer);
     }
     return failed;
@@ -349,6 +342,9 @@ void sonde__batch_drop(sonde__writer *writer)
                           sonde__stream_drop(&writer->sketches) +
                           sonde__segment_drop(&writer->segment),
                       writer->fault);
+    (void)sonde__stream_drop(&writer->steps);
+    writer->newest =
+        atomic_load_explicit(&writer->counters.last_step, memory_order_relaxed);
     release(writer);
 }
 

@@ -24,6 +24,7 @@ static const struct {
     [SONDE__FILE_INDEX] = {"seg-", ".jsonl"},
     [SONDE__FILE_STATS] = {"stats-", ".npy"},
     [SONDE__FILE_SKETCH] = {"sketch-", ".bin"},
+    [SONDE__FILE_STEPS] = {"steps-", ".npy"},
 };
 
 void sonde__worker_folder(char *name, int rank)
@@ -152,14 +153,11 @@ static char *print_value(char *to, const sonde__index_line *line)
 
 size_t sonde__index_print(const sonde__index_line *line, char *text)
 {
-    char *to = print_text(text, line->end ? "{\"e\":" : "{\"s\":");
+    char *to = print_signed(print_text(text, "{\"s\":"), line->step);
 
-    to = print_signed(to, line->step);
     to = print_text(print_text(to, ",\"m\":\""), sonde_mode_name(line->mode));
     to = print_signed(print_text(to, "\",\"k\":"), line->mode_step);
-    if (!line->end) {
-        to = print_value(to, line);
-    }
+    to = print_value(to, line);
     to = print_text(to, "}\n");
     return (size_t)(to - text);
 }
@@ -323,44 +321,130 @@ bool sonde__index_parse(const char *text, size_t length, sonde__index_line *line
 {
     rest from = {text, text + length};
 
-    line->end = take_text(&from, "{\"e\":");
-    if (!line->end && !take_text(&from, "{\"s\":")) {
-        return false;
-    }
-    if (!take_signed(&from, &line->step) || !take_text(&from, ",\"m\":\"") ||
-        !take_mode(&from, &line->mode) || !take_text(&from, "\",\"k\":") ||
-        !take_signed(&from, &line->mode_step)) {
-        return false;
-    }
-    if (!line->end && !take_value(&from, line)) {
-        return false;
-    }
-    return take_text(&from, "}") && from.at == from.end;
+    return take_text(&from, "{\"s\":") && take_signed(&from, &line->step) &&
+           take_text(&from, ",\"m\":\"") && take_mode(&from, &line->mode) &&
+           take_text(&from, "\",\"k\":") && take_signed(&from, &line->mode_step) &&
+           take_value(&from, line) && take_text(&from, "}") && from.at == from.end;
 }
 
-/* --- vital signs ------------------------------------------------------------------ */
+/* --- generations ------------------------------------------------------------------ */
 
-void sonde__stats_head(char head[SONDE__STATS_HEAD], uint64_t rows)
+static const struct {
+    const char *key;
+    sonde__file_kind kind;
+} firsts[] = {{",\"segment\":", SONDE__FILE_SEGMENT},
+              {",\"stats\":", SONDE__FILE_STATS},
+              {",\"sketch\":", SONDE__FILE_SKETCH},
+              {",\"steps\":", SONDE__FILE_STEPS}};
+
+size_t sonde__generation_print(const sonde__generation *line, char *text)
+{
+    char *to = print_unsigned(print_text(text, "{\"generation\":"), line->number);
+
+    to = print_signed(print_text(to, ",\"step\":"), line->step);
+    to = print_signed(print_text(to, ",\"time\":"), line->time);
+    for (size_t i = 0; i < SONDE_COUNT_OF(firsts); i++) {
+        to = print_unsigned(print_text(to, firsts[i].key), line->first[firsts[i].kind]);
+    }
+    to = print_text(to, "}\n");
+    return (size_t)(to - text);
+}
+
+bool sonde__generation_parse(const char *text, size_t length, sonde__generation *line)
+{
+    rest from = {text, text + length};
+    bool good = take_text(&from, "{\"generation\":") &&
+                take_unsigned(&from, INT64_MAX, &line->number) &&
+                take_text(&from, ",\"step\":") && take_signed(&from, &line->step) &&
+                take_text(&from, ",\"time\":") && take_signed(&from, &line->time);
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(firsts) && good; i++) {
+        good = take_text(&from, firsts[i].key) &&
+               take_unsigned(&from, INT64_MAX, &line->first[firsts[i].kind]);
+    }
+    line->first[SONDE__FILE_INDEX] = line->first[SONDE__FILE_SEGMENT];
+    return good && take_text(&from, "}") && from.at == from.end && line->step >= 0;
+}
+
+int64_t sonde__generation_limit(const sonde__generation *generations, size_t count,
+                                sonde__file_kind kind, uint64_t number)
+{
+    int64_t limit = INT64_MAX;
+
+    /* Back from the last generation to the one that wrote the file. */
+    for (size_t i = count; i > 0 && generations[i - 1].first[kind] > number; i--) {
+        limit = SONDE_MIN(limit, generations[i - 1].step);
+    }
+    return limit;
+}
+
+/* --- heads ------------------------------------------------------------------------ */
+
+/* A NumPy array of one dimension: magic, version 1.0, length, a dictionary, blanks. */
+static size_t npy_head(char *head, size_t size, const char *fields, uint64_t rows)
 {
     static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y', 1, 0};
-    const uint16_t length = SONDE__STATS_HEAD - 10;
+    const uint16_t length = (uint16_t)(size - 10);
     int n = 0;
 
     memcpy(head, magic, sizeof magic);
     memcpy(head + 8, &length, sizeof length);
-    n = snprintf(
-        head + 10, length,
-        "{'descr': [('step', '<i8'), ('mode_step', '<i8'), ('tensor', '<u4'), "
-        "('micro_batch', '<u4'), ('replica', '<u2'), ('mode', '<u1'), "
-        "('reserved', '<u1'), ('check', '<u4'), ('count', '<u8'), ('nan', '<u8'), "
-        "('pos_inf', '<u8'), ('neg_inf', '<u8'), ('zero', '<u8'), ('min', '<f8'), "
-        "('max', '<f8'), ('abs_min', '<f8'), ('abs_max', '<f8'), ('mean', '<f8'), "
-        "('m2', '<f8'), ('l1', '<f8'), ('sumsq', '<f8'), ('sum', '<f8')], "
-        "'fortran_order': False, 'shape': (%llu,), }",
-        (unsigned long long)rows);
+    n = snprintf(head + 10, length,
+                 "{'descr': [%s], 'fortran_order': False, 'shape': (%llu,), }", fields,
+                 (unsigned long long)rows);
     memset(head + 10 + n, ' ', length - (size_t)n);
-    head[SONDE__STATS_HEAD - 1] = '\n';
+    head[size - 1] = '\n';
+    return size;
 }
+
+static const char stats_fields[] =
+    "('step', '<i8'), ('mode_step', '<i8'), ('tensor', '<u4'), ('micro_batch', '<u4'), "
+    "('replica', '<u2'), ('mode', '<u1'), ('reserved', '<u1'), ('check', '<u4'), "
+    "('count', '<u8'), ('nan', '<u8'), ('pos_inf', '<u8'), ('neg_inf', '<u8'), "
+    "('zero', '<u8'), ('min', '<f8'), ('max', '<f8'), ('abs_min', '<f8'), "
+    "('abs_max', '<f8'), ('mean', '<f8'), ('m2', '<f8'), ('l1', '<f8'), "
+    "('sumsq', '<f8'), ('sum', '<f8')";
+static const char steps_fields[] =
+    "('step', '<i8'), ('mode_step', '<i8'), ('time', '<i8'), ('mode', '<u4'), "
+    "('check', '<u4')";
+
+size_t sonde__file_head(sonde__file_kind kind, uint64_t items,
+                        char head[SONDE__MOST_HEAD])
+{
+    switch (kind) {
+    case SONDE__FILE_STATS:
+        return npy_head(head, SONDE__STATS_HEAD, stats_fields, items);
+    case SONDE__FILE_STEPS:
+        return npy_head(head, SONDE__STEPS_HEAD, steps_fields, items);
+    case SONDE__FILE_SKETCH:
+        memset(head, 0, SONDE__SKETCH_HEAD);
+        memcpy(head, SONDE__SKETCH_MAGIC, sizeof SONDE__SKETCH_MAGIC - 1);
+        return SONDE__SKETCH_HEAD;
+    case SONDE__FILE_SEGMENT:
+    case SONDE__FILE_INDEX:
+    case SONDE__FILE_OTHER:
+    default:
+        return 0;
+    }
+}
+
+/* --- steps ------------------------------------------------------------------------ */
+
+uint32_t sonde__step_check(const sonde__step_row *row)
+{
+    sonde__step_row blank = *row;
+
+    blank.check = 0;
+    return (uint32_t)XXH3_64bits(&blank, sizeof blank);
+}
+
+bool sonde__step_valid(const sonde__step_row *row)
+{
+    return sonde__step_check(row) == row->check && row->mode < SONDE_MODE_COUNT &&
+           row->step >= 0 && row->mode_step >= 0;
+}
+
+/* --- vital signs ------------------------------------------------------------------ */
 
 uint32_t sonde__stats_check(const sonde__stats_row *row)
 {

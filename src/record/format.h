@@ -20,6 +20,7 @@
 /* Of a worker's folder. */
 #define SONDE__CATALOGUE_FILE "catalogue.jsonl"
 #define SONDE__STATE_FILE "state.json"
+#define SONDE__GENERATIONS_FILE "generations.jsonl" /* once the run was gone on with */
 #define SONDE__LOCK_FILE "lock" /* flock: by the process that writes */
 
 enum {
@@ -29,6 +30,9 @@ enum {
     SONDE__STATS_ROW = 144,    /* bytes of a row */
     SONDE__SKETCH_HEAD = 16,   /* bytes before the first record of a sketch file */
     SONDE__SKETCH_FIXED = 80,  /* bytes of a sketch record before its bins */
+    SONDE__STEPS_HEAD = 256,   /* bytes before the first row of a steps file */
+    SONDE__STEPS_ROW = 32,     /* bytes of a row */
+    SONDE__MOST_HEAD = 1024,   /* bytes of the longest head of all kinds */
     SONDE__HEARTBEAT = 5,      /* seconds between two states of a worker that runs */
     SONDE__CRASHED_AFTER = 15, /* seconds without a heartbeat */
     SONDE__FILE_NAME = 64      /* room for any name below */
@@ -41,7 +45,8 @@ typedef enum sonde__file_kind {
     SONDE__FILE_INDEX = 1,   /* seg-00000041.jsonl; never a .part */
     SONDE__FILE_STATS = 2,   /* stats-00000007.npy */
     SONDE__FILE_SKETCH = 3,  /* sketch-00000007.bin */
-    SONDE__FILE_OTHER = 4    /* a name that is none of these */
+    SONDE__FILE_STEPS = 4,   /* steps-00000007.npy */
+    SONDE__FILE_OTHER = 5    /* a name that is none of these */
 } sonde__file_kind;
 
 /* "w0003" to name, which has room for SONDE__FILE_NAME bytes. */
@@ -55,6 +60,10 @@ SONDE_API void sonde__file_name(char *name, sonde__file_kind kind, uint64_t numb
  * SONDE__FILE_OTHER. */
 SONDE_API sonde__file_kind sonde__file_parse(const char *name, uint64_t *number,
                                              bool *part);
+/* Writes what stands before the items of a closed file of a kind, with so many of them;
+ * its length. Of a segment and an index there is none: 0. */
+SONDE_API size_t sonde__file_head(sonde__file_kind kind, uint64_t items,
+                                  char head[SONDE__MOST_HEAD]);
 
 /* --- index lines ------------------------------------------------------------------ */
 
@@ -65,7 +74,6 @@ typedef enum sonde__packing {
 } sonde__packing;
 
 typedef struct sonde__index_line {
-    bool end; /* of a step: then only step, mode and mode_step are meant */
     sonde_mode mode;
     int64_t step; /* global */
     int64_t mode_step;
@@ -103,13 +111,48 @@ typedef struct sonde__stats_row {
 } sonde__stats_row;
 _Static_assert(sizeof(sonde__stats_row) == SONDE__STATS_ROW, "rows lie as in files");
 
-/* The head of a stats file with so many rows. */
-SONDE_API void sonde__stats_head(char head[SONDE__STATS_HEAD], uint64_t rows);
 /* What check must be. Cost: a hash of 144 bytes. */
 SONDE_API uint32_t sonde__stats_check(const sonde__stats_row *row);
 SONDE_API void sonde__stats_to_vitals(const sonde__stats_row *row, sonde_vitals *vitals);
 /* Fills the statistics of a row, and nothing else. */
 SONDE_API void sonde__stats_of_vitals(sonde__stats_row *row, const sonde_vitals *vitals);
+
+/* --- steps ------------------------------------------------------------------------ */
+
+/* A step that is complete: written behind everything of it. */
+typedef struct sonde__step_row {
+    int64_t step, mode_step;
+    int64_t time; /* when it ended: ns since 1970, UTC */
+    uint32_t mode;
+    uint32_t check;
+} sonde__step_row;
+_Static_assert(sizeof(sonde__step_row) == SONDE__STEPS_ROW, "rows lie as in files");
+
+/* What check must be. */
+SONDE_API uint32_t sonde__step_check(const sonde__step_row *row);
+/* Whether a row's check is right and its numbers can be. */
+SONDE_API bool sonde__step_valid(const sonde__step_row *row);
+
+/* --- generations ------------------------------------------------------------------ */
+
+/* A writer that went on with a run: a line of generations.jsonl. */
+typedef struct sonde__generation {
+    uint64_t number; /* 1, 2, ...; who wrote first is 0 and has no line */
+    int64_t step;    /* first global step of what it writes */
+    int64_t time;    /* when it began: ns since 1970, UTC */
+    uint64_t first[SONDE__FILE_OTHER]; /* by kind: number of its first file */
+} sonde__generation;
+
+enum { SONDE__GENERATION_ROOM = 256 }; /* no line is longer */
+/* Reads and writes a line, as sonde__index_parse and sonde__index_print do. */
+SONDE_API bool sonde__generation_parse(const char *text, size_t length,
+                                       sonde__generation *line);
+SONDE_API size_t sonde__generation_print(const sonde__generation *line, char *text);
+/* Of what lies in a file, global steps from here on are superseded; INT64_MAX: none.
+ * Generations as they stand in their file. */
+SONDE_API int64_t sonde__generation_limit(const sonde__generation *generations,
+                                          size_t count, sonde__file_kind kind,
+                                          uint64_t number);
 
 /* --- sketches --------------------------------------------------------------------- */
 

@@ -37,7 +37,7 @@ typedef struct sonde__sketch_message {
 
 typedef struct sonde__end_message {
     sonde__block block;
-    sonde__index_line line;
+    sonde__step_row row; /* check is not set yet */
 } sonde__end_message;
 
 /* A tensor's line of the catalogue, before the first value of it. */

@@ -75,6 +75,7 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
         sonde__recorder_refuse(recorder, "its coordinate is none", id);
         return false;
     }
+    recorder->anything = true;
     return (id < recorder->told_count && recorder->told[id]) ||
            sonde__recorder_tell(recorder, id, waits);
 }
@@ -121,7 +122,6 @@ static void describe(sonde__value_message *message, uint32_t id,
 {
     sonde__index_line *const line = &message->line;
 
-    line->end = false;
     line->mode = at->mode;
     line->step = at->global_step;
     line->mode_step = at->mode_step;
@@ -255,24 +255,47 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
 
 /* --- steps ------------------------------------------------------------------------ */
 
-void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+static void put_end(sonde_recorder *recorder, const sonde_coordinate *at)
 {
     const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
-    sonde__end_message *message = NULL;
-
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
-        return;
-    }
-    message =
+    sonde__end_message *const message =
         sonde__recorder_reserve(recorder, SONDE__MESSAGE_END, sizeof *message, waits);
+
     if (message == NULL) {
         return; /* the end of the next step says it too */
     }
-    message->line.end = true;
-    message->line.mode = at->mode;
-    message->line.step = at->global_step;
-    message->line.mode_step = at->mode_step;
+    message->row = (sonde__step_row){
+        .step = at->global_step,
+        .mode_step = at->mode_step,
+        .time = sonde__date(),
+        .mode = (uint32_t)at->mode,
+    };
     sonde__ring_commit(&recorder->ring);
+}
+
+void sonde__recorder_end_quiet(sonde_recorder *recorder)
+{
+    if (recorder->has_quiet) {
+        put_end(recorder, &recorder->quiet);
+        recorder->has_quiet = false;
+    }
+}
+
+void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+{
+    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
+        return;
+    }
+    if (recorder->has_quiet && recorder->quiet.mode != at->mode) {
+        sonde__recorder_end_quiet(recorder);
+    }
+    recorder->has_quiet = !recorder->anything && recorder->options.world <= 1;
+    recorder->anything = false;
+    if (recorder->has_quiet) {
+        recorder->quiet = *at;
+    } else {
+        put_end(recorder, at);
+    }
 }
 
 bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)

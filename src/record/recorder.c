@@ -54,10 +54,17 @@ static sonde_err check_options(const sonde_recorder_options *options, sonde_diag
         return sonde__fail(diag, SONDE_EINVAL, "when_full", "a sonde_when_full", "%d",
                            (int)options->when_full);
     }
-    if (options->resume != NULL && !is_hex(options->resume, 32)) {
+    if (options->resume != NULL && strcmp(options->resume, SONDE_RESUME_ANY) != 0 &&
+        !is_hex(options->resume, 32)) {
         return sonde__fail(diag, SONDE_EINVAL, "resume",
-                           "a run's id, 32 hexadecimal digits", "'%.64s'",
+                           "a run's id, 32 hexadecimal digits, or any", "'%.64s'",
                            options->resume);
+    }
+    if (options->resume_step < SONDE_RESUME_ANEW ||
+        (unsigned)options->resume_mode >= SONDE_MODE_COUNT) {
+        return sonde__fail(diag, SONDE_EINVAL, "resume_step", "a step of a mode",
+                           "step %lld of mode %d", (long long)options->resume_step,
+                           (int)options->resume_mode);
     }
     if (options->graph != NULL && !is_hex(options->graph, 16)) {
         return sonde__fail(diag, SONDE_EINVAL, "graph", "16 hexadecimal digits",
@@ -150,6 +157,8 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                        SONDE__FILE_STATS);
     sonde__stream_init(&writer->sketches, writer->backend, writer->folder,
                        SONDE__FILE_SKETCH);
+    sonde__stream_init(&writer->steps, writer->backend, writer->folder,
+                       SONDE__FILE_STEPS);
     err = sonde__segment_init(&writer->segment, writer->backend, writer->folder,
                               options->rank);
     if (err == SONDE_OK && options->compress) {
@@ -209,7 +218,7 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
             err = sonde__writer_start(&recorder->writer, diag);
         }
         if (err != SONDE_OK) {
-            sonde__run_undo(&recorder->writer, &recorder->options);
+            sonde__run_undo(&recorder->writer);
         }
     }
     if (err != SONDE_OK) {
@@ -258,6 +267,11 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
     };
 }
 
+void sonde_recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
+{
+    memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
+}
+
 static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_diag *diag)
 {
     sonde_recorder_stats stats;
@@ -292,6 +306,7 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
         return SONDE_OK;
     }
     writer = &recorder->writer;
+    sonde__recorder_end_quiet(recorder);
     sonde__writer_stop(writer);
     failed = writer->fault;
     if (recorder->options.rank == 0) {

@@ -38,6 +38,9 @@ struct sonde_recorder {
     size_t shown_count, shown_capacity;
     uint64_t round; /* of begin_call and end_step */
     bool complained;
+    bool anything;          /* was put since the last end of a step */
+    bool has_quiet;         /* nothing was put at the last step that ended, which is */
+    sonde_coordinate quiet; /* not told of (yet) */
 
     /* For whoever asks: */
     _Atomic uint64_t waits;
@@ -60,6 +63,8 @@ SONDE_API void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind,
 SONDE_API void sonde__recorder_lose_full(sonde_recorder *recorder);
 SONDE_API void sonde__recorder_refuse(sonde_recorder *recorder, const char *what,
                                       unsigned long id);
+/* Tells of the last step, if nothing was put at it. */
+SONDE_API void sonde__recorder_end_quiet(sonde_recorder *recorder);
 /* Sees to it that the writer knows the tensor, whose id is below the catalogue's count.
  * False: not now (counted as lost for a full ring), or never (refused). */
 SONDE_API bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits);

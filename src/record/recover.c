@@ -31,8 +31,8 @@ typedef struct recovery {
     sonde__writer *writer;
     const char *where;
     sonde_diag *diag;
-    int64_t last_step;
-    uint64_t records, bytes, rows, sketches;
+    uint64_t records, bytes;
+    uint64_t items[SONDE__FILE_OTHER]; /* by kind: rows, sketches, steps */
     uint64_t next[SONDE__FILE_OTHER]; /* by kind: the number behind the last that stays */
 } recovery;
 
@@ -146,10 +146,7 @@ static void replay_index(recovery *r, const char *text, size_t size,
         const bool good = sonde__index_parse(at, (size_t)(newline - at), &line);
 
         at = newline + 1;
-        if (good && line.end) {
-            r->last_step = SONDE_MAX(r->last_step, line.step);
-            of->index_end = (size_t)(at - text);
-        } else if (good) {
+        if (good) {
             replay_value(r, &line, header, of);
         }
         if (of->values > before) {
@@ -313,7 +310,7 @@ static sonde_err recover_segment(recovery *r, uint64_t number)
     return err;
 }
 
-/* --- statistics and sketches ------------------------------------------------------ */
+/* --- statistics, sketches and steps ----------------------------------------------- */
 
 /* The length of what is whole in a sketch file, and how many records that are. */
 static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
@@ -334,11 +331,14 @@ static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
     return *count > 0 ? at : 0;
 }
 
-/* What counts of a stats or sketch file, and how many items that are. */
+/* What counts of a file of items, and how many items that are. */
 static int measure(recovery *r, sonde__file_kind kind, const char *path, uint64_t *end,
                    uint64_t *items)
 {
     sonde__backend *const backend = r->writer->backend;
+    const uint64_t row = kind == SONDE__FILE_STATS ? SONDE__STATS_ROW : SONDE__STEPS_ROW;
+    char head[SONDE__MOST_HEAD];
+    const uint64_t first = sonde__file_head(kind, 0, head);
     sonde__file *file = NULL;
     char *text = NULL;
     size_t size = 0;
@@ -354,9 +354,9 @@ static int measure(recovery *r, sonde__file_kind kind, const char *path, uint64_
         return failed;
     }
     failed = backend->ops->open(backend, path, &file);
-    if (failed == 0 && file->end > SONDE__STATS_HEAD) {
-        *items = (file->end - SONDE__STATS_HEAD) / SONDE__STATS_ROW;
-        *end = *items > 0 ? SONDE__STATS_HEAD + *items * SONDE__STATS_ROW : 0;
+    if (failed == 0 && file->end > first) {
+        *items = (file->end - first) / row;
+        *end = *items > 0 ? first + *items * row : 0;
     }
     backend->ops->close(file);
     return failed;
@@ -373,7 +373,7 @@ static sonde_err count_stream(recovery *r, sonde__file_kind kind, uint64_t numbe
         return fail(r, failed, path);
     }
     stays(r, kind, number);
-    *(kind == SONDE__FILE_STATS ? &r->rows : &r->sketches) += items;
+    r->items[kind] += items;
     return SONDE_OK;
 }
 
@@ -381,7 +381,7 @@ static sonde_err recover_stream(recovery *r, sonde__file_kind kind, uint64_t num
 {
     sonde__backend *const backend = r->writer->backend;
     char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
-    char head[SONDE__STATS_HEAD];
+    char head[SONDE__MOST_HEAD];
     sonde__file *file = NULL;
     uint64_t end = 0, items = 0;
     int failed = measure(r, kind, path_of(r, kind, number, true, from), &end, &items);
@@ -396,9 +396,9 @@ static sonde_err recover_stream(recovery *r, sonde__file_kind kind, uint64_t num
     if (failed == 0) {
         failed = backend->ops->truncate(file, end);
     }
-    if (failed == 0 && kind == SONDE__FILE_STATS) {
-        sonde__stats_head(head, items);
-        failed = backend->ops->write_at(file, 0, head, sizeof head);
+    if (failed == 0) {
+        failed =
+            backend->ops->write_at(file, 0, head, sonde__file_head(kind, items, head));
     }
     if (failed == 0) {
         failed = backend->ops->sync(file);
@@ -408,7 +408,7 @@ static sonde_err recover_stream(recovery *r, sonde__file_kind kind, uint64_t num
     }
     backend->ops->close(file);
     stays(r, kind, number);
-    *(kind == SONDE__FILE_STATS ? &r->rows : &r->sketches) += items;
+    r->items[kind] += items;
     return failed == 0 ? SONDE_OK : fail(r, failed, from);
 }
 
@@ -428,6 +428,7 @@ static sonde_err recover_file(recovery *r, const found *seen, const found_file *
                    : remove_segment(r, number);
     case SONDE__FILE_STATS:
     case SONDE__FILE_SKETCH:
+    case SONDE__FILE_STEPS:
         return file->part ? recover_stream(r, file->kind, number)
                           : count_stream(r, file->kind, number);
     case SONDE__FILE_OTHER:
@@ -451,7 +452,7 @@ static sonde_err recover_all(recovery *r, found *seen)
 
 sonde_err sonde__run_recover(sonde__writer *writer, const char *where, sonde_diag *diag)
 {
-    recovery r = {.writer = writer, .where = where, .diag = diag, .last_step = -1};
+    recovery r = {.writer = writer, .where = where, .diag = diag};
     found seen = {0};
     const int failed =
         writer->backend->ops->list(writer->backend, writer->folder, note, &seen);
@@ -467,11 +468,11 @@ sonde_err sonde__run_recover(sonde__writer *writer, const char *where, sonde_dia
         writer->segment.number = r.next[SONDE__FILE_SEGMENT];
         writer->stats.number = r.next[SONDE__FILE_STATS];
         writer->sketches.number = r.next[SONDE__FILE_SKETCH];
+        writer->steps.number = r.next[SONDE__FILE_STEPS];
         atomic_init(&writer->before.records, r.records);
         atomic_init(&writer->before.bytes, r.bytes);
-        atomic_init(&writer->before.rows, r.rows);
-        atomic_init(&writer->before.sketches, r.sketches);
-        atomic_init(&writer->before.last_step, r.last_step);
+        atomic_init(&writer->before.rows, r.items[SONDE__FILE_STATS]);
+        atomic_init(&writer->before.sketches, r.items[SONDE__FILE_SKETCH]);
     }
     return err;
 }

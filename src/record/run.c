@@ -235,8 +235,9 @@ static sonde_err begin_again(sonde__writer *writer, const sonde_recorder_options
                              sonde_diag *diag)
 {
     sonde__backend *const backend = writer->backend;
+    const bool any = strcmp(options->resume, SONDE_RESUME_ANY) == 0;
     bool made = false;
-    sonde_err err = read_run(writer, options, options->resume, diag);
+    sonde_err err = read_run(writer, options, any ? NULL : options->resume, diag);
     int failed = 0;
 
     if (err != SONDE_OK) {
@@ -252,6 +253,9 @@ static sonde_err begin_again(sonde__writer *writer, const sonde_recorder_options
     err = sonde__tensors_restore(&writer->tensors, options->path, diag);
     if (err == SONDE_OK) {
         err = sonde__run_recover(writer, options->path, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__run_go_on(writer, options, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -269,20 +273,34 @@ static sonde_err begin_again(sonde__writer *writer, const sonde_recorder_options
                : fail(diag, options, failed, "the worker's folder cannot be used");
 }
 
+/* Whether there is a run.json, or cannot be told to be none. */
+static bool has_run(sonde__writer *writer)
+{
+    char *text = NULL;
+    size_t size = 0;
+    const int failed =
+        writer->backend->ops->load(writer->backend, SONDE__RUN_FILE, &text, &size);
+
+    sonde__free(text);
+    return failed != ENOENT;
+}
+
 sonde_err sonde__run_begin(sonde__writer *writer, const sonde_recorder_options *options,
                            sonde_diag *diag)
 {
-    return options->resume != NULL ? begin_again(writer, options, diag)
-                                   : begin_new(writer, options, diag);
+    writer->goes_on = options->resume != NULL &&
+                      (strcmp(options->resume, SONDE_RESUME_ANY) != 0 || has_run(writer));
+    return writer->goes_on ? begin_again(writer, options, diag)
+                           : begin_new(writer, options, diag);
 }
 
-void sonde__run_undo(sonde__writer *writer, const sonde_recorder_options *options)
+void sonde__run_undo(sonde__writer *writer)
 {
     static const char *const files[] = {SONDE__STATE_FILE, SONDE__LOCK_FILE};
     sonde__backend *const backend = writer->backend;
     char path[SONDE__FILE_NAME * 2];
 
-    if (options->resume != NULL || backend == NULL) {
+    if (writer->goes_on || backend == NULL) {
         return;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(files) && writer->made_worker; i++) {

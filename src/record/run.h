@@ -17,8 +17,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde__run_begin(sonde__writer *writer,
                                                    const sonde_recorder_options *options,
                                                    sonde_diag *diag);
 /* Takes away what sonde__run_begin has made, if it made it and nothing was recorded. */
-SONDE_API void sonde__run_undo(sonde__writer *writer,
-                               const sonde_recorder_options *options);
+SONDE_API void sonde__run_undo(sonde__writer *writer);
 /* Writes end.json. Returns an errno. */
 SONDE_API int sonde__run_end(sonde__writer *writer, sonde_run_end reason,
                              const char *text);
@@ -30,5 +29,13 @@ SONDE_API int sonde__run_end(sonde__writer *writer, sonde_run_end reason,
  * names the run in diagnostics. */
 SONDE_API SONDE_CHECKED sonde_err sonde__run_recover(sonde__writer *writer,
                                                      const char *where, sonde_diag *diag);
+
+/* --- where it goes on (resume.c) --------------------------------------------------- */
+
+/* Finds the global step at which the options say that a recovered run goes on and the step
+ * that comes next in each mode, and adds a line to generations.jsonl that says so. */
+SONDE_API SONDE_CHECKED sonde_err sonde__run_go_on(sonde__writer *writer,
+                                                   const sonde_recorder_options *options,
+                                                   sonde_diag *diag);
 
 #endif

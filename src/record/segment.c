@@ -149,35 +149,12 @@ int sonde__segment_open(sonde__segment *segment, uint64_t size, uint64_t value,
 
 /* --- adding ----------------------------------------------------------------------- */
 
-/* The batch's next line, its text printed; NULL if memory is out. */
-static sonde__segment_line *add_line(sonde__segment *segment,
-                                     const sonde__index_line *line)
-{
-    char *const text = sonde__text_room(&segment->lines, SONDE__INDEX_ROOM);
-    sonde__segment_line *const added = &segment->batch[segment->count];
-
-    if (text == NULL) {
-        segment->lines.failed = false; /* what is there is whole */
-        return NULL;
-    }
-    segment->lines.used += sonde__index_print(line, text);
-    *added = (sonde__segment_line){
-        .step = line->step,
-        .text_end = segment->lines.used,
-        .header_used = segment->header.used,
-        .values = segment->count > 0 ? added[-1].values : 0,
-        .end = segment->staged,
-    };
-    segment->count++;
-    return added;
-}
-
 sonde__segment_added sonde__segment_add(sonde__segment *segment, sonde__index_line *line,
                                         const void *bytes, uint64_t payload,
                                         const char *name)
 {
     const size_t used = segment->header.used, added = segment->header.added;
-    sonde__segment_line *into = NULL;
+    char *text = NULL;
 
     if (segment->count == SONDE__SEGMENT_LINES) {
         return SONDE__BATCH_FULL;
@@ -186,37 +163,27 @@ sonde__segment_added sonde__segment_add(sonde__segment *segment, sonde__index_li
     if (!sonde__header_add(&segment->header, line, name)) {
         return SONDE__HEADER_FULL;
     }
-    into = add_line(segment, line);
-    if (into == NULL) {
+    text = sonde__text_room(&segment->lines, SONDE__INDEX_ROOM);
+    if (text == NULL) {
+        segment->lines.failed = false; /* what is there is whole */
         sonde__header_drop(&segment->header, added, used);
         return SONDE__NO_MEMORY;
     }
+    segment->lines.used += sonde__index_print(line, text);
     segment->staged += line->bytes;
-    into->bytes = bytes;
-    into->size = line->bytes;
-    into->end = segment->staged;
-    into->payload = payload;
-    into->values++;
+    segment->batch[segment->count++] = (sonde__segment_line){
+        .bytes = bytes,
+        .size = line->bytes,
+        .end = segment->staged,
+        .payload = payload,
+        .text_end = segment->lines.used,
+        .header_used = segment->header.used,
+    };
     /* At once, while the bytes are in cache; a failure shows again in commit. */
     if (segment->appended + 1 == segment->count) {
         segment->broken =
-            segment->data->ops->append(segment->data, bytes, into->size) != 0;
+            segment->data->ops->append(segment->data, bytes, line->bytes) != 0;
         segment->appended += !segment->broken;
-    }
-    return SONDE__ADDED;
-}
-
-sonde__segment_added sonde__segment_add_end(sonde__segment *segment,
-                                            const sonde__index_line *line)
-{
-    if (segment->count == SONDE__SEGMENT_LINES) {
-        return SONDE__BATCH_FULL;
-    }
-    if (add_line(segment, line) == NULL) {
-        return SONDE__NO_MEMORY;
-    }
-    if (segment->appended + 1 == segment->count) {
-        segment->appended++;
     }
     return SONDE__ADDED;
 }
@@ -308,15 +275,9 @@ static int put_lines(sonde__segment *segment, size_t ready)
 static void count_gain(sonde__segment *segment, size_t first, sonde__segment_gain *gain)
 {
     for (size_t i = first; i < segment->committed; i++) {
-        const sonde__segment_line *line = &segment->batch[i];
-
-        if (line->bytes != NULL) {
-            gain->values++;
-            gain->payload += line->payload;
-        } else {
-            gain->last_step = SONDE_MAX(gain->last_step, line->step);
-        }
-        segment->end = line->end;
+        gain->values++;
+        gain->payload += segment->batch[i].payload;
+        segment->end = segment->batch[i].end;
     }
     segment->values += gain->values;
     segment->payload += gain->payload;
@@ -327,7 +288,7 @@ int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain)
     const size_t first = segment->committed;
     int failed = 0, lines_failed = 0;
 
-    *gain = (sonde__segment_gain){.last_step = INT64_MIN};
+    *gain = (sonde__segment_gain){0};
     if (segment->count == 0) {
         return 0;
     }
@@ -347,15 +308,13 @@ int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain)
 uint64_t sonde__segment_drop(sonde__segment *segment)
 {
     const size_t kept = segment->committed;
-    const size_t values = kept > 0 ? segment->batch[kept - 1].values : 0;
-    uint64_t dropped = 0;
+    const uint64_t dropped = segment->count - kept;
 
     if (segment->count == 0) {
         return 0;
     }
     (void)segment->data->ops->settle(segment->data); /* nothing is borrowed any more */
-    dropped = segment->batch[segment->count - 1].values - values;
-    sonde__header_drop(&segment->header, values,
+    sonde__header_drop(&segment->header, kept,
                        kept > 0 ? segment->batch[kept - 1].header_used
                                 : segment->header.kept);
     sonde__header_keep(&segment->header);

@@ -2,8 +2,8 @@
  * segment.h - the segment that is being written: values, index, and how both become a
  * closed file. Internal; the writer's thread only.
  *
- * open, then batches of add (values and ends of steps) each followed by commit, then
- * close; then open again for the next number.
+ * open, then batches of add each followed by commit, then close; then open again for the
+ * next number.
  *
  * A batch borrows the values' bytes until commit says OK. A commit that failed may be
  * repeated, and goes on where it stopped; or the batch is dropped, as far as it is not in
@@ -24,14 +24,12 @@ enum { SONDE__SEGMENT_LINES = 4096 /* of one batch, at most */ };
 
 /* One line of the batch. */
 typedef struct sonde__segment_line {
-    const void *bytes; /* of a value; NULL for the end of a step */
-    uint64_t size;     /* as stored */
-    uint64_t end;      /* of its bytes, in the data */
-    uint64_t payload;  /* bytes before compression */
-    int64_t step;
+    const void *bytes;
+    uint64_t size;      /* as stored */
+    uint64_t end;       /* of its bytes, in the data */
+    uint64_t payload;   /* bytes before compression */
     size_t text_end;    /* in lines */
     size_t header_used; /* behind its entry */
-    size_t values;      /* of the batch, up to this line */
 } sonde__segment_line;
 
 typedef struct sonde__segment {
@@ -60,7 +58,6 @@ typedef struct sonde__segment {
 /* What has come into the files by a commit. */
 typedef struct sonde__segment_gain {
     uint64_t values, payload;
-    int64_t last_step; /* that ended; INT64_MIN: none */
 } sonde__segment_gain;
 
 SONDE_API sonde_err sonde__segment_init(sonde__segment *segment, sonde__backend *backend,
@@ -91,9 +88,6 @@ SONDE_API sonde__segment_added sonde__segment_add(sonde__segment *segment,
                                                   sonde__index_line *line,
                                                   const void *bytes, uint64_t payload,
                                                   const char *name);
-/* A line that ends a step. */
-SONDE_API sonde__segment_added sonde__segment_add_end(sonde__segment *segment,
-                                                      const sonde__index_line *line);
 /* Everything added to the files. *gain is what that brought, also when it fails. */
 SONDE_API int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain);
 /* Forgets what is not in the files; how many values that were. */

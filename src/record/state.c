@@ -34,6 +34,8 @@ static void print_state(const sonde__writer *writer, bool running, sonde__text *
     add_number(text, "segment", writer->segment.number);
     add_number(text, "stats", writer->stats.number);
     add_number(text, "sketch", writer->sketches.number);
+    add_number(text, "steps", writer->steps.number);
+    add_number(text, "generation", writer->generation);
     add_number(text, "records", both(&now->records, &before->records));
     add_number(text, "bytes", both(&now->bytes, &before->bytes));
     add_number(text, "rows", both(&now->rows, &before->rows));

@@ -44,31 +44,11 @@ static const char *file_name(const sonde__stream *stream, bool part, char *path,
     return path;
 }
 
-/* What stands before the items; its length. */
-static size_t make_head(const sonde__stream *stream, char head[SONDE__STATS_HEAD],
-                        uint64_t rows)
-{
-    switch (stream->kind) {
-    case SONDE__FILE_STATS:
-        sonde__stats_head(head, rows);
-        return SONDE__STATS_HEAD;
-    case SONDE__FILE_SKETCH:
-        memset(head, 0, SONDE__SKETCH_HEAD);
-        memcpy(head, SONDE__SKETCH_MAGIC, sizeof SONDE__SKETCH_MAGIC - 1);
-        return SONDE__SKETCH_HEAD;
-    case SONDE__FILE_SEGMENT:
-    case SONDE__FILE_INDEX:
-    case SONDE__FILE_OTHER:
-    default:
-        return 0;
-    }
-}
-
 static int open_file(sonde__stream *stream)
 {
     const sonde__backend_ops *ops = stream->backend->ops;
-    char path[SONDE__FILE_NAME * 2], head[SONDE__STATS_HEAD];
-    const size_t size = make_head(stream, head, 0);
+    char path[SONDE__FILE_NAME * 2], head[SONDE__MOST_HEAD];
+    const size_t size = sonde__file_head(stream->kind, 0, head);
     int failed = 0;
 
     (void)file_name(stream, true, path, sizeof path);
@@ -101,6 +81,8 @@ static size_t item_length(const sonde__stream *stream, const char *at, size_t n)
     switch (stream->kind) {
     case SONDE__FILE_STATS:
         return n >= SONDE__STATS_ROW ? SONDE__STATS_ROW : 0;
+    case SONDE__FILE_STEPS:
+        return n >= SONDE__STEPS_ROW ? SONDE__STEPS_ROW : 0;
     case SONDE__FILE_SKETCH:
         if (n >= sizeof length) {
             memcpy(&length, at, sizeof length);
@@ -173,8 +155,8 @@ uint64_t sonde__stream_drop(sonde__stream *stream)
 int sonde__stream_close(sonde__stream *stream)
 {
     const sonde__backend_ops *ops = stream->backend->ops;
-    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2], head[SONDE__STATS_HEAD];
-    const size_t size = make_head(stream, head, stream->items);
+    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2], head[SONDE__MOST_HEAD];
+    const size_t size = sonde__file_head(stream->kind, stream->items, head);
     int failed = 0;
 
     if (stream->file == NULL) {

@@ -1,6 +1,6 @@
 /*
- * stream.h - the numbered files that are a head and items behind it: vital signs and
- * sketches; and the catalogue, which has neither head nor number. Internal; the writer's
+ * stream.h - the numbered files that are a head and items behind it: vital signs, sketches
+ * and steps; and the catalogue, which has neither head nor number. Internal; the writer's
  * thread only.
  *
  * Items are copied by add; commit puts them into the file, which it opens if need be; close

@@ -17,7 +17,7 @@
 
 void sonde__writer_init(sonde__writer *writer)
 {
-    *writer = (sonde__writer){0};
+    *writer = (sonde__writer){.newest = -1};
     atomic_init(&writer->counters.last_step, -1);
     atomic_init(&writer->before.last_step, -1);
     (void)gethostname(writer->host, sizeof writer->host - 1);
@@ -28,6 +28,7 @@ void sonde__writer_fini(sonde__writer *writer)
     sonde__segment_fini(&writer->segment);
     sonde__stream_fini(&writer->stats);
     sonde__stream_fini(&writer->sketches);
+    sonde__stream_fini(&writer->steps);
     sonde__tensors_fini(&writer->tensors);
     sonde__compressor_fini(&writer->compressor);
     sonde__free(writer->scratch.start);
@@ -52,7 +53,7 @@ static int rotate(sonde__writer *writer, bool all, double now)
 {
     sonde__segment *const segment = &writer->segment;
     const double old = now - writer->segment_seconds;
-    sonde__stream *const streams[] = {&writer->stats, &writer->sketches};
+    sonde__stream *const streams[] = {&writer->stats, &writer->sketches, &writer->steps};
     bool any = false;
     int failed = 0;
 
@@ -112,6 +113,10 @@ static void look_for_files(sonde__writer *writer)
         sonde__batch_lose(writer, writer->sketches.items, ENOENT);
         (void)atomic_fetch_sub(&counters->sketches, writer->sketches.items);
         sonde__stream_abandon(&writer->sketches);
+        writer->lost_files = true;
+    }
+    if (is_lost(writer->steps.file)) {
+        sonde__stream_abandon(&writer->steps);
         writer->lost_files = true;
     }
     if (is_lost(writer->tensors.catalogue.file)) {

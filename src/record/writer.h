@@ -6,8 +6,8 @@
  * writer's thread, but for the counters, which anybody may read, and closing.
  *
  * The thread works in batches: messages are taken until there are no more or a batch is
- * full; then catalogue, statistics, sketches, values and index lines go to the files, in
- * this order; then the ring is released. Where a file cannot be written, what waits stays
+ * full; then catalogue, statistics, sketches, values and index lines, and the steps that are
+ * over go to the files, in this order; then the ring is released. Where a file cannot be written, what waits stays
  * in the ring and is tried again four times a second; what would not fit into half of the
  * ring is lost and counted.
  */
@@ -35,10 +35,12 @@ typedef struct sonde__writer {
     size_t run_size;
     char host[256];
     bool made_run_folder, made_run, made_worker; /* by this process */
+    bool goes_on;                                /* with files of another */
 
     sonde__tensors tensors;
     sonde__segment segment;
-    sonde__stream stats, sketches;
+    sonde__stream stats, sketches, steps;
+    int64_t newest; /* of the steps that were put into the stream; -1: none */
     sonde__scratch scratch;
     sonde__compressor compressor;
     void *far;            /* the bytes of a large value, freed when it is in the file */
@@ -59,6 +61,8 @@ typedef struct sonde__writer {
     _Atomic uint64_t ring_full; /* lost, counted by the producer */
     _Atomic uint64_t refused;   /* likewise; told as io_error */
     uint64_t ring_full_before;
+    uint64_t generation;            /* 0: who wrote first */
+    int64_t next[SONDE_MODE_COUNT]; /* with what each mode begins */
 
     pthread_t thread;
     bool started;

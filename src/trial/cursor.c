@@ -35,7 +35,8 @@ struct sonde_trial_cursor {
     sonde_trial_cursor_options options;
     bool *wanted; /* by id; NULL: all */
     size_t wanted_count;
-    int64_t next; /* the first global step that has not been entered */
+    int64_t next;     /* the first global step that has not been entered */
+    size_t went_back; /* times that the run did, and that it knows of */
     entry *entries;
     size_t count, capacity, at;
     lane *lanes;
@@ -114,6 +115,7 @@ sonde_err sonde_trial_cursor_create(sonde_trial *trial,
     cursor->options.ahead =
         cursor->options.ahead != 0 ? cursor->options.ahead : (size_t)AHEAD;
     cursor->next = cursor->options.begin;
+    cursor->went_back = trial->cut_count;
     if (!allocate(cursor)) {
         sonde_trial_cursor_destroy(cursor);
         return sonde__fail_nomem(diag, "a cursor");
@@ -387,12 +389,34 @@ static sonde_err read_entry(sonde_trial_cursor *cursor, const entry *of,
     return sonde__value_of(trial, from->worker, (const void *)item, &record->view, diag);
 }
 
+/* If a writer went on with the run from a step that was passed: back to it. */
+static sonde_err go_back(sonde_trial_cursor *cursor, sonde_diag *diag)
+{
+    const int64_t begin = cursor->options.begin;
+    int64_t step = 0;
+
+    if (!sonde_trial_went_back(cursor->trial, &cursor->went_back, &step) ||
+        step >= cursor->next || cursor->next == begin) {
+        return SONDE_OK;
+    }
+    cursor->next = SONDE_MAX(step, begin);
+    cursor->count = cursor->at = 0;
+    return sonde__fail(
+        diag, SONDE_ERESUMED, cursor->trial->path, NULL,
+        "a writer went on with the run from step %lld: what was seen of it "
+        "from there on counts no more",
+        (long long)cursor->next);
+}
+
 sonde_err sonde_trial_next(sonde_trial_cursor *cursor, sonde_trial_record *record,
                            sonde_diag *diag)
 {
     sonde_trial_record read;
-    sonde_err err = SONDE_OK;
+    sonde_err err = go_back(cursor, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     while (cursor->at == cursor->count) {
         int64_t global = 0;
 

@@ -18,6 +18,96 @@ static int64_t last_step_of(const sonde_trial *trial)
     return SONDE_MIN(last, trial->last_complete);
 }
 
+static uint64_t count_of(const sonde__worker *worker, sonde__kind kind)
+{
+    return worker->stores[kind].count - worker->stores[kind].superseded;
+}
+
+/* When the last of the workers that ended a step did; 0: none, or nobody knows. */
+static int64_t time_of(const sonde_trial *trial, uint32_t step, int rank)
+{
+    int64_t time = 0;
+
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        const sonde__worker *worker = trial->workers[i];
+
+        if ((rank < 0 || worker->rank == rank) && sonde__worker_has_ended(worker, step) &&
+            worker->ended[step] != SONDE__NO_TIME) {
+            time = SONDE_MAX(time, worker->ended[step]);
+        }
+    }
+    return time;
+}
+
+bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode, int64_t step,
+                           int worker, int64_t *time)
+{
+    const sonde__steps *steps = &trial->steps;
+    int64_t found = 0;
+
+    if ((unsigned)mode >= SONDE_MODE_COUNT) {
+        return false;
+    }
+    for (size_t place = sonde__steps_lower(steps, mode, step);
+         place < steps->sorted_count[mode] && sonde__steps_at(steps, mode, place) == step;
+         place++) {
+        found = SONDE_MAX(found, time_of(trial, steps->sorted[mode][place], worker));
+    }
+    if (found == 0) {
+        return false;
+    }
+    *time = found;
+    return true;
+}
+
+/* Of the first and the last step that has one. */
+static void find_times(const sonde_trial *trial, sonde_run_info *info)
+{
+    const uint32_t *sorted = trial->steps.sorted[SONDE_MODE_GLOBAL];
+    const size_t count = trial->steps.sorted_count[SONDE_MODE_GLOBAL];
+
+    if (trial->smdebug != NULL) {
+        return;
+    }
+    for (size_t i = 0; i < count && info->first_time == 0; i++) {
+        info->first_time = time_of(trial, sorted[i], -1);
+    }
+    for (size_t i = count; i > 0 && info->last_time == 0; i--) {
+        info->last_time = time_of(trial, sorted[i - 1], -1);
+    }
+}
+
+bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed *out)
+{
+    for (size_t w = 0; w < trial->worker_count; w++) {
+        const sonde__worker *worker = trial->workers[w];
+
+        if (i < worker->generation_count) {
+            *out = (sonde_trial_resumed){.worker = worker->rank,
+                                         .step = worker->generations[i].step,
+                                         .time = worker->generations[i].time};
+            return true;
+        }
+        i -= worker->generation_count;
+    }
+    return false;
+}
+
+bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen, int64_t *step)
+{
+    int64_t least = INT64_MAX;
+
+    for (size_t i = *seen; i < trial->cut_count; i++) {
+        least = SONDE_MIN(least, trial->cuts[i]);
+    }
+    *seen = trial->cut_count;
+    if (least == INT64_MAX) {
+        return false;
+    }
+    *step = least;
+    return true;
+}
+
 void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
 {
     *info = (sonde_run_info){
@@ -33,17 +123,20 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
         .workers = (int)trial->worker_count,
         .last_step = last_step_of(trial),
         .bytes = trial->bytes,
-        .resumed = trial->resumed,
         .foreign = trial->smdebug != NULL,
     };
     for (size_t i = 0; i < trial->worker_count; i++) {
         const sonde__worker *worker = trial->workers[i];
 
-        info->records += worker->stores[SONDE__RAW].count;
-        info->rows += worker->stores[SONDE__VITALS].count;
-        info->sketches += worker->stores[SONDE__SKETCH].count;
+        info->records += count_of(worker, SONDE__RAW);
+        info->rows += count_of(worker, SONDE__VITALS);
+        info->sketches += count_of(worker, SONDE__SKETCH);
         info->lost += worker->lost;
+        info->superseded += worker->superseded;
+        info->superseded_steps += worker->superseded_steps;
+        info->resumed = info->resumed || worker->generation_count > 0;
     }
+    find_times(trial, info);
 }
 
 int sonde_trial_worker(const sonde_trial *trial, size_t i)

@@ -154,6 +154,8 @@ static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *di
     if (!to->streams[row->mode].open) {
         err = open_stream(to, row->mode, diag);
     }
+    to->streams[row->mode].events.wall_time =
+        row->time > 0 ? 1e-9 * (double)row->time : to->created;
     if (err == SONDE_OK && is_scalar(to, row->id)) {
         return put_scalar(to, row, "", SONDE_STAT_MEAN, diag);
     }

@@ -29,7 +29,7 @@ typedef struct sonde__message {
 typedef struct sonde__events {
     sonde__out_file file;
     sonde__crc crc;
-    double wall_time; /* of every event: a run does not say when a step was */
+    double wall_time; /* of the next event; may be set */
     sonde__message event, summary, value, histogram, limits, counts;
 } sonde__events;
 

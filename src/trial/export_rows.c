@@ -31,6 +31,8 @@ static void place(const walk *w, int64_t step, sonde_export_row *row)
     } else {
         (void)sonde_trial_global_step(w->work->trial, mode, step, &row->step);
     }
+    row->time = 0;
+    (void)sonde_trial_step_time(w->work->trial, mode, step, row->worker, &row->time);
 }
 
 static sonde_err give(const walk *w, sonde_export_row *row, int64_t step,
@@ -254,9 +256,20 @@ static sonde_err add_number(sonde_text *text, double value, bool json)
     return add_text(text, shortest(value, buf));
 }
 
+/* Seconds with six decimals; nothing if it is not known. */
+static const char *time_text(int64_t time, char buf[32])
+{
+    buf[0] = '\0';
+    if (time > 0) {
+        (void)snprintf(buf, 32, "%lld.%06lld", (long long)(time / 1000000000),
+                       (long long)(time / 1000 % 1000000));
+    }
+    return buf;
+}
+
 static sonde_err csv_head(const sonde_stat *stats, size_t count, sonde_text *text)
 {
-    sonde_err err = add_text(text, "step,mode,mode_step,worker,tensor");
+    sonde_err err = add_text(text, "step,mode,mode_step,worker,time,tensor");
 
     for (size_t i = 0; err == SONDE_OK && i < count; i++) {
         err = add_text(text, ",");
@@ -270,11 +283,12 @@ static sonde_err csv_head(const sonde_stat *stats, size_t count, sonde_text *tex
 static sonde_err csv_row(const sonde_export_row *row, const sonde_stat *stats,
                          size_t count, sonde_text *text)
 {
-    char head[96];
+    char head[128], time[32];
     sonde_err err = SONDE_OK;
 
-    (void)snprintf(head, sizeof head, "%lld,%s,%lld,%d,", (long long)row->step,
-                   sonde_mode_name(row->mode), (long long)row->mode_step, row->worker);
+    (void)snprintf(head, sizeof head, "%lld,%s,%lld,%d,%s,", (long long)row->step,
+                   sonde_mode_name(row->mode), (long long)row->mode_step, row->worker,
+                   time_text(row->time, time));
     err = add_text(text, head);
     if (err == SONDE_OK) {
         err = add_csv(text, row->tensor);
@@ -291,14 +305,15 @@ static sonde_err csv_row(const sonde_export_row *row, const sonde_stat *stats,
 static sonde_err json_row(const sonde_export_row *row, const sonde_stat *stats,
                           size_t count, sonde_text *text)
 {
-    char head[128];
+    char head[160], time[32];
     sonde_err err = SONDE_OK;
 
-    (void)snprintf(
-        head, sizeof head,
-        "{\"step\":%lld,\"mode\":\"%s\",\"mode_step\":%lld,\"worker\":%d,\"tensor\":",
-        (long long)row->step, sonde_mode_name(row->mode), (long long)row->mode_step,
-        row->worker);
+    (void)snprintf(head, sizeof head,
+                   "{\"step\":%lld,\"mode\":\"%s\",\"mode_step\":%lld,\"worker\":%d,"
+                   "\"time\":%s,\"tensor\":",
+                   (long long)row->step, sonde_mode_name(row->mode),
+                   (long long)row->mode_step, row->worker,
+                   row->time > 0 ? time_text(row->time, time) : "null");
     err = add_text(text, head);
     if (err == SONDE_OK) {
         err = add_json(text, row->tensor);

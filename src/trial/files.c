@@ -345,6 +345,7 @@ static const char *kind_stem(sonde__file_kind kind)
 {
     return kind == SONDE__FILE_INDEX   ? "index seg-"
            : kind == SONDE__FILE_STATS ? "stats-"
+           : kind == SONDE__FILE_STEPS ? "steps-"
                                        : "sketch-";
 }
 
@@ -357,8 +358,9 @@ void sonde__progress_end(sonde_trial *trial, sonde__progress *progress, const ch
     }
 }
 
-void sonde__progress_move(sonde_trial *trial, const sonde__worker *worker,
-                          sonde__progress *progress, sonde__file_kind kind, uint64_t next)
+sonde_err sonde__progress_move(sonde_trial *trial, sonde__worker *worker,
+                               sonde__progress *progress, sonde__file_kind kind,
+                               uint64_t next, sonde_diag *diag)
 {
     const uint64_t wanted = progress->begun ? progress->number + 1 : 0;
     char name[SONDE__FILE_NAME], where[SONDE__PATH];
@@ -380,4 +382,5 @@ void sonde__progress_move(sonde_trial *trial, const sonde__worker *worker,
            progress->listed[progress->listed_at] <= next) {
         progress->listed_at++;
     }
+    return sonde__generations_read(trial, worker, diag); /* written before the file was */
 }

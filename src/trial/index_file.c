@@ -1,5 +1,5 @@
 /*
- * index_file.c - index lines to items and ended steps.
+ * index_file.c - index lines to items.
  *
  * A value counts only if its extent lies inside its segment, so of every segment the length
  * is looked at, and the eight bytes that say where its data begin; nothing else of it.
@@ -178,19 +178,6 @@ static sonde_err take_value(const context *of, const sonde__index_line *line,
     return err;
 }
 
-static sonde_err take_end(const context *of, const sonde__index_line *line, uint32_t step)
-{
-    if (!sonde__worker_ended(of->trial, of->worker, step)) {
-        return sonde__fail_nomem(of->diag, "the index of a run");
-    }
-    if (line->step < of->worker->last_ended) {
-        of->trial->resumed = true;
-    }
-    of->worker->last_ended = SONDE_MAX(of->worker->last_ended, line->step);
-    of->trial->changed = true;
-    return SONDE_OK;
-}
-
 static sonde_err take_line(void *user, char *text, size_t length)
 {
     const context *of = user;
@@ -202,13 +189,10 @@ static sonde_err take_line(void *user, char *text, size_t length)
         bad_line(of, "not an index line");
         return SONDE_OK;
     }
-    if (!sonde__in_range(of->trial, line.step)) {
-        if (line.end) {
-            of->worker->last_ended = SONDE_MAX(of->worker->last_ended, line.step);
-        }
+    if (!sonde__counts(of->trial, of->worker, line.step)) {
         return SONDE_OK;
     }
-    wrong = line.end ? NULL : check_value(of, &line);
+    wrong = check_value(of, &line);
     if (wrong != NULL) {
         bad_line(of, wrong);
         return SONDE_OK;
@@ -217,7 +201,7 @@ static sonde_err take_line(void *user, char *text, size_t length)
     if (step == SONDE__NONE) {
         return sonde__fail_nomem(of->diag, "the steps of a run");
     }
-    return line.end ? take_end(of, &line, step) : take_value(of, &line, step);
+    return take_value(of, &line, step);
 }
 
 /* --- files ------------------------------------------------------------------------ */
@@ -234,6 +218,7 @@ static sonde_err read_on(sonde_trial *trial, sonde__worker *worker, sonde_diag *
         return sonde__fail_nomem(diag, "the segments of a run");
     }
     of.segment->looked = false;
+    sonde__worker_limit(worker, SONDE__FILE_INDEX, worker->index.number);
     sonde__file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
     return sonde__read_lines(
         trial, &worker->index, sonde__trial_path(trial, worker, name, path),
@@ -246,12 +231,14 @@ sonde_err sonde__index_read(sonde_trial *trial, sonde__worker *worker, sonde_dia
         uint64_t next = 0;
         const bool more =
             sonde__progress_peek(trial, worker, &worker->index, SONDE__FILE_INDEX, &next);
-        const sonde_err err =
-            worker->index.begun ? read_on(trial, worker, diag) : SONDE_OK;
+        sonde_err err = worker->index.begun ? read_on(trial, worker, diag) : SONDE_OK;
 
+        if (err == SONDE_OK && more) {
+            err = sonde__progress_move(trial, worker, &worker->index, SONDE__FILE_INDEX,
+                                       next, diag);
+        }
         if (err != SONDE_OK || !more) {
             return err;
         }
-        sonde__progress_move(trial, worker, &worker->index, SONDE__FILE_INDEX, next);
     }
 }

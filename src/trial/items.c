@@ -44,11 +44,16 @@ void sonde__store_fini(sonde__store *store)
     *store = (sonde__store){0};
 }
 
+static sonde__item *item_at(const sonde__store *store, uint32_t number)
+{
+    unsigned char *chunk = store->chunks[number >> CHUNK_BITS];
+
+    return (void *)(chunk + (number & (CHUNK - 1)) * store->item_size);
+}
+
 const sonde__item *sonde__store_at(const sonde__store *store, uint32_t number)
 {
-    const unsigned char *chunk = store->chunks[number >> CHUNK_BITS];
-
-    return (const void *)(chunk + (number & (CHUNK - 1)) * store->item_size);
+    return item_at(store, number);
 }
 
 static int64_t global_of(const sonde__store *store, const sonde__steps *steps,
@@ -297,6 +302,63 @@ void sonde__store_settle(sonde__store *store, const sonde__steps *steps)
     if (store->span_count > 0) {
         store->last_step = steps->items[store->spans[store->span_count - 1].step].global;
     }
+}
+
+/* --- cutting ---------------------------------------------------------------------- */
+
+static void cut_track(const sonde__store *store, const sonde__steps *steps,
+                      sonde__track *track)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < track->count; i++) {
+        if (!sonde__store_at(store, track->items[i])->superseded) {
+            track->items[kept++] = track->items[i];
+        }
+    }
+    track->count = kept;
+    if (kept > 0) {
+        track->last_step = global_of(store, steps, track->items[kept - 1]);
+        track->last_lane = sonde__lane(sonde__store_at(store, track->items[kept - 1]));
+    }
+}
+
+static void cut_spans(sonde__store *store, const sonde__steps *steps, int64_t global)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < store->span_count; i++) {
+        if (steps->items[store->spans[i].step].global < global) {
+            store->spans[kept++] = store->spans[i];
+        }
+    }
+    store->span_count = kept;
+    store->fresh = true;
+    if (kept > 0) {
+        store->last_step = steps->items[store->spans[kept - 1].step].global;
+    }
+}
+
+void sonde__store_cut(sonde__store *store, const sonde__steps *steps, int64_t global,
+                      void (*gone)(void *user, const sonde__item *item), void *user)
+{
+    const uint32_t before = store->superseded;
+
+    for (uint32_t i = 0; i < store->count; i++) {
+        sonde__item *item = item_at(store, i);
+
+        if (!item->superseded && steps->items[item->step].global >= global) {
+            item->superseded = 1;
+            store->superseded++;
+            if (gone != NULL) {
+                gone(user, item);
+            }
+        }
+    }
+    for (size_t t = 0; t < store->track_count && store->superseded > before; t++) {
+        cut_track(store, steps, &store->tracks[t]);
+    }
+    cut_spans(store, steps, global);
 }
 
 /* --- finding ---------------------------------------------------------------------- */

@@ -292,7 +292,8 @@ sonde_err sonde__smdebug_read_index(sonde_trial *trial, sonde__worker *worker,
         err = of.index != SONDE__NONE ? SONDE_OK : sonde__fail_nomem(diag, where);
     }
     json_decref(object);
-    if (err == SONDE_OK && !sonde__worker_ended(trial, worker, of.index)) {
+    if (err == SONDE_OK &&
+        !sonde__worker_ended(trial, worker, of.index, SONDE__NO_TIME)) {
         err = sonde__fail_nomem(diag, where);
     }
     if (err == SONDE_OK) {

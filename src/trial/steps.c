@@ -105,6 +105,16 @@ static bool reserve(sonde__steps *steps, int mode)
            ((steps->count + 1) * 2 <= steps->slot_count || rehash(steps));
 }
 
+/* Likewise. */
+static void list_step(sonde__steps *steps, int mode, uint32_t index)
+{
+    if (mode != SONDE_MODE_GLOBAL) {
+        append_sorted(steps, mode, index);
+    }
+    append_sorted(steps, SONDE_MODE_GLOBAL, index);
+    steps->items[index].listed = true;
+}
+
 uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global, sonde_mode mode,
                              int64_t mode_step)
 {
@@ -115,24 +125,46 @@ uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global, sonde_mode mod
         is_step(&steps->items[index], global, (int)mode, mode_step)) {
         return index;
     }
+    index = SONDE__NONE;
     if (steps->slot_count > 0) {
         slot = find_slot(steps, global, (int)mode, mode_step);
-        if (steps->slots[slot] != 0) {
-            return steps->last = steps->slots[slot] - 1;
+        index = steps->slots[slot] != 0 ? steps->slots[slot] - 1 : SONDE__NONE;
+        if (index != SONDE__NONE && steps->items[index].listed) {
+            return steps->last = index;
         }
     }
     if (!reserve(steps, (int)mode)) {
         return SONDE__NONE;
     }
-    index = (uint32_t)steps->count++;
-    steps->items[index] =
-        (sonde__step){.global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
-    steps->slots[find_slot(steps, global, (int)mode, mode_step)] = index + 1;
-    if (mode != SONDE_MODE_GLOBAL) {
-        append_sorted(steps, (int)mode, index);
+    if (index == SONDE__NONE) {
+        index = (uint32_t)steps->count++;
+        steps->items[index] = (sonde__step){
+            .global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
+        steps->slots[find_slot(steps, global, (int)mode, mode_step)] = index + 1;
     }
-    append_sorted(steps, SONDE_MODE_GLOBAL, index);
+    list_step(steps, (int)mode, index);
     return steps->last = index;
+}
+
+void sonde__steps_prune(sonde__steps *steps, int64_t global)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        sonde__step *step = &steps->items[i];
+
+        step->listed =
+            step->listed && (step->global < global || step->saved || step->ended > 0);
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        size_t kept = 0;
+
+        for (size_t i = 0; i < steps->sorted_count[mode]; i++) {
+            if (steps->items[steps->sorted[mode][i]].listed) {
+                steps->sorted[mode][kept++] = steps->sorted[mode][i];
+            }
+        }
+        steps->sorted_count[mode] = kept;
+    }
+    steps->last = SONDE__NONE;
 }
 
 /* --- order ------------------------------------------------------------------------ */

@@ -33,7 +33,8 @@ typedef struct sonde__step {
     int64_t global, mode_step;
     uint32_t ended; /* workers that have ended it */
     uint8_t mode;
-    bool saved; /* anything was saved at it */
+    bool saved;  /* anything was saved at it */
+    bool listed; /* among the sorted: not one that is superseded */
 } sonde__step;
 
 typedef struct sonde__steps {
@@ -54,6 +55,8 @@ SONDE_API void sonde__steps_fini(sonde__steps *steps);
 SONDE_API uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global,
                                        sonde_mode mode, int64_t mode_step);
 SONDE_API void sonde__steps_settle(sonde__steps *steps);
+/* Takes the steps from a global one on off the lists that are neither saved nor ended. */
+SONDE_API void sonde__steps_prune(sonde__steps *steps, int64_t global);
 /* The step at a place of sorted[mode], as that mode counts. */
 SONDE_API int64_t sonde__steps_at(const sonde__steps *steps, sonde_mode mode,
                                   size_t place);
@@ -96,7 +99,8 @@ typedef struct sonde__item {
     uint32_t step;   /* of the trial's steps */
     uint32_t tensor; /* of the trial's catalogue */
     uint32_t micro_batch;
-    uint16_t replica, spare;
+    uint16_t replica;
+    uint16_t superseded; /* it does not count any more */
 } sonde__item;
 
 typedef struct sonde__row_item {
@@ -138,6 +142,7 @@ typedef struct sonde__store {
     unsigned char **chunks;
     size_t chunk_count, chunk_capacity;
     uint32_t count;
+    uint32_t superseded;  /* of them */
     sonde__track *tracks; /* by tensor */
     size_t track_count, track_capacity;
     sonde__span *spans; /* by global step and then by first */
@@ -154,6 +159,12 @@ SONDE_API void sonde__store_fini(sonde__store *store);
 SONDE_API bool sonde__store_add(sonde__store *store, const sonde__steps *steps,
                                 const sonde__item *item);
 SONDE_API void sonde__store_settle(sonde__store *store, const sonde__steps *steps);
+/* From a global step on nothing counts that is there now. gone (may be NULL) is called for
+ * each item. */
+SONDE_API void sonde__store_cut(sonde__store *store, const sonde__steps *steps,
+                                int64_t global,
+                                void (*gone)(void *user, const sonde__item *item),
+                                void *user);
 SONDE_API const sonde__item *sonde__store_at(const sonde__store *store, uint32_t number);
 
 /* Micro-batch and replica in the order of observation, as one number. */

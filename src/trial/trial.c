@@ -85,6 +85,12 @@ static sonde_err read_worker(sonde_trial *trial, sonde__worker *worker, sonde_di
     sonde_err err = sonde__catalogue_read(trial, worker, diag);
 
     if (err == SONDE_OK) {
+        err = sonde__generations_read(trial, worker, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__step_rows_read(trial, worker, diag);
+    }
+    if (err == SONDE_OK) {
         err = sonde__index_read(trial, worker, diag);
     }
     if (err == SONDE_OK) {
@@ -113,6 +119,7 @@ static void note_ends(sonde_trial *trial, sonde__worker *worker)
         {&worker->index, SONDE__FILE_INDEX, false},
         {&worker->stats, SONDE__FILE_STATS, is_part(&worker->files[SONDE__VITALS])},
         {&worker->sketch, SONDE__FILE_SKETCH, is_part(&worker->files[SONDE__SKETCH])},
+        {&worker->steps, SONDE__FILE_STEPS, is_part(&worker->files[SONDE__STEP_FILES])},
         {&worker->catalogue, SONDE__FILE_OTHER, false},
     };
 
@@ -261,9 +268,9 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
     return err;
 }
 
-sonde_err sonde__trial_open(const char *path, const sonde_trial_options *options,
-                            void (*told)(void *user, const char *text), void *user,
-                            sonde_trial **out, sonde_diag *diag)
+static sonde_err open_trial(const char *path, const sonde_trial_options *options,
+                            bool everything, void (*told)(void *user, const char *text),
+                            void *user, sonde_trial **out, sonde_diag *diag)
 {
     sonde_err err = check_arguments(path, options, diag);
     sonde_trial *trial = NULL;
@@ -277,6 +284,7 @@ sonde_err sonde__trial_open(const char *path, const sonde_trial_options *options
     }
     trial->told = told;
     trial->told_user = user;
+    trial->everything = everything;
     err = find_run(trial, diag);
     if (err == SONDE_OK) {
         err = sonde_trial_refresh(trial, NULL, diag);
@@ -292,7 +300,14 @@ sonde_err sonde__trial_open(const char *path, const sonde_trial_options *options
 sonde_err sonde_trial_open(const char *path, const sonde_trial_options *options,
                            sonde_trial **out, sonde_diag *diag)
 {
-    return sonde__trial_open(path, options, NULL, NULL, out, diag);
+    return open_trial(path, options, false, NULL, NULL, out, diag);
+}
+
+sonde_err sonde__trial_open_all(const char *path,
+                                void (*told)(void *user, const char *text), void *user,
+                                sonde_trial **out, sonde_diag *diag)
+{
+    return open_trial(path, NULL, true, told, user, out, diag);
 }
 
 static void free_texts(sonde_trial *trial)
@@ -323,6 +338,7 @@ void sonde_trial_close(sonde_trial *trial)
         sonde__free(trial->lists[mode][1].steps);
     }
     sonde__free(trial->workers);
+    sonde__free(trial->cuts);
     sonde_catalogue_destroy(trial->catalogue);
     sonde__names_fini(&trial->collections);
     sonde__names_fini(&trial->members);

@@ -2,9 +2,10 @@
  * trial_state.h - a trial, its workers and the files they were read from. Internal.
  *
  * Order of reading, which keeps a live reader consistent without a lock: first who has
- * ended (end.json, state.json), then of each worker the index, then what was written before
- * it (statistics, sketches), and the catalogue whenever an id is not known. So what an index
- * says to be complete is there, and if the run had ended, so is everything.
+ * ended (end.json, state.json), then of each worker who went on with it, then the steps that
+ * are complete, then what was written before those (indexes, statistics, sketches), and the
+ * catalogue whenever an id is not known. So of a step that is said to be complete everything
+ * is there, and if the run had ended, so is all.
  */
 #ifndef SONDE_TRIAL_TRIAL_STATE_H
 #define SONDE_TRIAL_TRIAL_STATE_H
@@ -64,16 +65,21 @@ typedef struct sonde__worker {
     int rank;
     char *name; /* "w0000" */
     sonde__store stores[SONDE__KINDS];
-    sonde__file_list files[SONDE__KINDS]; /* segments, statistics, sketches */
-    sonde__progress index, stats, sketch, catalogue;
+    sonde__file_list files[SONDE__KINDS + 1]; /* segments, statistics, sketches, steps */
+    sonde__progress index, stats, sketch, steps, catalogue, resumes;
     sonde__progress segments; /* listed alone */
     uint32_t *ids; /* of the worker's tensors: those of the trial's catalogue */
     size_t id_count, id_capacity;
     uint32_t *guess; /* by tensor of the trial: the form of its last value */
     size_t guess_count, guess_capacity;
-    uint64_t *ended; /* a bit for each of the trial's steps */
+    int64_t *ended; /* by the trial's steps: when it ended; 0: it has not */
     size_t ended_count, ended_capacity;
     int64_t last_ended; /* global; -1: none */
+    sonde__generation *generations;
+    size_t generation_count, generation_capacity;
+    int64_t limit;       /* of the file that is read: from here on it is superseded */
+    uint64_t superseded; /* records that are */
+    uint64_t superseded_steps;
     bool said_ended, crashed;
     bool no_state; /* its state.json is damaged */
     uint64_t lost;
@@ -88,6 +94,10 @@ typedef struct sonde__step_list {
     size_t count, capacity;
     bool valid;
 } sonde__step_list;
+
+/* Files of a worker beside those of its kinds of items; and a time nobody knows. */
+enum { SONDE__STEP_FILES = SONDE__KINDS };
+#define SONDE__NO_TIME 1
 
 typedef struct sonde__scratch {
     unsigned char *bytes;
@@ -105,7 +115,9 @@ struct sonde_trial {
     bool world_said, ended;
     sonde_run_status status;
     int64_t last_complete; /* global */
-    bool resumed;
+    int64_t *cuts;         /* every time that a worker went back: to which global step */
+    size_t cut_count, cut_capacity;
+    bool everything;         /* what is superseded is read as well, for verify */
     sonde__worker **workers; /* by rank */
     size_t worker_count, worker_capacity;
     sonde_catalogue *catalogue;
@@ -177,10 +189,11 @@ void sonde__progress_sort(sonde__progress *progress);
 bool sonde__progress_peek(const sonde_trial *trial, const sonde__worker *worker,
                           const sonde__progress *progress, sonde__file_kind kind,
                           uint64_t *next);
-/* To that file. A gap, and a torn end of the one before, are noted. */
-void sonde__progress_move(sonde_trial *trial, const sonde__worker *worker,
-                          sonde__progress *progress, sonde__file_kind kind,
-                          uint64_t next);
+/* To that file. A gap, and a torn end of the one before, are noted; and who writes it is
+ * known then. */
+sonde_err sonde__progress_move(sonde_trial *trial, sonde__worker *worker,
+                               sonde__progress *progress, sonde__file_kind kind,
+                               uint64_t next, sonde_diag *diag);
 /* Notes a torn end of what nobody writes any more, once. */
 void sonde__progress_end(sonde_trial *trial, sonde__progress *progress,
                          const char *where);
@@ -202,15 +215,15 @@ void sonde__file_list_fini(sonde__file_list *list);
 
 /* --- opening (trial.c) --------------------------------------------------------------- */
 
-/* sonde_trial_open that tells every damage as it is met. */
-sonde_err sonde__trial_open(const char *path, const sonde_trial_options *options,
-                            void (*told)(void *user, const char *text), void *user,
-                            sonde_trial **out, sonde_diag *diag);
+/* sonde_trial_open that tells every damage as it is met, and reads what is superseded too. */
+sonde_err sonde__trial_open_all(const char *path,
+                                void (*told)(void *user, const char *text), void *user,
+                                sonde_trial **out, sonde_diag *diag);
 /* *out may be NULL. */
 sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name,
                                   sonde__worker **out, sonde_diag *diag);
 
-/* --- reading a worker (worker.c, index_file.c, stats_file.c, sketch_file.c) --------- */
+/* --- reading a worker (worker.c, index_file.c, ..., generations.c) ------------------- */
 
 sonde_err sonde__worker_create(sonde_trial *trial, int rank, const char *name,
                                sonde__worker **out, sonde_diag *diag);
@@ -240,11 +253,21 @@ enum { SONDE__MEMBER = 512 };
 const char *sonde__member_key(uint32_t tensor, const char *collection,
                               char key[SONDE__MEMBER]);
 bool sonde__trial_join(sonde_trial *trial, uint32_t tensor, const char *collection);
-/* The worker has ended a step. False: no memory. */
-bool sonde__worker_ended(sonde_trial *trial, sonde__worker *worker, uint32_t step);
+/* The worker has ended a step, at that time. False: no memory. */
+bool sonde__worker_ended(sonde_trial *trial, sonde__worker *worker, uint32_t step,
+                         int64_t time);
 bool sonde__worker_has_ended(const sonde__worker *worker, uint32_t step);
 
 sonde_err sonde__catalogue_read(sonde_trial *trial, sonde__worker *worker,
+                                sonde_diag *diag);
+/* Who went on with the worker's files. What a new one supersedes goes. */
+sonde_err sonde__generations_read(sonde_trial *trial, sonde__worker *worker,
+                                  sonde_diag *diag);
+/* worker->limit is from now on that of a file. */
+void sonde__worker_limit(sonde__worker *worker, sonde__file_kind kind, uint64_t number);
+/* Whether a record of that global step is to be taken, of the file that is being read. */
+bool sonde__counts(const sonde_trial *trial, sonde__worker *worker, int64_t global);
+sonde_err sonde__step_rows_read(sonde_trial *trial, sonde__worker *worker,
                                 sonde_diag *diag);
 sonde_err sonde__index_read(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag);
 sonde_err sonde__stats_read(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag);
@@ -320,7 +343,9 @@ void sonde__smdebug_ahead(const sonde_trial *trial, const sonde__worker *worker,
 
 /* --- parsers that are fuzzed by themselves ---------------------------------------------- */
 
-/* Whether the first size bytes of a file are the head of vital signs, and its rows. */
-SONDE_API bool sonde__stats_head_read(const char *head, size_t size, uint64_t *rows);
+/* Whether the first size bytes of a file are the head of its kind, and how many rows it says
+ * (of sketches nothing: *items stays). */
+SONDE_API bool sonde__head_read(sonde__file_kind kind, const char *head, size_t size,
+                                uint64_t *items);
 
 #endif

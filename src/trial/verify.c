@@ -144,7 +144,7 @@ sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
 {
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};
-    sonde_err err = sonde__trial_open(path, NULL, told, user, &trial, diag);
+    sonde_err err = sonde__trial_open_all(path, told, user, &trial, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -159,12 +159,13 @@ sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
         sum.rows += worker->stores[SONDE__VITALS].count;
         sum.sketches += worker->stores[SONDE__SKETCH].count;
         sum.lost += worker->lost;
+        sum.superseded += worker->superseded;
+        sum.resumed = sum.resumed || worker->generation_count > 0;
     }
     sum.damaged = trial->damaged;
     sum.torn = trial->torn;
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
-    sum.resumed = trial->resumed;
     sonde_trial_close(trial);
     if (err == SONDE_OK) {
         *report = sum;

@@ -25,6 +25,8 @@ static bool list_file(sonde__worker *worker, const char *name)
         return sonde__progress_list(&worker->stats, number);
     case SONDE__FILE_SKETCH:
         return sonde__progress_list(&worker->sketch, number);
+    case SONDE__FILE_STEPS:
+        return sonde__progress_list(&worker->steps, number);
     case SONDE__FILE_SEGMENT:
         return sonde__progress_list(&worker->segments, number);
     case SONDE__FILE_OTHER:
@@ -53,6 +55,7 @@ static sonde_err list_files(sonde_trial *trial, sonde__worker *worker, sonde_dia
     sonde__progress_sort(&worker->index);
     sonde__progress_sort(&worker->stats);
     sonde__progress_sort(&worker->sketch);
+    sonde__progress_sort(&worker->steps);
     sonde__progress_sort(&worker->segments);
     return ok ? SONDE_OK : sonde__fail_nomem(diag, path);
 }
@@ -90,6 +93,7 @@ sonde_err sonde__worker_create(sonde_trial *trial, int rank, const char *name,
     }
     worker->rank = rank;
     worker->last_ended = -1;
+    worker->limit = INT64_MAX;
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
         sonde__store_init(&worker->stores[kind], (sonde__kind)kind);
     }
@@ -112,13 +116,18 @@ void sonde__worker_destroy(sonde__worker *worker)
     }
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
         sonde__store_fini(&worker->stores[kind]);
-        sonde__file_list_fini(&worker->files[kind]);
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(worker->files); i++) {
+        sonde__file_list_fini(&worker->files[i]);
     }
     sonde__progress_fini(&worker->index);
     sonde__progress_fini(&worker->stats);
     sonde__progress_fini(&worker->sketch);
     sonde__progress_fini(&worker->segments);
+    sonde__progress_fini(&worker->steps);
     sonde__progress_fini(&worker->catalogue);
+    sonde__progress_fini(&worker->resumes);
+    sonde__free(worker->generations);
     sonde__free(worker->ids);
     sonde__free(worker->guess);
     sonde__free(worker->ended);
@@ -266,9 +275,6 @@ sonde_err sonde__worker_add(sonde_trial *trial, sonde__worker *worker, sonde__ki
     }
     step->saved = true;
     trial->changed = true;
-    if (step->global < worker->last_ended && kind == SONDE__RAW) {
-        trial->resumed = true; /* back before a step that had been ended */
-    }
     return SONDE_OK;
 }
 
@@ -276,25 +282,23 @@ sonde_err sonde__worker_add(sonde_trial *trial, sonde__worker *worker, sonde__ki
 
 bool sonde__worker_has_ended(const sonde__worker *worker, uint32_t step)
 {
-    return step / 64 < worker->ended_count &&
-           (worker->ended[step / 64] >> step % 64 & 1) != 0;
+    return step < worker->ended_count && worker->ended[step] != 0;
 }
 
-bool sonde__worker_ended(sonde_trial *trial, sonde__worker *worker, uint32_t step)
+bool sonde__worker_ended(sonde_trial *trial, sonde__worker *worker, uint32_t step,
+                         int64_t time)
 {
-    const size_t word = step / 64;
-
-    if (word >= worker->ended_count) {
-        if (!sonde__reserve(&worker->ended, &worker->ended_capacity, word + 1,
+    if (step >= worker->ended_count) {
+        if (!sonde__reserve(&worker->ended, &worker->ended_capacity, (size_t)step + 1,
                             sizeof *worker->ended)) {
             return false;
         }
-        while (worker->ended_count <= word) {
+        while (worker->ended_count <= step) {
             worker->ended[worker->ended_count++] = 0;
         }
     }
-    if (!sonde__worker_has_ended(worker, step)) {
-        worker->ended[word] |= (uint64_t)1 << step % 64;
+    if (worker->ended[step] == 0) { /* what comes late does not change when it was */
+        worker->ended[step] = time > 0 ? time : SONDE__NO_TIME;
         trial->steps.items[step].ended++;
     }
     return true;

@@ -26,7 +26,7 @@ for row, line in zip(rows, lines):
 assert rows[-1]["tensor"] == 'scalar/"odd", é'
 gradients = [json.loads(line) for line in open("some.jsonl")]
 assert [g["step"] for g in gradients] == [20, 21, 24, 25, 26, 27, 28, 29]
-assert list(gradients[0]) == ["step", "mode", "mode_step", "worker", "tensor", "mean", "l2"]
+assert list(gradients[0]) == ["step", "mode", "mode_step", "worker", "time", "tensor", "mean", "l2"]
 assert gradients[2]["l2"] == "NaN"
 END
 
@@ -93,7 +93,7 @@ run 1 "$sonde" export bad bad.csv loss --to csv
 same "$out" <(echo 'bad.csv: 1 tensors, 47 rows, 1 left out')
 
 run 1 "$sonde" query bad loss --steps 45: --stat mean --format csv
-same "$out" <(printf 'step,mode,mode_step,worker,tensor,mean\n45,train,39,0,loss,-0.875\n46,eval,6,0,loss,-0.5\n')
+same <(untimed) <(printf 'step,mode,mode_step,worker,time,tensor,mean\n45,train,39,0,T,loss,-0.875\n46,eval,6,0,T,loss,-0.5\n')
 grep -qE "^sonde: warning: left out: .*'loss' at eval step 7" "$err" || fail "not named: $(cat "$err")"
 run 1 "$sonde" tail bad -n 1
 same "$out" <(echo 'step 47  eval 7')

@@ -11,7 +11,7 @@ stderr_is ""
 # --- ls ---------------------------------------------------------------------------------
 run 0 "$sonde" ls run
 stderr_is ""
-sed -E 's/^(id +)[0-9a-f]{32}$/\1ID/; s/^(created +)20[0-9TZ:.-]+$/\1NOW/' "$out" >listed
+sed -E 's/^(id +)[0-9a-f]{32}$/\1ID/; s/^(created +)20[0-9TZ:.-]+$/\1NOW/' <(untimed) >listed
 same listed <(
     cat <<'END'
 run       run
@@ -21,6 +21,7 @@ program   the tests
 created   NOW
 status    ended: finished (as planned)
 steps     up to 47: 40 of train, 8 of eval
+time      HOW LONG
 workers   1 of 1
 saved     84 values (2.6 kB), 80 vital signs, 8 sketches
 
@@ -52,6 +53,9 @@ assert (run["status"], run["end_reason"], run["end_text"]) == ("ended", "finishe
 assert run["steps"] == {"train": 40, "eval": 8, "predict": 0, "global": 48}, run["steps"]
 assert (run["records"], run["rows"], run["sketches"], run["lost"]) == (84, 80, 8, 0)
 assert run["collections"] == ["mine"]
+import time
+assert time.time() - 600 < run["first_time"] <= run["last_time"] <= time.time(), run
+assert run["steps_per_second"] > 0 and run["resumed"] == [] and run["superseded"] == 0
 assert run["damage"] == [] and run["last_step"] == 47 and run["world"] == 1
 tensors = {t["name"]: t for t in run["tensors"]}
 assert len(tensors) == 8 and 'scalar/"odd", é' in tensors
@@ -61,16 +65,19 @@ assert (weight["values"], weight["vitals"], weight["sketches"]) == (8, 40, 0)
 assert (weight["first_step"], weight["last_step"]) == (0, 45)
 END
 
+grep -qE '^time      [0-9.]+ s from the first step to the last, [0-9.e+]+ steps/s, ended 20[0-9-]+T[0-9:]+Z$' \
+    <("$sonde" ls run) || fail "times: $("$sonde" ls run)"
+
 # --- show -------------------------------------------------------------------------------
 run 0 "$sonde" show run fc.bias --mode train --step 10
 stderr_is ""
-same "$out" <(printf 'step 12 (train 10): bfloat16 (4)\nfc.bias: ( 0.375, -1.125, -0.250,  0.625)\n')
+same <(untimed) <(printf 'step 12 (train 10), T: bfloat16 (4)\nfc.bias: ( 0.375, -1.125, -0.250,  0.625)\n')
 run 0 "$sonde" show run fc.bias -n 12 --digits 2 --format scientific
-same "$out" <(printf 'step 12 (train 10): bfloat16 (4)\nfc.bias: ( 3.8e-01, -1.1e+00, -2.5e-01,  6.2e-01)\n')
+same <(untimed) <(printf 'step 12 (train 10), T: bfloat16 (4)\nfc.bias: ( 3.8e-01, -1.1e+00, -2.5e-01,  6.2e-01)\n')
 run 0 "$sonde" show run act # the last one, and its first micro-batch
-same "$out" <(printf 'step 36 (train 30): float16 (2, 3)\nact: (\n (-1.125, -0.250,  0.625)\n (-0.875,  0.000,  0.875)\n)\n')
+same <(untimed) <(printf 'step 36 (train 30), T: float16 (2, 3)\nact: (\n (-1.125, -0.250,  0.625)\n (-0.875,  0.000,  0.875)\n)\n')
 run 0 "$sonde" show run act --micro-batch 1 --json
-same "$out" <(echo '{"name": "act", "mode": "global", "step": 36, "dtype": "float16", "values": [[-0.5, 0.375, -1.125], [-0.25, 0.625, -0.875]]}')
+same <(untimed) <(echo '{"name": "act", "mode": "global", "step": 36, "time": T, "dtype": "float16", "values": [[-0.5, 0.375, -1.125], [-0.25, 0.625, -0.875]]}')
 run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 --threshold 8 --edge 1
 grep -qxF '   (   nan, ...,  0.000)' "$out" || fail "edges: $(cat "$out")"
 [ "$(wc -l <"$out")" -lt 25 ] || fail "not summarised: $(cat "$out")"
@@ -89,9 +96,9 @@ run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 --stats
 grep -qx '  mean       nan' "$out" || fail "a mean of NaN: $(cat "$out")"
 grep -qx '  nonfinite  2' "$out" || fail "not finite: $(cat "$out")"
 run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 --histogram
-same "$out" <(
+same <(untimed) <(
     cat <<'END'
-step 24 (train 20)
+step 24 (train 20), T
 Gradient___conv1.weight: magnitudes of 45 elements
   nan                       1   2.22 %  ██▏
   inf                       1   2.22 %  ██▏
@@ -105,9 +112,9 @@ END
 run 0 "$sonde" show run Gradient___conv1.weight --mode train -n 20 -g --ascii
 ! grep -q '[^ -~]' "$out" || fail "--ascii: $(cat "$out")"
 grep -qE '^  2\^-1 \.\.\. 2\^0 +18 +40\.00 %  #{39}$' "$out" || fail "bars: $(cat "$out")"
-cp "$out" ascii
+untimed >ascii
 run 0 env LC_ALL=C "$sonde" show run Gradient___conv1.weight --mode train -n 20 -g
-same "$out" ascii
+same <(untimed) ascii
 run 0 "$sonde" show run mask -g -n 36 # of raw values: 0, 1, 1
 grep -qE '^  2\^0 \.\.\. 2\^1 +2 ' "$out" || fail "bars of a bool: $(cat "$out")"
 
@@ -124,10 +131,10 @@ same "$out" <(
 END
 )
 run 0 "$sonde" query run @loss --mode eval --steps :2 --stat mean,std --format csv
-same "$out" <(printf 'step,mode,mode_step,worker,tensor,mean,std\n10,eval,0,0,loss,0.25,0\n11,eval,1,0,loss,0.625,0\n')
+same <(untimed) <(printf 'step,mode,mode_step,worker,time,tensor,mean,std\n10,eval,0,0,T,loss,0.25,0\n11,eval,1,0,T,loss,0.625,0\n')
 run 0 "$sonde" query run '*odd*,loss' --steps 36 --stat max --format jsonl
-same "$out" <(printf '%s\n' '{"step":36,"mode":"train","mode_step":30,"worker":0,"tensor":"loss","max":0.5}' \
-    '{"step":36,"mode":"train","mode_step":30,"worker":0,"tensor":"scalar/\"odd\", é","max":0.625}')
+same <(untimed) <(printf '%s\n' '{"step":36,"mode":"train","mode_step":30,"worker":0,"time":T,"tensor":"loss","max":0.5}' \
+    '{"step":36,"mode":"train","mode_step":30,"worker":0,"time":T,"tensor":"scalar/\"odd\", é","max":0.625}')
 run 0 "$sonde" query run 'Gradient*' --steps 24:26 --stat mean,nan --format json
 python3 - "$out" <<'END' || fail "query --format json"
 import json, sys
@@ -193,4 +200,31 @@ grep -q '\[\[-1.125, ' "$out" || fail "of the first worker: $(cat "$out")"
 run 0 "$sonde" show two act -n 36 --json --worker 1
 grep -q '\[\[0.5, ' "$out" || fail "of the second worker: $(cat "$out")"
 run 0 "$sonde" query two act --steps 36 --stat count,min --worker 1 --format csv
-same "$out" <(printf 'step,mode,mode_step,worker,tensor,count,min\n36,train,30,1,act,12,-1\n')
+same <(untimed) <(printf 'step,mode,mode_step,worker,time,tensor,count,min\n36,train,30,1,T,act,12,-1\n')
+
+# --- a run that was gone on with ------------------------------------------------------------
+run 0 "${make[@]}" again crash=1 blocks=3 # to step 35
+run 0 "${make[@]}" again resume=20 blocks=4
+run 0 "$sonde" ls again
+grep -qx 'steps     up to 47: 40 of train, 8 of eval' "$out" || fail "steps: $(cat "$out")"
+untimed | grep -qx 'resumed   from step 20, T' || fail "not said: $(cat "$out")"
+grep -qx '          16 steps and 51 records from before that count no more' "$out" ||
+    fail "not counted: $(cat "$out")"
+"$sonde" ls again loss | tail -1 >line
+same line <(echo 'loss    loss                float32   ()                       48        0        0  0 ... 47')
+run 0 "$sonde" ls again --json
+python3 - "$out" <<'END' || fail "ls --json of a resumed run"
+import json, sys
+run = json.load(open(sys.argv[1]))
+assert [(r["worker"], r["step"]) for r in run["resumed"]] == [(0, 20)], run["resumed"]
+assert (run["superseded"], run["superseded_steps"]) == (51, 16), run
+END
+run 0 "$sonde" verify again
+same "$out" <(printf '%s\n' '109 values (3.3 kB), 104 vital signs, 10 sketches: all as they were written' \
+    'the run was gone on with: 51 of these count no more, as later ones took their place')
+for command in "query RUN re:. --format csv" "query RUN loss" "tail RUN -n 1000" "show RUN act -n 36"; do
+    run 0 "$sonde" ${command/RUN/again}
+    untimed >of_again
+    run 0 "$sonde" ${command/RUN/run}
+    same <(untimed) of_again
+done

@@ -14,8 +14,10 @@ run 0 "$sonde" tail run
 run 0 "$sonde" tail run -n 0
 [ ! -s "$out" ] || fail "no line: $(cat "$out")"
 run 0 "$sonde" tail run --mode eval -n 2 --json
-same "$out" <(printf '%s\n' '{"step": 46, "mode": "eval", "mode_step": 6, "loss": -0.5}' \
-    '{"step": 47, "mode": "eval", "mode_step": 7, "loss": -0.125}')
+same <(untimed) <(printf '%s\n' '{"step": 46, "mode": "eval", "mode_step": 6, "time": T, "loss": -0.5}' \
+    '{"step": 47, "mode": "eval", "mode_step": 7, "time": T, "loss": -0.125}')
+run 0 "$sonde" tail run --time -n 1
+same <(untimed) <(echo 'T  step 47  eval 7  loss -0.125')
 run 0 "$sonde" tail run 'loss,Gradient*' --stat zero,nonfinite --mode train -n 20
 sed -n 1p "$out" >line
 same line <(echo 'step 24  train 20  loss 0.75  Gradient___conv1.weight/zero 3  Gradient___conv1.weight/nonfinite 2')
@@ -48,6 +50,32 @@ stderr_is ""
 run 0 "$sonde" tail live -n 1000
 same followed "$out" # each step once, in order, none missing
 [ "$(wc -l <followed)" -eq 120 ] || fail "lines: $(wc -l <followed)"
+
+# --- it crashes, and is gone on with from an earlier step: who followed is told ----------------
+run 0 "${make[@]}" again crash=1 blocks=2 # to step 23
+flock -o again/w0000/lock sleep 60 &
+holder=$!
+while flock -n again/w0000/lock true; do
+    sleep 0.01
+done
+touch again/w0000/state.json
+timeout 60 "$sonde" tail again --follow -n 1000 >followed 2>"$err" &
+reader=$!
+for _ in $(seq 500); do
+    [ "$(wc -l <followed)" -ge 24 ] && break
+    sleep 0.01
+done
+kill "$holder"
+run 0 "${make[@]}" again resume=15 blocks=3 pause=5
+code=0
+wait "$reader" || code=$?
+if [ "$code" -ne 1 ]; then # it may have seen nobody hold the lock for a moment
+    run 0 "$sonde" tail run -n 1000
+    same <(sed -n '25p' followed) <(echo 'the run goes on from step 15 again; what is above from there on counts no more')
+    same <(sed 24,25d followed | sed -n 1,5p) <(sed -n 1,5p "$out")
+    same <(tail -n 21 followed) <(sed -n 16,36p "$out")
+    [ "$(wc -l <followed)" -eq $((24 + 1 + 21)) ] || fail "lines: $(wc -l <followed)"
+fi
 
 # --- its writer is gone, or nobody wants to know any more ---------------------------------
 run 0 "${make[@]}" crashed crash=1

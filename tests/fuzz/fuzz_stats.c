@@ -1,6 +1,7 @@
 /*
  * fuzz_stats.c - the binary files of a run beside its segments, from any bytes: statistics if
- * the first byte is 'n' (closed) or 'p' (a part), else sketches. Rows and records get the
+ * the first byte is 'n' (closed) or 'p' (a part), steps if it is 't', who went on with it if it
+ * is 'g', else sketches. Rows and records get the
  * check that belongs to them if that byte is a capital letter, so that what lies behind the
  * checks is reached.
  */
@@ -26,6 +27,18 @@ static void mend_rows(unsigned char *bytes, size_t size)
     }
 }
 
+static void mend_steps(unsigned char *bytes, size_t size)
+{
+    for (size_t at = SONDE__STEPS_HEAD; at + SONDE__STEPS_ROW <= size;
+         at += SONDE__STEPS_ROW) {
+        sonde__step_row row;
+
+        memcpy(&row, bytes + at, sizeof row);
+        row.check = sonde__step_check(&row);
+        memcpy(bytes + at, &row, sizeof row);
+    }
+}
+
 static void mend_sketches(unsigned char *bytes, size_t size)
 {
     size_t at = SONDE__SKETCH_HEAD;
@@ -44,7 +57,8 @@ static void mend_sketches(unsigned char *bytes, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const char kind = size > 0 ? (char)(data[0] | 32) : '\0';
-    const bool mend = size > 0 && data[0] < 'a', is_stats = kind == 'n' || kind == 'p';
+    const bool mend = size > 0 && data[0] < 'a', is_stats = kind == 'n' || kind == 'p',
+               is_steps = kind == 't', is_resumes = kind == 'g';
     const size_t left = size > 0 ? size - 1 : 0;
     unsigned char *bytes = calloc(1, left + 1);
     uint64_t rows = 0;
@@ -61,13 +75,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     if (mend && is_stats) {
         mend_rows(bytes, left);
+    } else if (mend && is_steps) {
+        mend_steps(bytes, left);
     } else if (mend) {
         mend_sketches(bytes, left);
     }
-    (void)sonde__stats_head_read((const char *)bytes, left, &rows);
+    (void)sonde__head_read(is_steps ? SONDE__FILE_STEPS : SONDE__FILE_STATS,
+                           (const char *)bytes, left, &rows);
     fuzz_write("w0000/stats-00000000.npy", bytes, kind == 'n' ? left : 0);
     fuzz_write("w0000/stats-00000001.part", bytes, kind == 'p' ? left : 0);
-    fuzz_write("w0000/sketch-00000000.bin", bytes, is_stats ? 0 : left);
+    fuzz_write("w0000/sketch-00000000.bin", bytes,
+               is_stats || is_steps || is_resumes ? 0 : left);
+    fuzz_write("w0000/steps-00000000.npy", bytes, is_steps ? left : 0);
+    fuzz_write("w0000/generations.jsonl", bytes, is_resumes ? left : 0);
     fuzz_read_run();
     free(bytes);
     return 0;

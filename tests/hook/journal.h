@@ -32,8 +32,10 @@ static struct journal {
     char save[16384];
     int opened, closed;
     sonde_run_end reason;
-    int64_t last_step; /* that a resumed run says */
-    char log[8192];    /* warnings and errors, a line each */
+    int64_t next[SONDE_MODE_COUNT]; /* that a resumed run says */
+    sonde_mode resume_mode;         /* where it was said to go on */
+    int64_t resume_step;
+    char log[8192]; /* warnings and errors, a line each */
 } journal;
 
 static inline void journal_note(char kind, uint32_t id, const sonde_coordinate *at,
@@ -52,6 +54,8 @@ static inline sonde_err journal_create(const sonde_recorder_options *options,
     }
     (void)snprintf(journal.save, sizeof journal.save, "%s", options->save);
     journal.catalogue = catalogue;
+    journal.resume_mode = options->resume_mode;
+    journal.resume_step = options->resume_step;
     journal.opened++;
     *out = (sonde_recorder *)(void *)&journal;
     return SONDE_OK;
@@ -117,16 +121,16 @@ static inline void journal_end_step(sonde_recorder *recorder, const sonde_coordi
     journal_note('e', 0, at, 0.0);
 }
 
-static inline void journal_get_stats(const sonde_recorder *recorder,
-                                     sonde_recorder_stats *stats)
+static inline void journal_next(const sonde_recorder *recorder,
+                                int64_t next[SONDE_MODE_COUNT])
 {
     (void)recorder;
-    *stats = (sonde_recorder_stats){.last_step = journal.last_step};
+    memcpy(next, journal.next, sizeof journal.next);
 }
 
 static const sonde__recorder_calls journal_calls = {
     journal_create,     journal_close,      journal_collections, journal_put,
-    journal_put_vitals, journal_put_sketch, journal_end_step,    journal_get_stats};
+    journal_put_vitals, journal_put_sketch, journal_end_step,    journal_next};
 
 static inline void journal_listen(void *user, sonde_log_level level, const char *room,
                                   const char *message)
@@ -144,7 +148,6 @@ static inline int journal_reset(void **state)
 {
     (void)state;
     memset(&journal, 0, sizeof journal);
-    journal.last_step = -1;
     sonde_log_set_level(SONDE_LOG_WARNING);
     sonde_log_set_sink(journal_listen, NULL);
     return 0;

@@ -25,12 +25,13 @@ role = {t["name"]: t["role"] for t in tensors.values()}
 assert role["gradient/fc1.bias"] == "gradient" and role["loss"] == "loss", role
 assert role["relu_output_0"] == "output" and role["fc2.weight"] == "weight", role
 lines = [json.loads(line) for line in open(w + "seg-00000000.jsonl")]
-assert [l["e"] for l in lines if "e" in l] == list(range(50))
+data = open(w + "steps-00000000.npy", "rb").read()[256:]
+ended = [row[0] for row in struct.iter_unpack("<qqqII", data)]
+assert ended == list(range(50)), ended # vital signs of losses at every step
 steps = {}
 for l in lines:
-    if "s" in l:
-        assert l["s"] == l["k"] and l["m"] == "train" and (l["b"], l["r"]) == (0, 0), l
-        steps.setdefault(tensors[l["t"]]["name"], []).append(l["s"])
+    assert l["s"] == l["k"] and l["m"] == "train" and (l["b"], l["r"]) == (0, 0), l
+    steps.setdefault(tensors[l["t"]]["name"], []).append(l["s"])
 for name, role in role.items():
     expected = {"gradient": [0, 20, 40], "output": [0, 3]}.get(role, [0, 3, 20, 40])
     assert steps[name] == expected, (name, steps)

@@ -161,7 +161,9 @@ static void test_go_on(void **state)
     sonde_diag diag = {0};
 
     (void)state;
-    journal.last_step = 99;
+    journal.next[SONDE_MODE_TRAIN] = 58;
+    journal.next[SONDE_MODE_EVAL] = 7;
+    journal.next[SONDE_MODE_GLOBAL] = 100;
     save(hook, NULL, -1, every(5));
     assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 58, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 57, &diag), SONDE_EINVAL);
@@ -169,6 +171,11 @@ static void test_go_on(void **state)
     run_steps(hook, &of, 4);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "60 ");
     assert_int_equal(journal.entries[journal.count - 1].at.global_step, 103);
+    assert_int_equal(journal.resume_mode, SONDE_MODE_TRAIN);
+    assert_int_equal(journal.resume_step, 58);
+    sonde_hook_set_mode(hook, SONDE_MODE_EVAL); /* as the run says */
+    run_steps(hook, &of, 1);
+    assert_int_equal(journal.entries[journal.count - 1].at.mode_step, 7);
     finish(hook);
 }
 

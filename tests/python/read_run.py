@@ -5,10 +5,10 @@
                      micro_batch, replica, dtype, shape, and bytes() that checks the hash
     run.rows         vital signs, as numpy structured rows with a worker and a name
     run.sketches     likewise
-    run.ended_steps  {worker: [global steps that were ended]}
+    run.ended_steps  {worker: {global step that was ended: when, in ns since 1970}}
+    run.superseded   how many records do not count, of a run that was gone on with
 
-Of records of one place (worker, step, tensor, micro-batch, replica) the last stays; of a global
-step that became another step of another mode, what came before goes.
+Of records of one place (worker, step, tensor, micro-batch, replica) the last stays.
 """
 import glob
 import json
@@ -26,6 +26,8 @@ ROW = numpy.dtype(
     [(name, "<u8") for name in ("count", "nan", "pos_inf", "neg_inf", "zero")] +
     [(name, "<f8") for name in ("min", "max", "abs_min", "abs_max", "mean", "m2", "l1",
                                 "sumsq", "sum")])
+STEP = numpy.dtype([("step", "<i8"), ("mode_step", "<i8"), ("time", "<i8"), ("mode", "<u4"),
+                    ("check", "<u4")])
 MODES = ["train", "eval", "predict", "global"]
 SIZES = {"BOOL": 1, "I8": 1, "U8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
          "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}
@@ -33,7 +35,7 @@ LINE = re.compile(
     rb'\{"s":(\d+),"m":"(train|eval|predict|global)","k":(\d+),"t":(\d+),"b":(\d+),"r":(\d+),'
     rb'"o":(\d+),"n":(\d+),"d":"(\w+)","h":"([0-9a-f]{16})","p":\[([\d,]*)\]'
     rb'(?:,"z":"(zstd(?:\+shuffle)?)")?\}')
-END = re.compile(rb'\{"e":(\d+),"m":"(train|eval|predict|global)","k":(\d+)\}')
+KINDS = {"seg": "segment", "stats": "stats", "sketch": "sketch", "steps": "steps"}
 
 
 def complete_lines(path):
@@ -45,13 +47,19 @@ class Worker:
     def __init__(self, folder, number):
         self.folder, self.number = folder, number
         self.damage = []
-        self.records, self.rows, self.sketches, self.ended = [], [], [], []
+        self.records, self.rows, self.sketches, self.ended = [], [], [], {}
+        self.superseded = self.superseded_steps = 0
         with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
             self.state = json.load(file)
         self.names = {}
         for line in complete_lines(os.path.join(folder, "catalogue.jsonl")):
             entry = json.loads(line)
             self.names[entry["id"]] = entry["name"]
+        generations = os.path.join(folder, "generations.jsonl")
+        self.generations = [json.loads(line) for line in complete_lines(generations)] \
+            if os.path.exists(generations) else []
+        for path in self.numbered("steps"):
+            self.read_steps(path)
         for index in sorted(glob.glob(os.path.join(folder, "seg-*.jsonl"))):
             self.read_segment(index)
         for path in self.numbered("stats"):
@@ -63,6 +71,42 @@ class Worker:
         return sorted(path for path in glob.glob(os.path.join(self.folder, stem + "-*"))
                       if path.endswith((".part", ".npy", ".bin")))
 
+    def limit(self, path):
+        """Global steps of a file from here on are superseded."""
+        stem, number = re.match(r"([a-z]+)-(\d+)", os.path.basename(path)).groups()
+        later = [g["step"] for g in self.generations if g[KINDS[stem]] > int(number)]
+        return min(later, default=float("inf"))
+
+    def keep(self, to, record, limit):
+        if record["step"] < limit:
+            to.append(record)
+        else:
+            self.superseded += 1
+
+    def checked(self, path, head, dtype):
+        """Rows of a file whose check is right."""
+        with open(path, "rb") as file:
+            start, data = file.read(head), file.read()
+        assert start[:8] == b"\x93NUMPY\x01\x00" and start[head - 1:] == b"\n"
+        rows = numpy.frombuffer(data[:len(data) // dtype.itemsize * dtype.itemsize],
+                                dtype=dtype)
+        for row in rows:
+            blank = row.copy()
+            blank["check"] = 0
+            if xxhash.xxh3_64_intdigest(blank.tobytes()) & 0xFFFFFFFF == row["check"]:
+                yield row
+            else:
+                self.damage.append(path)
+
+    # --- steps --------------------------------------------------------------------------
+
+    def read_steps(self, path):
+        for row in self.checked(path, 256, STEP):
+            if row["step"] >= self.limit(path):
+                self.superseded_steps += 1
+            else:
+                self.ended.setdefault(int(row["step"]), int(row["time"]))
+
     # --- segments -----------------------------------------------------------------------
 
     def read_segment(self, index):
@@ -72,40 +116,27 @@ class Worker:
             start = 8 + struct.unpack("<Q", file.read(8))[0]
         size = os.path.getsize(path)
         for line in complete_lines(index):
-            ended = END.fullmatch(line)
-            if ended:
-                self.ended.append(int(ended[1]))
-                continue
             found = LINE.fullmatch(line)
             if not found or start + int(found[7]) + int(found[8]) > size:
                 self.damage.append(line)
                 continue
             step, mode, mode_step, tensor, micro, replica, offset, stored, dtype, digest, \
                 shape, packing = found.groups()
-            self.records.append({
+            self.keep(self.records, {
                 "worker": self.number, "step": int(step), "mode": mode.decode(),
                 "mode_step": int(mode_step), "name": self.names[int(tensor)],
                 "micro_batch": int(micro), "replica": int(replica), "dtype": dtype.decode(),
                 "shape": [int(n) for n in shape.split(b",")] if shape else [],
                 "hash": digest.decode(), "path": path, "at": start + int(offset),
-                "stored": int(stored), "packing": packing.decode() if packing else None})
+                "stored": int(stored), "packing": packing.decode() if packing else None}, self.limit(index))
 
     # --- vital signs and sketches ----------------------------------------------------------
 
     def read_rows(self, path):
-        with open(path, "rb") as file:
-            head, data = file.read(1024), file.read()
-        assert head[:8] == b"\x93NUMPY\x01\x00" and head[1023:] == b"\n"
-        rows = numpy.frombuffer(data[:len(data) // ROW.itemsize * ROW.itemsize], dtype=ROW)
-        for row in rows:
-            blank = row.copy()
-            blank["check"] = 0
-            if xxhash.xxh3_64_intdigest(blank.tobytes()) & 0xFFFFFFFF != row["check"]:
-                self.damage.append(path)
-                continue
-            self.rows.append(self.place(row["step"], row["mode"], row["mode_step"],
-                                        row["tensor"], row["micro_batch"], row["replica"],
-                                        {"row": row}))
+        for row in self.checked(path, 1024, ROW):
+            self.keep(self.rows, self.place(row["step"], row["mode"], row["mode_step"],
+                                            row["tensor"], row["micro_batch"],
+                                            row["replica"], {"row": row}), self.limit(path))
 
     def read_sketches(self, path):
         with open(path, "rb") as file:
@@ -126,8 +157,10 @@ class Worker:
             for i in range(bins):
                 number, count = struct.unpack_from("<iI", record, 80 + 8 * i)
                 histogram[str(number)] = histogram.get(str(number), 0) + count
-            self.sketches.append(self.place(step, mode, mode_step, tensor, micro, replica,
-                                            {"counts": list(counts), "bins": histogram}))
+            self.keep(self.sketches,
+                      self.place(step, mode, mode_step, tensor, micro, replica,
+                                 {"counts": list(counts), "bins": histogram}),
+                      self.limit(path))
             at += length
 
     def place(self, step, mode, mode_step, tensor, micro, replica, more):
@@ -154,16 +187,11 @@ def value_of(record):
 
 def last_of_each(records):
     """Drops what later records of the same worker overrule."""
-    steps, kept = {}, {}
+    kept = {}
     for record in records:
-        of = record["worker"], record["step"]
-        counted = record["mode"], record["mode_step"]
-        if steps.get(of, counted) != counted:
-            kept[of] = {}
-        steps[of] = counted
-        kept.setdefault(of, {})[record["name"], record["micro_batch"],
-                                record["replica"]] = record
-    return [record for of in kept.values() for record in of.values()]
+        kept[record["worker"], record["step"], record["name"], record["micro_batch"],
+             record["replica"]] = record
+    return list(kept.values())
 
 
 class Run:
@@ -178,4 +206,6 @@ class Run:
         self.records = last_of_each(self.all_records)
         self.rows = last_of_each(r for worker in self.workers for r in worker.rows)
         self.sketches = last_of_each(r for worker in self.workers for r in worker.sketches)
+        self.superseded = sum(worker.superseded for worker in self.workers)
+        self.superseded_steps = sum(worker.superseded_steps for worker in self.workers)
         self.ended_steps = {worker.number: worker.ended for worker in self.workers}

@@ -223,6 +223,23 @@ def board_events(path):
     return len(events) - 1
 
 
+def times_of(run, mode):
+    """{step of the mode: seconds since 1970}, of the run's own files."""
+    rows = numpy.concatenate([numpy.load(path)
+                              for path in sorted(glob.glob(run + "/w0000/steps-*.npy"))])
+    rows = rows[rows["mode"] == ("train", "eval").index(mode)]
+    return dict(zip(rows["mode_step"].tolist(), (rows["time"] / 1e9).tolist()))
+
+
+def board_times(board, run, mode):
+    """Events have the time of their step."""
+    times = times_of(run, mode)
+    events = board.Scalars("loss")
+    check(f"board: times of {mode}", len(times) == len(events) and
+          all(abs(event.wall_time - times[event.step]) < 1e-6 for event in events))
+    check(f"board: times of {mode} ascend", sorted(times.values()) == list(times.values()))
+
+
 def board_scalars(board, mode, blocks):
     names = {"mean": numpy.mean, "std": numpy.std, "min": numpy.min, "max": numpy.max,
              "l2": numpy.linalg.norm, "nonfinite": lambda x: (~numpy.isfinite(x)).sum()}
@@ -280,6 +297,7 @@ def tensorboard(tools, run, blocks):
         board = event_accumulator.EventAccumulator(
             os.path.join(path, mode), size_guidance={"scalars": 0, "histograms": 0})
         board.Reload()
+        board_times(board, run, mode)
         count = board_scalars(board, mode, blocks)
         if mode == "train":
             count += board_histograms(board, blocks)

@@ -36,14 +36,16 @@ def dumped(tool, path):
     check("dump: " + done.stderr, done.returncode == 0)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     about = next(line for line in lines if line["kind"] == "run")
+    steps = {(line["worker"], line["step"]): line["time"]
+             for line in lines if line["kind"] == "step"}
     rest = {(line["kind"], *(line[key] for key in PLACE)): line
-            for line in lines if line["kind"] != "run"}
-    check("each place once", len(rest) == len(lines) - 1)
-    return about, rest
+            for line in lines if line["kind"] not in ("run", "step")}
+    check("each place once", len(rest) + len(steps) == len(lines) - 1)
+    return about, steps, rest
 
 
 def compare(tool, path):
-    about, theirs = dumped(tool, path)
+    about, steps, theirs = dumped(tool, path)
     run = read_run.Run(path)
     name = os.path.basename(path)
     check(name + ": id", about["id"] == run.about["id"])
@@ -51,6 +53,11 @@ def compare(tool, path):
     check(name + ": workers", about["workers"] == len(run.workers))
     check(name + ": ended", about["ended"] == run.ended)
     check(name + ": records", about["records"] == len(run.all_records) > 0)
+    check(name + ": superseded", about["superseded"] == run.superseded and
+          about["superseded_steps"] == run.superseded_steps)
+    check(name + ": times of steps", steps and steps == {
+        (worker, step): time for worker, ended in run.ended_steps.items()
+        for step, time in ended.items()})
     check(name + ": nothing damaged", not any(worker.damage for worker in run.workers))
     ours = {("raw", *(r[key] for key in PLACE)): r for r in run.records}
     ours.update((("vitals", *(r[key] for key in PLACE)), r) for r in run.rows)
@@ -87,7 +94,7 @@ def by_safetensors(run):
         with safe_open(path, framework="pt") as file:
             check(path + ": metadata", file.metadata()["sonde_run"] == "1")
             keys = set(file.keys())
-            check(path + ": as many keys", len(keys) == len(records))
+            check(path + ": as many keys", len(keys) == len(records) or run.superseded)
             for record in records:
                 by_key(file, keys, record)
 
@@ -110,22 +117,25 @@ def by_key(file, keys, record):
 
 
 def by_numpy(path):
-    """A closed statistics file is mapped as it is."""
-    files = glob.glob(os.path.join(path, "w*", "stats-*.npy"))
-    check("statistics files", files)
-    for name in files:
-        rows = numpy.load(name, mmap_mode="r")
-        check(name, rows.dtype == read_run.ROW and
-              os.path.getsize(name) == 1024 + 144 * len(rows) and len(rows) > 0)
+    """A closed file of statistics or of steps is mapped as it is."""
+    for stem, dtype, head in (("stats", read_run.ROW, 1024), ("steps", read_run.STEP, 256)):
+        files = glob.glob(os.path.join(path, "w*", stem + "-*.npy"))
+        check(stem + " files", files)
+        for name in files:
+            rows = numpy.load(name, mmap_mode="r")
+            check(name, rows.dtype == dtype and
+                  os.path.getsize(name) == head + dtype.itemsize * len(rows))
 
 
 def main():
     tool = (sys.argv[1] if len(sys.argv) == 2 else
             os.path.join(os.environ.get("SONDE_BIN", "build/release/bin"),
                          "trial_test_golden"))
-    golden = os.path.join(HERE, "..", "golden", "runs", "v1")
-    by_safetensors(compare(tool, golden))
-    by_numpy(golden)
+    runs = os.path.join(HERE, "..", "golden", "runs")
+    for name in ("v1", "v1-resumed"):
+        golden = os.path.join(runs, name)
+        by_safetensors(compare(tool, golden))
+        by_numpy(golden)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "made")
         done = subprocess.run([tool, "make", path], capture_output=True, text=True)
@@ -133,7 +143,7 @@ def main():
         run = compare(tool, path)
         check("some are compressed", any(r["packing"] for r in run.records))
         check("every step was ended",
-              all(steps == list(range(40)) for steps in run.ended_steps.values()))
+              all(list(steps) == list(range(40)) for steps in run.ended_steps.values()))
         by_safetensors(run)
         by_numpy(path)
     print("%d passed, %d failed" % (results[True], results[False]))

@@ -190,6 +190,7 @@ typedef struct run_content {
     uint64_t closed, parts; /* files */
     uint64_t bytes;         /* of values, uncompressed */
     int64_t last_step;      /* that ended */
+    int64_t first_time, last_time;
     /* Called for every value, whose bytes are uncompressed; may be NULL. */
     void (*value)(void *user, const sonde__index_line *line, const void *bytes,
                   size_t size);
@@ -302,11 +303,6 @@ static inline void run_read_segment(const char *folder, const char *name, uint64
         size_t plain_size = 0;
 
         assert_true(sonde__index_parse(at, (size_t)(end - at), &line));
-        if (line.end) {
-            content->ends++;
-            content->last_step = SONDE_MAX(content->last_step, line.step);
-            continue;
-        }
         assert_true(sizeof length + length + line.offset + line.bytes <= size);
         assert_true(line.tensor < json_array_size(names));
         plain = run_unpack(&line, data + line.offset, &plain_size);
@@ -335,12 +331,12 @@ static inline void run_read_stats(const char *folder, const char *name, bool par
                                   run_content *content)
 {
     size_t size = 0, rows = 0;
-    char *bytes = run_load(folder, name, &size), head[SONDE__STATS_HEAD];
+    char *bytes = run_load(folder, name, &size), head[SONDE__MOST_HEAD];
 
     rows = size > SONDE__STATS_HEAD ? (size - SONDE__STATS_HEAD) / SONDE__STATS_ROW : 0;
     if (!part) { /* the head of a part may be that of a file about to be closed */
-        sonde__stats_head(head, rows);
-        assert_memory_equal(bytes, head, sizeof head);
+        (void)sonde__file_head(SONDE__FILE_STATS, rows, head);
+        assert_memory_equal(bytes, head, SONDE__STATS_HEAD);
     }
     assert_true(part || size == SONDE__STATS_HEAD + rows * SONDE__STATS_ROW);
     for (size_t i = 0; i < rows; i++) {
@@ -353,6 +349,32 @@ static inline void run_read_stats(const char *folder, const char *name, bool par
         }
     }
     content->rows += rows;
+    free(bytes);
+}
+
+static inline void run_read_steps(const char *folder, const char *name, bool part,
+                                  run_content *content)
+{
+    size_t size = 0, rows = 0;
+    char *bytes = run_load(folder, name, &size), head[SONDE__MOST_HEAD];
+
+    rows = size > SONDE__STEPS_HEAD ? (size - SONDE__STEPS_HEAD) / SONDE__STEPS_ROW : 0;
+    if (!part) {
+        (void)sonde__file_head(SONDE__FILE_STEPS, rows, head);
+        assert_memory_equal(bytes, head, SONDE__STEPS_HEAD);
+    }
+    assert_true(part || size == SONDE__STEPS_HEAD + rows * SONDE__STEPS_ROW);
+    for (size_t i = 0; i < rows; i++) {
+        sonde__step_row row;
+
+        memcpy(&row, bytes + SONDE__STEPS_HEAD + i * sizeof row, sizeof row);
+        assert_true(sonde__step_valid(&row));
+        assert_true(row.time >= content->last_time); /* no clock is set back here */
+        content->first_time = content->first_time == 0 ? row.time : content->first_time;
+        content->last_time = row.time;
+        content->last_step = SONDE_MAX(content->last_step, row.step);
+    }
+    content->ends += rows;
     free(bytes);
 }
 
@@ -416,9 +438,18 @@ static inline void run_read(const char *run, int rank, run_content *content)
     content->values = content->ends = content->rows = content->sketches = 0;
     content->closed = content->parts = content->bytes = 0;
     content->last_step = -1;
+    content->first_time = content->last_time = 0;
     names = run_names(folder);
     count = scandir(folder, &entries, NULL, alphasort);
     assert_true(count >= 0);
+    for (int i = 0; i < count; i++) { /* what is told to be complete is there then */
+        uint64_t number = 0;
+        bool part = false;
+
+        if (sonde__file_parse(entries[i]->d_name, &number, &part) == SONDE__FILE_STEPS) {
+            run_read_steps(folder, entries[i]->d_name, part, content);
+        }
+    }
     for (int i = 0; i < count; i++) {
         const char *name = entries[i]->d_name;
         uint64_t number = 0;

@@ -157,7 +157,7 @@ static void a_fault_at_the_end_is_told(void **state)
     assert_true(diag.found[0] != '\0');
     run_read(path, 0, &content); /* everything is there, as parts */
     assert_int_equal(content.values, 5);
-    assert_int_equal(content.parts, 2);
+    assert_int_equal(content.parts, 3);
     recorder = create_faulty(
         &(sonde_recorder_options){.path = path, .resume = run_id(path, id)}, catalogue);
     for (int64_t step = 5; step < 8; step++) {

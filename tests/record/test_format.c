@@ -19,13 +19,11 @@ static void the_lines_of_the_page_are_read_and_written(void **state)
     static const char value[] =
         "{\"s\":100,\"m\":\"train\",\"k\":100,\"t\":3,\"b\":0,\"r\":0,\"o\":180,"
         "\"n\":6000,\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[12,5,5,5]}\n";
-    static const char end[] = "{\"e\":100,\"m\":\"train\",\"k\":100}\n";
     char text[SONDE__INDEX_ROOM];
     sonde__index_line line;
 
     (void)state;
     assert_true(sonde__index_parse(value, strlen(value) - 1, &line));
-    assert_false(line.end);
     assert_int_equal(line.step, 100);
     assert_int_equal(line.mode, SONDE_MODE_TRAIN);
     assert_int_equal(line.tensor, 3);
@@ -37,10 +35,6 @@ static void the_lines_of_the_page_are_read_and_written(void **state)
     assert_int_equal(line.shape[0], 12);
     assert_int_equal(sonde__index_print(&line, text), strlen(value));
     assert_memory_equal(text, value, strlen(value));
-    assert_true(sonde__index_parse(end, strlen(end) - 1, &line));
-    assert_true(line.end);
-    assert_int_equal(sonde__index_print(&line, text), strlen(end));
-    assert_memory_equal(text, end, strlen(end));
 }
 
 /* A line with everything at its limits. */
@@ -125,17 +119,22 @@ static void spoilt_lines_are_refused_or_mean_what_they_say(void **state)
     assert_true(refused > 5000 && taken > 100);
 }
 
+#define LINE(step, mode)                                                                 \
+    "{\"s\":" step ",\"m\":\"" mode                                                      \
+    "\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":4,"                                \
+    "\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[1]}"
+
 static void lines_that_say_the_impossible_are_refused(void **state)
 {
     static const char *const bad[] = {
         "",
         "{}",
-        "{\"e\":100,\"m\":\"train\",\"k\":100} ",
-        "{\"e\":100,\"m\":\"train\"}",
-        "{\"e\":0100,\"m\":\"train\",\"k\":100}",
-        "{\"e\":9223372036854775808,\"m\":\"train\",\"k\":1}",
-        "{\"e\":100,\"m\":\"test\",\"k\":100}",
-        "{\"e\":100, \"m\":\"train\",\"k\":100}",
+        LINE("100", "train") " ",
+        LINE("0100", "train"),
+        LINE("9223372036854775808", "train"),
+        LINE("100", "test"),
+        LINE(" 100", "train"),
+        "{\"s\":100,\"m\":\"train\",\"k\":100}",
         /* bytes that are not those of the shape */
         "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":5,"
         "\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[1]}",
@@ -159,11 +158,66 @@ static void lines_that_say_the_impossible_are_refused(void **state)
     sonde__index_line line;
 
     (void)state;
+    assert_true(
+        sonde__index_parse(LINE("100", "train"), strlen(LINE("100", "train")), &line));
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
         if (sonde__index_parse(bad[i], strlen(bad[i]), &line)) {
             fail_msg("taken: %s", bad[i]);
         }
     }
+}
+
+/* --- generations ------------------------------------------------------------------ */
+
+static void generations_come_back(void **state)
+{
+    static const char text[] =
+        "{\"generation\":2,\"step\":500,\"time\":1769860800000000000,"
+        "\"segment\":12,\"stats\":4,\"sketch\":3,\"steps\":2}\n";
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "{\"generation\":2,\"step\":500,\"time\":1}",
+        "{\"generation\":2,\"step\":-1,\"time\":1,\"segment\":1,\"stats\":1,\"sketch\":1,"
+        "\"steps\":1}",
+        "{\"generation\":2,\"step\":1,\"time\":1,\"segment\":1,\"stats\":1,\"sketch\":1,"
+        "\"steps\":1} ",
+    };
+    char again[SONDE__GENERATION_ROOM];
+    sonde__generation line;
+
+    (void)state;
+    assert_true(sonde__generation_parse(text, strlen(text) - 1, &line));
+    assert_int_equal(line.number, 2);
+    assert_int_equal(line.step, 500);
+    assert_int_equal(line.time, 1769860800000000000);
+    assert_int_equal(line.first[SONDE__FILE_INDEX], 12);
+    assert_int_equal(line.first[SONDE__FILE_STEPS], 2);
+    assert_int_equal(sonde__generation_print(&line, again), strlen(text));
+    assert_memory_equal(again, text, strlen(text));
+    for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
+        assert_false(sonde__generation_parse(bad[i], strlen(bad[i]), &line));
+    }
+}
+
+/* Files 0 to 2, then 3 and 4 from step 500 on, nothing from 300 on, then 5 from 400 on. */
+static void a_later_generation_supersedes(void **state)
+{
+    static const int64_t wanted[] = {300, 300, 300, 300, 300, INT64_MAX, INT64_MAX};
+    const sonde__generation all[] = {
+        {.number = 1, .step = 500, .first = {[SONDE__FILE_STATS] = 3}},
+        {.number = 2, .step = 300, .first = {[SONDE__FILE_STATS] = 5}},
+        {.number = 3, .step = 400, .first = {[SONDE__FILE_STATS] = 5}},
+    };
+
+    (void)state;
+    for (uint64_t n = 0; n < SONDE_COUNT_OF(wanted); n++) {
+        assert_int_equal(sonde__generation_limit(all, 3, SONDE__FILE_STATS, n),
+                         wanted[n]);
+    }
+    assert_int_equal(sonde__generation_limit(all, 1, SONDE__FILE_STATS, 2), 500);
+    assert_int_equal(sonde__generation_limit(all, 1, SONDE__FILE_STATS, 3), INT64_MAX);
+    assert_int_equal(sonde__generation_limit(NULL, 0, SONDE__FILE_STATS, 0), INT64_MAX);
 }
 
 /* --- names ------------------------------------------------------------------------ */
@@ -243,6 +297,22 @@ static void rows_hold_all_vital_signs(void **state)
     assert_int_not_equal(sonde__stats_check(&row), check);
 }
 
+static void rows_of_steps_are_checked(void **state)
+{
+    sonde__step_row row = {
+        .step = 7, .mode_step = 5, .time = 1769860800000000000, .mode = SONDE_MODE_EVAL};
+
+    (void)state;
+    assert_false(sonde__step_valid(&row));
+    row.check = sonde__step_check(&row);
+    assert_true(sonde__step_valid(&row));
+    row.time++;
+    assert_false(sonde__step_valid(&row));
+    row.mode = SONDE_MODE_COUNT;
+    row.check = sonde__step_check(&row);
+    assert_false(sonde__step_valid(&row));
+}
+
 static sonde__sketch_record *encoded(const sonde_sketch *sketch, size_t *size)
 {
     sonde__sketch_record *record = NULL;
@@ -294,9 +364,12 @@ int main(void)
         cmocka_unit_test(lines_come_back),
         cmocka_unit_test(spoilt_lines_are_refused_or_mean_what_they_say),
         cmocka_unit_test(lines_that_say_the_impossible_are_refused),
+        cmocka_unit_test(generations_come_back),
+        cmocka_unit_test(a_later_generation_supersedes),
         cmocka_unit_test(names_of_files_come_back),
         cmocka_unit_test(names_of_workers_come_back),
         cmocka_unit_test(rows_hold_all_vital_signs),
+        cmocka_unit_test(rows_of_steps_are_checked),
         cmocka_unit_test(sketches_come_back),
     };
 

@@ -77,14 +77,14 @@ static void every_dtype_and_stride_comes_back(void **state)
     assert_true(sonde_recorder_drain(recorder, 10));
     run_read(path, 0, &content); /* while it is open */
     assert_int_equal(content.values, DTYPES * 3);
-    assert_int_equal(content.parts, 1);
+    assert_int_equal(content.parts, 2); /* the segment, and the steps */
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, NULL),
                      SONDE_OK);
     run_read(path, 0, &content);
     assert_int_equal(content.values, DTYPES * 3);
     assert_int_equal(content.ends, 1);
     assert_int_equal(content.last_step, 7);
-    assert_int_equal(content.closed, 1);
+    assert_int_equal(content.closed, 2);
     assert_int_equal(content.parts, 0);
     for (int i = 0; i < DTYPES * 3; i++) {
         assert_int_equal(all.seen[i], 2);
@@ -380,6 +380,40 @@ static void the_catalogue_grows_and_says_all(void **state)
     run_remove(path);
 }
 
+/* The moment of its end is a step's time; a step of which nothing was put leaves no trace. */
+static void steps_have_times(void **state)
+{
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(1, 1);
+    sonde_recorder *recorder =
+        run_create(&(sonde_recorder_options){.path = run_path(path, "times")}, catalogue);
+    const int64_t begun = sonde__date();
+    run_content content = {0};
+    sonde_vitals vitals;
+
+    (void)state;
+    sonde_vitals_init(&vitals);
+    for (int64_t step = 0; step < 10; step++) {
+        const sonde_coordinate at = run_at(step);
+
+        if (step % 2 == 0) {
+            sonde_recorder_put_vitals(recorder, 0, &at, &vitals);
+        }
+        sonde_recorder_end_step(recorder, &at);
+    }
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                     SONDE_OK);
+    run_read(path, 0, &content);
+    assert_int_equal(content.ends, 6); /* and the last of all */
+    assert_int_equal(content.last_step, 9);
+    assert_true(begun <= content.first_time && content.first_time <= content.last_time &&
+                content.last_time <= sonde__date());
+    assert_true(begun > INT64_C(1700000000) * 1000000000); /* ns since 1970 */
+    assert_false(run_has(path, "w0000/seg-00000000.safetensors"));
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -388,6 +422,7 @@ int main(void)
         cmocka_unit_test(scalars_and_empty_tensors_are_values),
         cmocka_unit_test(vital_signs_and_sketches_come_back),
         cmocka_unit_test(the_catalogue_grows_and_says_all),
+        cmocka_unit_test(steps_have_times),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

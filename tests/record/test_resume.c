@@ -123,9 +123,9 @@ static void an_ended_run_goes_on(void **state)
     assert_int_equal(run_number(path, "w0000/state.json", "last_step"), 4);
     assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
                      SONDE_OK);
-    expect(path, 5, 3, 0);
+    expect(path, 5, 4, 0);
     record(path, id, catalogue, 5, 9);
-    expect(path, 9, 6, 0);
+    expect(path, 9, 8, 0);
     assert_int_equal(run_number(path, "w0000/state.json", "records"), 18);
     assert_int_equal(run_number(path, "w0000/state.json", "segment"), 2);
     sonde_catalogue_destroy(catalogue);
@@ -139,11 +139,11 @@ static void a_dead_run_goes_on(void **state)
 
     (void)state;
     record_and_die(run_path(path, "dead"), NULL, catalogue, 0, 7);
-    expect(path, 7, 0, 3);
+    expect(path, 7, 0, 4);
     record_and_die(path, run_id(path, id), catalogue, 7, 11);
-    expect(path, 11, 3, 3);
+    expect(path, 11, 4, 4);
     record(path, id, catalogue, 11, 12);
-    expect(path, 12, 9, 0);
+    expect(path, 12, 12, 0);
     assert_int_equal(run_number(path, "w0000/state.json", "records"), 24);
     assert_int_equal(run_number(path, "w0000/state.json", "rows"), 24);
     sonde_catalogue_destroy(catalogue);
@@ -157,10 +157,11 @@ static void empty_parts_are_taken_away(void **state)
     sonde_catalogue *catalogue = run_catalogue(2, FLOATS);
     static const char *const left[] = {
         "w0000/seg-00000001.part", "w0000/seg-00000001.jsonl",
-        "w0000/stats-00000001.part", "w0000/sketch-00000001.part"};
+        "w0000/stats-00000001.part", "w0000/sketch-00000001.part",
+        "w0000/steps-00000001.part"};
 
     (void)state;
-    for (size_t kept = 0; kept < 5; kept++) { /* one of them, or all */
+    for (size_t kept = 0; kept <= SONDE_COUNT_OF(left); kept++) { /* one, or all */
         record(run_path(path, "empty"), NULL, catalogue, 0, 3);
         for (size_t i = 0; i < SONDE_COUNT_OF(left); i++) {
             if (kept == i || kept == SONDE_COUNT_OF(left)) {
@@ -168,10 +169,11 @@ static void empty_parts_are_taken_away(void **state)
             }
         }
         record(path, run_id(path, id), catalogue, 3, 4);
-        expect(path, 4, 6, 0); /* numbers 0 and 1 of each kind: no gap */
+        expect(path, 4, 8, 0); /* numbers 0 and 1 of each kind: no gap */
         assert_true(run_has(path, "w0000/seg-00000001.safetensors"));
         assert_true(run_has(path, "w0000/stats-00000001.npy"));
         assert_true(run_has(path, "w0000/sketch-00000001.bin"));
+        assert_true(run_has(path, "w0000/steps-00000001.npy"));
         run_remove(path);
     }
     sonde_catalogue_destroy(catalogue);
@@ -205,9 +207,10 @@ static void torn_ends_are_cut_off(void **state)
     append(path, "w0000/seg-00000000.part", line, 100);
     append(path, "w0000/stats-00000000.part", line, 100);
     append(path, "w0000/sketch-00000000.part", line, 100);
+    append(path, "w0000/steps-00000000.part", line, 20);
     append(path, "w0000/catalogue.jsonl", "{\"id\":2,\"na", 11);
     record(path, run_id(path, id), catalogue, 7, 8);
-    expect(path, 8, 6, 0);
+    expect(path, 8, 8, 0);
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }
@@ -273,7 +276,7 @@ static void tensors_keep_their_ids(void **state)
     }
     free(text);
     assert_int_equal(lines, 3);
-    expect(path, 4, 6, 0);
+    expect(path, 4, 8, 0);
     text = run_load(path, "w0000/seg-00000001.jsonl", &size);
     assert_non_null(strstr(text, "{\"s\":2,\"m\":\"train\",\"k\":2,\"t\":2,"));
     assert_non_null(strstr(text, "{\"s\":2,\"m\":\"train\",\"k\":2,\"t\":1,"));
@@ -316,6 +319,24 @@ static void a_run_has_one_writer(void **state)
     assert_int_equal(resume_err(path, id, catalogue, NULL), SONDE_OK);
     (void)close(go[0]);
     (void)close(go[1]);
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
+static void damaged_generations_are_told(void **state)
+{
+    char path[RUN_PATH], id[33];
+    sonde_catalogue *catalogue = run_catalogue(2, FLOATS);
+    sonde_diag diag = {0};
+
+    (void)state;
+    record(run_path(path, "lines"), NULL, catalogue, 0, 3);
+    record(path, run_id(path, id), catalogue, 3, 4);
+    append(path, "w0000/generations.jsonl", "{\"generation\":", 14); /* torn: no line */
+    assert_int_equal(resume_err(path, id, catalogue, NULL), SONDE_OK);
+    append(path, "w0000/generations.jsonl", "{}\n", 3);
+    assert_int_equal(resume_err(path, id, catalogue, &diag), SONDE_EFORMAT);
+    assert_non_null(strstr(diag.found, "line 3 of w0000/generations.jsonl"));
     sonde_catalogue_destroy(catalogue);
     run_remove(path);
 }
@@ -395,6 +416,7 @@ int main(void)
         cmocka_unit_test(a_damaged_line_costs_one_value),
         cmocka_unit_test(tensors_keep_their_ids),
         cmocka_unit_test(a_run_has_one_writer),
+        cmocka_unit_test(damaged_generations_are_told),
         cmocka_unit_test(what_is_not_the_run_is_refused),
         cmocka_unit_test(a_damaged_head_is_told),
     };

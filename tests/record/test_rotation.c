@@ -59,7 +59,7 @@ static void full_segments_are_closed(void **state)
             assert_true(sonde_recorder_drain(recorder, 10));
             run_read(path, 0, &content);
             assert_int_equal(content.values, (step + 1) * 3);
-            assert_int_equal(content.parts, 1);
+            assert_int_equal(content.parts, 2); /* the segment, and the steps */
         }
     }
     put(recorder, 0, STEPS, SEGMENT); /* larger than a segment: one of its own */

@@ -2,9 +2,9 @@
  * run_tool.h - a small run whose every element is known, for the tests of exports and of the
  * commands that read runs; also as a tool:
  *
- *     make RUN [world=2] [rank=1] [blocks=4] [pause=5] [compress=1] [crash=1]
+ *     make RUN [world=2] [rank=1] [blocks=4] [pause=5] [compress=1] [crash=1] [resume=20]
  *
- * A block is ten steps of training and two of evaluation. Element i of tensor t at global
+ * resume goes on with the run that is there, at that global step. A block is ten steps of training and two of evaluation. Element i of tensor t at global
  * step s in micro-batch b is ((7 i + 3 s + 11 t + 5 b + 13 rank) mod 19 - 9) / 8: exact in
  * every floating dtype; integers are eight times that, a bool is whether it is above 0.
  *
@@ -69,7 +69,7 @@ static const run_shape run_tensors[RUN_TENSORS] = {
 
 typedef struct run_options {
     int world, rank, blocks, pause; /* milliseconds after each step */
-    int compress, crash;
+    int compress, crash, resume;    /* resume 0: a new run */
 } run_options;
 
 static inline double run_element(int tensor, int64_t step, int micro_batch, int rank,
@@ -153,12 +153,14 @@ static inline void run_steps(sonde_recorder *recorder, const run_options *option
         for (int k = 0; k < RUN_TRAIN + RUN_EVAL; k++) {
             at.mode = k < RUN_TRAIN ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL;
             at.mode_step = steps[at.mode]++;
-            for (int t = 0; t < RUN_TENSORS; t++) {
-                run_put(recorder, t, at, options->rank);
+            if (at.global_step >= options->resume) {
+                for (int t = 0; t < RUN_TENSORS; t++) {
+                    run_put(recorder, t, at, options->rank);
+                }
+                sonde_recorder_end_step(recorder, &at);
+                run_pause(options->pause);
             }
-            sonde_recorder_end_step(recorder, &at);
             at.global_step++;
-            run_pause(options->pause);
         }
     }
 }
@@ -182,13 +184,34 @@ static inline sonde_err run_declare(sonde_catalogue **catalogue, sonde_diag *dia
     return err;
 }
 
+/* The id in run.json; "" if there is none. */
+static inline void run_find_id(const char *path, char id[33])
+{
+    char name[512], text[512] = "";
+    const char *at = NULL;
+    FILE *file = NULL;
+
+    (void)snprintf(name, sizeof name, "%s/run.json", path);
+    file = fopen(name, "r");
+    if (file != NULL) {
+        (void)!fgets(text, sizeof text, file);
+        (void)fclose(file);
+    }
+    at = strstr(text, "\"id\":\"");
+    (void)snprintf(id, 33, "%s", at != NULL ? at + 6 : "");
+}
+
 /* Records the run. With crash, the process ends as if it had been killed. */
 static inline sonde_err run_make(const char *path, const run_options *asked,
                                  sonde_diag *diag)
 {
+    char id[33];
     const sonde_recorder_options options = {.path = path,
                                             .rank = asked->rank,
                                             .world = asked->world,
+                                            .resume = asked->resume > 0 ? id : NULL,
+                                            .resume_mode = SONDE_MODE_GLOBAL,
+                                            .resume_step = asked->resume,
                                             .compress = asked->compress != 0,
                                             .program = "the tests",
                                             .model = "small"};
@@ -196,6 +219,7 @@ static inline sonde_err run_make(const char *path, const run_options *asked,
     sonde_recorder *recorder = NULL;
     sonde_err err = run_declare(&catalogue, diag);
 
+    run_find_id(path, id);
     if (err == SONDE_OK) {
         err = sonde_recorder_create(&options, catalogue, &recorder, diag);
     }
@@ -224,7 +248,8 @@ static inline bool run_option(run_options *options, const char *text)
         int *value;
     } known[] = {{"world=", &options->world},       {"rank=", &options->rank},
                  {"blocks=", &options->blocks},     {"pause=", &options->pause},
-                 {"compress=", &options->compress}, {"crash=", &options->crash}};
+                 {"compress=", &options->compress}, {"crash=", &options->crash},
+                 {"resume=", &options->resume}};
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         if (strncmp(text, known[i].key, strlen(known[i].key)) == 0) {

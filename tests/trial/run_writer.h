@@ -37,9 +37,10 @@ enum { WRITER_HEAD = 1 << 16, WRITER_PATH = 512, WRITER_TENSORS = 64 };
 typedef struct writer {
     char folder[256], names[WRITER_TENSORS][96];
     int rank;
-    FILE *catalogue, *segment, *index, *stats, *sketch;
-    uint64_t segment_number, stats_number, sketch_number;
-    uint64_t offset, rows;
+    FILE *catalogue, *segment, *index, *stats, *sketch, *steps;
+    uint64_t segment_number, stats_number, sketch_number, steps_number;
+    uint64_t offset, rows, step_rows;
+    uint64_t generation;
     size_t head;  /* bytes of the header of a segment */
     char *header; /* of the segment that is open, so far */
     size_t header_used, header_capacity;
@@ -114,13 +115,12 @@ static inline void writer_state(const writer *w, const char *status, long pid,
     struct tm utc;
 
     (void)strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%S.500000Z", gmtime_r(&beat, &utc));
-    (void)snprintf(
-        text, sizeof text,
-        "{\"status\":\"%s\",\"pid\":%ld,\"host\":\"%s\",\"heartbeat\":\"%s\","
-        "\"last_step\":-1,\"segment\":0,\"stats\":0,\"sketch\":0,\"records\":0,"
-        "\"bytes\":0,\"rows\":0,"
-        "\"lost\":{\"ring_full\":%ld,\"disk_full\":0,\"io_error\":1}}\n",
-        status, pid, host, when, lost);
+    (void)snprintf(text, sizeof text,
+                   "{\"status\":\"%s\",\"pid\":%ld,\"host\":\"%s\",\"heartbeat\":\"%s\","
+                   "\"last_step\":-1,\"segment\":0,\"stats\":0,\"sketch\":0,\"steps\":0,"
+                   "\"generation\":0,\"records\":0,\"bytes\":0,\"rows\":0,"
+                   "\"lost\":{\"ring_full\":%ld,\"disk_full\":0,\"io_error\":1}}\n",
+                   status, pid, host, when, lost);
     writer_text(w->folder, "state.json", text);
 }
 
@@ -149,14 +149,28 @@ static inline void writer_begin_segment(writer *w)
     w->header_used = 0;
 }
 
+/* A part of vital signs or steps, its head as of none. */
+static inline FILE *writer_begin_rows(const writer *w, sonde__file_kind kind,
+                                      uint64_t number)
+{
+    char head[SONDE__MOST_HEAD];
+    const size_t size = sonde__file_head(kind, 0, head);
+    FILE *file = writer_numbered(w, kind, number);
+
+    assert(fwrite(head, size, 1, file) == 1 && fflush(file) == 0);
+    return file;
+}
+
 static inline void writer_begin_stats(writer *w)
 {
-    char head[SONDE__STATS_HEAD];
-
-    sonde__stats_head(head, 0);
-    w->stats = writer_numbered(w, SONDE__FILE_STATS, w->stats_number);
-    assert(fwrite(head, sizeof head, 1, w->stats) == 1 && fflush(w->stats) == 0);
+    w->stats = writer_begin_rows(w, SONDE__FILE_STATS, w->stats_number);
     w->rows = 0;
+}
+
+static inline void writer_begin_steps(writer *w)
+{
+    w->steps = writer_begin_rows(w, SONDE__FILE_STEPS, w->steps_number);
+    w->step_rows = 0;
 }
 
 static inline void writer_begin_sketch(writer *w)
@@ -177,7 +191,8 @@ static inline void writer_open_at(writer *w, const char *run, int rank, size_t h
                   .head = head != 0 ? head : WRITER_HEAD,
                   .segment_number = first,
                   .stats_number = first,
-                  .sketch_number = first};
+                  .sketch_number = first,
+                  .steps_number = first};
     sonde__worker_folder(name, rank);
     (void)snprintf(w->folder, sizeof w->folder, "%.200s/%.50s", run, name);
     (void)mkdir(w->folder, 0777);
@@ -186,6 +201,7 @@ static inline void writer_open_at(writer *w, const char *run, int rank, size_t h
     writer_begin_segment(w);
     writer_begin_stats(w);
     writer_begin_sketch(w);
+    writer_begin_steps(w);
 }
 
 static inline void writer_open(writer *w, const char *run, int rank)
@@ -359,93 +375,24 @@ static inline void writer_sketch(writer *w, sonde_coordinate at, uint32_t id,
     free(record);
 }
 
+/* When a step of a written run ended: a second after the one before, of 2026-01-31. */
+static inline int64_t writer_time(int64_t global)
+{
+    return (INT64_C(1769860800) + global) * 1000000000 + 5000000;
+}
+
 static inline void writer_end_step(writer *w, sonde_coordinate at)
 {
-    const sonde__index_line line = {
-        .end = true, .mode = at.mode, .step = at.global_step, .mode_step = at.mode_step};
+    sonde__step_row row = {.step = at.global_step,
+                           .mode_step = at.mode_step,
+                           .time = writer_time(at.global_step),
+                           .mode = (uint32_t)at.mode};
 
-    writer_line(w, &line);
+    row.check = sonde__step_check(&row);
+    assert(fwrite(&row, sizeof row, 1, w->steps) == 1 && fflush(w->steps) == 0);
+    w->step_rows++;
 }
 
-/* --- closing ------------------------------------------------------------------------ */
-
-static inline void writer_rename(const writer *w, sonde__file_kind kind, uint64_t number)
-{
-    char name[SONDE__FILE_NAME], from[WRITER_PATH], to[WRITER_PATH];
-
-    sonde__file_name(name, kind, number, true);
-    writer_path(w, name, from);
-    sonde__file_name(name, kind, number, false);
-    writer_path(w, name, to);
-    assert(rename(from, to) == 0);
-}
-
-static inline void writer_close_segment(writer *w)
-{
-    static const char first[] = "{\"__metadata__\":{\"sonde_run\":\"1\",\"worker\":\"";
-    char start[128];
-    const int n = snprintf(start, sizeof start, "%s%d\"},", first, w->rank);
-
-    assert(n > 0 && (size_t)n + w->header_used <= w->head);
-    assert(fseek(w->segment, 8, SEEK_SET) == 0 &&
-           fwrite(start, (size_t)n, 1, w->segment) == 1);
-    assert(w->header_used == 0 || fwrite(w->header, w->header_used, 1, w->segment) == 1);
-    /* The comma behind the last key becomes the bracket. */
-    assert(fseek(w->segment, (long)(8 + (size_t)n + w->header_used - 1), SEEK_SET) == 0 &&
-           fputc('}', w->segment) == '}');
-    assert(fclose(w->segment) == 0 && fclose(w->index) == 0);
-    writer_rename(w, SONDE__FILE_SEGMENT, w->segment_number++);
-    w->segment = w->index = NULL;
-}
-
-static inline void writer_close_stats(writer *w)
-{
-    char head[SONDE__STATS_HEAD];
-
-    sonde__stats_head(head, w->rows);
-    assert(fseek(w->stats, 0, SEEK_SET) == 0 &&
-           fwrite(head, sizeof head, 1, w->stats) == 1 && fclose(w->stats) == 0);
-    writer_rename(w, SONDE__FILE_STATS, w->stats_number++);
-    w->stats = NULL;
-}
-
-static inline void writer_close_sketch(writer *w)
-{
-    assert(fclose(w->sketch) == 0);
-    writer_rename(w, SONDE__FILE_SKETCH, w->sketch_number++);
-    w->sketch = NULL;
-}
-
-static inline void writer_rotate(writer *w)
-{
-    writer_close_segment(w);
-    writer_begin_segment(w);
-    writer_close_stats(w);
-    writer_begin_stats(w);
-    writer_close_sketch(w);
-    writer_begin_sketch(w);
-}
-
-/* Without closing a file properly: as after a kill. */
-static inline void writer_drop(writer *w)
-{
-    FILE *const files[] = {w->catalogue, w->segment, w->index, w->stats, w->sketch};
-
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        if (files[i] != NULL) {
-            (void)fclose(files[i]);
-        }
-    }
-    free(w->header);
-    *w = (writer){0};
-}
-
-static inline void writer_close(writer *w)
-{
-    writer_close_segment(w);
-    writer_close_stats(w);
-    writer_close_sketch(w);
-    writer_drop(w);
-}
+#include "trial/run_writer_close.h" /* closing, rotating, going on */
 
 #endif

@@ -243,6 +243,43 @@ static void what_was_overruled_is_not_met(void **state)
     writer_drop(&w);
 }
 
+/* A follower that has passed a step from which the run is gone on with is told so, once, and
+ * meets that step and the later ones again. */
+static void going_back_is_told(void **state)
+{
+    sonde_trial *trial = NULL;
+    sonde_trial_cursor *cursor = NULL, *early = NULL;
+    sonde_trial_record record;
+    sonde_diag diag = {0};
+    int64_t first = 0, end = 0;
+    writer w;
+
+    (void)state;
+    begin(&w);
+    write_steps(&w, 0, 9, 0);
+    trial = trial_opened(test_run);
+    cursor = cursor_over(trial, NULL);
+    assert_int_equal(walk(cursor, &first, &end), 27);
+    early = cursor_over(trial, NULL);
+    assert_int_equal(sonde_trial_next(early, &record, NULL), SONDE_OK); /* of step 0 */
+    writer_resume(&w, 5);
+    (void)trial_refreshed(trial);
+    assert_int_equal(sonde_trial_next(cursor, &record, &diag), SONDE_ERESUMED);
+    assert_non_null(strstr(diag.found, "from step 5:"));
+    assert_int_equal(sonde_trial_next(cursor, &record, NULL), SONDE_EEND);
+    write_steps(&w, 5, 7, 0);
+    (void)trial_refreshed(trial);
+    assert_int_equal(walk(cursor, &first, &end), 6);
+    assert_int_equal(first, 5);
+    assert_int_equal(end, 6);
+    assert_int_equal(walk(early, &first, &end), 20); /* nothing that it had to be told */
+    assert_int_equal(end, 6);
+    sonde_trial_cursor_destroy(cursor);
+    sonde_trial_cursor_destroy(early);
+    sonde_trial_close(trial);
+    writer_drop(&w);
+}
+
 /* A record that cannot be read is an error once, and the walk goes on. */
 static void damage_does_not_end_the_walk(void **state)
 {
@@ -381,6 +418,7 @@ int main(void)
         ON_ITS_OWN(it_follows_a_live_run),
         ON_ITS_OWN(a_refresh_may_come_in_between),
         ON_ITS_OWN(what_was_overruled_is_not_met),
+        ON_ITS_OWN(going_back_is_told),
         ON_ITS_OWN(damage_does_not_end_the_walk),
         ON_ITS_OWN(the_disk_is_told_ahead),
         ON_ITS_OWN(a_dense_walk_is_left_to_the_kernel),

@@ -245,12 +245,8 @@ static void rows_are_exact_text(void **state)
     static const sonde_stat stats[] = {SONDE_STAT_COUNT, SONDE_STAT_MEAN, SONDE_STAT_MAX,
                                        SONDE_STAT_MIN};
     sonde_vitals vitals;
-    const sonde_export_row row = {.tensor = "a,\"b\"\n",
-                                  .worker = 3,
-                                  .step = 12,
-                                  .mode = SONDE_MODE_EVAL,
-                                  .mode_step = 2,
-                                  .vitals = &vitals};
+    const int64_t then = INT64_C(1769860800012345678);
+    sonde_export_row row = {0, "a,\"b\"\n", 3, 12, SONDE_MODE_EVAL, 2, then, &vitals};
     double x[3] = {0.1, -INFINITY, 0.2};
     const int64_t shape = 3;
     const sonde_view view = sonde_view_of(SONDE_F64, 1, &shape, x);
@@ -263,9 +259,9 @@ static void rows_are_exact_text(void **state)
                      SONDE_OK);
     assert_int_equal(sonde_export_row_text(SONDE_EXPORT_CSV, &row, stats, 4, &text, NULL),
                      SONDE_OK);
-    assert_string_equal(text.data,
-                        "step,mode,mode_step,worker,tensor,count,mean,max,min\n"
-                        "12,eval,2,3,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
+    assert_string_equal(
+        text.data, "step,mode,mode_step,worker,time,tensor,count,mean,max,min\n"
+                   "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
     text.length = 0;
     x[1] = 1.0 / 3.0;
     sonde_vitals_of(&view, &vitals);
@@ -273,6 +269,7 @@ static void rows_are_exact_text(void **state)
         sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 2, 2, &text, NULL),
         SONDE_OK);
     x[0] = (double)NAN;
+    row.time = 0;
     sonde_vitals_of(&view, &vitals);
     assert_int_equal(
         sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 1, 1, &text, NULL),
@@ -280,8 +277,10 @@ static void rows_are_exact_text(void **state)
     assert_string_equal(
         text.data,
         "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
+        "\"time\":1769860800.012345,"
         "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"max\":0.3333333333333333,\"min\":0.1}\n"
         "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
+        "\"time\":null,"
         "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"mean\":\"NaN\"}\n");
     assert_int_equal(
         sonde_export_row_text(SONDE_EXPORT_NPZ, &row, stats, 1, &text, &diag),

@@ -1,14 +1,17 @@
 /*
  * test_golden.c - runs of every version of the format, kept as they were written:
  *
- *     golden/runs/v1   two workers of which one was killed, all dtypes, all packings,
- *                      micro-batches, rotation, a part
+ *     golden/runs/v1           two workers of which one was killed, all dtypes, all
+ *                              packings, micro-batches, rotation, a part
+ *     golden/runs/v1-resumed   steps 0 to 9; gone on with at 6 to 8, at 8, at 7 to 11; what
+ *                              was saved by the n-th of them is of micro-batch n
  *
  * With arguments it is the tool of trial_tool.h.
  */
 #include "trial/trial_tool.h"
 
 #define V1 SONDE_TEST_DIR "/golden/runs/v1"
+#define V1_RESUMED SONDE_TEST_DIR "/golden/runs/v1-resumed"
 
 static void version_1_is_read(void **state)
 {
@@ -103,6 +106,64 @@ static void version_1_verifies(void **state)
     assert_true(report.crashed);
 }
 
+static void version_1_has_times(void **state)
+{
+    sonde_trial *trial = trial_opened(V1);
+    sonde_run_info info;
+    int64_t time = 0;
+
+    (void)state;
+    sonde_trial_describe(trial, &info);
+    assert_int_equal(info.first_time, writer_time(0));
+    assert_int_equal(info.last_time, writer_time(13));
+    assert_true(sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, 5, 1, &time));
+    assert_int_equal(time, writer_time(5));
+    assert_true(sonde_trial_step_time(trial, SONDE_MODE_EVAL, 1, -1, &time));
+    assert_int_equal(time, writer_time(7));
+    assert_true(sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, 13, 0, &time));
+    assert_false(sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, 13, 1, &time));
+    assert_false(sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, 14, -1, &time));
+    sonde_trial_close(trial);
+}
+
+static void version_1_is_gone_on_with(void **state)
+{
+    static const int by[12] = {0, 0, 0, 0, 0, 0, 1, 3, 3, 3, 3, 3};
+    sonde_trial *trial = trial_opened(V1_RESUMED);
+    sonde_verify_report report = {0};
+    sonde_trial_resumed resumed = {0};
+    sonde_run_info info;
+
+    (void)state;
+    sonde_trial_describe(trial, &info);
+    assert_int_equal(info.status, SONDE_RUN_ENDED);
+    assert_int_equal(info.last_step, 11);
+    assert_int_equal(info.records, 12);
+    assert_int_equal(info.rows, 12);
+    assert_int_equal(info.superseded_steps, 4 + 2);
+    assert_int_equal(count_damage(trial), 0);
+    for (size_t i = 0; i < 3; i++) {
+        assert_true(sonde_trial_resume(trial, i, &resumed));
+        assert_int_equal(resumed.step, i == 0 ? 6 : i == 1 ? 8 : 7);
+    }
+    assert_false(sonde_trial_resume(trial, 3, &resumed));
+    for (int64_t s = 0; s < 12; s++) {
+        for (int part = 0; part < 4; part++) {
+            sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, s);
+
+            at.micro_batch = part;
+            assert_int_equal(sonde_trial_has(trial, 0, &at) & SONDE_HOW_VITALS,
+                             part == by[s] ? SONDE_HOW_VITALS : 0);
+        }
+    }
+    sonde_trial_close(trial);
+    assert_int_equal(sonde_run_verify(V1_RESUMED, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(report.damaged, 0);
+    assert_int_equal(report.records, 10 + 3 + 5);
+    assert_int_equal(report.superseded, info.superseded);
+    assert_true(report.resumed && report.ended);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +171,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(version_1_has_every_dtype_and_packing),
         cmocka_unit_test(version_1_has_vital_signs_and_sketches),
         cmocka_unit_test(version_1_verifies),
+        cmocka_unit_test(version_1_has_times),
+        cmocka_unit_test(version_1_is_gone_on_with),
     };
 
     if (argc > 1) {

@@ -288,85 +288,6 @@ static void a_crash_completes_what_is_there(void **state)
     writer_drop(&w);
 }
 
-/* --- going on after a crash -------------------------------------------------------------- */
-
-static void put_other(writer *w, sonde_coordinate at, int t, int64_t as)
-{
-    float data[KNOWN_COUNT];
-    sonde_view view = known_value(t, as, 0, data);
-
-    writer_put(w, at, (uint32_t)t, &view, SONDE__PACKED_NOT);
-}
-
-/* Steps 0 to 9, then 6 to 12 again with other values: step 8 is one of evaluation now, and
- * tensor 1 is no longer saved. */
-static void the_later_record_of_a_step_counts(void **state)
-{
-    sonde_trial *trial = NULL;
-    sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, 7);
-    const int64_t *steps = NULL;
-    size_t count = 0;
-    sonde_run_info info;
-    sonde_view view;
-    writer w;
-
-    (void)state;
-    writer_begin(test_run, 1);
-    writer_open(&w, test_run, 0);
-    writer_alive(&w);
-    known_declare(&w);
-    for (int64_t s = 0; s < 10; s++) {
-        const sonde_coordinate step = writer_at(SONDE_MODE_TRAIN, s, s);
-
-        known_put(&w, step, 0, SONDE__PACKED_NOT);
-        known_put(&w, step, 1, SONDE__PACKED_NOT);
-        known_put_row(&w, step, 0);
-        writer_end_step(&w, step);
-    }
-    trial = trial_opened(test_run);
-    describe(trial, &info);
-    assert_false(info.resumed);
-    writer_rotate(&w);
-    for (int64_t s = 6; s < 13; s++) {
-        const sonde_coordinate step = s == 8
-                                          ? writer_at(SONDE_MODE_EVAL, 8, 0)
-                                          : writer_at(SONDE_MODE_TRAIN, s, s - (s > 8));
-
-        put_other(&w, step, 0, s + 100);
-        if (s == 6) { /* known from the first value on */
-            (void)trial_refreshed(trial);
-            describe(trial, &info);
-            assert_true(info.resumed);
-        }
-        writer_end_step(&w, step);
-        if (s % 3 == 0) {
-            (void)trial_refreshed(trial);
-        }
-    }
-    (void)trial_refreshed(trial);
-    describe(trial, &info);
-    assert_true(info.resumed);
-    assert_int_equal(info.last_step, 12);
-    for (int64_t s = 0; s < 13; s++) {
-        at.step = s;
-        assert_int_equal(sonde_trial_value(trial, 0, &at, &view, NULL), SONDE_OK);
-        assert_true(*(const float *)view.data ==
-                    known_element(0, s < 6 ? s : s + 100, 0, 0));
-        /* What was not recorded again stays, but where the step became another. */
-        assert_int_equal(sonde_trial_has(trial, 1, &at) & SONDE_HOW_RAW,
-                         s < 10 && s < 8 ? SONDE_HOW_RAW : 0);
-    }
-    steps = sonde_trial_steps(trial, SONDE_MODE_EVAL, false, &count);
-    assert_int_equal(count, 1);
-    assert_int_equal(steps[0], 0);
-    at = trial_at(SONDE_MODE_TRAIN, 8); /* step 9 now */
-    assert_int_equal(sonde_trial_value(trial, 0, &at, &view, NULL), SONDE_OK);
-    assert_true(*(const float *)view.data == known_element(0, 109, 0, 0));
-    assert_null(sonde_trial_damage(trial, 0));
-    sonde_trial_close(trial);
-    writer_drop(&w);
-}
-
 /* A refresh reads the new end of files, and what it does not read cannot hurt it. */
 static void a_refresh_reads_only_what_is_new(void **state)
 {
@@ -409,7 +330,6 @@ int main(void)
         ON_ITS_OWN(a_part_may_grow),
         ON_ITS_OWN(status_is_told_by_heartbeat_and_process),
         ON_ITS_OWN(a_crash_completes_what_is_there),
-        ON_ITS_OWN(the_later_record_of_a_step_counts),
         ON_ITS_OWN(a_refresh_reads_only_what_is_new),
     };
 

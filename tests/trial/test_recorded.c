@@ -240,6 +240,7 @@ static void a_killed_run_is_gone_on_with(void **state)
     sonde_recorder *recorder = NULL;
     sonde_trial *trial = NULL;
     sonde_run_info info;
+    sonde_verify_report report = {0};
     char id[64];
     int64_t there = 0, until = 50;
     const pid_t child = fork();
@@ -266,6 +267,8 @@ static void a_killed_run_is_gone_on_with(void **state)
     (void)snprintf(id, sizeof id, "%s", info.id);
     check_steps(trial, 0, until + 1, -1); /* later ones may be cut off */
     options.resume = id;
+    options.resume_mode = SONDE_MODE_GLOBAL;
+    options.resume_step = 30;
     recorder = recorder_of(&options, catalogue);
     for (int64_t s = 30; s < there + 20; s++) {
         record_step(recorder, s);
@@ -277,9 +280,8 @@ static void a_killed_run_is_gone_on_with(void **state)
         sonde_trial_describe(trial, &info);
         assert_true(info.resumed);
         assert_int_equal(info.status, SONDE_RUN_ENDED);
-        /* Vital signs are written before the ends of their steps: the first writer may have
-         * left some of later steps. */
-        assert_true(info.last_step >= there + 19);
+        assert_int_equal(info.last_step, there + 19);
+        assert_true(info.superseded_steps >= (uint64_t)(until - 29));
         check_steps(trial, 0, there + 20, -1);
         sonde_trial_close(trial);
         trial = trial_opened(test_run);
@@ -287,7 +289,11 @@ static void a_killed_run_is_gone_on_with(void **state)
     }
     sonde_trial_describe(trial, &info);
     sonde_trial_close(trial);
-    check_verified(info.records, true);
+    assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_true(report.resumed && report.damaged == 0);
+    assert_int_equal(report.superseded, info.superseded);
+    assert_int_equal(report.records + report.rows + report.sketches,
+                     info.records + info.rows + info.sketches + info.superseded);
     sonde_catalogue_destroy(catalogue);
 }
 

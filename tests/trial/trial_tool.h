@@ -4,6 +4,7 @@
  *
  *     dump RUN         what a trial reads, a JSON object a line
  *     make golden RUN  the run of golden/runs/v1, which is kept and not made again
+ *     make resumed RUN that of golden/runs/v1-resumed, likewise
  *     make RUN         a run by the recorder: compressed, two workers, killed by no one
  */
 #ifndef SONDE_TESTS_TRIAL_TOOL_H
@@ -118,6 +119,26 @@ static int dump_records(sonde_trial *trial, sonde_trial_cursor *cursor)
     return err == SONDE_EEND ? 0 : tool_fail(&diag);
 }
 
+static void dump_steps(sonde_trial *trial)
+{
+    size_t count = 0;
+    const int64_t *steps = sonde_trial_steps(trial, SONDE_MODE_GLOBAL, true, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        for (size_t w = 0; sonde_trial_worker(trial, w) >= 0; w++) {
+            int64_t time = 0;
+
+            if (sonde_trial_step_time(trial, SONDE_MODE_GLOBAL, steps[i],
+                                      sonde_trial_worker(trial, w), &time)) {
+                (void)printf("{\"kind\":\"step\",\"worker\":%d,\"step\":%lld,"
+                             "\"time\":%lld}\n",
+                             sonde_trial_worker(trial, w), (long long)steps[i],
+                             (long long)time);
+            }
+        }
+    }
+}
+
 static int tool_dump(const char *path)
 {
     const sonde_trial_cursor_options options = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS |
@@ -138,13 +159,16 @@ static int tool_dump(const char *path)
     sonde_trial_describe(trial, &info);
     (void)printf("{\"kind\":\"run\",\"id\":\"%s\",\"world\":%d,\"workers\":%d,"
                  "\"last_step\":%lld,\"records\":%" PRIu64 ",\"rows\":%" PRIu64
-                 ",\"sketches\":%" PRIu64 ",\"ended\":%s}\n",
+                 ",\"sketches\":%" PRIu64 ",\"superseded\":%" PRIu64
+                 ",\"superseded_steps\":%" PRIu64 ",\"ended\":%s}\n",
                  info.id, info.world, info.workers, (long long)info.last_step,
-                 info.records, info.rows, info.sketches,
+                 info.records, info.rows, info.sketches, info.superseded,
+                 info.superseded_steps,
                  info.status == SONDE_RUN_ENDED ? "true" : "false");
     for (size_t i = 0; sonde_trial_damage(trial, i) != NULL; i++) {
         (void)fprintf(stderr, "damage: %s\n", sonde_trial_damage(trial, i));
     }
+    dump_steps(trial);
     status = dump_records(trial, cursor);
     sonde_trial_cursor_destroy(cursor);
     sonde_trial_close(trial);
@@ -219,6 +243,41 @@ static int tool_make_golden(const char *path)
             writer_drop(&w);
         }
     }
+    return 0;
+}
+
+/* Steps 0 to 9; gone on with at 6, where what is saved is another; at 8, of which nothing
+ * came; at 7 to 11. */
+static int tool_make_resumed(const char *path)
+{
+    static const struct {
+        int64_t resume, end;
+    } parts[] = {{0, 10}, {6, 9}, {8, 8}, {7, 12}};
+    writer w;
+
+    writer_begin(path, 1);
+    writer_open_at(&w, path, 0, TOOL_HEAD, 0);
+    known_declare(&w);
+    for (int part = 0; part < 4; part++) {
+        if (part > 0) {
+            writer_resume(&w, parts[part].resume);
+        }
+        for (int64_t s = parts[part].resume; s < parts[part].end; s++) {
+            const sonde_coordinate at = known_at(s);
+            sonde_coordinate lane = at;
+
+            lane.micro_batch = part; /* tells the parts apart */
+            known_put(&w, lane, part % 2, SONDE__PACKED_NOT);
+            known_put_row(&w, lane, 0);
+            if (s % 3 == 0) {
+                known_put_sketch(&w, lane, 1);
+            }
+            writer_end_step(&w, at);
+        }
+    }
+    writer_state(&w, "ended", 1, "elsewhere", 86400, 0);
+    writer_close(&w);
+    writer_end(path, "finished", 11);
     return 0;
 }
 
@@ -309,10 +368,13 @@ static int use_as_tool(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "make") == 0 && strcmp(argv[2], "golden") == 0) {
         return tool_make_golden(argv[3]);
     }
+    if (argc == 4 && strcmp(argv[1], "make") == 0 && strcmp(argv[2], "resumed") == 0) {
+        return tool_make_resumed(argv[3]);
+    }
     if (argc == 3 && strcmp(argv[1], "make") == 0) {
         return tool_make(argv[2]);
     }
-    (void)fprintf(stderr, "usage: dump RUN | make [golden] RUN\n");
+    (void)fprintf(stderr, "usage: dump RUN | make [golden | resumed] RUN\n");
     return 2;
 }
 

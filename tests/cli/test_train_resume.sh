@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# sonde train --record RUN --resume: killed, interrupted or ended, a run goes on as if it had never
+# been so: the same weights, the same record.
+. "$(dirname "$0")/lib.sh"
+
+run 0 "$sonde" data synth --folder data --train 2000 --test 200 --quiet
+train=("$sonde" train fashion_cnn --data data --save-interval 50 --no-pictures --quiet --epochs 8)
+# Everything of a run but when it was.
+content() {
+    "$sonde" query "$1" re:. --format csv --stat count,mean,l2,min | cut -d, -f1-4,6-
+    "$sonde" ls "$1" | sed '1,/^$/d'
+}
+
+run 0 "${train[@]}" --out whole --record whole-run
+content whole-run >wanted
+
+# --- killed, twice, in the second epoch or later ----------------------------------------------------
+for kill in 1 2; do
+    "${train[@]}" --out cut --record cut-run --resume >"$out" 2>"$err" &
+    child=$!
+    for _ in $(seq 3000); do
+        [ -e cut/checkpoint.safetensors ] && break
+        sleep 0.005
+    done
+    for _ in $(seq 3000); do # beyond the first checkpoint
+        step=$("$sonde" tail cut-run --mode train -n 1 2>/dev/null | sed -E 's/.*train ([0-9]+).*/\1/')
+        [ "${step:-0}" -gt 130 ] && break
+        kill -0 "$child" 2>/dev/null || break
+    done
+    kill -KILL "$child" 2>/dev/null || fail "it was over before it could be killed: $(cat "$err")"
+    wait "$child"
+    [ "$kill" -eq 2 ] || [ "$(cat "$err")" = "sonde: warning: cut/checkpoint.safetensors: there is no checkpoint yet; training begins at its first step" ] ||
+        fail "the first start says $(cat "$err")"
+done
+run 0 "${train[@]}" --out cut --record cut-run --resume
+stderr_is ""
+cmp cut/model.safetensors whole/model.safetensors || fail "other weights"
+cmp cut/checkpoint.safetensors whole/checkpoint.safetensors || fail "another state of the optimiser"
+content cut-run >found
+same found wanted
+"$sonde" ls cut-run | grep -qE '^resumed   from step [0-9]*(000|125|250|375|500|625|750|875), ' || fail "$("$sonde" ls cut-run)"
+run 0 "$sonde" verify cut-run
+grep -q '^the run was gone on with: ' "$out" || fail "verify: $(cat "$out")"
+
+# --- Ctrl-C in the middle of an epoch, and a checkpoint that is named -------------------------
+code=0
+"${train[@]}" --out ended --record ended-run >"$out" 2>"$err" &
+child=$!
+for _ in $(seq 3000); do
+    "$sonde" tail ended-run -n 1 2>/dev/null | grep -qE 'train [0-9]{2}' && break
+    sleep 0.005
+done
+kill -INT "$child"
+wait "$child" || code=$?
+[ "$code" -eq 130 ] || fail "Ctrl-C ends with $code: $(cat "$err")"
+run 0 "${train[@]}" --out ended --record ended-run --resume ended/checkpoint.safetensors
+cmp ended/model.safetensors whole/model.safetensors || fail "other weights"
+# the loss of an epoch is that of its part behind the checkpoint: all else is the same
+content ended-run | grep -v epoch_loss >found
+same found <(grep -v epoch_loss wanted)
+
+# --- a run that has ended, for longer; a run that is not there yet ----------------------------
+run 0 "${train[@]}" --out whole --record whole-run --resume --epochs 9
+"$sonde" tail whole-run -n 10 --mode train --json | tail -1 | grep -q '"step": 1[0-9]*, "mode": "train", "mode_step": 1124' ||
+    fail "$("$sonde" tail whole-run -n 1 --mode train)"
+run 0 "${train[@]}" --out whole --record new-run --resume --epochs 10
+"$sonde" tail new-run -n 100000 --mode train --json | head -1 | grep -q '"mode_step": 1125' ||
+    fail "$("$sonde" tail new-run -n 1 --mode train)"
+
+# --- what cannot be -----------------------------------------------------------------------------
+run 2 "${train[@]}" --out whole --record whole-run # without --resume
+grep -q 'a run is there already' "$err" || fail "$(cat "$err")"
+run 2 "${train[@]}" --out whole --record whole-run --resume nowhere.safetensors
+grep -q '^sonde: error: nowhere.safetensors: ' "$err" || fail "$(cat "$err")"
+run 2 "${train[@]}" --out whole --record whole-run --resume=whole/model.safetensors
+stderr_is "sonde: error: whole/model.safetensors: it is no checkpoint: it lacks sonde.step (expected a checkpoint.safetensors of sonde train)"
