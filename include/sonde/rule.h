@@ -107,7 +107,8 @@ typedef struct sonde_rule {
     sonde_err (*init)(sonde_rule_run *run, sonde_diag *diag); /* may be NULL */
     int (*wants)(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id);
     sonde_err (*bind)(sonde_rule_run *run, size_t i, sonde_diag *diag); /* may be NULL */
-    /* observation->vitals is NULL unless asked for. May be NULL. */
+    /* For raw values, sketches and hashes, those that are NULL or 0 were not seen; vital signs
+     * are for step. May be NULL. */
     void (*observe)(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *observation);
     void (*step)(sonde_rule_run *run); /* may be NULL */

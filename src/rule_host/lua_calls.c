@@ -107,8 +107,7 @@ static sonde_err call_init(sonde_rule_run *run, sonde_diag *diag)
     job what = {.function = LUA_RULE_INIT};
     const char *failed = lua_run(of, do_init, &what);
 
-    return failed == NULL ? SONDE_OK
-                          : sonde__fail(diag, SONDE_EINVAL, of->path, NULL, "%s", failed);
+    return failed == NULL ? SONDE_OK : lua_rule_fail(of, failed, diag);
 }
 
 /* --- tensors ---------------------------------------------------------------------- */

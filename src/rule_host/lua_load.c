@@ -15,11 +15,6 @@ enum { SCRIPT_MOST = 1 << 20 };
 static const char *const function_names[LUA_RULE_FUNCTIONS] = {"init", "wants", "observe",
                                                                "step", "idle",  "finish"};
 
-bool lua_rule_selects(const sonde_rule_param *param)
-{
-    return param->kind == SONDE_RULE_REGEX || param->kind == SONDE_RULE_COLLECTIONS;
-}
-
 /* --- fields ----------------------------------------------------------------------- */
 
 /* The table on top has no other fields than these; what: "a rule". */
@@ -307,7 +302,8 @@ static void check_wants(lua_State *L, const lua_rule *of)
     bool selects = of->functions[LUA_RULE_WANTS] != LUA_NOREF;
 
     for (size_t i = 0; i < of->rule.param_count && !selects; i++) {
-        selects = lua_rule_selects(&of->params[i]);
+        selects = of->params[i].kind == SONDE_RULE_REGEX ||
+                  of->params[i].kind == SONDE_RULE_COLLECTIONS;
     }
     if (!selects) {
         (void)luaL_error(L, "it wants no tensors (expected a function wants, or a "
@@ -376,8 +372,7 @@ static int load_script(lua_State *L)
     return 0;
 }
 
-/* "NAME:12: what" becomes "PATH:12" and "what". */
-static sonde_err fail_script(const lua_rule *of, const char *text, sonde_diag *diag)
+sonde_err lua_rule_fail(const lua_rule *of, const char *text, sonde_diag *diag)
 {
     const size_t length = strlen(of->name);
     char where[320];
@@ -428,7 +423,7 @@ sonde_err lua_open_text(const char *text, size_t size, const char *path,
     }
     failed = lua_run(of, load_script, &copy);
     if (failed != NULL) {
-        return fail_script(of, failed, diag);
+        return lua_rule_fail(of, failed, diag);
     }
     of->rule.abi = SONDE_RULE_ABI;
     of->rule.params = of->params;

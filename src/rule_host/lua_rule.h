@@ -59,8 +59,8 @@ const char *lua_run(lua_rule *of, lua_CFunction work, void *arg);
 
 /* --- lua_load.c ------------------------------------------------------------------- */
 
-/* Whether a parameter selects tensors. */
-bool lua_rule_selects(const sonde_rule_param *param);
+/* What lua_run said, before the rule is at work: "NAME:12: what" becomes "PATH:12" and "what". */
+sonde_err lua_rule_fail(const lua_rule *of, const char *text, sonde_diag *diag);
 
 /* --- lua_calls.c ------------------------------------------------------------------ */
 

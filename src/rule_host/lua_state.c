@@ -61,7 +61,7 @@ static const char prelude[] =
     "        end\n"
     "    end, of\n"
     "end\n"
-    "next = nil\n"
+    "_G.next = nil\n"
     "math.randomseed(1)\n"
     "math.randomseed = nil\n"
     "string.dump = nil\n"
@@ -103,8 +103,11 @@ static void too_many(lua_State *L, lua_Debug *where)
 {
     (void)where;
     lua_sethook(L, too_many, LUA_MASKCOUNT, 1);
-    (void)luaL_error(L, "more than %d instructions in one call",
-                     lua_rule_of(L)->instructions);
+    luaL_where(L, 0);
+    lua_pushfstring(L, "more than %d instructions in one call",
+                    lua_rule_of(L)->instructions);
+    lua_concat(L, 2);
+    (void)lua_error(L);
 }
 
 const char *lua_run(lua_rule *of, lua_CFunction work, void *arg)

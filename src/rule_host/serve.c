@@ -268,17 +268,12 @@ static sonde_err handle_put(server *of, sonde__message *message)
 {
     static sonde_sketch sketch; /* too large for a stack */
     sonde_observation seen = {0};
-    sonde_vitals vitals;
     sonde_view view;
 
     seen.id = sonde__take_u32(message);
     seen.how = sonde__take_u32(message);
     sonde__take_into(message, &seen.at, sizeof seen.at);
     seen.hash = (uint64_t)sonde__take_i64(message);
-    if (seen.how & SONDE_HOW_VITALS) {
-        sonde__take_into(message, &vitals, sizeof vitals);
-        seen.vitals = &vitals;
-    }
     if (seen.how & SONDE_HOW_SKETCH) {
         sonde__take_into(message, &sketch, sizeof sketch);
         seen.sketch = &sketch;
@@ -297,33 +292,43 @@ static sonde_err handle_put(server *of, sonde__message *message)
     return SONDE_OK;
 }
 
-/* Vital signs arrive merged: they are the slot's as they are. */
+/* Vital signs arrive merged over the micro-batches of the step. */
+static sonde_err put_vitals(server *of, sonde__message *message,
+                            const sonde_coordinate *at)
+{
+    sonde_vitals vitals;
+    sonde_observation seen = {.at = *at, .how = SONDE_HOW_VITALS, .vitals = &vitals};
+
+    for (;;) {
+        seen.id = sonde__take_u32(message);
+        if (message->bad || seen.id == SONDE_NO_TENSOR) {
+            return message->bad ? SONDE_EFORMAT : SONDE_OK;
+        }
+        sonde__take_into(message, &vitals, sizeof vitals);
+        if (message->bad || seen.id >= sonde_catalogue_count(of->catalogue)) {
+            return SONDE_EFORMAT;
+        }
+        seen.info = sonde_catalogue_info(of->catalogue, seen.id);
+        sonde_rules_put(of->rules, &seen);
+    }
+}
+
 static sonde_err handle_step(server *of, sonde__message *message)
 {
     sonde_coordinate at;
     uint64_t bad = 0;
-    uint32_t id = 0;
+    sonde_err err = SONDE_OK;
 
     sonde__take_into(message, &at, sizeof at);
     bad = (uint64_t)sonde__take_i64(message);
     if (of->rules == NULL || of->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    for (id = sonde__take_u32(message); id != SONDE_NO_TENSOR && !message->bad;
-         id = sonde__take_u32(message)) {
-        sonde__slot *slot = id < of->rules->slot_count ? &of->rules->slots[id] : NULL;
-
-        if (slot == NULL) {
-            return SONDE_EFORMAT;
-        }
-        sonde__take_into(message, &slot->vitals, sizeof slot->vitals);
-        slot->stamp = of->rules->stamp;
-        of->rules->any = true;
+    err = put_vitals(of, message, &at);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (message->bad) {
-        return SONDE_EFORMAT;
-    }
-    of->rules->bad = bad;
+    of->rules->bad = bad; /* of all tensors, not only those of this rule */
     sonde_rules_end_step(of->rules, &at);
     return answer_findings(of);
 }

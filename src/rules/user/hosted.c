@@ -131,6 +131,7 @@ static void at_step(const sonde_rule_run *run, char *buf, size_t size)
     (void)snprintf(buf, size, "at step %lld", (long long)sonde_rule_at(run)->global_step);
 }
 
+/* Without vital signs: these go with the step, merged. */
 static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                            const sonde_observation *seen)
 {
@@ -146,13 +147,9 @@ static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     sonde__wire_begin(wire, SONDE__WIRE_PUT);
     sonde__wire_put_u32(wire, tensor->id);
     sonde__wire_put_u32(wire, (seen->view != NULL ? SONDE_HOW_RAW : 0U) |
-                                  (seen->vitals != NULL ? SONDE_HOW_VITALS : 0U) |
                                   (seen->sketch != NULL ? SONDE_HOW_SKETCH : 0U));
     put_coordinate(wire, &seen->at);
     sonde__wire_put_i64(wire, (int64_t)seen->hash);
-    if (seen->vitals != NULL) {
-        sonde__wire_put_bytes(wire, seen->vitals, sizeof *seen->vitals);
-    }
     if (seen->sketch != NULL) {
         sonde__wire_put_bytes(wire, seen->sketch, sizeof *seen->sketch);
     }
