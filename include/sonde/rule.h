@@ -1,5 +1,6 @@
 /*
  * rule.h - what a rule is: for whoever writes one. Who uses rules reads <sonde/rules.h>.
+ * docs/own_rules.md writes one in ten minutes.
  *
  * A rule looks at a run step by step and says what is wrong with it. It is a table row
  * (sonde_rule): parameters, what evidence of which tensors it needs, and a few functions over
@@ -106,7 +107,8 @@ typedef struct sonde_rule {
     sonde_err (*init)(sonde_rule_run *run, sonde_diag *diag); /* may be NULL */
     int (*wants)(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id);
     sonde_err (*bind)(sonde_rule_run *run, size_t i, sonde_diag *diag); /* may be NULL */
-    /* observation->vitals is NULL unless asked for. May be NULL. */
+    /* For raw values, sketches and hashes, those that are NULL or 0 were not seen; vital signs
+     * are for step. May be NULL. */
     void (*observe)(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *observation);
     void (*step)(sonde_rule_run *run); /* may be NULL */
@@ -116,6 +118,32 @@ typedef struct sonde_rule {
     void (*destroy)(
         sonde_rule_run *run); /* what the rule itself allocated; may be NULL */
 } sonde_rule;
+
+/* --- a plug-in -------------------------------------------------------------------- */
+
+/*
+ * What a shared object with rules exports: SONDE_RULE_PLUGIN(&my_rule, &another) makes it. abi
+ * and rule_size stay where they are for ever, so that one of another version can be told.
+ */
+typedef struct sonde_rule_plugin {
+    uint32_t abi;       /* SONDE_RULE_ABI */
+    uint32_t rule_size; /* sizeof(sonde_rule) */
+    const sonde_rule *const *rules;
+    size_t count;
+} sonde_rule_plugin;
+
+#define SONDE_RULE_PLUGIN_NAME "sonde_rule_plugin_table"
+#ifdef __cplusplus
+#define SONDE_RULE_PLUGIN_EXTERN extern "C" __attribute__((visibility("default")))
+#else
+#define SONDE_RULE_PLUGIN_EXTERN extern __attribute__((visibility("default")))
+#endif
+#define SONDE_RULE_PLUGIN(...)                                                           \
+    static const sonde_rule *const sonde_rules_of_plugin[] = {__VA_ARGS__};              \
+    SONDE_RULE_PLUGIN_EXTERN const sonde_rule_plugin sonde_rule_plugin_table;            \
+    const sonde_rule_plugin sonde_rule_plugin_table = {                                  \
+        SONDE_RULE_ABI, sizeof(sonde_rule), sonde_rules_of_plugin,                       \
+        sizeof sonde_rules_of_plugin / sizeof sonde_rules_of_plugin[0]}
 
 /* --- what a rule can ask ---------------------------------------------------------- */
 

@@ -32,6 +32,38 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rule_by_name(const char *name,
                                                      sonde_diag *diag);
 SONDE_API const char *sonde_severity_name(sonde_severity severity); /* "warning" */
 
+/* --- rules of users, in files ----------------------------------------------------- */
+
+/*
+ * A file of rules: a shared object that exports SONDE_RULE_PLUGIN of <sonde/rule.h>, or a script
+ * in Lua whose name ends in ".lua". Neither ever runs in the calling process: a program,
+ * sonde-rule-host, is started for each rule at work, is given its evidence and sends findings
+ * back. If the rule crashes or exceeds a limit, it is switched off with a finding about it. The
+ * program lies in the folder "sonde" beside libsonde, or where SONDE_RULE_HOST says.
+ *
+ * Cost: some milliseconds to start one; at a step that concerns it, a copy of its evidence and
+ * a switch to another process and back, some tens of microseconds.
+ */
+typedef struct sonde_rule_limits {
+    double seconds;        /* without an answer or any other progress; 0: 2 */
+    uint64_t memory;       /* bytes, of a rule in Lua; 0: 256 MB */
+    uint64_t instructions; /* of Lua, for a call of a rule's function; 0: 50 million */
+} sonde_rule_limits;
+
+typedef struct sonde_rule_file sonde_rule_file;
+
+/* Reads the file and checks its rules. limits may be NULL. Errors name what is wrong: another
+ * interface version (SONDE_EUNSUPPORTED), no table of rules, a row that cannot be, a rule with
+ * the name of another, a script's line. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rule_file_open(const char *path,
+                                                       const sonde_rule_limits *limits,
+                                                       sonde_rule_file **out,
+                                                       sonde_diag *diag);
+/* The i-th, to be shown; NULL behind the last. Borrowed until the file is closed. */
+SONDE_API const sonde_rule *sonde_rule_file_at(const sonde_rule_file *file, size_t i);
+/* NULL is fine. */
+SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
+
 /* --- findings --------------------------------------------------------------------- */
 
 /*
@@ -67,7 +99,8 @@ SONDE_API void sonde_rules_destroy(sonde_rules *rules);
 
 /*
  * Adds one: "VanishingGradient", or with parameters "VanishingGradient:threshold=1e-6,patience=2"
- * (a comma within a value is written "\,"). An unknown parameter: SONDE_EINVAL with the nearest; a
+ * (a comma within a value is written "\,"). Or the path of a file of rules, with a "/" in it or
+ * ".so" or ".lua" at its end, with parameters if it holds a single rule. An unknown parameter: SONDE_EINVAL with the nearest; a
  * value that cannot be: SONDE_EINVAL with the range. The same rule may be added again, with other
  * parameters.
  */
@@ -78,7 +111,14 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_rule(sonde_rules *rules,
                                                        const sonde_rule *rule,
                                                        const char *params,
                                                        sonde_diag *diag);
-/* All built-in ones that need not be told what to look at. */
+/* For rules of files that are loaded from now on. */
+SONDE_API void sonde_rules_set_limits(sonde_rules *rules,
+                                      const sonde_rule_limits *limits);
+/* From now on the rules of this file can be added by their names, and are among the defaults.
+ * Again: nothing happens. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_load(sonde_rules *rules, const char *path,
+                                                   sonde_diag *diag);
+/* All built-in and loaded ones that need not be told what to look at. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_defaults(sonde_rules *rules,
                                                            sonde_diag *diag);
 SONDE_API size_t sonde_rules_count(const sonde_rules *rules);

@@ -1,5 +1,5 @@
 /*
- * rules.c - `sonde rules`: judges runs, recorded or being recorded; lists and explains rules.
+ * rules.c - `sonde rules`: judges runs, recorded or being recorded.
  */
 #include "cli/cli.h"
 
@@ -10,10 +10,10 @@
 #include <strings.h>
 
 typedef struct rules_values {
-    cli_list rules, names, params, others, other_trials;
+    cli_list rules, names, params, others, other_trials, plugins;
     const char *trial_dir;
-    int64_t start_step, end_step;
-    double stall;
+    int64_t start_step, end_step, rule_memory;
+    double stall, rule_seconds;
     bool follow, json, explain, no_save;
 } rules_values;
 
@@ -149,11 +149,40 @@ static sonde_err add_rule(const work *of, const char *name, sonde_diag *diag)
     return sonde_rules_add(of->rules, text, diag);
 }
 
+/* Files of rules become known by the names of their rules. */
+static sonde_err load_plugins(const work *of, sonde_diag *diag)
+{
+    const rules_values *asked = of->asked;
+    sonde_rule_limits limits = {0};
+    sonde_err err = SONDE_OK;
+
+    if (asked->rule_seconds <= 0) {
+        diag->err = SONDE_EINVAL;
+        (void)snprintf(diag->where, sizeof diag->where, "--rule-seconds");
+        (void)snprintf(diag->found, sizeof diag->found, "'%g'", asked->rule_seconds);
+        (void)snprintf(diag->expected, sizeof diag->expected, "more than 0");
+        return SONDE_EINVAL;
+    }
+    limits.seconds =
+        asked->rule_seconds > 0 ? asked->rule_seconds : 0; /* NaN: not given */
+    if (asked->rule_memory > 0) {
+        limits.memory = (uint64_t)asked->rule_memory << 20;
+    }
+    sonde_rules_set_limits(of->rules, &limits);
+    for (size_t i = 0; i < asked->plugins.count && err == SONDE_OK; i++) {
+        err = sonde_rules_load(of->rules, asked->plugins.text[i], diag);
+    }
+    return err;
+}
+
 static sonde_err add_rules(const work *of, sonde_diag *diag)
 {
     const rules_values *asked = of->asked;
-    sonde_err err = SONDE_OK;
+    sonde_err err = load_plugins(of, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (asked->rules.count + asked->names.count == 0) {
         err = sonde_rules_add_defaults(of->rules, diag);
         if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
@@ -261,76 +290,18 @@ static int run_rules(const void *values, int argc, char **argv)
     return code != CLI_OK ? code : findings > 0 ? CLI_VERDICT : CLI_OK;
 }
 
-/* --- list, show ------------------------------------------------------------------- */
-
-static int run_list(const void *values, int argc, char **argv)
-{
-    const sonde_rule *rule = NULL;
-
-    (void)values;
-    (void)argc;
-    (void)argv;
-    for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
-        (void)printf("%-26s %s%s\n", rule->name, rule->summary,
-                     rule->by_name_only ? " (only when named)" : "");
-    }
-    return CLI_OK;
-}
-
-static void print_how(unsigned how)
-{
-    static const struct {
-        unsigned bit;
-        const char *name;
-    } kinds[] = {{SONDE_HOW_VITALS, "vital signs"},
-                 {SONDE_HOW_SKETCH, "sketch"},
-                 {SONDE_HOW_RAW, "raw values"},
-                 {SONDE_HOW_HASH, "hash of raw values"}};
-    bool any = false;
-
-    for (size_t i = 0; i < CLI_COUNT_OF(kinds); i++) {
-        if (how & kinds[i].bit) {
-            (void)printf("%s%s", any ? " or " : "", kinds[i].name);
-            any = true;
-        }
-    }
-}
-
-static int run_show(const void *values, int argc, char **argv)
-{
-    const sonde_rule *rule = NULL;
-    sonde_diag diag = {0};
-
-    (void)values;
-    (void)argc;
-    if (sonde_rule_by_name(argv[0], &rule, &diag) != SONDE_OK) {
-        return cli_fail(&diag);
-    }
-    (void)printf("%s - %s%s\n\n%s\n%s\n\n", rule->name, rule->summary,
-                 rule->by_name_only ? "; only when named" : "", rule->condition,
-                 rule->advice);
-    for (size_t i = 0; i < rule->need_count; i++) {
-        (void)printf("needs    %s%s: ", rule->needs[i].what,
-                     rule->needs[i].optional ? ", if there are any" : "");
-        print_how(rule->needs[i].how);
-        (void)printf("\n");
-    }
-    for (size_t i = 0; i < rule->param_count; i++) {
-        const sonde_rule_param *param = &rule->params[i];
-
-        (void)printf("%s%s%s%s: %s\n", param->name, param->initial != NULL ? "=" : "",
-                     param->initial != NULL ? param->initial : "",
-                     param->required ? " (required)" : "", param->help);
-    }
-    return CLI_OK;
-}
-
 #define AT(field) offsetof(rules_values, field)
 
 static const cli_option options[] = {
     {"rule", 'r', CLI_LIST, "NAME[:PARAM=VALUE,...]",
-     "judge by this rule alone; may be given again", AT(rules)},
+     "judge by this rule, or file of rules, alone; may be given again", AT(rules)},
     {"param", 'p', CLI_LIST, "PARAM=VALUE", "a parameter of the rule", AT(params)},
+    {"plugin", 0, CLI_LIST, "FILE", "judge by the rules of this .so or .lua as well",
+     AT(plugins)},
+    {"rule-seconds", 0, CLI_REAL, "SECONDS",
+     "that a rule of a file may take for a step (2)", AT(rule_seconds)},
+    {"rule-memory", 0, CLI_SIZE, "MB", "that a rule in Lua may have (256)",
+     AT(rule_memory)},
     {"follow", 'f', CLI_FLAG, NULL, "go on until the run has ended", AT(follow)},
     {"stall", 0, CLI_REAL, "SECONDS",
      "with --follow: give up after so long without a step (1800)", AT(stall)},
@@ -358,6 +329,7 @@ const cli_command cli_rules = {
                "status is 0 if nothing was found, 1 if something was, 2 for an error.",
     .examples = "sonde rules run # by all rules\n"
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
+                "sonde rules run --plugin ./my_rule.lua # and by one of your own\n"
                 "sonde rules --follow run # while it trains",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
@@ -365,26 +337,4 @@ const cli_command cli_rules = {
     .most = -1,
     .values_size = sizeof(rules_values),
     .run = run_rules,
-};
-
-const cli_command cli_rules_list = {
-    .name = "rules list",
-    .arguments = "",
-    .summary = "list the rules",
-    .details = "One line a rule: its name and what it looks for.",
-    .most = 0,
-    .run = run_list,
-};
-
-const cli_command cli_rules_show = {
-    .name = "rules show",
-    .arguments = "NAME",
-    .summary = "explain a rule and its parameters",
-    .details =
-        "When it fires, what to do then, what it needs, and its parameters with their "
-        "defaults.",
-    .examples = "sonde rules show VanishingGradient",
-    .least = 1,
-    .most = 1,
-    .run = run_show,
 };

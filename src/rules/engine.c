@@ -3,7 +3,6 @@
  */
 #include "rules/engine.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,6 +69,7 @@ void sonde_rules_destroy(sonde_rules *rules)
     sonde__free(rules->slots);
     sonde__free(rules->copies);
     sonde__free(rules->folder);
+    sonde__rules_close_files(rules);
     sonde__free(rules);
 }
 
@@ -133,16 +133,16 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
 sonde_err sonde_rules_add(sonde_rules *rules, const char *text, sonde_diag *diag)
 {
     const size_t length = strcspn(text, ":");
-    const sonde_rule *rule = NULL;
     char *name = sonde__strndup(text, length);
-    sonde_err err = name != NULL ? sonde_rule_by_name(name, &rule, diag)
-                                 : sonde__fail_nomem(diag, "a rule");
+    sonde_err err = SONDE_OK;
 
+    if (name == NULL) {
+        return sonde__fail_nomem(diag, "a rule");
+    }
+    err = sonde__rules_add_named(rules, name,
+                                 text[length] == ':' ? text + length + 1 : NULL, diag);
     sonde__free(name);
-    return err == SONDE_OK
-               ? sonde_rules_add_rule(
-                     rules, rule, text[length] == ':' ? text + length + 1 : NULL, diag)
-               : err;
+    return err;
 }
 
 sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
@@ -155,7 +155,7 @@ sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
             err = sonde_rules_add_rule(rules, rule, NULL, diag);
         }
     }
-    return err;
+    return err == SONDE_OK ? sonde__rules_add_loaded(rules, diag) : err;
 }
 
 size_t sonde_rules_count(const sonde_rules *rules)
@@ -185,7 +185,12 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     sonde_rule_tensor tensor = {.id = id, .need = need};
     const size_t i = run->count;
 
-    assert(need >= 0 && (size_t)need < run->rule->need_count);
+    if (need < 0 || (size_t)need >= run->rule->need_count) {
+        return sonde__fail(diag, SONDE_ERANGE, run->rule->name,
+                           "SONDE_RULE_IGNORE or the index of a need",
+                           "wants returned %d for '%s'", need,
+                           sonde_rule_info(run, id)->name);
+    }
     if (!sonde__reserve(&run->tensors, &run->capacity, i + 1, sizeof *run->tensors) ||
         !sonde__reserve(&run->of_tensor, &run->finding_capacity, i + 1,
                         sizeof *run->of_tensor)) {

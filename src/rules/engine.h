@@ -79,6 +79,9 @@ struct sonde_rules {
     char *folder; /* RUN/findings */
     bool folder_failed;
     struct sonde__rules_sink *sink;
+    sonde_rule_file **files; /* of users' rules */
+    size_t file_count, file_capacity;
+    sonde_rule_limits limits; /* of rules in them */
 };
 
 /* params.c: defaults, then "name=value,..." (may be NULL), into the state. */
@@ -92,6 +95,12 @@ void sonde__rules_tell(sonde_rules *rules, sonde__found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);
 /* sink.c */
 void sonde__rules_free_sink(sonde_rules *rules);
+/* user/files.c: by name, a built-in rule's or a loaded one's, or by path; all loaded ones that
+ * need not be told what to look at. */
+sonde_err sonde__rules_add_named(sonde_rules *rules, const char *name, const char *params,
+                                 sonde_diag *diag);
+sonde_err sonde__rules_add_loaded(sonde_rules *rules, sonde_diag *diag);
+void sonde__rules_close_files(sonde_rules *rules);
 /* engine.c: a rule at work, half-built or NULL allowed. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

@@ -44,12 +44,25 @@ for program in "$work/prefix/bin"/*; do
     ! ldd "$program" | grep 'not found' || fail "$program: a library is not found"
 done
 
+# The rule to copy is built as it says, and runs in the host that was installed with libsonde.
+rules=$(dirname "$(find "$work/prefix" -name outlier_element.c)")
+cp "$rules"/*.c "$rules"/*.lua "$work"
+line=$(sed -n 's/^ [*]  *\(cc .*\)$/\1/p' "$work/outlier_element.c")
+(cd "$work" && sh -c "$line") || fail "the rule in C does not build: $line"
+(cd "$work" && "$work/prefix/bin/sonde" rules list --plugin ./outlier_element.so \
+    --plugin ./quiet_layer.lua) >"$work/log" || fail "rules of files do not load"
+grep -q '^OutlierElement ' "$work/log" && grep -q '^QuietLayer ' "$work/log" ||
+    { cat "$work/log"; fail "rules of files are not listed"; }
+ldd "$(find "$work/prefix" -name sonde-rule-host)" | grep 'not found' &&
+    fail "sonde-rule-host: a library is not found"
+
 command -v dpkg-deb >/dev/null || exit 0
 (cd "$work" && "$(dirname "$cmake")/cpack" --config "$build/CPackConfig.cmake" -G DEB) >"$work/log" 2>&1 ||
     { cat "$work/log"; fail "cpack failed"; }
 dpkg-deb -c "$work"/sonde_*.deb >"$work/runtime"
 dpkg-deb -c "$work"/sonde-dev_*.deb >"$work/development"
 grep -q 'libsonde\.so\.0$\|libsonde\.so\.0 ->' "$work/runtime" || fail "package sonde: no libsonde.so.0"
+grep -q '/sonde/sonde-rule-host$' "$work/runtime" || fail "package sonde: no sonde-rule-host"
 grep -q '\.h$' "$work/runtime" && fail "package sonde: holds headers"
 for file in include/sonde/error.h libsonde.so sonde.pc sondeConfig.cmake; do
     grep -q "$file" "$work/development" || fail "package sonde-dev: no $file"

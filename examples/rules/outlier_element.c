@@ -1,0 +1,79 @@
+/*
+ * outlier_element.c - a rule in C to copy: one element of a weight outgrows all others, as when a
+ * bit flips.
+ *
+ *     cc -shared -fPIC -o outlier_element.so outlier_element.c $(pkg-config --cflags sonde) -lm
+ *     sonde rules RUN --rule ./outlier_element.so:factor=50
+ */
+#include <sonde/rule.h>
+
+#include <math.h>
+
+/* Parameters, and what the rule remembers between steps. */
+typedef struct state {
+    double factor;
+    int64_t patience;
+} state;
+
+/* The same for each tensor. */
+typedef struct memory {
+    int64_t steps; /* on end at which the condition held */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"factor", SONDE_RULE_REAL, "100", 1, 1e12, "times the root mean square",
+     offsetof(state, factor), false},
+    {"patience", SONDE_RULE_COUNT, "1", 1, 1e6, "observed steps on end",
+     offsetof(state, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {.what = "vital signs of weights", .how = SONDE_HOW_VITALS}};
+
+/* Asked once for every tensor: the index of the need that it serves. */
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return info->role == SONDE_ROLE_WEIGHT && info->same_as == id ? 0 : SONDE_RULE_IGNORE;
+}
+
+static void step(sonde_rule_run *run)
+{
+    const state *of = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals; /* NULL: not seen at this step */
+        memory *own = tensors[i].memory;
+
+        if (v == NULL) {
+            continue;
+        }
+        const double ratio = v->abs_max / sqrt(v->sumsq / (double)v->count);
+        own->steps = ratio > of->factor ? own->steps + 1 : 0;
+        if (own->steps >= of->patience &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "abs_max / rms", ratio,
+                             of->factor)) {
+            sonde_rule_say(run, NULL, "An element is %.3g times as large as the rest.",
+                           ratio);
+        }
+    }
+}
+
+static const sonde_rule outlier_element = {
+    .abi = SONDE_RULE_ABI,
+    .name = "OutlierElement",
+    .summary = "one element of a weight outgrows all others",
+    .condition =
+        "abs_max > `factor` times the root mean square, `patience` steps on end.",
+    .advice = "Look for a flipped bit; go on from the last checkpoint.",
+    .params = params,
+    .param_count = sizeof params / sizeof params[0],
+    .needs = needs,
+    .need_count = sizeof needs / sizeof needs[0],
+    .state_size = sizeof(state),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+};
+SONDE_RULE_PLUGIN(&outlier_element);

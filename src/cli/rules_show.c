@@ -1,0 +1,162 @@
+/*
+ * rules_show.c - `sonde rules list` and `sonde rules show`: rules, built in or of a file,
+ * explain themselves.
+ */
+#include "cli/cli.h"
+
+#include <sonde/rules.h>
+
+#include <strings.h>
+
+typedef struct list_values {
+    cli_list plugins;
+} list_values;
+
+static void print_row(const sonde_rule *rule)
+{
+    (void)printf("%-26s %s%s\n", rule->name, rule->summary,
+                 rule->by_name_only ? " (only when named)" : "");
+}
+
+static int run_list(const void *values, int argc, char **argv)
+{
+    const list_values *asked = values;
+    const sonde_rule *rule = NULL;
+
+    (void)argc;
+    (void)argv;
+    for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
+        print_row(rule);
+    }
+    for (size_t i = 0; i < asked->plugins.count; i++) {
+        sonde_rule_file *file = NULL;
+        sonde_diag diag = {0};
+
+        if (sonde_rule_file_open(asked->plugins.text[i], NULL, &file, &diag) !=
+            SONDE_OK) {
+            return cli_fail(&diag);
+        }
+        for (size_t j = 0; (rule = sonde_rule_file_at(file, j)) != NULL; j++) {
+            print_row(rule);
+        }
+        sonde_rule_file_close(file);
+    }
+    return CLI_OK;
+}
+
+static void print_how(unsigned how)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } kinds[] = {{SONDE_HOW_VITALS, "vital signs"},
+                 {SONDE_HOW_SKETCH, "sketch"},
+                 {SONDE_HOW_RAW, "raw values"},
+                 {SONDE_HOW_HASH, "hash of raw values"}};
+    bool any = false;
+
+    for (size_t i = 0; i < CLI_COUNT_OF(kinds); i++) {
+        if (how & kinds[i].bit) {
+            (void)printf("%s%s", any ? " or " : "", kinds[i].name);
+            any = true;
+        }
+    }
+}
+
+static void show(const sonde_rule *rule)
+{
+    (void)printf("%s - %s%s\n\n%s\n%s\n\n", rule->name, rule->summary,
+                 rule->by_name_only ? "; only when named" : "", rule->condition,
+                 rule->advice);
+    for (size_t i = 0; i < rule->need_count; i++) {
+        (void)printf("needs    %s%s: ", rule->needs[i].what,
+                     rule->needs[i].optional ? ", if there are any" : "");
+        print_how(rule->needs[i].how);
+        (void)printf("\n");
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        const sonde_rule_param *param = &rule->params[i];
+
+        (void)printf("%s%s%s%s: %s\n", param->name, param->initial != NULL ? "=" : "",
+                     param->initial != NULL ? param->initial : "",
+                     param->required ? " (required)" : "", param->help);
+    }
+}
+
+/* Shows the rule of that name in a file; *shown if there is one. */
+static sonde_err show_loaded(const char *path, const char *name, bool *shown,
+                             sonde_diag *diag)
+{
+    sonde_rule_file *file = NULL;
+    const sonde_rule *rule = NULL;
+    const sonde_err err = sonde_rule_file_open(path, NULL, &file, diag);
+
+    for (size_t i = 0;
+         err == SONDE_OK && (rule = sonde_rule_file_at(file, i)) != NULL && !*shown;
+         i++) {
+        if (strcasecmp(rule->name, name) == 0) {
+            show(rule);
+            *shown = true;
+        }
+    }
+    sonde_rule_file_close(file);
+    return err;
+}
+
+static int run_show(const void *values, int argc, char **argv)
+{
+    const list_values *asked = values;
+    const sonde_rule *rule = NULL;
+    sonde_diag diag = {0};
+    bool shown = false;
+    sonde_err err = SONDE_OK;
+
+    (void)argc;
+    for (size_t i = 0; i < asked->plugins.count && err == SONDE_OK && !shown; i++) {
+        err = show_loaded(asked->plugins.text[i], argv[0], &shown, &diag);
+    }
+    if (err == SONDE_OK && !shown) {
+        err = sonde_rule_by_name(argv[0], &rule, &diag);
+    }
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    if (!shown) {
+        show(rule);
+    }
+    return CLI_OK;
+}
+
+#define AT(field) offsetof(list_values, field)
+
+static const cli_option list_options[] = {
+    {"plugin", 0, CLI_LIST, "FILE", "with the rules of this .so or .lua", AT(plugins)},
+};
+
+const cli_command cli_rules_list = {
+    .name = "rules list",
+    .arguments = "",
+    .summary = "list the rules",
+    .details = "One line a rule: its name and what it looks for.",
+    .options = list_options,
+    .option_count = CLI_COUNT_OF(list_options),
+    .most = 0,
+    .values_size = sizeof(list_values),
+    .run = run_list,
+};
+
+const cli_command cli_rules_show = {
+    .name = "rules show",
+    .arguments = "NAME",
+    .summary = "explain a rule and its parameters",
+    .details =
+        "When it fires, what to do then, what it needs, and its parameters with their "
+        "defaults.",
+    .examples = "sonde rules show VanishingGradient",
+    .options = list_options,
+    .option_count = CLI_COUNT_OF(list_options),
+    .least = 1,
+    .most = 1,
+    .values_size = sizeof(list_values),
+    .run = run_show,
+};

@@ -1,0 +1,463 @@
+/*
+ * lua_load.c - a script is run once; the table that it returns is a rule.
+ */
+#include "rule_host/lua_rule.h"
+#include "rules/user/hosted.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCRIPT_MOST = 1 << 20 };
+
+static const char *const function_names[LUA_RULE_FUNCTIONS] = {"init", "wants", "observe",
+                                                               "step", "idle",  "finish"};
+
+/* --- fields ----------------------------------------------------------------------- */
+
+/* The table on top has no other fields than these; what: "a rule". */
+static void check_fields(lua_State *L, const char *what, const char *const *known,
+                         size_t count)
+{
+    lua_pushnil(L);
+    while (lua_next(L, -2) != 0) {
+        const char *key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : NULL;
+        const char *nearest = NULL;
+        bool found = false;
+
+        for (size_t i = 0; i < count && key != NULL && !found; i++) {
+            found = strcmp(known[i], key) == 0;
+        }
+        if (!found) {
+            nearest = key != NULL ? sonde__nearest(key, known, count) : NULL;
+            (void)luaL_error(L, "%s has no field '%s'%s%s%s", what,
+                             key != NULL ? key : luaL_typename(L, -2),
+                             nearest != NULL ? " (expected " : "",
+                             nearest != NULL ? nearest : "", nearest != NULL ? ")" : "");
+        }
+        lua_pop(L, 1);
+    }
+}
+
+/* A text that lives as long as the state does. */
+static const char *kept_text(lua_State *L)
+{
+    const char *text = lua_tostring(L, -1);
+
+    lua_pushvalue(L, -1);
+    (void)luaL_ref(L, LUA_REGISTRYINDEX);
+    return text;
+}
+
+static const char *text_field(lua_State *L, const char *what, const char *key, bool must)
+{
+    const char *text = NULL;
+
+    if (lua_getfield(L, -1, key) == LUA_TSTRING) {
+        if (lua_rawlen(L, -1) != strlen(lua_tostring(L, -1))) {
+            (void)luaL_error(L, "%s: %s holds a zero byte", what, key);
+        }
+        text = kept_text(L);
+    } else if (must || !lua_isnil(L, -1)) {
+        (void)luaL_error(L, "%s: %s is %s (expected a text)", what, key,
+                         lua_isnil(L, -1) ? "missing" : luaL_typename(L, -1));
+    }
+    lua_pop(L, 1);
+    return text;
+}
+
+static bool flag_field(lua_State *L, const char *what, const char *key)
+{
+    bool flag = false;
+
+    lua_getfield(L, -1, key);
+    if (!lua_isnil(L, -1) && !lua_isboolean(L, -1)) {
+        (void)luaL_error(L, "%s: %s is a %s (expected true or false)", what, key,
+                         luaL_typename(L, -1));
+    }
+    flag = lua_toboolean(L, -1);
+    lua_pop(L, 1);
+    return flag;
+}
+
+static double number_field(lua_State *L, const char *what, const char *key)
+{
+    double number = 0;
+
+    lua_getfield(L, -1, key);
+    if (!lua_isnil(L, -1) && lua_type(L, -1) != LUA_TNUMBER) {
+        (void)luaL_error(L, "%s: %s is a %s (expected a number)", what, key,
+                         luaL_typename(L, -1));
+    }
+    number = lua_tonumber(L, -1);
+    lua_pop(L, 1);
+    return number;
+}
+
+/* Pushes the list of that name, or nothing: its length. */
+static size_t list_field(lua_State *L, const char *key)
+{
+    size_t count = 0;
+
+    if (lua_getfield(L, -1, key) == LUA_TNIL) {
+        lua_pop(L, 1);
+        return 0;
+    }
+    if (!lua_istable(L, -1)) {
+        (void)luaL_error(L, "%s is a %s (expected a list of tables)", key,
+                         luaL_typename(L, -1));
+    }
+    count = lua_rawlen(L, -1);
+    if (count > LUA_RULE_MOST) {
+        (void)luaL_error(L, "%d entries in %s (expected at most %d)", (int)count, key,
+                         LUA_RULE_MOST);
+    }
+    if (count == 0) {
+        lua_pop(L, 1);
+    }
+    return count;
+}
+
+/* The index of the text on top among names; an error if it is none of them. */
+static size_t one_of(lua_State *L, const char *what, const char *const *names,
+                     size_t count)
+{
+    const char *text = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "?";
+    luaL_Buffer all;
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcmp(names[i], text) == 0) {
+            return i;
+        }
+    }
+    luaL_buffinit(L, &all);
+    for (size_t i = 0; i < count; i++) {
+        luaL_addstring(&all, i > 0 ? ", " : "");
+        luaL_addstring(&all, names[i]);
+    }
+    luaL_pushresult(&all);
+    return (size_t)luaL_error(L, "%s '%s' (expected one of %s)", what, text,
+                              lua_tostring(L, -1));
+}
+
+/* --- parameters ------------------------------------------------------------------- */
+
+/* A number as a user would write it: the shortest text that is read back as the same. */
+static const char *number_text(lua_State *L, double value)
+{
+    char text[40];
+
+    for (int digits = 6; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value) {
+            break;
+        }
+    }
+    lua_pushstring(L, text);
+    return lua_tostring(L, -1);
+}
+
+/* The default on top; sets kind and text. */
+static void read_default(lua_State *L, const char *what, sonde_rule_param *param)
+{
+    switch (lua_type(L, -1)) {
+    case LUA_TNIL:
+        return;
+    case LUA_TBOOLEAN:
+        param->kind = SONDE_RULE_FLAG;
+        param->initial = lua_toboolean(L, -1) ? "true" : "false";
+        return;
+    case LUA_TNUMBER:
+        param->kind = lua_isinteger(L, -1) ? SONDE_RULE_COUNT : SONDE_RULE_REAL;
+        if (param->kind == SONDE_RULE_COUNT) {
+            lua_pushfstring(L, "%I", lua_tointeger(L, -1));
+        } else {
+            (void)number_text(L, lua_tonumber(L, -1));
+        }
+        break;
+    case LUA_TSTRING:
+        param->kind = SONDE_RULE_TEXT;
+        lua_pushvalue(L, -1);
+        break;
+    default:
+        (void)luaL_error(L, "%s: default is a %s (expected a number, text or boolean)",
+                         what, luaL_typename(L, -1));
+    }
+    param->initial = kept_text(L);
+    lua_pop(L, 1);
+}
+
+static void read_param(lua_State *L, sonde_rule_param *param, size_t i)
+{
+    static const char *const fields[] = {"name", "kind", "default", "least",
+                                         "most", "help", "required"};
+    static const char *const kinds[] = {"real", "count", "flag",
+                                        "text", "regex", "collections"};
+    char what[96];
+
+    (void)snprintf(what, sizeof what, "params[%zu]", i + 1);
+    if (!lua_istable(L, -1)) {
+        (void)luaL_error(L, "%s is a %s (expected a table)", what, luaL_typename(L, -1));
+    }
+    check_fields(L, what, fields, SONDE_COUNT_OF(fields));
+    param->name = text_field(L, what, "name", true);
+    param->help = text_field(L, what, "help", true);
+    param->least = number_field(L, what, "least");
+    param->most = number_field(L, what, "most");
+    param->required = flag_field(L, what, "required");
+    param->offset = i * LUA_RULE_FIELD;
+    param->kind = SONDE_RULE_TEXT;
+    lua_getfield(L, -1, "default");
+    read_default(L, what, param);
+    lua_pop(L, 1);
+    if (lua_getfield(L, -1, "kind") != LUA_TNIL) {
+        param->kind = (sonde_rule_kind)one_of(L, "kind", kinds, SONDE_COUNT_OF(kinds));
+    }
+    lua_pop(L, 1);
+}
+
+/* --- needs ------------------------------------------------------------------------ */
+
+/* "vitals", or a list of such. */
+static unsigned read_how(lua_State *L)
+{
+    static const char *const hows[] = {"values", "vitals", "sketch", "hash"};
+    unsigned how = 0;
+
+    if (!lua_istable(L, -1)) {
+        return 1U << one_of(L, "how", hows, SONDE_COUNT_OF(hows));
+    }
+    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        how |= 1U << one_of(L, "how", hows, SONDE_COUNT_OF(hows));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return how;
+}
+
+static void read_need(lua_State *L, sonde_rule_need *need, size_t i)
+{
+    static const char *const fields[] = {"what", "how", "optional", "each_step"};
+    char what[96];
+
+    (void)snprintf(what, sizeof what, "needs[%zu]", i + 1);
+    if (!lua_istable(L, -1)) {
+        (void)luaL_error(L, "%s is a %s (expected a table)", what, luaL_typename(L, -1));
+    }
+    check_fields(L, what, fields, SONDE_COUNT_OF(fields));
+    need->what = text_field(L, what, "what", true);
+    need->optional = flag_field(L, what, "optional");
+    need->each_step = flag_field(L, what, "each_step");
+    need->how = SONDE_HOW_VITALS;
+    if (lua_getfield(L, -1, "how") != LUA_TNIL) {
+        need->how = read_how(L);
+    }
+    lua_pop(L, 1);
+}
+
+/* "train", or a list of modes. */
+static unsigned read_modes(lua_State *L)
+{
+    static const char *const modes[] = {"train", "eval", "predict"};
+    unsigned bits = 0;
+
+    if (lua_isnil(L, -1)) {
+        return 0;
+    }
+    if (!lua_istable(L, -1)) {
+        return 1U << one_of(L, "mode", modes, SONDE_COUNT_OF(modes));
+    }
+    for (lua_Integer i = 1; lua_rawgeti(L, -1, i) != LUA_TNIL; i++) {
+        bits |= 1U << one_of(L, "mode", modes, SONDE_COUNT_OF(modes));
+        lua_pop(L, 1);
+    }
+    lua_pop(L, 1);
+    return bits;
+}
+
+/* --- the table -------------------------------------------------------------------- */
+
+static void read_functions(lua_State *L, lua_rule *of)
+{
+    for (size_t i = 0; i < LUA_RULE_FUNCTIONS; i++) {
+        const int type = lua_getfield(L, -1, function_names[i]);
+
+        if (type != LUA_TFUNCTION && type != LUA_TNIL) {
+            (void)luaL_error(L, "%s is a %s (expected a function)", function_names[i],
+                             luaL_typename(L, -1));
+        }
+        of->functions[i] = LUA_NOREF;
+        if (type == LUA_TFUNCTION) {
+            of->functions[i] = luaL_ref(L, LUA_REGISTRYINDEX);
+        } else {
+            lua_pop(L, 1);
+        }
+    }
+}
+
+static void check_wants(lua_State *L, const lua_rule *of)
+{
+    bool selects = of->functions[LUA_RULE_WANTS] != LUA_NOREF;
+
+    for (size_t i = 0; i < of->rule.param_count && !selects; i++) {
+        selects = of->params[i].kind == SONDE_RULE_REGEX ||
+                  of->params[i].kind == SONDE_RULE_COLLECTIONS;
+    }
+    if (!selects) {
+        (void)luaL_error(L, "it wants no tensors (expected a function wants, or a "
+                            "parameter with kind = \"regex\" or \"collections\")");
+    }
+}
+
+static void read_rule(lua_State *L, lua_rule *of)
+{
+    static const char *const fields[] = {
+        "name", "summary",      "condition", "advice", "params",  "needs", "modes",
+        "init", "by_name_only", "wants",     "step",   "observe", "idle",  "finish"};
+    sonde_rule *rule = &of->rule;
+
+    check_fields(L, "a rule", fields, SONDE_COUNT_OF(fields));
+    rule->name = text_field(L, "rule", "name", true);
+    rule->summary = text_field(L, "rule", "summary", true);
+    rule->condition = text_field(L, "rule", "condition", true);
+    rule->advice = text_field(L, "rule", "advice", true);
+    rule->by_name_only = flag_field(L, "rule", "by_name_only");
+    lua_getfield(L, -1, "modes");
+    rule->modes = read_modes(L);
+    lua_pop(L, 1);
+    rule->param_count = list_field(L, "params");
+    for (size_t i = 0; i < rule->param_count; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)i + 1);
+        read_param(L, &of->params[i], i);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, rule->param_count > 0);
+    rule->need_count = list_field(L, "needs");
+    for (size_t i = 0; i < rule->need_count; i++) {
+        lua_rawgeti(L, -1, (lua_Integer)i + 1);
+        read_need(L, &of->needs[i], i);
+        lua_pop(L, 1);
+    }
+    lua_pop(L, rule->need_count > 0);
+    if (rule->need_count == 0) {
+        (void)luaL_error(L, "it needs nothing (expected needs = {{what = \"...\"}})");
+    }
+    read_functions(L, of);
+    check_wants(L, of);
+}
+
+typedef struct script {
+    const char *text;
+    size_t size;
+} script;
+
+static int load_script(lua_State *L)
+{
+    const script *from = lua_touserdata(L, 1);
+    lua_rule *of = lua_rule_of(L);
+
+    lua_pushfstring(L, "@%s", of->name);
+    if (luaL_loadbufferx(L, from->text, from->size, lua_tostring(L, -1), "t") != LUA_OK) {
+        return lua_error(L);
+    }
+    lua_call(L, 0, 1);
+    if (!lua_istable(L, -1)) {
+        return luaL_error(L, "the script returns %s (expected a rule: a table)",
+                          lua_isnil(L, -1) ? "nothing" : luaL_typename(L, -1));
+    }
+    read_rule(L, of);
+    lua_objects_create(of);
+    return 0;
+}
+
+sonde_err lua_rule_fail(const lua_rule *of, const char *text, sonde_diag *diag)
+{
+    const size_t length = strlen(of->name);
+    char where[320];
+    size_t digits = 0;
+
+    (void)snprintf(where, sizeof where, "%s", of->path);
+    if (strncmp(text, of->name, length) == 0 && text[length] == ':') {
+        digits = strspn(text + length + 1, "0123456789");
+    }
+    if (digits > 0 && text[length + 1 + digits] == ':') {
+        (void)snprintf(where, sizeof where, "%s:%.*s", of->path, (int)digits,
+                       text + length + 1);
+        text += length + digits + 2;
+        text += strspn(text, " ");
+    }
+    return sonde__fail(diag, SONDE_EINVAL, where, NULL, "%s", text);
+}
+
+static void lua_rule_close(rule_source *source)
+{
+    lua_rule *of = source->behind;
+
+    lua_state_destroy(of);
+    sonde__free(of);
+    source->behind = NULL;
+}
+
+sonde_err lua_open_text(const char *text, size_t size, const char *path,
+                        const sonde_rule_limits *limits, rule_source *source,
+                        sonde_diag *diag)
+{
+    const script from = {text, size};
+    script copy = from;
+    const char *slash = strrchr(path, '/'), *failed = NULL;
+    lua_rule *of = sonde__calloc(1, sizeof *of);
+    sonde_err err = SONDE_OK;
+
+    if (of == NULL) {
+        return sonde__fail_nomem(diag, path);
+    }
+    source->behind = of;
+    source->close = lua_rule_close;
+    (void)snprintf(of->path, sizeof of->path, "%s", path);
+    (void)snprintf(of->name, sizeof of->name, "%s", slash != NULL ? slash + 1 : path);
+    err = lua_state_create(of, limits, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    failed = lua_run(of, load_script, &copy);
+    if (failed != NULL) {
+        return lua_rule_fail(of, failed, diag);
+    }
+    of->rule.abi = SONDE_RULE_ABI;
+    of->rule.params = of->params;
+    of->rule.needs = of->needs;
+    of->rule.state_size = of->rule.param_count * LUA_RULE_FIELD;
+    lua_rule_functions(of);
+    source->rules[0] = &of->rule;
+    source->count = 1;
+    return sonde__rule_check(&of->rule, path, diag);
+}
+
+sonde_err lua_open(const char *path, const sonde_rule_limits *limits, rule_source *source,
+                   sonde_diag *diag)
+{
+    FILE *file = fopen(path, "rbe");
+    char *text = NULL;
+    size_t size = 0;
+    sonde_err err = SONDE_OK;
+
+    if (file == NULL) {
+        return sonde__fail_errno(diag, path, "a script cannot be opened");
+    }
+    text = sonde__malloc(SCRIPT_MOST + 1);
+    size = text != NULL ? fread(text, 1, SCRIPT_MOST + 1, file) : 0;
+    if (text == NULL) {
+        err = sonde__fail_nomem(diag, path);
+    } else if (ferror(file)) {
+        err = sonde__fail_errno(diag, path, "a script cannot be read");
+    } else if (size > SCRIPT_MOST) {
+        err = sonde__fail(diag, SONDE_EINVAL, path, "at most 1 MB", "a larger script");
+    } else {
+        err = lua_open_text(text, size, path, limits, source, diag);
+    }
+    (void)fclose(file);
+    sonde__free(text);
+    return err;
+}

@@ -1,0 +1,403 @@
+/*
+ * lua_objects.c - what a script is given to look at.
+ *
+ *     tensor    a table: name, role ..., memory; vitals is looked up when it is asked for
+ *     vitals, seen, values, sketch   userdata without content: they read what the call at hand
+ *               has, and say so where there is none
+ */
+#include "rule_host/lua_rule.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- vital signs ------------------------------------------------------------------ */
+
+typedef struct vital {
+    const char *name;
+    size_t offset;
+    bool is_count;
+} vital;
+
+#define VITAL(field, is_count)                                                           \
+    {                                                                                    \
+#field, offsetof(sonde_vitals, field), is_count                                  \
+    }
+static const vital vitals[] = {
+    VITAL(count, true),   VITAL(nan, true),      VITAL(pos_inf, true),
+    VITAL(neg_inf, true), VITAL(zero, true),     VITAL(min, false),
+    VITAL(max, false),    VITAL(abs_min, false), VITAL(abs_max, false),
+    VITAL(mean, false),   VITAL(m2, false),      VITAL(l1, false),
+    VITAL(sumsq, false),  VITAL(sum, false),
+};
+/* What is computed of them, over the finite elements; NaN where there is none. */
+static const char *const derived[] = {"finite", "nonfinite", "variance", "std",
+                                      "rms",    "l2",        "abs_mean"};
+
+static void push_derived(lua_State *L, const sonde_vitals *v, size_t which)
+{
+    const uint64_t bad = v->nan + v->pos_inf + v->neg_inf;
+    const double n = (double)(v->count - bad);
+    const double values[] = {n,
+                             (double)bad,
+                             v->m2 / n,
+                             sqrt(v->m2 / n),
+                             sqrt(v->sumsq / n),
+                             sqrt(v->sumsq),
+                             v->l1 / n};
+
+    if (which < 2) {
+        lua_pushinteger(L, (lua_Integer)values[which]);
+    } else {
+        lua_pushnumber(L, values[which]);
+    }
+}
+
+static int no_vital(lua_State *L, const char *key)
+{
+    const char *names[SONDE_COUNT_OF(vitals) + SONDE_COUNT_OF(derived)];
+    const char *nearest = NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(vitals); i++) {
+        names[count++] = vitals[i].name;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(derived); i++) {
+        names[count++] = derived[i];
+    }
+    nearest = sonde__nearest(key, names, count);
+    return luaL_error(L, "no vital sign is called '%s' (expected %s)", key,
+                      nearest != NULL ? nearest : "mean, max, rms ...");
+}
+
+/* Those of the tensor that the object belongs to; NULL if it was not seen at this step. */
+static const sonde_vitals *vitals_of(const lua_rule *of, lua_Integer index)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(of->run, &count);
+
+    return of->stepping && index >= 1 && (size_t)index <= count
+               ? tensors[index - 1].vitals
+               : NULL;
+}
+
+static int vitals_index(lua_State *L)
+{
+    const lua_Integer *index = luaL_checkudata(L, 1, "sonde.vitals");
+    const char *key = luaL_checkstring(L, 2);
+    const sonde_vitals *v = vitals_of(lua_rule_of(L), *index);
+
+    if (v == NULL) {
+        return luaL_error(L,
+                          "vital signs can be read at the step alone that they are of");
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(vitals); i++) {
+        const char *field = (const char *)v + vitals[i].offset;
+
+        if (strcmp(vitals[i].name, key) != 0) {
+            continue;
+        }
+        if (vitals[i].is_count) {
+            uint64_t value = 0;
+
+            memcpy(&value, field, sizeof value);
+            lua_pushinteger(L, (lua_Integer)value);
+        } else {
+            double value = 0;
+
+            memcpy(&value, field, sizeof value);
+            lua_pushnumber(L, value);
+        }
+        return 1;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(derived); i++) {
+        if (strcmp(derived[i], key) == 0) {
+            push_derived(L, v, i);
+            return 1;
+        }
+    }
+    return no_vital(L, key);
+}
+
+/* --- tensors ---------------------------------------------------------------------- */
+
+lua_Integer lua_tensor_index(lua_State *L, int argument)
+{
+    lua_Integer index = 0;
+
+    if (lua_istable(L, argument)) {
+        lua_pushliteral(L, "index");
+        if (lua_rawget(L, argument) == LUA_TNUMBER) {
+            index = lua_tointeger(L, -1);
+        }
+        lua_pop(L, 1);
+    }
+    return index;
+}
+
+static int tensor_lookup(lua_State *L)
+{
+    const lua_rule *of = lua_rule_of(L);
+    const lua_Integer index = lua_tensor_index(L, 1);
+
+    if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "vitals") != 0 ||
+        vitals_of(of, index) == NULL) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_rawgeti(L, LUA_REGISTRYINDEX, of->vitals);
+    lua_rawgeti(L, -1, index);
+    return 1;
+}
+
+static void set_text(lua_State *L, const char *key, const char *text)
+{
+    lua_pushstring(L, text);
+    lua_setfield(L, -2, key);
+}
+
+void lua_push_tensor(lua_rule *of, const sonde_tensor_info *info, uint32_t id)
+{
+    lua_State *L = of->state;
+
+    lua_createtable(L, 0, 14);
+    set_text(L, "name", info->name);
+    set_text(L, "module", info->module);
+    set_text(L, "op", info->op);
+    set_text(L, "note", info->note);
+    set_text(L, "role", sonde_role_name(info->role));
+    set_text(L, "pass", sonde_pass_name(info->pass));
+    set_text(L, "dtype", sonde_dtype_name(info->dtype));
+    lua_createtable(L, info->rank, 0);
+    for (int i = 0; i < info->rank; i++) {
+        lua_pushinteger(L, info->shape[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+    lua_setfield(L, -2, "shape");
+    lua_pushinteger(L, id);
+    lua_setfield(L, -2, "id");
+    if (info->same_as != id) {
+        set_text(L, "same_as", sonde_rule_info(of->run, info->same_as)->name);
+    }
+    lua_newtable(L);
+    lua_setfield(L, -2, "memory");
+    luaL_setmetatable(L, "sonde.tensor");
+}
+
+void lua_adopt_tensor(lua_rule *of, size_t i, int need)
+{
+    lua_State *L = of->state;
+    const lua_Integer index = (lua_Integer)i + 1;
+    lua_Integer *vitals_at = NULL;
+
+    lua_pushinteger(L, index);
+    lua_setfield(L, -2, "index");
+    lua_pushinteger(L, need + 1);
+    lua_setfield(L, -2, "need");
+    lua_rawgeti(L, LUA_REGISTRYINDEX, of->tensors);
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, index);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, of->vitals);
+    vitals_at = lua_newuserdatauv(L, sizeof *vitals_at, 0);
+    *vitals_at = index;
+    luaL_setmetatable(L, "sonde.vitals");
+    lua_rawseti(L, -2, index);
+    lua_pop(L, 3);
+}
+
+void lua_push_own_tensor(lua_rule *of, size_t i)
+{
+    lua_rawgeti(of->state, LUA_REGISTRYINDEX, of->tensors);
+    lua_rawgeti(of->state, -1, (lua_Integer)i + 1);
+    lua_remove(of->state, -2);
+}
+
+/* --- values and sketches ---------------------------------------------------------- */
+
+static const sonde_observation *observed(lua_State *L)
+{
+    const sonde_observation *seen = lua_rule_of(L)->observed;
+
+    if (seen == NULL) {
+        (void)luaL_error(L, "what observe is given can be read while it runs alone");
+    }
+    return seen;
+}
+
+static void push_element(lua_State *L, const sonde_view *view, size_t i)
+{
+    const unsigned char *at =
+        (const unsigned char *)view->data + i * sonde_dtype_size(view->dtype);
+
+    if (view->dtype == SONDE_I64 || view->dtype == SONDE_U64) {
+        int64_t value = 0;
+
+        memcpy(&value, at, sizeof value);
+        lua_pushinteger(L, value);
+    } else if (sonde_dtype_is_float(view->dtype)) {
+        lua_pushnumber(L, sonde_element_get(view->dtype, at));
+    } else {
+        lua_pushinteger(L, (lua_Integer)sonde_element_get(view->dtype, at));
+    }
+}
+
+/* values[i]: the elements in row-major order, from 1. */
+static int values_index(lua_State *L)
+{
+    const sonde_view *view = observed(L)->view;
+    const lua_Integer i = luaL_checkinteger(L, 2);
+    const int64_t count = view != NULL ? sonde_view_count(view) : 0;
+
+    if (i < 1 || i > count) {
+        return luaL_error(L, "values[%I]: there are %I", i, (lua_Integer)count);
+    }
+    push_element(L, view, (size_t)i - 1);
+    return 1;
+}
+
+static int values_length(lua_State *L)
+{
+    const sonde_view *view = observed(L)->view;
+
+    lua_pushinteger(L, view != NULL ? sonde_view_count(view) : 0);
+    return 1;
+}
+
+static int sketch_quantile(lua_State *L)
+{
+    const sonde_sketch *sketch = observed(L)->sketch;
+
+    if (sketch == NULL) {
+        return luaL_error(L, "no sketch was seen");
+    }
+    lua_pushnumber(L, sonde_sketch_quantile(sketch, luaL_checknumber(L, 2)));
+    return 1;
+}
+
+static int sketch_index(lua_State *L)
+{
+    const sonde_sketch *sketch = observed(L)->sketch;
+    const char *key = luaL_checkstring(L, 2);
+
+    if (strcmp(key, "quantile") == 0) {
+        lua_pushcfunction(L, sketch_quantile);
+        return 1;
+    }
+    if (sketch == NULL) {
+        return luaL_error(L, "no sketch was seen");
+    }
+    {
+        const struct {
+            const char *name;
+            uint64_t value;
+        } counts[] = {{"count", sketch->count},
+                      {"nan", sketch->nan},
+                      {"pos_inf", sketch->pos_inf},
+                      {"neg_inf", sketch->neg_inf},
+                      {"zero", sketch->zero}};
+
+        for (size_t i = 0; i < SONDE_COUNT_OF(counts); i++) {
+            if (strcmp(counts[i].name, key) == 0) {
+                lua_pushinteger(L, (lua_Integer)counts[i].value);
+                return 1;
+            }
+        }
+    }
+    return luaL_error(L,
+                      "a sketch has no '%s' (expected quantile, count, zero, nan, "
+                      "pos_inf or neg_inf)",
+                      key);
+}
+
+static void push_shape(lua_State *L, const sonde_view *view)
+{
+    lua_createtable(L, view->rank, 0);
+    for (int i = 0; i < view->rank; i++) {
+        lua_pushinteger(L, view->shape[i]);
+        lua_rawseti(L, -2, i + 1);
+    }
+}
+
+/* What observe is given: nil for what it does not have. */
+static int seen_index(lua_State *L)
+{
+    const lua_rule *of = lua_rule_of(L);
+    const sonde_observation *seen = observed(L);
+    const char *key = luaL_checkstring(L, 2);
+
+    lua_pushnil(L);
+    if (strcmp(key, "values") == 0) {
+        if (seen->view != NULL) {
+            lua_rawgeti(L, LUA_REGISTRYINDEX, of->values);
+        }
+    } else if (strcmp(key, "shape") == 0) {
+        if (seen->view != NULL) {
+            push_shape(L, seen->view);
+        }
+    } else if (strcmp(key, "sketch") == 0) {
+        if (seen->sketch != NULL) {
+            lua_rawgeti(L, LUA_REGISTRYINDEX, of->sketch);
+        }
+    } else if (strcmp(key, "hash") == 0) {
+        if (seen->hash != 0) {
+            lua_pushinteger(L, (lua_Integer)seen->hash);
+        }
+    } else if (strcmp(key, "micro_batch") == 0) {
+        lua_pushinteger(L, seen->at.micro_batch);
+    } else if (strcmp(key, "replica") == 0) {
+        lua_pushinteger(L, seen->at.replica);
+    } else {
+        return luaL_error(L,
+                          "nothing seen is called '%s' (expected values, shape, "
+                          "sketch, hash, micro_batch or replica)",
+                          key);
+    }
+    return 1;
+}
+
+/* --- making ----------------------------------------------------------------------- */
+
+static void make_metatable(lua_State *L, const char *name, const luaL_Reg *functions)
+{
+    (void)luaL_newmetatable(L, name);
+    luaL_setfuncs(L, functions, 0);
+    lua_pushboolean(L, 0); /* scripts do not see it */
+    lua_setfield(L, -2, "__metatable");
+    lua_pop(L, 1);
+}
+
+static int make_object(lua_State *L, const char *name)
+{
+    (void)lua_newuserdatauv(L, 1, 0);
+    luaL_setmetatable(L, name);
+    return luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static int make_list(lua_State *L)
+{
+    lua_newtable(L);
+    return luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+void lua_objects_create(lua_rule *of)
+{
+    static const luaL_Reg of_vitals[] = {{"__index", vitals_index}, {NULL, NULL}},
+                          of_tensor[] = {{"__index", tensor_lookup}, {NULL, NULL}},
+                          of_values[] = {{"__index", values_index},
+                                         {"__len", values_length},
+                                         {NULL, NULL}},
+                          of_sketch[] = {{"__index", sketch_index}, {NULL, NULL}},
+                          of_seen[] = {{"__index", seen_index}, {NULL, NULL}};
+    lua_State *L = of->state;
+
+    make_metatable(L, "sonde.vitals", of_vitals);
+    make_metatable(L, "sonde.tensor", of_tensor);
+    make_metatable(L, "sonde.values", of_values);
+    make_metatable(L, "sonde.sketch", of_sketch);
+    make_metatable(L, "sonde.seen", of_seen);
+    of->values = make_object(L, "sonde.values");
+    of->sketch = make_object(L, "sonde.sketch");
+    of->seen = make_object(L, "sonde.seen");
+    of->tensors = make_list(L);
+    of->vitals = make_list(L);
+    lua_context_create(of);
+}

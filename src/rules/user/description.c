@@ -1,0 +1,266 @@
+/*
+ * description.c - a rule's row as a message and back, and what a row may be.
+ */
+#include "rules/user/hosted.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { NAME_MOST = 64, TEXT_MOST = 2000, STATE_MOST = 1 << 28, FIELD = 8 };
+enum { HOWS = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH };
+
+/* --- writing and reading ---------------------------------------------------------- */
+
+static void put_param(sonde__wire *wire, const sonde_rule_param *param)
+{
+    sonde__wire_put_text(wire, param->name);
+    sonde__wire_put_u32(wire, (uint32_t)param->kind);
+    sonde__wire_put_text(wire, param->initial);
+    sonde__wire_put_f64(wire, param->least);
+    sonde__wire_put_f64(wire, param->most);
+    sonde__wire_put_text(wire, param->help);
+    sonde__wire_put_u32(wire, param->required);
+}
+
+void sonde__rule_describe(sonde__wire *wire, const sonde_rule *rule)
+{
+    sonde__wire_put_text(wire, rule->name);
+    sonde__wire_put_text(wire, rule->summary);
+    sonde__wire_put_text(wire, rule->condition);
+    sonde__wire_put_text(wire, rule->advice);
+    sonde__wire_put_u32(wire, rule->modes);
+    sonde__wire_put_u32(wire, rule->by_name_only);
+    sonde__wire_put_u32(wire, rule->idle != NULL);
+    sonde__wire_put_u32(wire, (uint32_t)rule->param_count);
+    sonde__wire_put_u32(wire, (uint32_t)rule->need_count);
+    for (size_t i = 0; i < rule->param_count; i++) {
+        put_param(wire, &rule->params[i]);
+    }
+    for (size_t i = 0; i < rule->need_count; i++) {
+        sonde__wire_put_text(wire, rule->needs[i].what);
+        sonde__wire_put_u32(wire, rule->needs[i].how);
+        sonde__wire_put_u32(wire, rule->needs[i].optional);
+        sonde__wire_put_u32(wire, rule->needs[i].each_step);
+    }
+}
+
+static void take_param(sonde__message *message, sonde_rule_param *param, size_t i)
+{
+    param->name = sonde__need_text(message);
+    param->kind = (sonde_rule_kind)sonde__take_u32(message);
+    param->initial = sonde__take_text(message);
+    param->least = sonde__take_f64(message);
+    param->most = sonde__take_f64(message);
+    param->help = sonde__need_text(message);
+    param->required = sonde__take_u32(message) != 0;
+    param->offset = sizeof(sonde__hosted_state) + i * FIELD;
+}
+
+static void take_need(sonde__message *message, sonde_rule_need *need)
+{
+    need->what = sonde__need_text(message);
+    need->how = sonde__take_u32(message);
+    need->optional = sonde__take_u32(message) != 0;
+    need->each_step = sonde__take_u32(message) != 0;
+}
+
+void sonde__hosted_fini(sonde__hosted *hosted)
+{
+    sonde__free(hosted->params);
+    sonde__free(hosted->needs);
+    hosted->params = NULL;
+    hosted->needs = NULL;
+}
+
+sonde_err sonde__rule_read(sonde__message *message, sonde__hosted *out)
+{
+    sonde_rule *rule = &out->rule;
+    bool idle = false;
+
+    *out = (sonde__hosted){.rule.abi = SONDE_RULE_ABI};
+    rule->name = sonde__need_text(message);
+    rule->summary = sonde__need_text(message);
+    rule->condition = sonde__need_text(message);
+    rule->advice = sonde__need_text(message);
+    rule->modes = sonde__take_u32(message);
+    rule->by_name_only = sonde__take_u32(message) != 0;
+    idle = sonde__take_u32(message) != 0;
+    rule->param_count = sonde__take_u32(message);
+    rule->need_count = sonde__take_u32(message);
+    if (message->bad || rule->param_count > SONDE__RULE_MOST ||
+        rule->need_count > SONDE__RULE_MOST) {
+        return SONDE_EFORMAT;
+    }
+    out->params = sonde__calloc(rule->param_count, sizeof *out->params);
+    out->needs = sonde__calloc(rule->need_count, sizeof *out->needs);
+    if (out->params == NULL || out->needs == NULL) {
+        sonde__hosted_fini(out);
+        return SONDE_ENOMEM;
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        take_param(message, &out->params[i], i);
+    }
+    for (size_t i = 0; i < rule->need_count; i++) {
+        take_need(message, &out->needs[i]);
+    }
+    rule->params = out->params;
+    rule->needs = out->needs;
+    rule->state_size = sizeof(sonde__hosted_state) + rule->param_count * FIELD;
+    sonde__hosted_functions(rule);
+    rule->idle = idle ? rule->idle : NULL;
+    if (message->bad || sonde__rule_check(rule, "", NULL) != SONDE_OK) {
+        sonde__hosted_fini(out);
+        return SONDE_EFORMAT;
+    }
+    return SONDE_OK;
+}
+
+/* --- checking --------------------------------------------------------------------- */
+
+/* A letter, then letters, digits and "_", as names of files are made of it. */
+static bool is_name(const char *text)
+{
+    size_t length = 0;
+
+    if (text == NULL || !isalpha((unsigned char)text[0])) {
+        return false;
+    }
+    for (; text[length] != '\0' && length <= NAME_MOST; length++) {
+        if (!isalnum((unsigned char)text[length]) && text[length] != '_') {
+            return false;
+        }
+    }
+    return length <= NAME_MOST;
+}
+
+static bool is_text(const char *text)
+{
+    return text != NULL && strnlen(text, TEXT_MOST + 1) <= TEXT_MOST;
+}
+
+static size_t field_size(sonde_rule_kind kind)
+{
+    return kind == SONDE_RULE_FLAG ? sizeof(bool) : FIELD;
+}
+
+static sonde_err bad_row(sonde_diag *diag, const char *path, const sonde_rule *rule,
+                         const char *expected, const char *what)
+{
+    return sonde__fail(diag, SONDE_EINVAL, path, expected, "rule %s: %s",
+                       is_name(rule->name) ? rule->name : "?", what);
+}
+
+static sonde_err check_param(const sonde_rule *rule, size_t i, const char *path,
+                             sonde_diag *diag)
+{
+    const sonde_rule_param *param = &rule->params[i];
+    char what[128];
+    const char *expected = NULL;
+
+    if (!is_name(param->name)) {
+        expected = "letters, digits and '_'";
+        (void)snprintf(what, sizeof what, "parameter %zu has no name", i + 1);
+        return bad_row(diag, path, rule, expected, what);
+    }
+    if ((unsigned)param->kind > SONDE_RULE_COLLECTIONS) {
+        expected = "a kind of sonde_rule_kind";
+    } else if (!is_text(param->help)) {
+        expected = "a help text";
+    } else if (param->initial != NULL && !is_text(param->initial)) {
+        expected = "a shorter default";
+    } else if (!isfinite(param->least) || !isfinite(param->most) ||
+               param->least > param->most) {
+        expected = "least <= most";
+    } else if (param->offset > rule->state_size ||
+               rule->state_size - param->offset < field_size(param->kind)) {
+        expected = "an offset inside the state";
+    } else if (param->offset % field_size(param->kind) != 0) {
+        expected = "an offset that is aligned";
+    }
+    (void)snprintf(what, sizeof what, "parameter '%s' cannot be", param->name);
+    for (size_t j = 0; j < i && expected == NULL; j++) {
+        if (strcasecmp(rule->params[j].name, param->name) == 0) {
+            expected = "a name of its own";
+            (void)snprintf(what, sizeof what, "parameter '%s' is there twice",
+                           param->name);
+        }
+    }
+    return expected != NULL ? bad_row(diag, path, rule, expected, what) : SONDE_OK;
+}
+
+static sonde_err check_need(const sonde_rule *rule, size_t i, const char *path,
+                            sonde_diag *diag)
+{
+    const sonde_rule_need *need = &rule->needs[i];
+    char what[64];
+
+    (void)snprintf(what, sizeof what, "need %zu cannot be", i + 1);
+    if (!is_text(need->what)) {
+        return bad_row(diag, path, rule, "a text that says what", what);
+    }
+    if (need->how == 0 || (need->how & ~(unsigned)HOWS) != 0) {
+        return bad_row(diag, path, rule, "SONDE_HOW_ bits", what);
+    }
+    if ((need->how & ~(unsigned)SONDE_HOW_VITALS) != 0 && rule->observe == NULL) {
+        return bad_row(diag, path, rule, "a function observe",
+                       "it asks for more than vital signs");
+    }
+    return SONDE_OK;
+}
+
+static sonde_err check_texts(const sonde_rule *rule, const char *path, sonde_diag *diag)
+{
+    const struct {
+        const char *text, *name;
+    } texts[] = {{rule->summary, "summary"},
+                 {rule->condition, "condition"},
+                 {rule->advice, "advice"}};
+
+    if (!is_name(rule->name)) {
+        return bad_row(diag, path, rule, "a letter, then letters, digits and '_'",
+                       rule->name != NULL ? "its name cannot be" : "it has no name");
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        if (!is_text(texts[i].text)) {
+            char expected[64];
+
+            (void)snprintf(expected, sizeof expected, "a text of at most %d letters",
+                           TEXT_MOST);
+            return bad_row(diag, path, rule, expected, texts[i].name);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__rule_check(const sonde_rule *rule, const char *path, sonde_diag *diag)
+{
+    sonde_err err = check_texts(rule, path, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (rule->param_count > SONDE__RULE_MOST || rule->need_count > SONDE__RULE_MOST ||
+        (rule->param_count > 0 && rule->params == NULL) ||
+        (rule->need_count > 0 && rule->needs == NULL)) {
+        return bad_row(diag, path, rule, "at most 64 of each", "parameters or needs");
+    }
+    if (rule->state_size > STATE_MOST || rule->tensor_size > STATE_MOST) {
+        return bad_row(diag, path, rule, "at most 256 MB", "the size of its state");
+    }
+    if ((rule->modes >> SONDE_MODE_COUNT) != 0) {
+        return bad_row(diag, path, rule, "a bit for each mode", "its modes");
+    }
+    if (rule->wants == NULL) {
+        return bad_row(diag, path, rule, "a function wants", "it wants nothing");
+    }
+    for (size_t i = 0; i < rule->param_count && err == SONDE_OK; i++) {
+        err = check_param(rule, i, path, diag);
+    }
+    for (size_t i = 0; i < rule->need_count && err == SONDE_OK; i++) {
+        err = check_need(rule, i, path, diag);
+    }
+    return err;
+}

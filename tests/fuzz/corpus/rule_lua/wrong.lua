@@ -1,0 +1,1 @@
+return {name = "X", params = 7, nam = {}}

@@ -1,0 +1,421 @@
+/*
+ * Rules that are scripts: what one can read and say, scripts that are no rules, and those that go
+ * wrong at work or reach for what they may not have.
+ */
+#include "rules/user.h"
+
+static char folder[] = "/tmp/sonde_lua_XXXXXX", script[64], text[256];
+
+/* The fields that a rule must have, before those of a test. */
+#define HEAD                                                                             \
+    "local rule = {name = 'Try', summary = 's', condition = 'c', advice = 'a',\n"        \
+    "  needs = {{what = 'w'}},\n"
+#define ALL "function rule.wants(ctx, t) return true end\n"
+#define STEP(body) HEAD "}\n" ALL "function rule.step(ctx)\n" body "\nend\nreturn rule\n"
+
+static const char *with(const char *parameters)
+{
+    (void)snprintf(text, sizeof text, "%s%s%s", script, parameters[0] != '\0' ? ":" : "",
+                   parameters);
+    return text;
+}
+
+static void open_script(stream *s, const char *source, const char *parameters)
+{
+    user_write(script, source);
+    stream_open(s, with(parameters));
+}
+
+/* --- loading ---------------------------------------------------------------------- */
+
+static void scripts_that_are_no_rules(void **state)
+{
+    static const struct {
+        const char *source, *where, *found;
+    } cases[] = {
+        {"", "", "the script returns nothing (expected a rule: a table)"},
+        {"return 7", "", "the script returns number"},
+        {"return {", ":1", "unexpected symbol near <eof>"},
+        {"\n\nlocal x = y.z", ":3", "attempt to index a nil value (global 'y')"},
+        {"\x1bLua\x54", "", "attempt to load a binary chunk"},
+        {"return {}", "", "rule: name is missing (expected a text)"},
+        {"return {name = 7}", "", "rule: name is number (expected a text)"},
+        {"return {name = 'a\\0b'}", "", "name holds a zero byte"},
+        {"return {nam = 'x'}", "", "a rule has no field 'nam' (expected name)"},
+        {"return {name = '1x', summary = 's', condition = 'c', advice = 'a', needs = "
+         "{{what = 'w'}}, wants = print}",
+         "", "its name cannot be (expected a letter"},
+        {"return {name = 'DeadRelu', summary = 's', condition = 'c', advice = 'a', needs "
+         "= {{what = 'w'}}, wants = print}",
+         "", "a built-in rule has this name"},
+        {HEAD "} rule.needs = nil return rule", "", "it needs nothing"},
+        {HEAD "} return rule", "", "it wants no tensors"},
+        {HEAD "step = 7}" ALL "return rule", "",
+         "step is a number (expected a function)"},
+        {HEAD "modes = 'trian'}" ALL "return rule", "",
+         "mode 'trian' (expected one of train, eval, predict)"},
+        {HEAD "} rule.needs[1].how = 'vital'" ALL "return rule", "",
+         "how 'vital' (expected one of values, vitals, sketch, hash)"},
+        {HEAD "} rule.needs[1].how = 'values'" ALL "return rule", "",
+         "it asks for more than vital signs (expected a function observe)"},
+        {HEAD "params = {7}}" ALL "return rule", "", "params[1] is a number"},
+        {HEAD "params = {{name = 'x'}}}" ALL "return rule", "",
+         "params[1]: help is missing"},
+        {HEAD "params = {{name = 'x', help = 'h', defualt = 1}}}" ALL "return rule", "",
+         "params[1] has no field 'defualt' (expected default)"},
+        {HEAD "params = {{name = 'x', help = 'h', default = {}}}}" ALL "return rule", "",
+         "params[1]: default is a table"},
+        {HEAD "params = {{name = 'x', help = 'h', kind = 'rael'}}}" ALL "return rule", "",
+         "kind 'rael' (expected one of real, count"},
+        {HEAD "params = {{name = 'x', help = 'h', default = 7, most = 3}}}" ALL
+              "return rule",
+         "", "'7' (expected a whole number from 0 to 3)"},
+        {HEAD "params = {{name = 'x', help = 'h', default = '(', kind = 'regex'}}}" ALL
+              "return rule",
+         "", "("},
+        {HEAD "} function rule.init(ctx)\nerror('no init')\nend\n" ALL "return rule",
+         ":4", "no init"},
+        {"while true do end", ":1", "more than 50000000 instructions in one call"},
+        {"local function f() return f() + 1 end return f()", ":1", "stack overflow"},
+        {"return ('x'):rep(1 << 40)", "", "resulting string too large"},
+        {"local t = {} while true do t[#t + 1] = ('x'):rep(1 << 20) .. #t end", "",
+         "it needs more memory than it may have"},
+        {"error({})", "", "an error that is no text"},
+        {"io.open('x')", ":1", "global 'io'"},
+        {"os.time()", ":1", "global 'os'"},
+        {"require 'x'", ":1", "global 'require'"},
+        {"debug.sethook()", ":1", "global 'debug'"},
+        {"load('return 1')", ":1", "global 'load'"},
+        {"collectgarbage('stop')", ":1", "global 'collectgarbage'"},
+        {"string.dump(print)", ":1", "field 'dump'"},
+        {"math.randomseed(7)", ":1", "field 'randomseed'"},
+        {"coroutine.wrap(print)", ":1", "global 'coroutine'"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        char where[80];
+        sonde_rules *rules = NULL;
+        sonde_diag diag = {0};
+        char line[SONDE_DIAG_LINE];
+
+        user_write(script, cases[i].source);
+        (void)snprintf(where, sizeof where, "%s%s", script, cases[i].where);
+        assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
+        assert_int_not_equal(sonde_rules_add(rules, script, &diag), SONDE_OK);
+        (void)sonde_diag_line(&diag, line, sizeof line);
+        if (strstr(line, cases[i].found) == NULL ||
+            (cases[i].where[0] != '\0' && strcmp(diag.where, where) != 0)) {
+            fail_msg("%s\nsays: %s\nnot: %s: %s", cases[i].source, line, where,
+                     cases[i].found);
+        }
+        sonde_rules_destroy(rules);
+    }
+}
+
+/* --- at work ---------------------------------------------------------------------- */
+
+static void scripts_that_go_wrong(void **state)
+{
+    static const struct {
+        const char *source, *says;
+    } cases[] = {
+        {STEP("local x = ctx.nothing.at"),
+         "try.lua:6: attempt to index a nil value (field 'nothing')"},
+        {STEP("ctx:found{}"), "try.lua:6: found: statistic is missing (expected a text)"},
+        {STEP("ctx:found{statistic = 'x', message = 'm', value = 'v', threshold = 1}"),
+         "try.lua:6: found: value is string (expected a number)"},
+        {STEP("ctx:found{severity = 'bad', statistic = 'x'}"),
+         "found: severity 'bad' (expected note, warning or error)"},
+        {STEP("ctx:found{tensor = {}, statistic = 'x'}"),
+         "found: tensor is none of ctx.tensors"},
+        {STEP("return ctx.tensors[1].vitals.meen"),
+         "no vital sign is called 'meen' (expected mean)"},
+        {STEP("ctx:fail('no more')"), "try.lua:6: no more"},
+        {STEP("while true do end"), "try.lua:6: more than 50000000 instructions"},
+        {STEP("while true do pcall(function() while true do end end) end"),
+         "more than 50000000 instructions"},
+        {STEP("local t = {} while true do t[#t + 1] = {} end"),
+         "it needs more memory than it may have"},
+        {STEP("local s = ('a'):rep(40) return s:find(('.-'):rep(40) .. 'b')"),
+         "it took longer than 1 s at step 0"},
+        {STEP("setmetatable({}, {__gc = function() while true do end end}) "
+              "local t = {} for i = 1, 1e6 do t = {t} end"),
+         "it took longer than 1 s at step 0"},
+        {HEAD "}\nfunction rule.wants() return 2 end\nreturn rule",
+         "wants returned 2 for 'w' (expected true, false or a number from 1 to 1)"},
+        {HEAD "}\nfunction rule.wants(ctx)\nctx:found{}\nend\nreturn rule",
+         "try.lua:5: found is for observe, step, idle and finish"},
+        {HEAD "} local keep\n" ALL "function rule.step(ctx)\n"
+              "if keep then return keep.mean end keep = ctx.tensors[1].vitals end\n"
+              "function rule.finish() return keep.mean end return rule",
+         "vital signs can be read at the step alone that they are of"},
+        {HEAD "}\n" ALL "function rule.finish(ctx)\nerror('late')\nend\nreturn rule",
+         "try.lua:6: late"},
+    };
+    const sonde_rule_limits limits = {.seconds = 1, .memory = 16 << 20};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        stream s;
+        uint32_t id = 0;
+        const sonde_finding *found = NULL;
+
+        user_write(script, cases[i].source);
+        stream_open(&s, "ExplodingTensor");
+        sonde_rules_set_limits(s.rules, &limits);
+        user_add(&s, script);
+        id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+        stream_begin(&s);
+        stream_put_all(&s, id, 1.0F);
+        stream_end(&s);
+        stream_put_all(&s, id, NAN);
+        stream_end(&s);
+        sonde_rules_finish(s.rules);
+        found = stream_found(&s, "");
+        if (found == NULL || strstr(found->message, cases[i].says) == NULL) {
+            fail_msg("%s\nsays: %s\nnot: %s", cases[i].source,
+                     found != NULL ? found->message : "nothing", cases[i].says);
+            return;
+        }
+        assert_string_equal(found->rule, "Try");
+        assert_non_null(stream_found(&s, "w"));
+        stream_close(&s);
+    }
+}
+
+/* Every vital sign, by name, against those of C. */
+static void vital_signs_are_those_of_c(void **state)
+{
+    const float values[4] = {-1.5F, 0.0F, 4.0F, INFINITY};
+    static const char source[] =
+        HEAD "params = {{name = 'sign', help = 'h', default = 'mean'}}}\n" ALL
+             "function rule.step(ctx)\n"
+             "local t = ctx.tensors[1]\n"
+             "ctx:found{tensor = t, statistic = ctx.params.sign, message = 'm',\n"
+             "  value = t.vitals[ctx.params.sign], threshold = 0}\n"
+             "end\nreturn rule\n";
+    sonde_view view = sonde_view_of(SONDE_F32, 1, (const int64_t[]){4}, NULL);
+    float copy[4];
+    sonde_vitals v;
+
+    (void)state;
+    memcpy(copy, values, sizeof copy);
+    view.data = copy;
+    sonde_vitals_of(&view, &v);
+    {
+        const struct {
+            const char *name;
+            double value;
+        } signs[] = {
+            {"count", 4},
+            {"nan", 0},
+            {"pos_inf", 1},
+            {"neg_inf", 0},
+            {"zero", 1},
+            {"min", v.min},
+            {"max", v.max},
+            {"abs_min", v.abs_min},
+            {"mean", v.mean},
+            {"m2", v.m2},
+            {"l1", v.l1},
+            {"abs_max", v.abs_max},
+            {"sumsq", v.sumsq},
+            {"sum", v.sum},
+            {"finite", 3},
+            {"nonfinite", 1},
+            {"abs_mean", 5.5 / 3},
+            {"variance", v.m2 / 3},
+            {"l2", sqrt(v.sumsq)},
+            {"std", sqrt(v.m2 / 3)},
+            {"rms", sqrt(v.sumsq / 3)},
+        };
+
+        for (size_t i = 0; i < SONDE_COUNT_OF(signs); i++) {
+            stream s;
+            uint32_t id = 0;
+            char parameters[64];
+            sonde_finding found;
+
+            (void)snprintf(parameters, sizeof parameters, "sign=%s", signs[i].name);
+            open_script(&s, source, parameters);
+            id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+            stream_begin(&s);
+            stream_put(&s, id, values);
+            stream_end(&s);
+            found = stream_expect(&s, "w", 0);
+            assert_string_equal(found.statistic, signs[i].name);
+            assert_true(found.value == signs[i].value);
+            stream_close(&s);
+        }
+    }
+}
+
+/* ctx and tensors, as a script sees them; what is wrong comes back as the message. */
+static const char everything[] =
+    "local rule = {name = 'Try', summary = 's', condition = 'c', advice = 'a',\n"
+    "  params = {{name = 'real', help = 'h', default = 0.1},\n"
+    "            {name = 'count', help = 'h', default = 3},\n"
+    "            {name = 'flag', help = 'h', default = true},\n"
+    "            {name = 'which', help = 'h', default = '^w,^b', kind = 'regex'},\n"
+    "            {name = 'nothing', help = 'h', kind = 'real'}},\n"
+    "  needs = {{what = 'w'}, {what = 'b', how = {'values', 'sketch'}, optional = true,\n"
+    "           each_step = true}}, modes = {'train', 'eval'}}\n"
+    "local steps, order = 0, {}\n"
+    "local function check(what, is, should)\n"
+    "  if is ~= should then error(what .. ': ' .. tostring(is), 2) end\n"
+    "end\n"
+    "function rule.init(ctx)\n"
+    "  check('real', ctx.params.real, 0.1) check('count', ctx.params.count, 9)\n"
+    "  check('flag', ctx.params.flag, true) check('which', ctx.params.which, '^w,^b')\n"
+    "  check('nothing', ctx.params.nothing, nil)\n"
+    "  check('type', math.type(ctx.params.count), 'integer')\n"
+    "end\n"
+    "function rule.wants(ctx, t)\n"
+    "  local selected, given = ctx:selects(t) check('given', given, true)\n"
+    "  if t.name == 'x' then check('x', selected, false) return false end\n"
+    "  return t.role == 'bias' and 2 or 1\n"
+    "end\n"
+    "function rule.observe(ctx, t, seen)\n"
+    "  check('name', t.name, 'b') check('#', #seen.values, 6)\n"
+    "  check('1', seen.values[1], 0.5) check('6', seen.values[6], 5.5)\n"
+    "  check('shape', seen.shape[1] .. 'x' .. seen.shape[2], '2x3')\n"
+    "  check('hash', seen.hash, nil) check('sketch', seen.sketch, nil)\n"
+    "  check('0', pcall(function() return seen.values[0] end), false)\n"
+    "  check('7', select(2, pcall(function() return seen.values[7] "
+    "end)):match('values.*'),\n"
+    "        'values[7]: there are 6')\n"
+    "  check('micro', seen.micro_batch, 0) t.memory.seen = (t.memory.seen or 0) + 1\n"
+    "end\n"
+    "function rule.step(ctx)\n"
+    "  steps = steps + 1\n"
+    "  check('step', ctx.step, steps - 1) check('mode', ctx.mode, 'train')\n"
+    "  check('bad', ctx.any_bad, false) check('two', #ctx.tensors, 2)\n"
+    "  local w, b = ctx.tensors[1], ctx:tensor('b')\n"
+    "  check('none', ctx:tensor('x'), nil) check('index', b.index, 2)\n"
+    "  check('need', b.need, 2) check('dtype', w.dtype, 'float32')\n"
+    "  check('seen', b.memory.seen, steps) check('b.vitals', b.vitals, nil)\n"
+    "  for k, v in pairs({z = 1, a = 2, [3] = 3, [1] = 4, [b] = 5, [w] = 6}) do\n"
+    "    order[#order + 1] = v\n"
+    "  end\n"
+    "  check('order', table.concat(order), ('432165'):rep(steps))\n"
+    "  check('random', math.random(1000000), ({%d, %d})[steps] or -1)\n"
+    "end\n"
+    "function rule.finish(ctx)\n"
+    "  check('steps', steps, 2)\n"
+    "  ctx:lacked('something')\n"
+    "  ctx:found{statistic = 'end', value = steps, threshold = 0/0, severity = 'note',\n"
+    "            message = 'all went well', advice = 'none'}\n"
+    "end\n"
+    "return rule\n";
+
+static sonde_finding see_everything(const char *source)
+{
+    const float values[6] = {0.5F, 1.5F, 2.5F, 3.5F, 4.5F, 5.5F};
+    stream s;
+    uint32_t w = 0, b = 0;
+    const sonde_finding *first = NULL;
+    sonde_finding found = {0};
+    static char message[512];
+
+    open_script(&s, source, "count=9");
+    (void)stream_declare(&s, "x", SONDE_ROLE_OTHER, 4, 0);
+    w = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+    b = stream_declare(&s, "b", SONDE_ROLE_BIAS, 2, 3);
+    stream_begin(&s);
+    for (int i = 0; i < 2; i++) {
+        stream_put_all(&s, w, 1.0F);
+        stream_put(&s, b, values);
+        stream_end(&s);
+    }
+    sonde_rules_finish(s.rules);
+    assert_int_equal(stream_count(&s), 1);
+    first = stream_found(&s, "");
+    if (first != NULL) {
+        found = *first;
+        (void)snprintf(message, sizeof message, "%s", found.message);
+    }
+    found.message = message;
+    stream_close(&s);
+    return found;
+}
+
+static void everything_can_be_read(void **state)
+{
+    char source[sizeof everything + 64];
+    int numbers[2] = {0};
+    sonde_finding found;
+
+    (void)state;
+    /* Told by the script itself what the numbers are; they must be the same in each process. */
+    for (int i = 0; i < 2; i++) {
+        const char *at = NULL;
+
+        (void)snprintf(source, sizeof source, everything, numbers[0], numbers[1]);
+        found = see_everything(source);
+        at = strstr(found.message, "random: ");
+        if (at == NULL) {
+            fail_msg("%s", found.message);
+            return;
+        }
+        numbers[i] = atoi(at + strlen("random: "));
+    }
+    (void)snprintf(source, sizeof source, everything, numbers[0], numbers[1]);
+    found = see_everything(source);
+    assert_string_equal(found.message, "all went well");
+}
+
+static void sketches_are_read(void **state)
+{
+    static const char source[] = HEAD
+        "}\nrule.needs[1].how = 'sketch'\n" ALL "function rule.observe(ctx, t, seen)\n"
+        "  if seen.values then error('values') end\n"
+        "  ctx:found{tensor = t, statistic = 'median', value = "
+        "seen.sketch:quantile(0.5),\n"
+        "    threshold = seen.sketch.count + seen.sketch.zero, message = 'm'}\n"
+        "end\nreturn rule\n";
+    const float values[4] = {1.0F, 1.0F, 1.0F, 0.0F};
+    sonde_view view = sonde_view_of(SONDE_F32, 1, (const int64_t[]){4}, NULL);
+    sonde_sketch sketch;
+    float copy[4];
+    stream s;
+    sonde_observation seen = {.sketch = &sketch};
+    sonde_finding found;
+
+    (void)state;
+    memcpy(copy, values, sizeof copy);
+    view.data = copy;
+    sonde_sketch_init(&sketch);
+    sonde_sketch_add(&sketch, &view);
+    open_script(&s, source, "");
+    seen.id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);
+    seen.info = sonde_catalogue_info(s.catalogue, seen.id);
+    stream_begin(&s);
+    sonde_rules_put(s.rules, &seen);
+    stream_end(&s);
+    found = stream_expect(&s, "w", 0);
+    assert_true(found.value == sonde_sketch_quantile(&sketch, 0.5));
+    assert_true(found.threshold == 5.0);
+    stream_close(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scripts_that_are_no_rules),
+        cmocka_unit_test(scripts_that_go_wrong),
+        cmocka_unit_test(vital_signs_are_those_of_c),
+        cmocka_unit_test(everything_can_be_read),
+        cmocka_unit_test(sketches_are_read),
+    };
+    int failed = 0;
+
+    if (mkdtemp(folder) == NULL) {
+        return 1;
+    }
+    (void)snprintf(script, sizeof script, "%s/try.lua", folder);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)unlink(script);
+    (void)rmdir(folder);
+    return failed;
+}

@@ -1,0 +1,351 @@
+/*
+ * The same rule beside the engine and in a host, in the process that trains, live and afterwards:
+ * the same findings with the same ids, of vital signs, raw values, sketches and hashes, in C and
+ * in Lua. tsan: yes
+ */
+#include "rules/user.h"
+
+#include <sonde/recorder.h>
+
+#include <dlfcn.h>
+#include <ftw.h>
+#include <pthread.h>
+
+enum { STEPS = 30, TENSORS = 4, ROWS = 3, COLUMNS = 4, LINES = 64 };
+
+static const struct {
+    const char *name;
+    sonde_role role;
+    sonde_dtype dtype;
+} tensors[TENSORS] = {{"fc1.weight", SONDE_ROLE_WEIGHT, SONDE_F32},
+                      {"Gradient___fc1.weight", SONDE_ROLE_GRADIENT, SONDE_F32},
+                      {"Gradient___fc2.weight", SONDE_ROLE_GRADIENT, SONDE_F64},
+                      {"labels", SONDE_ROLE_INPUT, SONDE_I64}};
+
+/* In Lua what MirrorVitals and MirrorValues are in C, as far as a double goes. */
+static const char lua_rule[] =
+    "local rule = {name = 'MirrorLua', summary = 's', condition = 'c', advice = 'a',\n"
+    "  params = {{name = 'limit', help = 'h', default = 5.0}},\n"
+    "  needs = {{what = 'values', how = {'vitals', 'values', 'sketch', 'hash'},\n"
+    "            each_step = true}}, modes = 'train'}\n"
+    "function rule.wants(ctx, t) return not t.same_as end\n"
+    "function rule.observe(ctx, t, seen)\n"
+    "  local sum = 0\n"
+    "  if seen.values then\n"
+    "    for i = 1, #seen.values do sum = sum + i * seen.values[i] end\n"
+    "  end\n"
+    "  if not (sum < ctx.params.limit) then\n"
+    "    ctx:found{tensor = t, statistic = 'sum', value = sum, threshold = "
+    "ctx.params.limit,\n"
+    "              message = string.format('Sum %.17g.', sum)}\n"
+    "  end\n"
+    "  t.memory.hash = (t.memory.hash or 0) ~ (seen.hash or 0)\n"
+    "end\n"
+    "function rule.step(ctx)\n"
+    "  for _, t in ipairs(ctx.tensors) do\n"
+    "    if t.vitals and (ctx.any_bad or t.vitals.mean > 0.3) then\n"
+    "      ctx:found{statistic = t.name, value = t.vitals.mean, threshold = 0.3,\n"
+    "                severity = 'note', message = 'm'}\n"
+    "    end\n"
+    "  end\n"
+    "end\n"
+    "function rule.finish(ctx)\n"
+    "  local all = 0\n"
+    "  for _, t in pairs(ctx.tensors) do all = all ~ t.memory.hash end\n"
+    "  ctx:lacked(string.format('%x', all))\n"
+    "end\n"
+    "return rule\n";
+
+static char folder[] = "/tmp/sonde_user_XXXXXX", run[64], lua_path[64];
+
+static int remove_one(const char *path, const struct stat *status, int kind,
+                      struct FTW *walk)
+{
+    (void)status;
+    (void)kind;
+    (void)walk;
+    return remove(path);
+}
+
+static void ok(sonde_err err, const sonde_diag *diag)
+{
+    char line[SONDE_DIAG_LINE];
+
+    if (err != SONDE_OK) {
+        fail_msg("%s", sonde_diag_line(diag, line, sizeof line));
+    }
+}
+
+/* --- a run ------------------------------------------------------------------------ */
+
+typedef struct producer {
+    sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    sonde_recorder *recorder;
+} producer;
+
+static void producer_open(producer *of, sonde_rules *inside)
+{
+    const sonde_recorder_options options = {.path = run};
+    const sonde_call_shape shape = {1, 1, 1};
+    static const char *const mine[] = {"mine"};
+    sonde_tap tap = {.how = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH};
+    sonde_selector *all = NULL;
+    sonde_diag diag = {0};
+
+    *of = (producer){0};
+    ok(sonde_catalogue_create(&of->catalogue, &diag), &diag);
+    for (int i = 0; i < TENSORS; i++) {
+        const sonde_tensor_info info = {.name = tensors[i].name,
+                                        .role = tensors[i].role,
+                                        .dtype = tensors[i].dtype,
+                                        .rank = 2,
+                                        .shape = {ROWS, COLUMNS},
+                                        .same_as = SONDE_NO_TENSOR};
+        uint32_t id = 0;
+
+        ok(sonde_catalogue_declare(of->catalogue, &info, &id, &diag), &diag);
+    }
+    ok(sonde_recorder_create(&options, of->catalogue, &of->recorder, &diag), &diag);
+    ok(sonde_recorder_collections(of->recorder, 3, mine, 1, &diag), &diag);
+    ok(sonde_observer_create(of->catalogue, &of->observer, &diag), &diag);
+    ok(sonde_selector_create("@all", &all, &diag), &diag);
+    tap.what = all;
+    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
+    tap.where = sonde_recorder_sink(of->recorder);
+    ok(sonde_observer_add(of->observer, &tap, NULL, &diag), &diag);
+    sonde_selector_destroy(all);
+    ok(sonde_rules_attach(inside, of->catalogue, of->observer, 0, 1, &diag), &diag);
+    ok(sonde_observer_bind(of->observer, &shape, &diag), &diag);
+}
+
+/* Columns first: the views are strided. */
+static void produce(producer *of, int64_t step)
+{
+    const sonde_coordinate at = {.global_step = step, .mode_step = step};
+    const sonde_observer_gate *gate = sonde_observer_get_gate(of->observer);
+    const int64_t shape[2] = {ROWS, COLUMNS};
+
+    if (!sonde_observer_begin_step(of->observer, gate, &at)) {
+        return;
+    }
+    for (uint32_t id = 0; id < TENSORS; id++) {
+        double room[ROWS * COLUMNS];
+        sonde_view view = sonde_view_of(tensors[id].dtype, 2, shape, room);
+
+        view.stride[0] = 1;
+        view.stride[1] = ROWS;
+        for (int64_t i = 0; i < (int64_t)ROWS * COLUMNS; i++) {
+            const int64_t index[2] = {i / COLUMNS, i % COLUMNS};
+            const float value =
+                sonde__normal(5, id, (uint64_t)(step * ROWS * COLUMNS + i));
+
+            sonde_element_set(view.dtype, sonde_view_at(&view, index),
+                              step == STEPS - 1 && id == 1 && i == 5 ? (double)NAN
+                                                                     : (double)value);
+        }
+        sonde_observer_observe(of->observer, id, &view, NULL, 0, 0);
+    }
+    sonde_observer_end_step(of->observer);
+}
+
+static void *produce_slowly(void *arg)
+{
+    producer *of = arg;
+    sonde_diag diag = {0};
+
+    for (int64_t step = 0; step < STEPS; step++) {
+        produce(of, step);
+        (void)usleep(2000);
+    }
+    ok(sonde_recorder_close(of->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    sonde_observer_destroy(of->observer);
+    sonde_catalogue_destroy(of->catalogue);
+    return NULL;
+}
+
+/* --- rules ------------------------------------------------------------------------ */
+
+/* The mirror's rules without a host: the same shared object in this process. */
+static sonde_rules *beside(void)
+{
+    char path[4096];
+    void *object = dlopen(user_plugin("mirror", NULL, path, sizeof path), RTLD_NOW);
+    const sonde_rule_plugin *table = NULL;
+    sonde_rules *rules = NULL;
+    sonde_diag diag = {0};
+
+    assert_non_null(object); /* stays: rules point into it */
+    table = dlsym(object, SONDE_RULE_PLUGIN_NAME);
+    assert_non_null(table);
+    ok(sonde_rules_create(&rules, &diag), &diag);
+    for (size_t i = 0; i < table->count; i++) {
+        ok(sonde_rules_add_rule(rules, table->rules[i], NULL, &diag), &diag);
+    }
+    return rules;
+}
+
+/* collections: of MirrorVitals; NULL: whatever rules the file holds, as they are. */
+static sonde_rules *hosted(const char *path, const char *collections)
+{
+    const sonde_rule_limits limits = {.seconds = 30};
+    sonde_rules *rules = NULL;
+    sonde_diag diag = {0};
+
+    ok(sonde_rules_create(&rules, &diag), &diag);
+    sonde_rules_set_limits(rules, &limits);
+    if (collections != NULL) {
+        char text[128];
+
+        (void)snprintf(text, sizeof text, "MirrorVitals:collections=%s", collections);
+        ok(sonde_rules_load(rules, path, &diag), &diag);
+        ok(sonde_rules_add(rules, text, &diag), &diag);
+        ok(sonde_rules_add(rules, "MirrorValues", &diag), &diag);
+    } else {
+        ok(sonde_rules_add(rules, path, &diag), &diag);
+    }
+    return rules;
+}
+
+static sonde_rules *judge(sonde_rules *rules, bool follow)
+{
+    const sonde_rules_pace pace = {.follow = follow, .stall = 30};
+    sonde_trial *trial = NULL;
+    sonde_diag diag = {0};
+
+    ok(sonde_trial_open(run, NULL, &trial, &diag), &diag);
+    ok(sonde_rules_judge(rules, trial, &pace, &diag), &diag);
+    sonde_trial_close(trial);
+    return rules;
+}
+
+static void *judge_live(void *arg)
+{
+    return judge(arg, true);
+}
+
+/* --- comparing -------------------------------------------------------------------- */
+
+typedef struct lines {
+    char text[LINES][1024];
+    size_t count;
+} lines;
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Findings and how the rules got on, and forgets the rules. */
+static void take_lines(sonde_rules *rules, lines *out)
+{
+    size_t count = 0;
+    const sonde_finding *all = sonde_rules_findings(rules, &count);
+
+    assert_true(count + sonde_rules_count(rules) <= LINES);
+    for (size_t i = 0; i < count; i++) {
+        (void)sonde_finding_json(&all[i], out->text[i], sizeof out->text[i]);
+    }
+    /* What comes first within a step is the source's, and findings of a host come at its end. */
+    qsort(out->text, count, sizeof out->text[0], by_text);
+    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
+        sonde_rule_account account;
+
+        sonde_rules_account(rules, i, &account);
+        (void)snprintf(out->text[count++], sizeof out->text[0], "%s %zu %llu %zu %d %s",
+                       account.rule->name, account.tensors,
+                       (unsigned long long)account.steps, account.findings,
+                       account.judged, account.lacked);
+    }
+    out->count = count;
+    sonde_rules_destroy(rules);
+}
+
+static void same(sonde_rules *a, sonde_rules *b, size_t least)
+{
+    static lines left, right;
+
+    take_lines(a, &left);
+    take_lines(b, &right);
+    assert_int_equal(left.count, right.count);
+    assert_true(left.count >= least);
+    for (size_t i = 0; i < left.count; i++) {
+        assert_string_equal(left.text[i], right.text[i]);
+    }
+}
+
+/* A run is made, judged by inside while it is, and by live from a thread beside. */
+static void make_run(sonde_rules *inside, sonde_rules *live)
+{
+    pthread_t trains, follows;
+    producer of;
+
+    (void)nftw(run, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    producer_open(&of, inside);
+    assert_int_equal(pthread_create(&trains, NULL, produce_slowly, &of), 0);
+    assert_int_equal(pthread_create(&follows, NULL, judge_live, live), 0);
+    (void)pthread_join(trains, NULL);
+    (void)pthread_join(follows, NULL);
+    sonde_rules_finish(inside);
+}
+
+static void in_a_host_as_beside_it(void **state)
+{
+    char path[4096];
+    sonde_rules *live = NULL, *live_beside = beside(), *inside = NULL;
+    sonde_rules *inside_beside = beside();
+
+    (void)state;
+    (void)user_plugin("mirror", NULL, path, sizeof path);
+    make_run(inside_beside, live_beside);
+    inside = hosted(path, NULL);
+    live = hosted(path, NULL);
+    make_run(inside, live);
+    same(inside, inside_beside, 10);
+    same(live, live_beside, 10);
+    same(judge(hosted(path, NULL), false), judge(beside(), false), 10);
+}
+
+/* collections is NULL or of such as are the same everywhere: a process knows roles alone. */
+static void from_each_source(const char *path, const char *collections)
+{
+    sonde_rules *live = hosted(path, collections), *inside = hosted(path, collections);
+
+    make_run(inside, live);
+    same(inside, judge(hosted(path, collections), false), 6);
+    same(live, judge(hosted(path, collections), false), 6);
+}
+
+static void in_c_from_each_source(void **state)
+{
+    char path[4096];
+
+    (void)state;
+    from_each_source(user_plugin("mirror", NULL, path, sizeof path), "gradients");
+}
+
+static void in_lua_from_each_source(void **state)
+{
+    (void)state;
+    user_write(lua_path, lua_rule);
+    from_each_source(lua_path, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_a_host_as_beside_it),
+        cmocka_unit_test(in_c_from_each_source),
+        cmocka_unit_test(in_lua_from_each_source),
+    };
+    int failed = 0;
+
+    if (mkdtemp(folder) == NULL) {
+        return 1;
+    }
+    (void)snprintf(run, sizeof run, "%s/run", folder);
+    (void)snprintf(lua_path, sizeof lua_path, "%s/mirror.lua", folder);
+    failed = cmocka_run_group_tests(tests, NULL, NULL);
+    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    return failed;
+}
