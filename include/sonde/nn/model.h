@@ -58,6 +58,9 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
 /* The scalar that training minimises; returned by training sessions behind the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
+/* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in inference
+ * sessions too, which then need the target. */
+SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
 /* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
 SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
@@ -117,6 +120,11 @@ SONDE_API sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *
                                              sonde_nn_value x,
                                              const sonde_nn_pool2d_options *options);
 SONDE_API sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name,
+                                       sonde_nn_value x);
+/* 1 / (1 + exp(-x)), and tanh(x). */
+SONDE_API sonde_nn_value sonde_nn_sigmoid(sonde_nn_model *model, const char *name,
+                                          sonde_nn_value x);
+SONDE_API sonde_nn_value sonde_nn_tanh(sonde_nn_model *model, const char *name,
                                        sonde_nn_value x);
 /* Axes may be negative, counted from the end, here and below. */
 SONDE_API sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name,
