@@ -184,6 +184,10 @@ SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
 SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
 /* A view of its values, which may be written to between a session's calls. */
 SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
+/* Keeps parameter i from the optimiser of training sessions compiled from now on: its gradient
+ * is computed, and nothing comes of it. Parameters begin as the optimiser's. */
+SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
+                                            bool left_out);
 /*
  * Draws all parameters anew as PyTorch's defaults distribute them: weights and biases of conv
  * and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms 1 and 0.
