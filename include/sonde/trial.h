@@ -64,6 +64,7 @@ typedef struct sonde_run_info {
     uint64_t lost;           /* records that the writer says it lost */
     bool resumed;            /* steps were recorded again, by a writer that went on */
     bool foreign;            /* smdebug's */
+    double seconds;          /* from its beginning to its end; -1: not known (yet) */
 } sonde_run_info;
 
 /* Borrowed until the next refresh or close. */
