@@ -68,15 +68,16 @@ static sonde_err choose_run(showing *of, sonde_diag *diag)
     if (told != NULL) {
         length = snprintf(of->run, sizeof of->run, "%s", told);
     } else {
-        length = snprintf(of->run, sizeof of->run, "sonde-demo/%s%s", of->of->name, fixed);
+        length =
+            snprintf(of->run, sizeof of->run, "sonde-demo/%s%s", of->of->name, fixed);
         for (int i = 2; access(of->run, F_OK) == 0; i++) {
             length = snprintf(of->run, sizeof of->run, "sonde-demo/%s%s-%d", of->of->name,
                               fixed, i);
         }
     }
     if (length < 0 || (size_t)length >= sizeof of->run) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL, .where = "--record",
-                             .found = "a path that is too long"};
+        *diag = (sonde_diag){
+            .err = SONDE_EINVAL, .where = "--record", .found = "a path that is too long"};
         return SONDE_EINVAL;
     }
     while (length > 1 && of->run[length - 1] == '/') {
@@ -184,10 +185,10 @@ static void tell_findings(showing *of, const sonde_finding *all, size_t count)
     }
     of->findings = count;
     of->as_told = healthy ? count == 0 : about > 0 && named;
-    (void)printf("\n%s\n", count == 0    ? "The rules found nothing."
-                           : about == 0  ? "The rules did not find what they should."
-                           : about == 1  ? "The rules found it."
-                                         : "The rules found it, in several tensors:");
+    (void)printf("\n%s\n", count == 0   ? "The rules found nothing."
+                           : about == 0 ? "The rules did not find what they should."
+                           : about == 1 ? "The rules found it."
+                                        : "The rules found it, in several tensors:");
     for (size_t i = 0; i < count && shown < SHOWN; i++) {
         if (is_about(of->of, &all[i]) || healthy) {
             tell_finding(&all[i]);
@@ -394,8 +395,10 @@ const cli_command cli_demo = {
     .arguments = "NAME",
     .summary = "train a network that goes wrong, and see the rules find it",
     .details =
-        "Seconds each, with no network and no data of yours. The run stays, to be looked\n"
-        "at; the last lines say how. The status is 0 if the rules said what they should:\n"
+        "Seconds each, with no network and no data of yours. The run stays, to be "
+        "looked\n"
+        "at; the last lines say how. The status is 0 if the rules said what they "
+        "should:\n"
         "of a network that goes wrong its fault, of one put right (--fixed) nothing.",
     .examples = "  sonde demo list\n"
                 "  sonde demo vanishing_grad --record ./demo_vg/\n"

@@ -24,13 +24,14 @@ typedef struct demo_data {
 typedef struct demo_side {
     const char *job; /* the rest of the job: data, optimizer, options */
     demo_data data;
-    float gain;         /* initial weights are multiplied by it; 0: not */
-    float decay;        /* the learning rate is multiplied by it after each step; 0: not */
-    bool alike;         /* all initial weights of a layer are the same number */
-    bool twice;         /* every batch is used for two steps */
-    const char *frozen; /* parameters of this module are not the optimiser's; NULL: all are */
-    int seeds;          /* of a second run: its own seed is so much larger; 0: the same */
-    const char *model;  /* NULL: that of the demo */
+    float gain;  /* initial weights are multiplied by it; 0: not */
+    float decay; /* the learning rate is multiplied by it after each step; 0: not */
+    bool alike;  /* all initial weights of a layer are the same number */
+    bool twice;  /* every batch is used for two steps */
+    const char
+        *frozen; /* parameters of this module are not the optimiser's; NULL: all are */
+    int seeds;   /* of a second run: its own seed is so much larger; 0: the same */
+    const char *model; /* NULL: that of the demo */
 } demo_side;
 
 typedef struct demo {
@@ -50,10 +51,10 @@ extern const size_t cli_demo_count;
 
 /* As the command line has it. */
 typedef struct demo_options {
-    const char *run;  /* where it is recorded: a new folder */
-    const char *data; /* NULL: drawn */
-    int64_t seed;     /* added to the job's */
-    int64_t threads;  /* CLI_NOT_GIVEN: as the job */
+    const char *run;      /* where it is recorded: a new folder */
+    const char *data;     /* NULL: drawn */
+    int64_t seed;         /* added to the job's */
+    int64_t threads;      /* CLI_NOT_GIVEN: as the job */
     double learning_rate; /* NAN: as the job */
     bool quiet;
 } demo_options;

@@ -73,8 +73,7 @@ static sonde_err take(const source *from, int64_t i, float *pixels, int64_t *lab
         *label = sonde_nn_synth_draw(DRAWN_SEED, from->split, i, drawn);
     } else {
         sonde_nn_sample sample;
-        const sonde_err err =
-            sonde_nn_dataset_get(from->folder, i, NULL, &sample, diag);
+        const sonde_err err = sonde_nn_dataset_get(from->folder, i, NULL, &sample, diag);
 
         if (err != SONDE_OK) {
             return err;

@@ -131,11 +131,11 @@ static sonde_err open_data(running *run, int64_t batch, sonde_diag *diag)
 
 static sonde_err make_training(running *run, sonde_diag *diag)
 {
-    const sonde_hook_options hook = {
-        .record = {.path = run->asked->run, .program = "sonde demo", .model = run->of->name}};
-    sonde_err err =
-        sonde_nn_training_session(run->model, &run->info->options, &run->info->optimizer,
-                                  &run->training, diag);
+    const sonde_hook_options hook = {.record = {.path = run->asked->run,
+                                                .program = "sonde demo",
+                                                .model = run->of->name}};
+    sonde_err err = sonde_nn_training_session(
+        run->model, &run->info->options, &run->info->optimizer, &run->training, diag);
 
     err = err == SONDE_OK ? sonde_nn_job_hook(run->job, &hook, &run->hook, diag) : err;
     err = err == SONDE_OK ? sonde_nn_session_attach_hook(run->training, run->hook, diag)

@@ -6,7 +6,6 @@
 
 #include <sonde/nn/job.h>
 
-#include <math.h>
 #include <unistd.h>
 
 static sonde_nn_job *parse(const char *text)
@@ -195,44 +194,6 @@ static void json_is_a_job_too(void **state)
     assert_int_equal(info->batch_size, 2);
     assert_int_equal(info->classes, 3);
     assert_true(info->optimizer.nesterov && info->optimizer.momentum == 0.5F);
-    sonde_nn_job_destroy(job);
-}
-
-/* Sigmoid and tanh by their names; the loss, marked as an output, is there in inference too. */
-static void activations_and_the_loss_of_inference(void **state)
-{
-    sonde_nn_job *job = parse("model:\n"
-                              "  input: [2]\n"
-                              "  layers:\n"
-                              "    - tanh: {name: t}\n"
-                              "    - sigmoid: {name: s}\n"
-                              "  loss: cross_entropy\n"
-                              "options: {batch_size: 1}\n");
-    float sample[2] = {-1.5F, 0.25F};
-    int64_t label = 1;
-    const sonde_view inputs[2] = {
-        sonde_view_of(SONDE_F32, 2, (const int64_t[]){1, 2}, sample),
-        sonde_view_of(SONDE_I64, 1, (const int64_t[]){1}, &label)};
-    sonde_nn_model *model = NULL;
-    sonde_nn_session *session = NULL;
-    sonde_view out, loss;
-    double y[2];
-
-    (void)state;
-    must(sonde_nn_job_build(job, &model, &engine_diag));
-    assert_int_not_equal(sonde_nn_model_loss(model), 0);
-    sonde_nn_output(model, sonde_nn_model_loss(model));
-    must(sonde_nn_inference_session(model, NULL, &session, &engine_diag));
-    must(sonde_nn_session_run(session, inputs, 2, &engine_diag));
-    must(sonde_nn_session_output(session, 0, &out, &engine_diag));
-    must(sonde_nn_session_output(session, 1, &loss, &engine_diag));
-    for (int i = 0; i < 2; i++) {
-        y[i] = 1.0 / (1.0 + exp(-tanh((double)sample[i])));
-        assert_true(fabs((double)((const float *)out.data)[i] - y[i]) < 1e-6);
-    }
-    assert_true(fabs((double)*(const float *)loss.data - log1p(exp(y[0] - y[1]))) < 1e-6);
-    sonde_nn_session_destroy(session);
-    sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
 }
 
@@ -517,7 +478,6 @@ int main(void)
         cmocka_unit_test(a_job_replaces_single_values_of_a_built_in_one),
         cmocka_unit_test(every_key_is_read),
         cmocka_unit_test(json_is_a_job_too),
-        cmocka_unit_test(activations_and_the_loss_of_inference),
         cmocka_unit_test(from_names_the_layer_to_read),
         cmocka_unit_test(a_job_is_read_from_a_file),
         cmocka_unit_test(what_is_no_yaml_is_refused),

@@ -356,7 +356,8 @@ static void a_parameter_left_out_stays(void **state)
         sonde_nn_parameter_leave_out(net.model, 0, true); /* fc1.weight */
         sonde_nn_parameter_leave_out(net.model, 1, true); /* fc1.bias, and back again */
         sonde_nn_parameter_leave_out(net.model, 1, false);
-        must(sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
+        must(
+            sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
         must(sonde_nn_session_anchor(session, "g", "Gradient___fc1.weight",
                                      SONDE_ANCHOR_FINAL, 1, &engine_diag));
         must(sonde_nn_session_anchor(session, "w", "fc1.weight", SONDE_ANCHOR_FINAL, 1,

@@ -168,7 +168,8 @@ static bool waits(const sonde__program *program, sonde__value param)
     bool updated = false;
 
     for (size_t i = 0; i < program->model->param_count; i++) {
-        updated = updated || (program->trained[i].param == param && is_updated(program, i));
+        updated =
+            updated || (program->trained[i].param == param && is_updated(program, i));
     }
     return !updated || program->options->gradient_accumulation > 1;
 }
