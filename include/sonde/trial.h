@@ -72,6 +72,7 @@ typedef struct sonde_run_info {
     uint64_t superseded_steps;     /* ends of steps, likewise */
     int64_t first_time, last_time; /* of the first and last step; 0: not known */
     bool foreign;                  /* smdebug's */
+    double seconds; /* from its beginning to its end; -1: not known (yet) */
 } sonde_run_info;
 
 /* Borrowed until the next refresh or close. */

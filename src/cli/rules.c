@@ -3,6 +3,7 @@
  */
 #include "cli/cli.h"
 
+#include <sonde/report.h>
 #include <sonde/rules.h>
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 
 typedef struct rules_values {
     cli_list rules, names, params, others, other_trials, plugins;
-    const char *trial_dir;
+    const char *trial_dir, *report;
     int64_t start_step, end_step, rule_memory;
     double stall, rule_seconds;
     bool follow, json, explain, no_save;
@@ -257,10 +258,17 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
 {
     work of = {.asked = asked, .path = path};
     sonde_diag diag = {0};
-    const sonde_err err = judge(&of, &diag);
+    sonde_err err = judge(&of, &diag);
 
     if (of.trial != NULL && (err == SONDE_OK || err == SONDE_ETIMEOUT)) {
+        sonde_diag writing = {0};
+
         tell(&of, findings);
+        if (asked->report != NULL && sonde_report_write(asked->report, of.trial, of.rules,
+                                                        NULL, &writing) != SONDE_OK) {
+            err = writing.err;
+            diag = writing;
+        }
     }
     sonde_rules_destroy(of.rules);
     sonde_trial_close(of.trial);
@@ -279,6 +287,9 @@ static int run_rules(const void *values, int argc, char **argv)
     }
     if (asked->params.count > 0 && asked->rules.count + asked->names.count != 1) {
         return cli_fail_text("--param: it needs exactly one --rule to belong to");
+    }
+    if (asked->report != NULL && argc + (asked->trial_dir != NULL) != 1) {
+        return cli_fail_text("--report: it is of one run");
     }
     cli_catch_interrupt();
     if (asked->trial_dir != NULL) {
@@ -310,6 +321,8 @@ static const cli_option options[] = {
     {"end-step", 0, CLI_COUNT, "N", "global step to stop before", AT(end_step)},
     {"json", 'j', CLI_FLAG, NULL, "findings as JSON, an object a line", AT(json)},
     {"explain", 'x', CLI_FLAG, NULL, "say what each rule judged, or lacked", AT(explain)},
+    {"report", 'o', CLI_TEXT, "FILE", "write it all as a page for a browser: FILE.html",
+     AT(report)},
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
     {"trial-dir", 0, CLI_TEXT, "RUN", "as RUN", AT(trial_dir)},
     {"rule-name", 0, CLI_LIST, "NAME", "as --rule", AT(names)},
@@ -330,6 +343,7 @@ const cli_command cli_rules = {
     .examples = "sonde rules run # by all rules\n"
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
                 "sonde rules run --plugin ./my_rule.lua # and by one of your own\n"
+                "sonde rules run --report run.html # a page with curves, for people\n"
                 "sonde rules --follow run # while it trains",
     .options = options,
     .option_count = CLI_COUNT_OF(options),

@@ -124,7 +124,12 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
         .last_step = last_step_of(trial),
         .bytes = trial->bytes,
         .foreign = trial->smdebug != NULL,
+        .seconds = -1.0,
     };
+    if (trial->ended && trial->ended_at >= 0.0 &&
+        sonde__seconds_of(trial->created) >= 0.0) {
+        info->seconds = trial->ended_at - sonde__seconds_of(trial->created);
+    }
     for (size_t i = 0; i < trial->worker_count; i++) {
         const sonde__worker *worker = trial->workers[i];
 

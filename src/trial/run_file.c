@@ -131,6 +131,30 @@ sonde_err sonde__run_read(sonde_trial *trial, bool *found, sonde_diag *diag)
     return err;
 }
 
+/* --- times --------------------------------------------------------------------------
+ */
+
+double sonde__seconds_of(const char *text)
+{
+    struct tm when = {0};
+    double fraction = 0.0;
+    const char *rest = text != NULL ? strptime(text, "%Y-%m-%dT%H:%M:%S", &when) : NULL;
+
+    if (rest == NULL) {
+        return -1.0;
+    }
+    if (*rest == '.') {
+        char *end = NULL;
+        const unsigned long digits = strtoul(rest + 1, &end, 10);
+
+        fraction = (double)digits;
+        for (const char *c = rest + 1; c < end; c++) {
+            fraction /= 10.0;
+        }
+    }
+    return (double)timegm(&when) + fraction;
+}
+
 /* --- end.json --------------------------------------------------------------------- */
 
 sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag)
@@ -157,6 +181,8 @@ sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag)
             err = sonde__fail_nomem(diag, path);
         } else {
             trial->ended = trial->changed = true;
+            trial->ended_at =
+                sonde__seconds_of(json_string_value(json_object_get(end, "ended")));
         }
     }
     json_decref(end);
@@ -164,28 +190,6 @@ sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag)
 }
 
 /* --- state.json ------------------------------------------------------------------- */
-
-/* Seconds since 1970 of "2026-01-31T12:00:00.000000Z"; -1 if it is not of that form. */
-static double seconds_of(const char *text)
-{
-    struct tm when = {0};
-    double fraction = 0.0;
-    const char *rest = text != NULL ? strptime(text, "%Y-%m-%dT%H:%M:%S", &when) : NULL;
-
-    if (rest == NULL) {
-        return -1.0;
-    }
-    if (*rest == '.') {
-        char *end = NULL;
-        const unsigned long digits = strtoul(rest + 1, &end, 10);
-
-        fraction = (double)digits;
-        for (const char *c = rest + 1; c < end; c++) {
-            fraction /= 10.0;
-        }
-    }
-    return (double)timegm(&when) + fraction;
-}
 
 static double now_seconds(void)
 {
@@ -219,7 +223,7 @@ static bool is_crashed(const sonde_trial *trial, const sonde__worker *worker,
 {
     const char *host = json_string_value(json_object_get(state, "host"));
     const double beat =
-        seconds_of(json_string_value(json_object_get(state, "heartbeat")));
+        sonde__seconds_of(json_string_value(json_object_get(state, "heartbeat")));
     const bool here = host != NULL && strcmp(host, trial->host) == 0;
 
     if (here && has_process(take_integer(state, "pid", 0))) {

@@ -111,7 +111,8 @@ struct sonde_trial {
     int64_t begin, end; /* global steps that are wanted; end 0: no end */
     char *id, *program, *model, *created, *end_reason, *end_text;
     char host[256];
-    int world; /* as run.json says; 1 if it does not */
+    int world;       /* as run.json says; 1 if it does not */
+    double ended_at; /* seconds since 1970; -1: not known */
     bool world_said, ended;
     sonde_run_status status;
     int64_t last_complete; /* global */
@@ -284,6 +285,9 @@ static inline bool sonde__in_range(const sonde_trial *trial, int64_t global)
 
 sonde_err sonde__run_read(sonde_trial *trial, bool *found, sonde_diag *diag);
 sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag);
+/* Seconds since 1970 of "2026-01-31T12:00:00.000000Z"; -1 if it (NULL as well) is not of that
+ * form. */
+double sonde__seconds_of(const char *text);
 sonde_err sonde__state_read(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag);
 /* Status and completeness of what has been read. */
 void sonde__trial_judge(sonde_trial *trial);

@@ -28,3 +28,6 @@ run 2 "$sonde" rules . --rule SimilarAcrossRuns
 mkdir empty
 run 2 "$sonde" rules empty
 run 2 "$sonde" rules --trial-dir empty --rule-name ExplodingTensor
+# a report is of one run, and says when it cannot be written
+run 2 "$sonde" rules empty empty --report page.html
+stderr_is "sonde: error: --report: it is of one run"

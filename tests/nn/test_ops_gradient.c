@@ -64,6 +64,8 @@ static const gradient_case cases[] = {
     {&sonde__op_linear, 3, {D(4, 5), D(3, 5), D(3)}, {.rank = 0}},
     {&sonde__op_linear, 2, {D(4, 5), D(3, 5)}, {.rank = 0}},
     {&sonde__op_relu, 1, {D(3, 4, 2)}, {.rank = 0}},
+    {&sonde__op_sigmoid, 1, {D(3, 4, 2)}, {.rank = 0}},
+    {&sonde__op_tanh, 1, {D(3, 4, 2)}, {.rank = 0}},
     {&sonde__op_group_norm, 3, {D(3, 6, 2, 2), D(6), D(6)}, {.groups = 3, .eps = 0.1f}},
     {&sonde__op_group_norm, 2, {D(2, 4, 3), D(4)}, {.groups = 1, .eps = 0.1f}},
     {&sonde__op_group_norm, 1, {D(2, 4, 3)}, {.groups = 2, .eps = 0.1f}},

@@ -336,6 +336,50 @@ static void defaults_are_pytorchs(void **state)
     assert_string_equal(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)3), "?");
 }
 
+/* A parameter that the optimiser does not have: it stays, its gradient is there to be looked at,
+ * and the others go on without it. */
+static void a_parameter_left_out_stays(void **state)
+{
+    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F);
+
+    (void)state;
+    for (int accumulation = 1; accumulation <= 2; accumulation++) {
+        sonde_nn_session *session = NULL;
+        sonde_nn_options options;
+        engine_net net;
+        float *before = NULL, *after = NULL;
+        const size_t first = 32 * 24 + 32;
+
+        engine_mlp(&net, 6);
+        sonde_nn_options_init(&options);
+        sonde_nn_gradient_accumulation(&options, accumulation);
+        sonde_nn_parameter_leave_out(net.model, 0, true); /* fc1.weight */
+        sonde_nn_parameter_leave_out(net.model, 1, true); /* fc1.bias, and back again */
+        sonde_nn_parameter_leave_out(net.model, 1, false);
+        must(
+            sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
+        must(sonde_nn_session_anchor(session, "g", "Gradient___fc1.weight",
+                                     SONDE_ANCHOR_FINAL, 1, &engine_diag));
+        must(sonde_nn_session_anchor(session, "w", "fc1.weight", SONDE_ANCHOR_FINAL, 1,
+                                     &engine_diag));
+        before = engine_weights(net.model);
+        engine_train(&net, session, 1);
+        engine_train(&net, session, 2);
+        after = engine_weights(net.model);
+        assert_same_bits(before, after, N);
+        assert_memory_not_equal(before + N, after + N, 32 * sizeof *before);
+        assert_memory_not_equal(before + first, after + first, 4 * 32 * sizeof *before);
+        assert_same_bits(anchored(session, "w"), before, N);
+        assert_true(fabs((double)anchored(session, "g")[0]) +
+                        fabs((double)anchored(session, "g")[1]) >
+                    0.0);
+        free(before);
+        free(after);
+        sonde_nn_session_destroy(session);
+        engine_net_fini(&net);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -345,6 +389,7 @@ int main(void)
         cmocka_unit_test(only_the_learning_rate_may_change),
         cmocka_unit_test(values_out_of_range_are_named),
         cmocka_unit_test(defaults_are_pytorchs),
+        cmocka_unit_test(a_parameter_left_out_stays),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

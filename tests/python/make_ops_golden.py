@@ -201,6 +201,25 @@ def relus():
     case("relu.nonfinite_dy", "ReluGrad", [("dy", dy), ("y", y)], [("dx", dx)], exact=1)
 
 
+def saturating():
+    specials = torch.tensor([NAN, INF, -INF, 0.0, -0.0, 1e-45, -100.0, 20.0, -3.0, 1e30])
+    for kind, f in (("Sigmoid", torch.sigmoid), ("Tanh", torch.tanh)):
+        for shape, x in (("small", 3.0 * randn(3, 5, 7)), ("lanes", randn(17, 3, 2)),
+                         ("nonfinite", specials.clone())):
+            name = f"{kind.lower()}.{shape}"
+            x = x.requires_grad_()
+            y = f(x)
+            dy = randn(*y.shape)
+            case(name, kind, [("x", x)], [("y", y)])
+            case(name + ".dx", kind + "Grad", [("dy", dy), ("y", y)],
+                 [("dx", grad(y, [x], dy)[0])])
+        y = f(specials)
+        dy = torch.tensor([1.0, NAN, INF, INF, NAN, -INF, INF, INF, 2.0, 0.0])
+        back = getattr(torch.ops.aten, kind.lower() + "_backward")
+        case(f"{kind.lower()}.nonfinite_dy", kind + "Grad", [("dy", dy), ("y", y)],
+             [("dx", back(dy, y))])
+
+
 def binaries():
     special_a = torch.tensor([NAN, INF, INF, -INF, 0.0, 0.0, 1.0, 3e38])
     special_b = torch.tensor([1.0, INF, -INF, 2.0, INF, NAN, NAN, 3e38])
@@ -469,7 +488,7 @@ def main():
     torch.manual_seed(20)
     torch.set_num_threads(1)
     for group in (convolutions, pools, linears, relus, binaries, shapes, reductions, norms,
-                  softmaxes, losses, updates, fused):
+                  softmaxes, losses, updates, fused, saturating):
         group()
     OUT.mkdir(parents=True, exist_ok=True)
     save_file(tensors, OUT / "ops.safetensors", {"torch": torch.__version__.split("+")[0]})

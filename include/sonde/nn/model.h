@@ -58,6 +58,9 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
 /* The scalar that training minimises; returned by training sessions behind the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
+/* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in inference
+ * sessions too, which then need the target. */
+SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
 /* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
 SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
@@ -118,6 +121,11 @@ SONDE_API sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *
                                              const sonde_nn_pool2d_options *options);
 SONDE_API sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name,
                                        sonde_nn_value x);
+/* 1 / (1 + exp(-x)), and tanh(x). */
+SONDE_API sonde_nn_value sonde_nn_sigmoid(sonde_nn_model *model, const char *name,
+                                          sonde_nn_value x);
+SONDE_API sonde_nn_value sonde_nn_tanh(sonde_nn_model *model, const char *name,
+                                       sonde_nn_value x);
 /* Axes may be negative, counted from the end, here and below. */
 SONDE_API sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int axis);
@@ -176,6 +184,10 @@ SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
 SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
 /* A view of its values, which may be written to between a session's calls. */
 SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
+/* Keeps parameter i from the optimiser of training sessions compiled from now on: its gradient
+ * is computed, and nothing comes of it. Parameters begin as the optimiser's. */
+SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
+                                            bool left_out);
 /*
  * Draws all parameters anew as PyTorch's defaults distribute them: weights and biases of conv
  * and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms 1 and 0.

@@ -4,8 +4,9 @@
  * A value is shown when the step that makes it is done. Exceptions:
  *   - the gradient of a parameter, with G = 1, is shown at its update, where it streams
  *     through registers and its vital signs cost next to nothing;
- *   - a parameter is shown once it has its new value: at its update with G = 1, else at the
- *     end of every micro-batch (where it still has the value the micro-batch used);
+ *   - a parameter is shown once it has its new value: at its update with G = 1, else, and if
+ *     it has no update, at the end of every micro-batch (where it still has the value the
+ *     micro-batch used);
  *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
  */
@@ -68,11 +69,18 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
     plan->showings[plan->showing_count++] = showing;
 }
 
+/* Whether parameter i has an update that shows it. */
+static bool is_updated(const sonde__program *program, size_t i)
+{
+    return program->optimizer != NULL && program->trained[i].gradient != 0 &&
+           !program->model->params[i].left_out;
+}
+
 /* The parameter whose micro-batch gradient is consumed by its update; SIZE_MAX if none. */
 static size_t trained_by(const sonde__program *program, sonde__value gradient)
 {
     for (size_t i = 0; i < program->model->param_count; i++) {
-        if (program->optimizer != NULL && gradient != 0 &&
+        if (gradient != 0 && is_updated(program, i) &&
             program->trained[i].gradient == gradient &&
             program->trained[i].summed == gradient) {
             return i;
@@ -154,15 +162,26 @@ static void show_inputs(bind_work *work)
     plan->start_count = (int)plan->showing_count - plan->first_start;
 }
 
+/* Whether a parameter is shown at the end of a micro-batch, and not at an update. */
+static bool waits(const sonde__program *program, sonde__value param)
+{
+    bool updated = false;
+
+    for (size_t i = 0; i < program->model->param_count; i++) {
+        updated =
+            updated || (program->trained[i].param == param && is_updated(program, i));
+    }
+    return !updated || program->options->gradient_accumulation > 1;
+}
+
 static void show_waiting_parameters(bind_work *work)
 {
     sonde__plan *plan = work->plan;
-    const bool waiting = work->program->optimizer == NULL ||
-                         work->program->options->gradient_accumulation > 1;
 
     plan->first_end = (int)plan->showing_count;
-    for (size_t i = 0; waiting && i < plan->buffer_count; i++) {
-        if (plan->buffers[i].place == SONDE__IN_PARAM) {
+    for (size_t i = 0; i < plan->buffer_count; i++) {
+        if (plan->buffers[i].place == SONDE__IN_PARAM &&
+            waits(work->program, plan->buffers[i].value)) {
             show(work, plan->buffers[i].value, (int)i, -1, -1);
         }
     }

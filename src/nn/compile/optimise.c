@@ -61,7 +61,7 @@ void sonde__pass_optimise(sonde__program *program)
 
     graph->pass = SONDE_PASS_UPDATE;
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
-        if (program->trained[i].gradient != 0) {
+        if (program->trained[i].gradient != 0 && !program->model->params[i].left_out) {
             emit_update(program, &program->trained[i]);
         }
     }

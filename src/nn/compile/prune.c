@@ -1,6 +1,6 @@
 /*
  * prune.c - what nobody needs goes: ops that lead neither to an output, nor to the loss of a
- * training session, nor to an update.
+ * training session, nor to a parameter's gradient, nor to an update.
  */
 #include "nn/compile/compile.h"
 
@@ -26,6 +26,9 @@ static void mark_roots(const sonde__program *program, bool *needed)
     if (program->optimizer != NULL) {
         needed[graph->loss] = true;
         needed[program->gradient_of[graph->loss]] = true;
+        for (size_t i = 0; i < program->model->param_count; i++) {
+            needed[program->trained[i].summed] = true; /* 0: none */
+        }
     }
     for (size_t i = 0; i < graph->op_count; i++) {
         for (int k = 0; updates_in_place(&graph->ops[i]) && k < graph->ops[i].in_count;

@@ -131,6 +131,7 @@ typedef struct sonde__param {
     size_t count;
     float bound; /* drawn uniform in +-bound; 0: filled with `constant` */
     float constant;
+    bool left_out; /* not the optimiser's */
 } sonde__param;
 
 /* How often a module was called, and what its next values are called. */

@@ -113,6 +113,22 @@ static sonde_err build_relu(job_builder *b, const sonde__yaml *entry, const char
     return SONDE_OK;
 }
 
+static sonde_err build_sigmoid(job_builder *b, const sonde__yaml *entry, const char *name,
+                               const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_sigmoid(b->model, name, in[0]);
+    return SONDE_OK;
+}
+
+static sonde_err build_tanh(job_builder *b, const sonde__yaml *entry, const char *name,
+                            const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_tanh(b->model, name, in[0]);
+    return SONDE_OK;
+}
+
 static sonde_err read_axis(const job_builder *b, const sonde__yaml *entry, int *axis)
 {
     int64_t value = 1;
@@ -283,6 +299,8 @@ static const layer_kind layer_kinds[] = {
     {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm},
     {"max_pool2d", {"kernel", "stride", "padding", "dilation"}, 1, build_max_pool2d},
     {"relu", {NULL}, 1, build_relu},
+    {"sigmoid", {NULL}, 1, build_sigmoid},
+    {"tanh", {NULL}, 1, build_tanh},
     {"softmax", {"axis"}, 1, build_softmax},
     {"log_softmax", {"axis"}, 1, build_log_softmax},
     {"flatten", {"axis"}, 1, build_flatten},

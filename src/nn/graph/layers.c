@@ -178,6 +178,16 @@ sonde_nn_value sonde_nn_relu(sonde_nn_model *model, const char *name, sonde_nn_v
     return one_op(model, name, &sonde__op_relu, NULL, &x, 1);
 }
 
+sonde_nn_value sonde_nn_sigmoid(sonde_nn_model *model, const char *name, sonde_nn_value x)
+{
+    return one_op(model, name, &sonde__op_sigmoid, NULL, &x, 1);
+}
+
+sonde_nn_value sonde_nn_tanh(sonde_nn_model *model, const char *name, sonde_nn_value x)
+{
+    return one_op(model, name, &sonde__op_tanh, NULL, &x, 1);
+}
+
 sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int axis)
 {

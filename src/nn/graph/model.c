@@ -108,6 +108,11 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
     }
 }
 
+sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model)
+{
+    return model->graph.loss;
+}
+
 const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value value,
                                     int *rank)
 {

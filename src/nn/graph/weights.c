@@ -41,6 +41,11 @@ sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i)
     return sonde_view_of(shape->dtype, shape->rank, shape->dim, model->params[i].data);
 }
 
+void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i, bool left_out)
+{
+    model->params[i].left_out = left_out;
+}
+
 sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
                               sonde_diag *diag)
 {

@@ -183,8 +183,10 @@ struct sonde__op_kind {
 extern const sonde__op_kind
     sonde__op_conv2d; /* x (N,C,H,W), w (O,C/g,kh,kw), b? (O) → y */
 extern const sonde__op_kind sonde__op_max_pool2d; /* x → y, index u8 within the window */
-extern const sonde__op_kind sonde__op_linear; /* x (N,K), w (O,K), b? (O) → y (N,O) */
-extern const sonde__op_kind sonde__op_relu;   /* x → y */
+extern const sonde__op_kind sonde__op_linear;  /* x (N,K), w (O,K), b? (O) → y (N,O) */
+extern const sonde__op_kind sonde__op_relu;    /* x → y */
+extern const sonde__op_kind sonde__op_sigmoid; /* x → y */
+extern const sonde__op_kind sonde__op_tanh;    /* x → y */
 extern const sonde__op_kind
     sonde__op_group_norm; /* x, gamma?, beta? → y, mean, rstd (N,g) */
 extern const sonde__op_kind sonde__op_reshape;     /* x → y */
@@ -206,8 +208,10 @@ extern const sonde__op_kind sonde__op_max_pool2d_grad; /* dy, index → dx; dims
 extern const sonde__op_kind
     sonde__op_linear_grad_input; /* dy (N,O), w (O,K) → dx (N,K) */
 extern const sonde__op_kind
-    sonde__op_linear_grad_weight;                /* dy (N,O), x (N,K) → dw (O,K) */
-extern const sonde__op_kind sonde__op_relu_grad; /* dy, y → y <= 0 ? 0 : dy */
+    sonde__op_linear_grad_weight;                   /* dy (N,O), x (N,K) → dw (O,K) */
+extern const sonde__op_kind sonde__op_relu_grad;    /* dy, y → y <= 0 ? 0 : dy */
+extern const sonde__op_kind sonde__op_sigmoid_grad; /* dy, y → dy y (1 - y) */
+extern const sonde__op_kind sonde__op_tanh_grad;    /* dy, y → dy (1 - y^2) */
 extern const sonde__op_kind sonde__op_group_norm_grad; /* dy, x, mean, rstd, gamma? → dx,
                                                              dgamma (C), dbeta (C) */
 extern const sonde__op_kind sonde__op_softmax_grad;    /* dy, y → dx */

@@ -39,7 +39,9 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
         return tensor;
     }
     (void)snprintf(buf, size, "UpdatedVar___%s", info->name);
-    return buf;
+    /* a parameter that is not the optimiser's has no other */
+    return sonde_catalogue_find(session->catalogue, buf, &id, NULL) == SONDE_OK ? buf
+                                                                                : tensor;
 }
 
 sonde_err sonde__add_anchors(sonde_nn_session *session, sonde_diag *diag)

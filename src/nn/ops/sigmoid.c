@@ -1,0 +1,114 @@
+/*
+ * sigmoid.c - the two activations that saturate, and their gradients.
+ *
+ *   Sigmoid      y = 1 / (1 + exp(-x))       SigmoidGrad   dx = dy y (1 - y)
+ *   Tanh         y = tanh(x)                 TanhGrad      dx = dy (1 - y^2)
+ *
+ * Gradients read the output, so the input need not be kept. NaN passes through all four; an
+ * infinite input gives 0, 1 or -1, and a gradient of 0 there, or NaN if dy is infinite, as in
+ * PyTorch.
+ *
+ * attrs: none. There are no fast kernels: networks that are trained in earnest use ReLUs.
+ */
+#include "nn/ops/common.h"
+
+#include <math.h>
+
+static sonde_err activation_infer(sonde__call *call, sonde__attrs *attrs,
+                                  sonde_diag *diag)
+{
+    (void)attrs;
+    SONDE__TRY(sonde__expect_float(&call->in[0].shape, "input", diag));
+    call->out[0].shape = call->in[0].shape;
+    return SONDE_OK;
+}
+
+static sonde_err gradient_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+{
+    const sonde__shape *y = &call->in[1].shape;
+
+    (void)attrs;
+    SONDE__TRY(sonde__expect_float(y, "output", diag));
+    SONDE__TRY(sonde__expect_shape(&call->in[0].shape, y, "output gradient", diag));
+    call->out[0].shape = *y;
+    return SONDE_OK;
+}
+
+/* Defines the loops of an activation f(x) and of its slope as a function of y. */
+#define ACTIVATION(op, f, slope)                                                         \
+    static void op##_run(const sonde__call *call, int part, int parts)                   \
+    {                                                                                    \
+        const int64_t count = sonde__shape_count(&call->in[0].shape);                    \
+                                                                                         \
+        (void)part, (void)parts;                                                         \
+        for (int64_t i = 0; i < count; i++) {                                            \
+            const double x = sonde__load(&call->in[0], i);                               \
+                                                                                         \
+            sonde__store(&call->out[0], i, f);                                           \
+        }                                                                                \
+    }                                                                                    \
+                                                                                         \
+    SONDE__KERNELS(op, NULL)                                                             \
+                                                                                         \
+    static void op##_gradient(const sonde__gradient_context *context)                    \
+    {                                                                                    \
+        const sonde__value in[] = {context->grad_out[0], context->out[0]};               \
+                                                                                         \
+        context->grad_in[0] =                                                            \
+            sonde__emit(context->graph, &sonde__op_##op##_grad, NULL, in, 2);            \
+    }                                                                                    \
+                                                                                         \
+    static void op##_grad_run(const sonde__call *call, int part, int parts)              \
+    {                                                                                    \
+        const int64_t count = sonde__shape_count(&call->in[0].shape);                    \
+                                                                                         \
+        (void)part, (void)parts;                                                         \
+        for (int64_t i = 0; i < count; i++) {                                            \
+            const double y = sonde__load(&call->in[1], i);                               \
+                                                                                         \
+            sonde__store(&call->out[0], i, sonde__load(&call->in[0], i) * (slope));      \
+        }                                                                                \
+    }                                                                                    \
+                                                                                         \
+    SONDE__KERNELS(op##_grad, NULL)
+
+ACTIVATION(sigmoid, 1.0 / (1.0 + exp(-x)), y *(1.0 - y))
+ACTIVATION(tanh, tanh(x), 1.0 - y * y)
+
+const sonde__op_kind sonde__op_sigmoid = {
+    .name = "Sigmoid",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = activation_infer,
+    .gradient = sigmoid_gradient,
+    .kernels = sigmoid_kernels,
+};
+
+const sonde__op_kind sonde__op_tanh = {
+    .name = "Tanh",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = activation_infer,
+    .gradient = tanh_gradient,
+    .kernels = tanh_kernels,
+};
+
+const sonde__op_kind sonde__op_sigmoid_grad = {
+    .name = "SigmoidGrad",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = gradient_infer,
+    .kernels = sigmoid_grad_kernels,
+};
+
+const sonde__op_kind sonde__op_tanh_grad = {
+    .name = "TanhGrad",
+    .in_min = 2,
+    .in_max = 2,
+    .out_count = 1,
+    .infer = gradient_infer,
+    .kernels = tanh_grad_kernels,
+};
