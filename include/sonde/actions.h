@@ -34,7 +34,8 @@ typedef struct sonde_actions_options {
     double command_seconds; /* until a command is killed; 0: 60 */
     double webhook_seconds; /* for each try; 0: 10 */
     int webhook_tries;      /* 0: 5 */
-    double backoff_seconds; /* before the second try, then doubled, each times 0.5 ... 1.5;
+    double
+        backoff_seconds; /* before the second try, then doubled, each times 0.5 ... 1.5;
                                0: 0.5 */
 } sonde_actions_options;
 

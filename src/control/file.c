@@ -67,18 +67,16 @@ sonde_err sonde__control_parse(const char *line, size_t size, sonde_request *req
     sonde_err err = SONDE_OK;
 
     if (object == NULL) {
-        err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE, "a JSON object a line",
-                          "%s", error.text);
+        err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE,
+                          "a JSON object a line", "%s", error.text);
     } else if (kind == NULL ||
                (strcmp(kind, "stop") != 0 && strcmp(kind, "checkpoint") != 0)) {
         err = sonde__fail(diag, SONDE_EFORMAT, SONDE__CONTROL_FILE, "stop or checkpoint",
                           "request '%.64s'", kind != NULL ? kind : "");
     } else {
-        *request = (sonde_request){.kind = kind[0] == 's' ? SONDE_REQUEST_STOP
-                                                          : SONDE_REQUEST_CHECKPOINT,
-                                   .by = by != NULL && strcmp(by, "rule") == 0
-                                             ? SONDE_BY_RULE
-                                             : SONDE_BY_USER};
+        *request = (sonde_request){
+            .kind = kind[0] == 's' ? SONDE_REQUEST_STOP : SONDE_REQUEST_CHECKPOINT,
+            .by = by != NULL && strcmp(by, "rule") == 0 ? SONDE_BY_RULE : SONDE_BY_USER};
         sonde__request_text(request->text, text != NULL ? text : "");
     }
     json_decref(object);
@@ -186,12 +184,13 @@ static char *make_line(sonde_request_kind kind, sonde_request_by by, const char 
     sonde__request_text(clean, text != NULL ? text : "");
     (void)gmtime_r(&now, &utc);
     (void)strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    object = json_pack("{s:s,s:s,s:s,s:s}", "request", sonde_request_kind_name(kind), "by",
-                       by == SONDE_BY_RULE ? "rule" : "user", "text", clean, "time", when);
+    object =
+        json_pack("{s:s,s:s,s:s,s:s}", "request", sonde_request_kind_name(kind), "by",
+                  by == SONDE_BY_RULE ? "rule" : "user", "text", clean, "time", when);
     if (object == NULL) { /* a text that is no UTF-8 */
-        object = json_pack("{s:s,s:s,s:s,s:s}", "request", sonde_request_kind_name(kind),
-                           "by", by == SONDE_BY_RULE ? "rule" : "user", "text", "", "time",
-                           when);
+        object =
+            json_pack("{s:s,s:s,s:s,s:s}", "request", sonde_request_kind_name(kind), "by",
+                      by == SONDE_BY_RULE ? "rule" : "user", "text", "", "time", when);
     }
     body = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);

@@ -50,9 +50,9 @@ static int set_attributes(posix_spawnattr_t *attributes)
     failed = failed != 0 ? failed : posix_spawnattr_setsigdefault(attributes, &all);
     failed = failed != 0 ? failed : posix_spawnattr_setpgroup(attributes, 0);
     return failed != 0 ? failed
-                       : posix_spawnattr_setflags(
-                             attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
-                                             POSIX_SPAWN_SETPGROUP);
+                       : posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK |
+                                                                  POSIX_SPAWN_SETSIGDEF |
+                                                                  POSIX_SPAWN_SETPGROUP);
 }
 
 /* Starts it with `input` as its standard input. Returns errno's number, 0 if it runs. */
@@ -73,7 +73,8 @@ static int start(const sonde__job *job, int input, pid_t *child)
     if (failed == 0) {
         failed = posix_spawn_file_actions_adddup2(&files, input, 0);
         failed = failed != 0 ? failed : posix_spawn_file_actions_adddup2(&files, 2, 1);
-        failed = failed != 0 ? failed : posix_spawn_file_actions_addclosefrom_np(&files, 3);
+        failed =
+            failed != 0 ? failed : posix_spawn_file_actions_addclosefrom_np(&files, 3);
         failed = failed != 0 ? failed : set_attributes(&attributes);
         failed = failed != 0 ? failed
                              : posix_spawn(child, "/bin/sh", &files, &attributes,

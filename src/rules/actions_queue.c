@@ -47,7 +47,8 @@ static sonde__job *take_due(sonde__actions_queue *queue, double *next)
  * so that many trainers that lost the same server do not come back at once. */
 static double again_in(const sonde_actions *actions, const sonde__job *job)
 {
-    const double base = actions->options.backoff_seconds * (double)(1U << (unsigned)SONDE_MIN(job->tried - 1, 16));
+    const double base = actions->options.backoff_seconds *
+                        (double)(1U << (unsigned)SONDE_MIN(job->tried - 1, 16));
     const uint64_t seed = (uint64_t)(1e9 * sonde__now());
 
     return base * (0.5 + (double)sonde__uniform(seed, 0, (uint64_t)job->tried));
@@ -173,8 +174,8 @@ sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag)
     failed = pthread_create(&queue->thread, NULL, run_queue, actions);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed != 0) {
-        return sonde__fail(diag, SONDE_ENOMEM, "actions", NULL, "cannot start a thread: %s",
-                           strerror(failed));
+        return sonde__fail(diag, SONDE_ENOMEM, "actions", NULL,
+                           "cannot start a thread: %s", strerror(failed));
     }
     queue->started = true;
     return SONDE_OK;

@@ -45,7 +45,11 @@ typedef struct sonde__job {
     char fields[SONDE__JOB_FIELDS][SONDE__JOB_FIELD]; /* "SONDE_FINDING_RULE=..." */
 } sonde__job;
 
-typedef enum sonde__job_end { SONDE__JOB_DONE, SONDE__JOB_AGAIN, SONDE__JOB_FAILED } sonde__job_end;
+typedef enum sonde__job_end {
+    SONDE__JOB_DONE,
+    SONDE__JOB_AGAIN,
+    SONDE__JOB_FAILED
+} sonde__job_end;
 
 typedef struct sonde__actions_queue {
     pthread_mutex_t lock;

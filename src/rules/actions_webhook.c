@@ -46,12 +46,14 @@ typedef struct request {
 
 static void set_long(request *of, int option, long value)
 {
-    of->good = of->good && of->curl->easy_setopt(of->easy, option, value) == SONDE__CURL_OK;
+    of->good =
+        of->good && of->curl->easy_setopt(of->easy, option, value) == SONDE__CURL_OK;
 }
 
 static void set_pointer(request *of, int option, const void *value)
 {
-    of->good = of->good && of->curl->easy_setopt(of->easy, option, value) == SONDE__CURL_OK;
+    of->good =
+        of->good && of->curl->easy_setopt(of->easy, option, value) == SONDE__CURL_OK;
 }
 
 static bool set_options(request *of, const sonde_actions *actions, const sonde__job *job,
@@ -84,8 +86,9 @@ static sonde__job_end judge(const request *of, long status, char said[SONDE__JOB
 
     if (status >= 300 && status < 400) {
         (void)of->curl->easy_getinfo(of->easy, SONDE__CURL_INFO_REDIRECT, &place);
-        (void)snprintf(said, SONDE__JOB_SAID, "status %ld, not followed: it is now %.160s",
-                       status, place != NULL ? place : "elsewhere");
+        (void)snprintf(said, SONDE__JOB_SAID,
+                       "status %ld, not followed: it is now %.160s", status,
+                       place != NULL ? place : "elsewhere");
         return SONDE__JOB_FAILED;
     }
     (void)snprintf(said, SONDE__JOB_SAID, "status %ld", status);

@@ -83,9 +83,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_hook(sonde_nn_session 
  * made if need be; what goes wrong there is logged, and the run goes on. control is borrowed
  * until destroy; NULL: none, and a stop is forgotten. Any time between calls of run.
  */
-SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_control(
-    sonde_nn_session *session, sonde_control *control, const char *checkpoints,
-    sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_session_attach_control(sonde_nn_session *session, sonde_control *control,
+                                const char *checkpoints, sonde_diag *diag);
 /* What the steps of this session count as; training sessions start as TRAIN, others as EVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *session,
                                                             sonde_mode mode,

@@ -32,21 +32,31 @@ static bool set_options(const sonde__curl *curl, void *easy,
 {
     bool good = curl->easy_setopt(easy, SONDE__CURL_URL, download->url) == SONDE__CURL_OK;
 
-    good = good && curl->easy_setopt(easy, SONDE__CURL_ERROR_BUFFER, buffer) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_WRITE_FUNCTION, on_bytes) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_WRITE_DATA, download) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_XFER_FUNCTION, on_progress) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_XFER_DATA, download) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_ERROR_BUFFER, buffer) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_WRITE_FUNCTION, on_bytes) ==
+                       SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_WRITE_DATA, download) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_XFER_FUNCTION, on_progress) ==
+                       SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_XFER_DATA, download) == SONDE__CURL_OK;
     good = good && curl->easy_setopt(easy, SONDE__CURL_NO_PROGRESS, 0L) == SONDE__CURL_OK;
     good = good && curl->easy_setopt(easy, SONDE__CURL_NO_SIGNAL, 1L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_FAIL_ON_ERROR, 1L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_FOLLOW_LOCATION, 1L) == SONDE__CURL_OK;
+    good =
+        good && curl->easy_setopt(easy, SONDE__CURL_FAIL_ON_ERROR, 1L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_FOLLOW_LOCATION, 1L) == SONDE__CURL_OK;
     good = good && curl->easy_setopt(easy, SONDE__CURL_MAX_REDIRS, 5L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_CONNECT_TIMEOUT, 30L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_LIMIT, 1L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_TIME, 60L) == SONDE__CURL_OK;
-    return good &&
-           curl->easy_setopt(easy, SONDE__CURL_RESUME_FROM, (int64_t)download->from) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_CONNECT_TIMEOUT, 30L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_LIMIT, 1L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_TIME, 60L) == SONDE__CURL_OK;
+    return good && curl->easy_setopt(easy, SONDE__CURL_RESUME_FROM,
+                                     (int64_t)download->from) == SONDE__CURL_OK;
 }
 
 static sonde__download_end judge(int code, long response)
