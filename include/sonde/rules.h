@@ -145,7 +145,8 @@ SONDE_API void sonde_rules_finish(sonde_rules *rules);
 
 /*
  * Before the observer is bound: adds the taps that the rules need. Losses come at every step; other
- * vital signs, and what a rule asks for at each step, at every interval-th (0: every one); raw
+ * vital signs, and what a rule asks for at each step, at the first 20 of a mode, at every
+ * interval-th (0: every one), and at one whose loss is not finite (sonde_tap.when_bad); raw
  * values, where a rule cannot do without, at every raw_interval-th (0: every tenth of these). Rules
  * are evaluated when a step ends, before the next begins. The same findings come of a recorded run
  * if the same was recorded.

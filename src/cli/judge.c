@@ -13,13 +13,30 @@
 /* Vital signs of everything at every step make a small network's step a fifth longer; at every
  * tenth, together with losses at each, they cost a few percent. */
 enum { INTERVAL = 10, RAW_EVERY = 10 };
+/* Findings of a rule that are printed one by one: NaN goes everywhere within a step. */
+enum { PRINTED = 3 };
 
 /* --- telling ------------------------------------------------------------------------ */
 
+/* How often a rule has spoken, this time included; 1 for rules beyond those there is room for. */
+static size_t count_spoken(cli_judge *judge, const char *rule)
+{
+    for (size_t i = 0; i < CLI_COUNT_OF(judge->spoken); i++) {
+        if (judge->spoken[i].rule == NULL) {
+            judge->spoken[i].rule = rule;
+        }
+        if (strcmp(judge->spoken[i].rule, rule) == 0) {
+            return ++judge->spoken[i].times;
+        }
+    }
+    return 1;
+}
+
 /* Over a progress bar, which is drawn anew. */
-static void tell(const cli_judge *judge, const sonde_finding *finding)
+static void tell(cli_judge *judge, const sonde_finding *finding)
 {
     char line[8192];
+    size_t times = 0;
 
     if (judge->json) {
         (void)sonde_finding_json(finding, line, sizeof line);
@@ -30,12 +47,18 @@ static void tell(const cli_judge *judge, const sonde_finding *finding)
     if (isatty(STDERR_FILENO)) {
         (void)fputs("\r\033[K", stderr);
     }
-    cli_print_finding(stderr, finding);
+    times = count_spoken(judge, finding->rule);
+    if (times <= PRINTED) {
+        cli_print_finding(stderr, finding);
+    } else if (times == PRINTED + 1) {
+        (void)fprintf(stderr, "step %lld: more of %s, not shown one by one\n",
+                      (long long)finding->step, finding->rule);
+    }
 }
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
 {
-    const cli_judge *judge = user;
+    cli_judge *judge = user;
 
     if (again) {
         return;
@@ -224,11 +247,13 @@ void cli_judge_verdict(cli_judge *judge)
                      seen.steps == 1 ? "" : "s");
     } else {
         const sonde_finding *worst = seen.worst;
+        const size_t length = strlen(worst->message);
+        const bool stops = length > 0 && worst->message[length - 1] == '.';
 
         print_counts(&seen);
-        (void)printf(": %s at step %" PRId64 "%s%s: %s; sonde rules show %s\n",
+        (void)printf(": %s at step %" PRId64 "%s%s: %.*s; sonde rules show %s\n",
                      worst->rule, worst->step, worst->tensor[0] != '\0' ? " in " : "",
-                     worst->tensor, worst->message, worst->rule);
+                     worst->tensor, (int)length - stops, worst->message, worst->rule);
     }
     (void)fflush(stdout);
 }

@@ -67,6 +67,10 @@ typedef struct cli_judge {
     sonde_control *control; /* there, whoever judges */
     int64_t interval;
     bool json;
+    struct {
+        const char *rule; /* that spoke, and how often */
+        size_t times;
+    } spoken[64];
 } cli_judge;
 
 /* run: where findings and requests go, or NULL. The judge is closed whatever is returned. */

@@ -3,7 +3,7 @@
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
  * through what its tap asked for. Losses come at every step; what rules need of the others at
- * every interval-th; what costs more, raw values above all, at every raw_interval-th. All sinks of
+ * every interval-th, and at the first few, which tell of what was set up wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of
  * a step have their values before the first is told that it ends, which is when rules are evaluated.
  *
  * Several observers may be attached, one after another: for training, for evaluation. Their tensors
@@ -18,6 +18,7 @@
 #include <string.h>
 
 enum { HOWS = 16, SLOWER = 10, MODES = SONDE_MODE_GLOBAL };
+enum { CLOSELY = 20 }; /* steps at the beginning at which everything is looked at */
 
 typedef struct rules_sink {
     sonde_sink sink; /* first */
@@ -156,13 +157,16 @@ static void collect(const attaching *work, int mode)
 
 /* Taps for the tensors whose hows are not 0. */
 static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
-                          int64_t interval)
+                          int64_t interval, bool when_bad)
 {
     sonde_selector *what = NULL;
     sonde_err err = sonde__selector_create_exact("what rules want", &what, work->diag);
 
     for (unsigned how = 1; how < HOWS && err == SONDE_OK; how++) {
-        sonde_tap tap = {.what = what, .how = how, .where = &work->to->sinks[how].sink};
+        sonde_tap tap = {.what = what,
+                         .how = how,
+                         .where = &work->to->sinks[how].sink,
+                         .when_bad = when_bad};
         size_t n = 0;
 
         for (uint32_t id = 0; id < work->count; id++) {
@@ -172,6 +176,7 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
         }
         if (n > 0) {
             tap.when[mode] = sonde_schedule_every(interval);
+            tap.when[mode].first = when_bad ? CLOSELY : 0;
             err = sonde__observer_add_ids(work->observer, &tap, work->ids, n, work->diag);
         }
     }
@@ -196,13 +201,13 @@ static sonde_err attach(attaching *work, int64_t interval, int64_t raw_interval)
     }
     for (int mode = 0; mode < MODES && err == SONDE_OK; mode++) {
         collect(work, mode);
-        err = add_taps(work, work->hows, mode, 1);
+        err = add_taps(work, work->hows, mode, 1, false);
         if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + work->count, mode, interval);
+            err = add_taps(work, work->hows + work->count, mode, interval, true);
         }
         if (err == SONDE_OK) {
-            err =
-                add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_interval);
+            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_interval,
+                           false);
         }
     }
     return err;
