@@ -98,7 +98,8 @@ sonde_err cli_judge_open(const cli_judging *asked, const cli_acting *acting,
                          cli_judge *judge, sonde_diag *diag)
 {
     const sonde_nn_job_rules *listed = sonde_nn_job_get_rules(job);
-    const bool none = asked->rules.count > 0 ? is_none(&asked->rules) : listed->none;
+    const bool overruled = is_none(&asked->rules); /* the job's actions too */
+    const bool none = asked->rules.count > 0 ? overruled : listed->none;
     sonde_err err = sonde_control_create(run, &judge->control, diag);
 
     judge->json = json;
@@ -112,8 +113,8 @@ sonde_err cli_judge_open(const cli_judging *asked, const cli_acting *acting,
         err = sonde_rules_write_to(judge->rules, run, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_actions_open(acting, &asked->stop_on, listed, judge->control, NULL,
-                               &judge->actions, diag);
+        err = cli_actions_open(acting, &asked->stop_on, overruled ? NULL : listed,
+                               judge->control, NULL, &judge->actions, diag);
     }
     if (err == SONDE_OK && judge->actions != NULL && none) {
         *diag =
