@@ -1,6 +1,7 @@
 /*
  * bench_rules.c - what judging costs: all default rules inside training, over vital signs alone and
- * with raw values, beside the bare step; and over a recorded run of 100,000 steps.
+ * with raw values, and as `sonde train` does by default, beside the bare step; over a recorded run of
+ * 100,000 steps; and how soon another process that follows a run tells of a fault.
  *
  *     rules [FOLDER]     where the run is written and removed again; default /tmp
  *
@@ -15,9 +16,12 @@
 #include <sonde/rules.h>
 
 #include <ftw.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { STEPS = 300, ROUNDS = 7, RECORDED = 100000, TENSORS = 12 };
 
@@ -46,7 +50,7 @@ static sonde_rules *default_rules(void)
 
 typedef struct attached {
     sonde_rules *rules;
-    int64_t raw_interval;
+    int64_t interval, raw_interval;
 } attached;
 
 static sonde_err attach(void *user, const sonde_catalogue *catalogue,
@@ -54,7 +58,8 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
 {
     const attached *of = user;
 
-    return sonde_rules_attach(of->rules, catalogue, observer, 1, of->raw_interval, diag);
+    return sonde_rules_attach(of->rules, catalogue, observer, of->interval,
+                              of->raw_interval, diag);
 }
 
 /* A network like net, with rules in it. */
@@ -127,19 +132,22 @@ static double engine_seconds(const sonde_catalogue *catalogue)
 static void of_training(const char *job, const char *engine_limit)
 {
     bench_batches batches;
-    bench_network bare, stats, all;
-    attached of_stats = {default_rules(), INT64_MAX / 2}, of_all = {default_rules(), 10};
-    double best[3] = {1e9, 1e9, 1e9};
+    bench_network bare, stats, all, usual;
+    attached of_stats = {default_rules(), 1, INT64_MAX / 2};
+    attached of_all = {default_rules(), 1, 10}, of_usual = {default_rules(), 10, 100};
+    double best[4] = {1e9, 1e9, 1e9, 1e9};
     char name[64];
 
     bench_batches_make(&batches, job, 16384, false);
     bench_network_make(&bare, job, 1, NULL);
     make_judged(&stats, job, &of_stats);
     make_judged(&all, job, &of_all);
+    make_judged(&usual, job, &of_usual);
     for (int64_t round = 0; round < ROUNDS; round++) {
         best[0] = SONDE_MIN(best[0], seconds_a_step(&bare, &batches, round * STEPS));
         best[1] = SONDE_MIN(best[1], seconds_a_step(&stats, &batches, round * STEPS));
         best[2] = SONDE_MIN(best[2], seconds_a_step(&all, &batches, round * STEPS));
+        best[3] = SONDE_MIN(best[3], seconds_a_step(&usual, &batches, round * STEPS));
     }
     sonde_rules_finish(of_stats.rules);
     sonde_rules_finish(of_all.rules);
@@ -152,11 +160,15 @@ static void of_training(const char *job, const char *engine_limit)
     bench_row(name, 100.0 * (best[1] / best[0] - 1.0), "%", "");
     (void)snprintf(name, sizeof name, "%s_rules_all_added", job);
     bench_row(name, 100.0 * (best[2] / best[0] - 1.0), "%", "");
+    (void)snprintf(name, sizeof name, "%s_rules_usual_added", job);
+    bench_row(name, 100.0 * (best[3] / best[0] - 1.0), "%", "");
     bench_network_free(&bare);
+    bench_network_free(&usual);
     bench_network_free(&stats);
     bench_network_free(&all);
     sonde_rules_destroy(of_stats.rules);
     sonde_rules_destroy(of_all.rules);
+    sonde_rules_destroy(of_usual.rules);
     bench_batches_free(&batches);
 }
 
@@ -251,9 +263,107 @@ static void of_recorded(const char *folder)
     bench_row("rules_100000_steps_12_tensors", best, "s", "<=3");
 }
 
+/* --- live ------------------------------------------------------------------------- */
+
+enum { LIVE_ROUNDS = 15, LIVE_STEPS = 400 };
+
+static void write_time(void *user, const sonde_finding *finding, bool again)
+{
+    const double now = sonde__now();
+
+    (void)finding;
+    if (!again && write(*(const int *)user, &now, sizeof now) != sizeof now) {
+        _exit(3);
+    }
+}
+
+/* The other process: follows the run, and says when NonFinite speaks. */
+static void follow(const char *path, int to)
+{
+    const sonde_rules_pace pace = {.follow = true, .stall = 20};
+    sonde_rules *rules = NULL;
+    sonde_trial *trial = NULL;
+    sonde_diag diag = {0};
+
+    while (sonde_trial_open(path, NULL, &trial, &diag) != SONDE_OK) {
+        (void)usleep(1000);
+    }
+    bench_check(sonde_rules_create(&rules, &diag), &diag);
+    bench_check(sonde_rules_add(rules, "NonFinite", &diag), &diag);
+    sonde_rules_on_finding(rules, write_time, &to);
+    bench_check(sonde_rules_judge(rules, trial, &pace, &diag), &diag);
+    _exit(0);
+}
+
+/* Seconds from the end of the faulty step to the finding in the other process. A step a
+ * millisecond; the fault is at another one in each round. */
+static double live_once(const char *path, int round)
+{
+    const sonde_recorder_options options = {.path = path};
+    const int64_t shape[2] = {8, 8};
+    float values[64] = {0};
+    const sonde_view view = sonde_view_of(SONDE_F32, 2, shape, values);
+    sonde_catalogue *catalogue = NULL;
+    sonde_recorder *recorder = NULL;
+    sonde_diag diag = {0};
+    sonde_vitals vitals;
+    double begun = 0.0, told = 0.0;
+    int ends[2];
+    pid_t child = 0;
+
+    bench_check(pipe(ends) == 0 ? SONDE_OK : SONDE_EIO, &diag);
+    child = fork();
+    if (child == 0) {
+        follow(path, ends[1]);
+    }
+    bench_check(sonde_catalogue_create(&catalogue, &diag), &diag);
+    for (int i = 0; i < TENSORS; i++) {
+        declare(catalogue, i);
+    }
+    bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
+    for (int64_t step = 0; step < LIVE_STEPS + 7 * round; step++) {
+        const sonde_coordinate at = {.global_step = step, .mode_step = step};
+        const bool last = step + 1 == LIVE_STEPS + 7 * round;
+
+        values[3] = last ? NAN : 1.0F;
+        sonde_vitals_of(&view, &vitals);
+        for (uint32_t id = 0; id < TENSORS; id++) {
+            sonde_recorder_put_vitals(recorder, id, &at, &vitals);
+        }
+        sonde_recorder_end_step(recorder, &at);
+        begun = sonde__now();
+        (void)usleep(1000);
+    }
+    bench_check(read(ends[0], &told, sizeof told) == sizeof told ? SONDE_OK : SONDE_EIO,
+                &diag);
+    bench_check(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    (void)waitpid(child, NULL, 0);
+    (void)close(ends[0]);
+    (void)close(ends[1]);
+    sonde_catalogue_destroy(catalogue);
+    return told - begun;
+}
+
+static void of_live(const char *folder)
+{
+    double took[LIVE_ROUNDS];
+    char path[300];
+
+    (void)snprintf(path, sizeof path, "%s/sonde_bench_live", folder);
+    for (int round = 0; round < LIVE_ROUNDS; round++) {
+        (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+        took[round] = 1e3 * live_once(path, round);
+    }
+    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    bench_row("rules_live_median", bench_quantile(took, LIVE_ROUNDS, 0.5), "ms", "<=250");
+    bench_row("rules_live_largest", bench_quantile(took, LIVE_ROUNDS, 1.0), "ms",
+              "<=250");
+}
+
 int main(int argc, char **argv)
 {
     bench_header();
+    of_live(argc > 1 ? argv[1] : "/tmp");
     of_recorded(argc > 1 ? argv[1] : "/tmp");
     of_training("fashion_cnn", "<=2");
     of_training("mnist_mlp_small", "");

@@ -200,6 +200,8 @@ SONDE_API void sonde_hook_step_done(sonde_hook *hook);
 
 /* --- the end ---------------------------------------------------------------------- */
 
+/* Where the run goes; borrowed. NULL in a dry run. */
+SONDE_API const char *sonde_hook_path(const sonde_hook *hook);
 /* NULL before the first step and in a dry run. */
 SONDE_API sonde_recorder *sonde_hook_recorder(sonde_hook *hook);
 /* As sonde_recorder_close; frees the hook. NULL is fine. A run that was never opened leaves

@@ -32,6 +32,7 @@ typedef struct sonde_observer_gate {
      * other modes have run since, so that nobody knows, INT64_MIN: ask. */
     int64_t next_due[SONDE_MODE_COUNT];
     const uint8_t *wants; /* by tensor id: SONDE_HOW_ bits due at this step */
+    bool looks_again;     /* some tap has when_bad */
 } sonde_observer_gate;
 
 /* catalogue is borrowed until destroy. */
@@ -96,6 +97,16 @@ SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,
                                       const sonde_view *view, const sonde_vitals *vitals,
                                       int micro_batch, int replica);
 SONDE_API void sonde_observer_end_step(sonde_observer *observer);
+
+/*
+ * For a producer that can repeat what it has computed of a step (begun at `at`, whether anything
+ * was due or not), because it went wrong. True: taps with when_bad were not due; they are now, and
+ * nothing else is, until look_on; and end_step must follow. look_on: what has been repeated is
+ * over, and all taps of the step are due again.
+ */
+SONDE_API bool sonde_observer_look_again(sonde_observer *observer,
+                                         const sonde_coordinate *at);
+SONDE_API void sonde_observer_look_on(sonde_observer *observer);
 
 #ifdef __cplusplus
 }

@@ -94,7 +94,7 @@ SONDE_API size_t sonde_finding_json(const sonde_finding *finding, char *buf, siz
 typedef struct sonde_rules sonde_rules;
 
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_create(sonde_rules **out, sonde_diag *diag);
-/* Destroys what sonde_rules_attach made as well: not before the observer. */
+/* Destroys what sonde_rules_attach made as well: not before the observer's last step. */
 SONDE_API void sonde_rules_destroy(sonde_rules *rules);
 
 /*
@@ -118,10 +118,17 @@ SONDE_API void sonde_rules_set_limits(sonde_rules *rules,
  * Again: nothing happens. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_load(sonde_rules *rules, const char *path,
                                                    sonde_diag *diag);
+/* Several, with commas between them: "default" (the next function), and texts as above. An item that
+ * can only be a parameter ("patience=2") is one of the rule before it. */
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_list(sonde_rules *rules,
+                                                       const char *text,
+                                                       sonde_diag *diag);
 /* All built-in and loaded ones that need not be told what to look at. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_defaults(sonde_rules *rules,
                                                            sonde_diag *diag);
 SONDE_API size_t sonde_rules_count(const sonde_rules *rules);
+/* Steps so far with evidence for any of them. */
+SONDE_API uint64_t sonde_rules_steps(const sonde_rules *rules);
 
 /* Called for every finding, at the step that it is found at; and once more at finish for one that
  * has lasted (again true). The finding is borrowed for the call. */
@@ -177,11 +184,16 @@ SONDE_API void sonde_rules_finish(sonde_rules *rules);
 /* --- evidence of the process itself ----------------------------------------------- */
 
 /*
- * Before the observer is bound: adds the taps that the rules need. What is cheap (vital signs, and
- * what a rule asks for at each step) comes at every interval-th step (0: every one); raw values,
- * where a rule cannot do without, at every raw_interval-th (0: every tenth of these). Rules are
- * evaluated when a step ends, before the next begins. The same findings come of a recorded run
+ * Before the observer is bound: adds the taps that the rules need. Losses come at every step; other
+ * vital signs, and what a rule asks for at each step, at the first 20 of a mode, at every
+ * interval-th (0: every one), and at one whose loss is not finite (sonde_tap.when_bad); raw
+ * values, where a rule cannot do without, at every raw_interval-th (0: every tenth of these). Rules
+ * are evaluated when a step ends, before the next begins. The same findings come of a recorded run
  * if the same was recorded.
+ *
+ * May be called for several observers, of training and of evaluation, whose steps come one after
+ * another: their tensors are one where their names are. catalogue is not needed afterwards; rules
+ * must outlive the observer's last step.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(
     sonde_rules *rules, const sonde_catalogue *catalogue, sonde_observer *observer,

@@ -3,6 +3,7 @@
  *
  *     due(s) = s in steps                                        if steps are given
  *            = start <= s < end and s mod interval == 0          otherwise
+ *              or s < first
  *
  * Steps count from 0 within a mode, and the interval is anchored at step 0, not at start.
  */
@@ -27,6 +28,7 @@ typedef struct sonde_schedule {
     int64_t end;      /* exclusive; 0 with start 0: no end (SONDE_SCHEDULE_NEVER too) */
     const int64_t *steps; /* ascending; borrowed while checking, copied by an observer */
     size_t step_count;
+    int64_t first; /* with an interval: each of the first steps, this many, as well */
 } sonde_schedule;
 
 /* Every step. */

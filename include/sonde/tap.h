@@ -95,6 +95,9 @@ typedef struct sonde_tap {
     sonde_schedule when[SONDE_MODE_COUNT]; /* by mode; a zeroed schedule is never due */
     unsigned how;                          /* SONDE_HOW_ bits, at least one */
     sonde_sink *where;                     /* borrowed until the observer is destroyed */
+    /* Also at a step whose loss is not finite: a session of Sonde's engine then computes the
+     * step up to the loss once more, to have it looked at. Other producers: ignored. */
+    bool when_bad;
 } sonde_tap;
 
 #ifdef __cplusplus

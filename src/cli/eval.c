@@ -43,8 +43,8 @@ static sonde_err evaluate(const eval_values *asked, sonde_nn_job *job,
         err = cli_data_open(info, asked->data, SONDE_NN_TEST, asked->quiet, &set, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_evaluate(info, model, set, NULL, asked->quiet || asked->json, &matrix,
-                           diag);
+        err = cli_evaluate(info, model, set, NULL, NULL, asked->quiet || asked->json,
+                           &matrix, diag);
     }
     if (err == SONDE_OK && asked->json) {
         print_json(matrix);

@@ -272,8 +272,8 @@ static sonde_err evaluate_all(evaluation *run, bool quiet, sonde_diag *diag)
 }
 
 sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
-                       const sonde_nn_dataset *set, sonde_hook *hook, bool quiet,
-                       sonde_nn_confusion **out, sonde_diag *diag)
+                       const sonde_nn_dataset *set, sonde_hook *hook, cli_judge *judge,
+                       bool quiet, sonde_nn_confusion **out, sonde_diag *diag)
 {
     evaluation run = {.info = info, .batch = info->eval_batch_size, .sample = 1};
     sonde_nn_options options = info->options;
@@ -295,6 +295,9 @@ sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
     err = sonde_nn_inference_session(model, &options, &run.session, diag);
     if (err == SONDE_OK) {
         err = sonde_nn_session_attach_hook(run.session, hook, diag);
+    }
+    if (err == SONDE_OK && judge != NULL) {
+        err = cli_judge_attach(judge, run.session, diag);
     }
     if (err == SONDE_OK) {
         err = cli_loader_create(info, set, run.batch, false, 1, &run.loader, diag);

@@ -11,7 +11,7 @@
 #include <sonde/nn/metrics.h>
 #include <sonde/nn/session.h>
 
-#include "cli/cli.h"
+#include "cli/judge.h"
 
 /* A file (if one of that name exists, or it ends in .yaml, .yml or .json), else a built-in
  * model. NULL: fashion_cnn. */
@@ -38,11 +38,11 @@ void cli_batch_views(const sonde_nn_job_info *info, const sonde_nn_batch *batch,
 /*
  * Runs the model over a whole set (the last batch filled up and its surplus not counted) and
  * counts its predictions. Stops with SONDE_EINTERRUPTED on Ctrl-C. hook (may be NULL) records
- * it.
+ * it, judge (may be NULL) judges it.
  */
 sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
-                       const sonde_nn_dataset *set, sonde_hook *hook, bool quiet,
-                       sonde_nn_confusion **out, sonde_diag *diag);
+                       const sonde_nn_dataset *set, sonde_hook *hook, cli_judge *judge,
+                       bool quiet, sonde_nn_confusion **out, sonde_diag *diag);
 
 /* Accuracy, and a line for each class. */
 void cli_print_scores(const sonde_nn_confusion *matrix, const sonde_nn_dataset *set,

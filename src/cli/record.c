@@ -121,17 +121,32 @@ sonde_err cli_hook_open(const cli_record *asked, const char *text, sonde_nn_job 
     return SONDE_OK;
 }
 
+static void close_hook(sonde_hook *hook, sonde_run_end reason, const char *text)
+{
+    char line[SONDE_DIAG_LINE];
+    sonde_diag lost = {0};
+
+    if (sonde_hook_close(hook, reason, text, &lost) != SONDE_OK) {
+        cli_warn("recording: %s", sonde_diag_line(&lost, line, sizeof line));
+    }
+}
+
+void cli_hook_stop(sonde_hook *hook, const sonde_request *asked)
+{
+    close_hook(hook,
+               asked->by == SONDE_BY_RULE ? SONDE_RUN_STOPPED_BY_RULE
+                                          : SONDE_RUN_INTERRUPTED,
+               asked->text);
+}
+
 void cli_hook_close(sonde_hook *hook, sonde_err err, const sonde_diag *diag)
 {
     const sonde_run_end reason = err == SONDE_OK             ? SONDE_RUN_FINISHED
                                  : err == SONDE_EINTERRUPTED ? SONDE_RUN_INTERRUPTED
                                                              : SONDE_RUN_FAILED;
     char line[SONDE_DIAG_LINE];
-    sonde_diag lost = {0};
-    const char *text =
-        reason == SONDE_RUN_FAILED ? sonde_diag_line(diag, line, sizeof line) : NULL;
 
-    if (sonde_hook_close(hook, reason, text, &lost) != SONDE_OK) {
-        cli_warn("recording: %s", sonde_diag_line(&lost, line, sizeof line));
-    }
+    close_hook(hook, reason,
+               reason == SONDE_RUN_FAILED ? sonde_diag_line(diag, line, sizeof line)
+                                          : NULL);
 }

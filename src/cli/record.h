@@ -4,6 +4,7 @@
 #ifndef SONDE_CLI_RECORD_H
 #define SONDE_CLI_RECORD_H
 
+#include <sonde/control.h>
 #include <sonde/hook.h>
 #include <sonde/nn/job.h>
 
@@ -29,6 +30,9 @@ sonde_err cli_hook_open(const cli_record *asked, const char *text, sonde_nn_job 
                         const char *program, sonde_hook **out, sonde_diag *diag);
 /* Ends the run as err says (with *diag); tells what was lost as a warning. NULL is fine. */
 void cli_hook_close(sonde_hook *hook, sonde_err err, const sonde_diag *diag);
+
+/* Ends a run that was asked to stop. NULL is fine. */
+void cli_hook_stop(sonde_hook *hook, const sonde_request *asked);
 
 /* Rows of an option table; `values` is the command's struct, which has a member `record`. */
 #define CLI_RECORD_OPTION(values, name, kind, argument, field, help)                     \

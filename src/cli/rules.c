@@ -1,7 +1,7 @@
 /*
  * rules.c - `sonde rules`: judges runs, recorded or being recorded.
  */
-#include "cli/cli.h"
+#include "cli/judge.h"
 
 #include <sonde/report.h>
 #include <sonde/rules.h>
@@ -16,6 +16,7 @@ typedef struct rules_values {
     int64_t start_step, end_step, rule_memory;
     double stall, rule_seconds;
     bool follow, json, explain, no_save;
+    cli_acting acting;
 } rules_values;
 
 /* One run that is judged. */
@@ -24,6 +25,7 @@ typedef struct work {
     const char *path;
     sonde_trial *trial;
     sonde_rules *rules;
+    sonde_actions *actions; /* NULL: nothing is done about findings */
 } work;
 
 /* --- telling ---------------------------------------------------------------------- */
@@ -38,22 +40,18 @@ static void print_finding(const work *of, const sonde_finding *finding)
         (void)fflush(stdout);
         return;
     }
-    (void)printf("step %lld: %s: %s%s%s: %s", (long long)finding->step,
-                 sonde_severity_name(finding->severity), finding->rule,
-                 finding->tensor[0] != '\0' ? ": " : "", finding->tensor,
-                 finding->message);
-    if (finding->steps > 1) {
-        (void)printf(" At %llu steps, up to %lld.", (unsigned long long)finding->steps,
-                     (long long)finding->last_step);
-    }
-    (void)printf(" %s\n", finding->advice);
-    (void)fflush(stdout);
+    cli_print_finding(stdout, finding);
 }
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
 {
-    if (!again) {
-        print_finding(user, finding);
+    const work *of = user;
+
+    if (!again && of->asked->follow) {
+        print_finding(of, finding);
+    }
+    if (!again && of->actions != NULL) {
+        sonde_actions_take(of->actions, finding);
     }
 }
 
@@ -227,9 +225,14 @@ static sonde_err judge(work *of, sonde_diag *diag)
     if (!asked->no_save && !info.foreign) {
         err = sonde_rules_write_to(of->rules, of->path, diag);
     }
-    if (asked->follow) {
-        sonde_rules_on_finding(of->rules, on_finding, of);
+    if (err == SONDE_OK) {
+        err = cli_actions_open(&asked->acting, NULL, NULL, NULL, of->path, &of->actions,
+                               diag);
     }
+    if (err == SONDE_OK && of->actions != NULL) {
+        err = sonde_actions_check(of->actions, of->rules, diag);
+    }
+    sonde_rules_on_finding(of->rules, on_finding, of);
     pace.stall = asked->stall > 0 ? asked->stall : 0;
     pace.begin = asked->start_step != CLI_NOT_GIVEN ? asked->start_step : 0;
     pace.end = asked->end_step != CLI_NOT_GIVEN ? asked->end_step : 0;
@@ -270,6 +273,7 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
             diag = writing;
         }
     }
+    cli_actions_close(of.actions);
     sonde_rules_destroy(of.rules);
     sonde_trial_close(of.trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
@@ -324,6 +328,7 @@ static const cli_option options[] = {
     {"report", 'o', CLI_TEXT, "FILE", "write it all as a page for a browser: FILE.html",
      AT(report)},
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
+    CLI_ACTING_OPTIONS(rules_values),
     {"trial-dir", 0, CLI_TEXT, "RUN", "as RUN", AT(trial_dir)},
     {"rule-name", 0, CLI_LIST, "NAME", "as --rule", AT(names)},
     {"other-trials", 0, CLI_LIST, "RUN", "as --other", AT(other_trials)},
@@ -344,7 +349,8 @@ const cli_command cli_rules = {
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
                 "sonde rules run --plugin ./my_rule.lua # and by one of your own\n"
                 "sonde rules run --report run.html # a page with curves, for people\n"
-                "sonde rules --follow run # while it trains",
+                                "sonde rules --follow run # while it trains\n"
+                "sonde rules --follow run --on-finding error=stop",
     .options = options,
     .option_count = CLI_COUNT_OF(options),
     .least = 0,

@@ -2,9 +2,12 @@
  * train.c - `sonde train`: a job from its data to a judged model, with pictures.
  */
 #include "cli/job.h"
+#include "cli/judge.h"
+#include "cli/pictures.h"
+#include "cli/record.h"
 #include "cli/resume.h"
+#include "cli/run.h"
 
-#include <sonde/plot.h>
 #include <sonde/print.h>
 
 #include <math.h>
@@ -17,6 +20,8 @@ typedef struct train_values {
     double learning_rate;
     cli_list print;
     cli_record record;
+    cli_judging judging;
+    cli_acting acting;
     bool no_eval, no_pictures, json, quiet;
 } train_values;
 
@@ -30,6 +35,8 @@ typedef struct training {
     sonde_nn_session *session;
     sonde_printer *printer;
     sonde_hook *hook; /* NULL: nothing is recorded */
+    cli_judge judge;
+    const sonde_request *stopped; /* whoever asked for it; NULL: nobody */
     sonde_nn_loader *loader;
     sonde_nn_confusion *matrix;
     float *losses; /* of every call */
@@ -95,6 +102,35 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
     return err;
 }
 
+/* Whoever records, judges and may ask the session for something. */
+static sonde_err add_observers(training *run, const char *job, sonde_diag *diag)
+{
+    const train_values *asked = run->asked;
+    const char *path = NULL;
+    char checkpoints[4096];
+    const cli_record record = cli_resume_record(&asked->record, &run->resume);
+    sonde_err err = cli_hook_open(&record, job, run->job, "sonde train", &run->hook, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_attach_hook(run->session, run->hook, diag);
+    }
+    if (err == SONDE_OK) {
+        path = run->hook != NULL ? sonde_hook_path(run->hook) : NULL;
+        err = cli_judge_open(&asked->judging, &asked->acting, run->job, path, asked->json,
+                             &run->judge, diag);
+    }
+    if (err == SONDE_OK) {
+        err = cli_judge_attach(&run->judge, run->session, diag);
+    }
+    if (err == SONDE_OK) {
+        err = cli_join(path != NULL ? path : run->out, "checkpoints", checkpoints,
+                       sizeof checkpoints, diag);
+    }
+    return err == SONDE_OK ? sonde_nn_session_attach_control(
+                                 run->session, run->judge.control, checkpoints, diag)
+                           : err;
+}
+
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
     const train_values *asked = run->asked;
@@ -124,12 +160,7 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
         err = add_prints(run, diag);
     }
     if (err == SONDE_OK) {
-        const cli_record record = cli_resume_record(&asked->record, &run->resume);
-
-        err = cli_hook_open(&record, job, run->job, "sonde train", &run->hook, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_attach_hook(run->session, run->hook, diag);
+        err = add_observers(run, job, diag);
     }
     if (err == SONDE_OK) {
         err = sonde_nn_session_compile(run->session, diag);
@@ -153,97 +184,13 @@ static void tear_down(training *run)
     sonde_nn_confusion_destroy(run->matrix);
     sonde_nn_loader_destroy(run->loader);
     sonde_nn_session_destroy(run->session);
+    cli_judge_close(&run->judge);
     sonde_printer_destroy(run->printer);
     sonde_nn_model_destroy(run->model);
     sonde_nn_dataset_destroy(run->train);
     sonde_nn_dataset_destroy(run->test);
     sonde_nn_job_destroy(run->job);
     free(run->losses);
-}
-
-/* --- pictures --------------------------------------------------------------------- */
-
-/* The first samples of the training set under their labels. */
-static sonde_err draw_samples(const training *run, const char *path, sonde_diag *diag)
-{
-    enum { COUNT = 15 };
-    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(run->train);
-    const char *labels[COUNT];
-    const int64_t count = traits->count < COUNT ? traits->count : COUNT;
-    size_t bytes = sonde_dtype_size(traits->dtype);
-    const size_t scratch = sonde_nn_dataset_scratch(run->train);
-    unsigned char *pixels = NULL, *room = NULL;
-    int64_t shape[4] = {count};
-    sonde_images_plot plot = {.page = {.title = "Training samples"},
-                              .labels = labels,
-                              .colours = SONDE_COLOURS_GREY};
-    sonde_err err = SONDE_OK;
-
-    for (int i = 0; i < traits->rank; i++) {
-        bytes *= (size_t)traits->shape[i];
-        shape[i + 1] = traits->shape[i];
-    }
-    pixels = malloc((size_t)count * bytes);
-    room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
-    if (pixels == NULL || (scratch > 0 && room == NULL)) {
-        err = diag->err = SONDE_ENOMEM;
-    }
-    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
-        sonde_nn_sample sample;
-
-        err = sonde_nn_dataset_get(run->train, i, room, &sample, diag);
-        if (err == SONDE_OK) {
-            memcpy(pixels + (size_t)i * bytes, sample.data, bytes);
-            labels[i] = sonde_nn_dataset_class_name(run->train, sample.label);
-        }
-    }
-    if (err == SONDE_OK) {
-        plot.images = sonde_view_of(traits->dtype, traits->rank + 1, shape, pixels);
-        err = sonde_plot_images(path, &plot, diag);
-    }
-    free(pixels);
-    free(room);
-    return err;
-}
-
-static sonde_err draw_loss(const training *run, const char *path, sonde_diag *diag)
-{
-    const int64_t count = (int64_t)run->loss_count;
-    const sonde_plot_series series = {
-        .name = "loss", .y = sonde_view_of(SONDE_F32, 1, &count, run->losses)};
-    const sonde_curves_plot plot = {.page = {.title = "Training loss"},
-                                    .series = &series,
-                                    .count = 1,
-                                    .x_label = "Call",
-                                    .y_label = "Loss",
-                                    .smooth = count > 200 ? 0.98 : 0.0};
-
-    return count > 0 ? sonde_plot_curves(path, &plot, diag) : SONDE_OK;
-}
-
-static sonde_err draw_pictures(const training *run, sonde_diag *diag)
-{
-    char path[4096];
-    const bool images = sonde_nn_dataset_get_traits(run->train)->rank == 3;
-    sonde_err err = cli_join(run->out, "samples.png", path, sizeof path, diag);
-
-    if (err == SONDE_OK && images) {
-        err = draw_samples(run, path, diag);
-    }
-    if (err == SONDE_OK) {
-        err = cli_join(run->out, "loss.png", path, sizeof path, diag);
-    }
-    if (err == SONDE_OK) {
-        err = draw_loss(run, path, diag);
-    }
-    if (err == SONDE_OK && run->matrix != NULL) {
-        err = cli_join(run->out, "confusion.png", path, sizeof path, diag);
-        if (err == SONDE_OK) {
-            err = cli_draw_confusion(path, run->matrix, run->test, "Confusion matrix",
-                                     diag);
-        }
-    }
-    return err;
 }
 
 /* --- training --------------------------------------------------------------------- */
@@ -308,6 +255,9 @@ static sonde_err train_epoch(training *run, int epoch, int64_t skip,
         if (err == SONDE_OK) {
             err = keep_loss(run, mean, diag);
         }
+        if (err == SONDE_OK) {
+            err = sonde_nn_session_heed(run->session, diag);
+        }
         if (progress.terminal && (batch.number & 63) == 0) {
             (void)snprintf(note, sizeof note, "loss %.4f",
                            sonde_nn_running_mean_get(mean));
@@ -342,6 +292,36 @@ static sonde_err tell_hook(const training *run, const char *name, double value,
     return run->hook != NULL ? sonde_hook_scalar(run->hook, name, value, diag) : SONDE_OK;
 }
 
+/* Ctrl-C, or a request: what is needed to go on is saved. */
+static sonde_err break_off(training *run, sonde_diag *diag)
+{
+    const sonde_request *asked = sonde_nn_session_stopped(run->session);
+    const long long step = (long long)sonde_nn_session_step(run->session);
+    const sonde_err err = save_checkpoint(run, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (asked == NULL) {
+        cli_warn("interrupted at step %lld; go on with --resume "
+                 "%s/checkpoint.safetensors",
+                 step, run->out);
+        return diag->err = SONDE_EINTERRUPTED;
+    }
+    run->stopped = asked;
+    if (run->asked->json) {
+        (void)printf("{\"event\": \"stopped\", \"step\": %lld, \"by\": \"%s\", "
+                     "\"text\": ",
+                     step, asked->by == SONDE_BY_RULE ? "rule" : "user");
+        cli_json_string(stdout, asked->text);
+        (void)puts("}");
+    }
+    cli_warn(
+        "stopped after %lld steps: %s; go on with --resume %s/checkpoint.safetensors",
+        step, asked->text, run->out);
+    return SONDE_OK;
+}
+
 static sonde_err train_all(training *run, sonde_diag *diag)
 {
     sonde_nn_session_info plan;
@@ -364,17 +344,11 @@ static sonde_err train_all(training *run, sonde_diag *diag)
         sonde_nn_running_mean mean = {0};
 
         err = train_epoch(run, epoch, skip, &mean, diag);
-        if (err != SONDE_OK) {
-            break;
+        if (sonde_nn_session_stopped(run->session) != NULL ||
+            (err == SONDE_OK && cli_interrupted())) {
+            return break_off(run, diag);
         }
-        if (cli_interrupted()) {
-            err = save_checkpoint(run, diag);
-            if (err == SONDE_OK) {
-                cli_warn("interrupted at step %lld; go on with --resume "
-                         "%s/checkpoint.safetensors",
-                         (long long)sonde_nn_session_step(run->session), run->out);
-                err = diag->err = SONDE_EINTERRUPTED;
-            }
+        if (err != SONDE_OK) {
             break;
         }
         report_epoch(run, epoch, sonde_nn_running_mean_get(&mean), cli_now() - started,
@@ -395,10 +369,10 @@ static sonde_err judge(training *run, sonde_diag *diag)
     if (err == SONDE_OK) {
         err = sonde_nn_model_save(run->model, path, diag);
     }
-    if (err != SONDE_OK || run->asked->no_eval) {
+    if (err != SONDE_OK || run->asked->no_eval || run->stopped != NULL) {
         return err;
     }
-    err = cli_evaluate(run->info, run->model, run->test, run->hook,
+    err = cli_evaluate(run->info, run->model, run->test, run->hook, &run->judge,
                        run->asked->quiet || run->asked->json, &run->matrix, diag);
     if (err == SONDE_OK) {
         err = tell_hook(run, "accuracy", sonde_nn_confusion_accuracy(run->matrix), diag);
@@ -416,6 +390,21 @@ static sonde_err judge(training *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
+/* Closes everything. */
+static int end(training *run, sonde_err err, const sonde_diag *diag)
+{
+    int code = CLI_OK;
+
+    if (err == SONDE_OK && run->stopped != NULL) {
+        code = run->stopped->by == SONDE_BY_RULE ? CLI_VERDICT : CLI_INTERRUPTED;
+        cli_hook_stop(run->hook, run->stopped);
+    } else {
+        cli_hook_close(run->hook, err, diag);
+    }
+    tear_down(run);
+    return err == SONDE_OK ? code : cli_fail(diag);
+}
+
 static int run_train(const void *values, int argc, char **argv)
 {
     training run = {.asked = values};
@@ -429,18 +418,26 @@ static int run_train(const void *values, int argc, char **argv)
     }
     if (err == SONDE_OK) {
         err = judge(&run, &diag);
+        cli_judge_verdict(&run.judge);
     }
     if (err == SONDE_OK && !run.asked->no_pictures) {
-        err = draw_pictures(&run, &diag);
+        const cli_pictures pictures = {.out = run.out,
+                                       .train = run.train,
+                                       .test = run.test,
+                                       .losses = run.losses,
+                                       .loss_count = run.loss_count,
+                                       .matrix = run.matrix};
+
+        err = cli_draw_pictures(&pictures, &diag);
     }
     if (err == SONDE_OK && !run.asked->quiet && !run.asked->json) {
-        (void)printf(
-            "Saved to %s: model.safetensors, checkpoint.safetensors%s\n", run.out,
-            run.asked->no_pictures ? "" : ", samples.png, loss.png, confusion.png");
+        (void)printf("Saved to %s: model.safetensors, checkpoint.safetensors%s\n",
+                     run.out,
+                     run.asked->no_pictures ? ""
+                     : run.matrix == NULL   ? ", samples.png, loss.png"
+                                            : ", samples.png, loss.png, confusion.png");
     }
-    cli_hook_close(run.hook, err, &diag);
-    tear_down(&run);
-    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    return end(&run, err, &diag);
 }
 
 #define OPTION(name, letter, kind, argument, field, help)                                \
@@ -465,6 +462,8 @@ static const cli_option train_options[] = {
     OPTION("print", 'p', CLI_LIST, "TENSORS", print,
            "print these at every step to stderr; may be given again"),
     CLI_RECORD_OPTIONS(train_values),
+    CLI_JUDGING_OPTIONS(train_values),
+    CLI_ACTING_OPTIONS(train_values),
     OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume,
            "go on from a checkpoint (the one in --out), and with its run"),
     OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate at the end"),
@@ -479,14 +478,21 @@ const cli_command cli_train = {
     .summary = "train a network, evaluate it, draw what was seen",
     .details =
         "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
-        "describes any other.\nCtrl-C saves a checkpoint and ends with code 130. With "
-        "--resume "
-        "training goes on as if it\nhad never been interrupted, and what was recorded "
-        "beyond the checkpoint counts no more.",
+        "describes any other.\nCtrl-C and 'sonde stop' save a checkpoint and end with "
+        "code 130. With --resume training goes on as if it had never been interrupted, and "
+        "what was recorded beyond the checkpoint counts no more.\n"
+        "Training is judged by rules while it runs ('sonde rules list'); a finding is "
+        "printed "
+        "at once and kept in RUN/findings if the run is recorded, and a line at the end "
+        "sums "
+        "up. A finding that --stop-on names ends training after its step as at its end, "
+        "but "
+        "for the evaluation, with code 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
                 "  sonde train --record runs/first --save-interval 100\n"
                 "  sonde train --record runs/first --save-interval 100 --resume\n"
+                "  sonde train --stop-on error --on-finding 'command:notify-send Sonde'\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",
     .options = train_options,
     .option_count = CLI_COUNT_OF(train_options),

@@ -128,6 +128,11 @@ const sonde_hook_gate *sonde_hook_get_gate(const sonde_hook *hook)
     return &hook->gate;
 }
 
+const char *sonde_hook_path(const sonde_hook *hook)
+{
+    return hook->options.dry_run ? NULL : hook->options.record.path;
+}
+
 sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
 {
     return hook->recorder;

@@ -150,6 +150,66 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
     return any;
 }
 
+/* Due from now on, or no longer. */
+static void set_due(sonde_observer *observer, sonde__tap *of, bool due)
+{
+    of->due = due;
+    for (size_t j = 0; j < of->count; j++) {
+        uint8_t *wants = &observer->wants[of->tensors[j]];
+
+        *wants = due ? (uint8_t)(*wants | of->how) : 0;
+    }
+}
+
+/* A tap that looks at bad steps of this mode and would not have seen this one. */
+static bool looks_again(const sonde__tap *of, const sonde_coordinate *at)
+{
+    return of->when_bad && !of->due && !of->waits && of->count > 0 &&
+           (sonde_schedule_next(&of->when[at->mode], 0) != SONDE_SCHEDULE_NEVER ||
+            sonde_schedule_next(&of->when[SONDE_MODE_GLOBAL], 0) != SONDE_SCHEDULE_NEVER);
+}
+
+bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *at)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        any = any || looks_again(&observer->taps[i], at);
+    }
+    if (!any) {
+        return false;
+    }
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        sonde__tap *of = &observer->taps[i];
+
+        of->waits = of->due;
+        if (of->due) {
+            set_due(observer, of, false);
+        }
+    }
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        sonde__tap *of = &observer->taps[i];
+
+        if (looks_again(of, at)) {
+            set_due(observer, of, true);
+            observer->sink_due[of->sink] = 1;
+        }
+    }
+    observer->at = *at;
+    observer->stepping = true;
+    return true;
+}
+
+void sonde_observer_look_on(sonde_observer *observer)
+{
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        if (observer->taps[i].waits) {
+            observer->taps[i].waits = false;
+            set_due(observer, &observer->taps[i], true);
+        }
+    }
+}
+
 void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_view *view,
                             const sonde_vitals *vitals, int micro_batch, int replica)
 {

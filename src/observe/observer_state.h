@@ -21,6 +21,8 @@ typedef struct sonde__tap {
     unsigned how;
     uint32_t sink; /* index */
     bool due;      /* at the step that is on */
+    bool waits;    /* due there, but for what is repeated just now */
+    bool when_bad;
 } sonde__tap;
 
 typedef struct sonde__entry {

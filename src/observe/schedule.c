@@ -56,6 +56,10 @@ sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
     if (start < 0) {
         return sonde__fail(diag, SONDE_EINVAL, "start", "0 or more", "%lld", start);
     }
+    if (schedule->first < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "first", "0 or more", "%lld",
+                           (long long)schedule->first);
+    }
     if (end <= start && !(start == 0 && end == 0)) {
         return sonde__fail(diag, SONDE_EINVAL, "end", "a step behind start",
                            "%lld with start %lld", end, start);
@@ -91,6 +95,9 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
         const size_t i = search(schedule, step);
 
         return i < schedule->step_count ? schedule->steps[i] : SONDE_SCHEDULE_NEVER;
+    }
+    if (schedule->interval >= 1 && SONDE_MAX(step, 0) < schedule->first) {
+        return SONDE_MAX(step, 0);
     }
     if (schedule->interval < 1 || first >= end) {
         return SONDE_SCHEDULE_NEVER;

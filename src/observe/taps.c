@@ -147,7 +147,8 @@ static sonde_err add_sink(sonde_observer *observer, sonde_sink *sink, uint32_t *
 static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
                            uint32_t *ids, size_t count, sonde_diag *diag)
 {
-    sonde__tap copy = {.ids = ids, .count = count, .how = added->how};
+    sonde__tap copy = {
+        .ids = ids, .count = count, .how = added->how, .when_bad = added->when_bad};
     sonde_err err = find_tensors(observer, &copy, diag);
 
     if (err == SONDE_OK) {
@@ -165,6 +166,7 @@ static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
         return err;
     }
     observer->taps[observer->tap_count++] = copy;
+    observer->gate.looks_again |= copy.when_bad && count > 0;
     return SONDE_OK;
 }
 

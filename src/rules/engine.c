@@ -1,5 +1,5 @@
 /*
- * engine.c - adding rules, handing them tensors, and stepping.
+ * engine.c - adding rules and handing them tensors; what they ask, and how they got on.
  */
 #include "rules/engine.h"
 
@@ -57,16 +57,19 @@ void sonde_rules_destroy(sonde_rules *rules)
     if (rules == NULL) {
         return;
     }
-    sonde__rules_free_sink(rules);
     for (size_t i = 0; i < rules->count; i++) {
         sonde__rule_run_destroy(rules->runs[i]);
     }
     for (size_t i = 0; i < rules->slot_count; i++) {
         sonde__free(rules->slots[i].users);
+        sonde__free(rules->slots[i].watch);
     }
+    sonde__rules_free_attached(rules);
     sonde__rules_free_found(rules);
     sonde__free(rules->runs);
     sonde__free(rules->slots);
+    sonde__free(rules->now);
+    sonde__free(rules->before);
     sonde__free(rules->copies);
     sonde__free(rules->folder);
     sonde__rules_close_files(rules);
@@ -163,12 +166,24 @@ size_t sonde_rules_count(const sonde_rules *rules)
     return rules->count;
 }
 
+uint64_t sonde_rules_steps(const sonde_rules *rules)
+{
+    return rules->steps;
+}
+
 /* --- tensors ---------------------------------------------------------------------- */
 
-static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor,
-                          unsigned how, sonde_diag *diag)
+static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor, int need,
+                          sonde_diag *diag)
 {
+    const unsigned how = run->rule->needs[need].how;
+
     slot->how |= how;
+    if (!sonde__reserve(&slot->watch, &slot->watch_capacity, slot->watch_count + 1,
+                        sizeof *slot->watch)) {
+        return sonde__fail_nomem(diag, run->rule->name);
+    }
+    slot->watch[slot->watch_count++] = (sonde__watch){run, tensor, need};
     if ((how & ~(unsigned)SONDE_HOW_VITALS) == 0) {
         return SONDE_OK;
     }
@@ -203,8 +218,7 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     run->tensors[i] = tensor;
     run->of_tensor[i] = SONDE__NO_FINDING;
     run->count++;
-    if (add_user(&run->rules->slots[id], run, i, run->rule->needs[need].how, diag) !=
-        SONDE_OK) {
+    if (add_user(&run->rules->slots[id], run, i, need, diag) != SONDE_OK) {
         return SONDE_ENOMEM;
     }
     return run->rule->bind != NULL ? run->rule->bind(run, i, diag) : SONDE_OK;
@@ -240,6 +254,16 @@ sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue
     return sonde_rules_refresh(rules, diag);
 }
 
+static bool reserve_slots(sonde_rules *rules, size_t count)
+{
+    size_t before = rules->slot_capacity, now = rules->slot_capacity;
+
+    return sonde__reserve(&rules->before, &before, count, sizeof *rules->before) &&
+           sonde__reserve(&rules->now, &now, count, sizeof *rules->now) &&
+           sonde__reserve(&rules->slots, &rules->slot_capacity, count,
+                          sizeof *rules->slots);
+}
+
 sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
 {
     const size_t from = rules->slot_count;
@@ -248,7 +272,8 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
     if (to == from) {
         return SONDE_OK;
     }
-    if (!sonde__reserve(&rules->slots, &rules->slot_capacity, to, sizeof *rules->slots)) {
+    sonde__rules_hide_all(rules);
+    if (!reserve_slots(rules, to)) {
         return sonde__fail_nomem(diag, "the tensors of rules");
     }
     memset(rules->slots + from, 0, (to - from) * sizeof *rules->slots);
@@ -266,127 +291,6 @@ sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
 unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
 {
     return id < rules->slot_count ? rules->slots[id].how : 0;
-}
-
-/* --- stepping --------------------------------------------------------------------- */
-
-static bool judges(const sonde_rule_run *run, sonde_mode mode)
-{
-    return !run->failed &&
-           (run->rule->modes == 0 || (run->rule->modes >> (unsigned)mode & 1U) != 0);
-}
-
-static void put_vitals(sonde_rules *rules, sonde__slot *slot, const sonde_vitals *vitals)
-{
-    rules->bad += vitals->nan + vitals->pos_inf + vitals->neg_inf;
-    if (slot->stamp == rules->stamp) {
-        sonde_vitals_merge(&slot->vitals, vitals);
-    } else {
-        slot->vitals = *vitals;
-        slot->stamp = rules->stamp;
-    }
-}
-
-void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
-{
-    sonde__slot *slot = NULL;
-
-    if (seen->id >= rules->slot_count) {
-        return;
-    }
-    slot = &rules->slots[seen->id];
-    rules->at = seen->at;
-    rules->any = true;
-    if (seen->vitals != NULL && (slot->how & SONDE_HOW_VITALS)) {
-        put_vitals(rules, slot, seen->vitals);
-    }
-    for (size_t i = 0; i < slot->user_count; i++) {
-        const sonde__user *user = &slot->users[i];
-        const bool has = ((user->how & SONDE_HOW_RAW) && seen->view != NULL) ||
-                         ((user->how & SONDE_HOW_SKETCH) && seen->sketch != NULL) ||
-                         ((user->how & SONDE_HOW_HASH) && seen->hash != 0);
-
-        if (has && judges(user->run, seen->at.mode)) {
-            sonde_rule_tensor *tensor = &user->run->tensors[user->tensor];
-
-            user->run->any = true;
-            user->run->seen[tensor->need]++;
-            user->run->rule->observe(user->run, tensor, seen);
-        }
-    }
-}
-
-/* Hands a rule the vital signs of its tensors. */
-static void gather(sonde_rules *rules, sonde_rule_run *run)
-{
-    for (size_t i = 0; i < run->count; i++) {
-        sonde_rule_tensor *tensor = &run->tensors[i];
-        const sonde__slot *slot = &rules->slots[tensor->id];
-
-        tensor->vitals = NULL;
-        if (slot->stamp == rules->stamp &&
-            (run->rule->needs[tensor->need].how & SONDE_HOW_VITALS)) {
-            tensor->vitals = &slot->vitals;
-            run->any = true;
-            run->seen[tensor->need]++;
-        }
-    }
-}
-
-void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
-{
-    rules->at = *at;
-    rules->at.micro_batch = 0;
-    rules->at.replica = 0;
-    for (size_t i = 0; i < rules->count && rules->any; i++) {
-        sonde_rule_run *run = rules->runs[i];
-
-        if (!judges(run, at->mode)) {
-            continue;
-        }
-        gather(rules, run);
-        if (run->any) {
-            run->steps++;
-            if (run->rule->step != NULL) {
-                run->rule->step(run);
-            }
-        }
-        run->any = false;
-    }
-    rules->any = false;
-    rules->bad = 0;
-    rules->stamp++;
-}
-
-void sonde_rules_idle(sonde_rules *rules, double seconds)
-{
-    for (size_t i = 0; i < rules->count; i++) {
-        sonde_rule_run *run = rules->runs[i];
-
-        if (!run->failed && run->rule->idle != NULL) {
-            run->rule->idle(run, seconds);
-        }
-    }
-}
-
-void sonde_rules_finish(sonde_rules *rules)
-{
-    if (rules->finished) {
-        return;
-    }
-    rules->finished = true;
-    for (size_t i = 0; i < rules->count; i++) {
-        sonde_rule_run *run = rules->runs[i];
-
-        if (!run->failed && run->rule->finish != NULL && rules->catalogue != NULL) {
-            run->rule->finish(run);
-        }
-    }
-    for (size_t i = 0; i < rules->found_count; i++) {
-        if (rules->found[i]->finding.steps > 1) {
-            sonde__rules_tell(rules, rules->found[i], true);
-        }
-    }
 }
 
 /* --- what a rule asks ------------------------------------------------------------- */
@@ -447,7 +351,7 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
         for (size_t j = 0; j < run->count; j++) {
             tensors += run->tensors[j].need == (int)i;
         }
-        if (run->seen[i] > 0 || need->optional) {
+        if (run->seen[i] || need->optional) {
             continue;
         }
         judged = false;

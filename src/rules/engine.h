@@ -5,9 +5,12 @@
  *
  *     put      slots[id].vitals merged over the micro-batches of the step; raw values and
  *              sketches straight to the rules that asked (users of the slot)
- *     end_step for every rule: tensors[i].vitals = the slot's, if it is of this step; step
+ *     end_step slots are shown to the rules that watch them; step of every rule that is shown
+ *              anything
  *
- * A slot is of the step that is on if its stamp is the engine's.
+ * A slot is of the step that is on if its stamp is the engine's. What a rule is shown is a pointer
+ * to the slot, which stays from step to step as long as the tensor is seen: where the same tensors
+ * are seen at every step, showing costs a comparison for each of them, however many rules there are.
  */
 #ifndef SONDE_RULES_ENGINE_H
 #define SONDE_RULES_ENGINE_H
@@ -37,9 +40,12 @@ struct sonde_rule_run {
     size_t count, capacity, finding_capacity;
     int64_t of_run;         /* the finding about the whole run */
     sonde__found *speaking; /* between found and say */
-    uint64_t steps, *seen;  /* steps with any evidence; and by need: tensors at steps */
+    uint64_t steps;         /* with any evidence */
+    bool *seen;             /* by need: whether there ever was any */
     size_t findings;
-    bool any, failed;
+    size_t shown; /* tensors that have vital signs just now */
+    bool any;     /* raw values and the like at this step */
+    bool failed;
     char lacked[SONDE__MESSAGE];
 };
 
@@ -50,13 +56,25 @@ typedef struct sonde__user {
     unsigned how;
 } sonde__user;
 
+/* A rule that has a tensor, for whatever need. */
+typedef struct sonde__watch {
+    sonde_rule_run *run;
+    size_t tensor; /* index into the run's tensors */
+    int need;
+} sonde__watch;
+
 typedef struct sonde__slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
+    bool shown; /* those who watch have a pointer to vitals */
+    sonde__watch *watch;
+    size_t watch_count, watch_capacity;
     sonde__user *users;
     size_t user_count, user_capacity;
 } sonde__slot;
+
+typedef struct sonde__attached sonde__attached;
 
 struct sonde_rules {
     sonde_rule_run **runs;
@@ -66,7 +84,12 @@ struct sonde_rules {
     const void *collection_user;
     sonde__slot *slots;
     size_t slot_count, slot_capacity;
+    uint32_t *now,
+        *before; /* ids with vital signs at this step, and those shown; room for all */
+    size_t now_count, before_count;
     uint64_t stamp; /* of the step that is on, from 1 */
+    int64_t next_global;
+    uint64_t steps; /* with any evidence */
     sonde_coordinate at;
     uint64_t bad;       /* NaN and infinities at this step */
     bool any, finished; /* evidence at this step */
@@ -78,10 +101,11 @@ struct sonde_rules {
     void *on_user;
     char *folder; /* RUN/findings */
     bool folder_failed;
-    struct sonde__rules_sink *sink;
     sonde_rule_file **files; /* of users' rules */
     size_t file_count, file_capacity;
     sonde_rule_limits limits; /* of rules in them */
+    sonde_catalogue *own; /* of all that is attached; NULL: nothing is */
+    sonde__attached *attached;
 };
 
 /* params.c: defaults, then "name=value,..." (may be NULL), into the state. */
@@ -94,13 +118,15 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_di
 void sonde__rules_tell(sonde_rules *rules, sonde__found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);
 /* sink.c */
-void sonde__rules_free_sink(sonde_rules *rules);
 /* user/files.c: by name, a built-in rule's or a loaded one's, or by path; all loaded ones that
  * need not be told what to look at. */
 sonde_err sonde__rules_add_named(sonde_rules *rules, const char *name, const char *params,
                                  sonde_diag *diag);
 sonde_err sonde__rules_add_loaded(sonde_rules *rules, sonde_diag *diag);
 void sonde__rules_close_files(sonde_rules *rules);
+void sonde__rules_free_attached(sonde_rules *rules);
+/* step.c: no rule sees any vital signs; before slots move. */
+void sonde__rules_hide_all(sonde_rules *rules);
 /* engine.c: a rule at work, half-built or NULL allowed. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

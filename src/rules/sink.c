@@ -2,147 +2,215 @@
  * sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
- * through what its tap asked for. What rules need at every step comes at every interval-th; what
- * costs more, raw values above all, at every raw_interval-th. All sinks of a step have their
- * values before the first is told that it ends, which is when rules are evaluated.
+ * through what its tap asked for. Losses come at every step; what rules need of the others at
+ * every interval-th, and at the first few, which tell of what was set up wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of
+ * a step have their values before the first is told that it ends, which is when rules are evaluated.
+ *
+ * Several observers may be attached, one after another: for training, for evaluation. Their tensors
+ * are one where their names are, in a catalogue of the rules' own; and if nobody counts global steps
+ * over all of them, it is done here.
  */
 #include "rules/engine.h"
 
-#include <stdio.h>
+#include "observe/names.h"
+#include "observe/observer_state.h"
+
 #include <string.h>
 
-enum { HOWS = 16, SLOWER = 10, NAMES_A_TAP = 200, MODES = SONDE_MODE_GLOBAL };
+enum { HOWS = 16, SLOWER = 10, MODES = SONDE_MODE_GLOBAL };
+enum { CLOSELY = 20 }; /* steps at the beginning at which everything is looked at */
 
-typedef struct sonde__rules_sink {
+typedef struct rules_sink {
     sonde_sink sink; /* first */
-    sonde_rules *rules;
+    sonde__attached *to;
     unsigned how;
 } rules_sink;
+
+struct sonde__attached {
+    sonde__attached *next;
+    sonde_rules *rules;
+    uint32_t *map;  /* ids of the catalogue attached to -> ids of the rules' */
+    int64_t offset; /* to be added to its global steps */
+    rules_sink sinks[HOWS];
+};
+
+/* --- while stepping --------------------------------------------------------------- */
+
+/* Where the step is, over all that are attached. */
+static sonde_coordinate place(sonde__attached *to, const sonde_coordinate *at)
+{
+    sonde_coordinate placed = *at;
+
+    if (at->global_step + to->offset < to->rules->next_global) {
+        to->offset = to->rules->next_global - at->global_step;
+    }
+    placed.global_step += to->offset;
+    return placed;
+}
 
 static void sink_put(sonde_sink *sink, const sonde_observation *seen)
 {
     const rules_sink *of = (rules_sink *)sink;
     sonde_observation part = *seen;
 
+    part.id = of->to->map[seen->id];
+    part.at = place(of->to, &seen->at);
+    part.info = sonde_catalogue_info(of->to->rules->catalogue, part.id);
     part.view = (of->how & SONDE_HOW_RAW) ? seen->view : NULL;
     part.vitals = (of->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
-    sonde_rules_put(of->rules, &part);
+    sonde_rules_put(of->to->rules, &part);
 }
 
 static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
 {
     const rules_sink *of = (rules_sink *)sink;
 
-    if (of->rules->any) { /* not told by another sink already */
-        sonde_rules_end_step(of->rules, at);
+    if (of->to->rules->any) { /* not told by another sink already */
+        const sonde_coordinate placed = place(of->to, at);
+
+        sonde_rules_end_step(of->to->rules, &placed);
     }
 }
 
-void sonde__rules_free_sink(sonde_rules *rules)
+void sonde__rules_free_attached(sonde_rules *rules)
 {
-    sonde__free(rules->sink);
+    while (rules->attached != NULL) {
+        sonde__attached *first = rules->attached;
+
+        rules->attached = first->next;
+        sonde__free(first->map);
+        sonde__free(first);
+    }
+    sonde_catalogue_destroy(rules->own);
 }
 
-/* What rules want of every tensor in a mode: at every step, and beyond that now and then. */
-static void collect(const sonde_rules *rules, int mode, uint8_t *each, uint8_t *rest)
-{
-    memset(each, 0, rules->slot_count);
-    memset(rest, 0, rules->slot_count);
-    for (size_t i = 0; i < rules->count; i++) {
-        const sonde_rule_run *run = rules->runs[i];
+/* --- attaching -------------------------------------------------------------------- */
 
-        if (run->rule->modes != 0 && (run->rule->modes >> mode & 1U) == 0) {
-            continue;
+/* What an attachment is made from. */
+typedef struct attaching {
+    sonde_rules *rules;
+    sonde__attached *to;
+    const sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    uint32_t count;
+    uint8_t *hows; /* (3, count): at every step, at every interval-th, at the others */
+    uint32_t *ids; /* scratch */
+    sonde_diag *diag;
+} attaching;
+
+/* The rules' own ids of the catalogue's tensors. */
+static sonde_err map_tensors(attaching *work)
+{
+    sonde_err err = SONDE_OK;
+
+    for (uint32_t id = 0; id < work->count && err == SONDE_OK; id++) {
+        sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
+
+        if (info.same_as == id) {
+            info.same_as = SONDE_NO_TENSOR;
+        } else { /* of another batch size, maybe, than the tensor that has the name here */
+            const sonde_tensor_info *shared =
+                sonde_catalogue_info(work->rules->own, work->to->map[info.same_as]);
+
+            info.same_as = work->to->map[info.same_as];
+            info.dtype = shared->dtype;
+            info.rank = shared->rank;
+            memcpy(info.shape, shared->shape, sizeof info.shape);
         }
-        for (size_t j = 0; j < run->count; j++) {
-            const sonde_rule_need *need = &run->rule->needs[run->tensors[j].need];
+        err = sonde_catalogue_declare(work->rules->own, &info, &work->to->map[id],
+                                      work->diag);
+        if (err == SONDE_EEXIST) {
+            err = sonde_catalogue_find(work->rules->own, info.name, &work->to->map[id],
+                                       work->diag);
+        }
+    }
+    return err;
+}
+
+/* What rules want in a mode, by the ids of the catalogue. */
+static void collect(const attaching *work, int mode)
+{
+    const sonde_rules *rules = work->rules;
+    uint8_t *always = work->hows, *each = always + work->count,
+            *rest = each + work->count;
+
+    memset(work->hows, 0, 3 * (size_t)work->count);
+    for (uint32_t id = 0; id < work->count; id++) {
+        const sonde__slot *slot = &rules->slots[work->to->map[id]];
+        const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
+        const bool cheap = info->role == SONDE_ROLE_LOSS && info->rank == 0;
+
+        for (size_t i = 0; i < slot->watch_count; i++) {
+            const sonde_rule *rule = slot->watch[i].run->rule;
+            const sonde_rule_need *need = &rule->needs[slot->watch[i].need];
             const unsigned now =
                 need->how & (need->each_step ? ~0U : (unsigned)SONDE_HOW_VITALS);
 
-            each[run->tensors[j].id] |= (uint8_t)now;
-            rest[run->tensors[j].id] |= (uint8_t)(need->how & ~now);
+            if (rule->modes == 0 || (rule->modes >> mode & 1U) != 0) {
+                *(cheap ? &always[id] : &each[id]) |= (uint8_t)now;
+                rest[id] |= (uint8_t)(need->how & ~now);
+            }
         }
-    }
-    for (size_t id = 0; id < rules->slot_count; id++) {
-        rest[id] &= (uint8_t)~each[id];
+        rest[id] &= (uint8_t) ~(each[id] | always[id]);
     }
 }
 
-/* An expression for exactly the names of tensors *from and on with that how; *from moves on.
- * New; NULL with *any true: out of memory. */
-static char *expression(const sonde_rules *rules, const uint8_t *hows, unsigned how,
-                        size_t *from, bool *any)
+/* Taps for the tensors whose hows are not 0. */
+static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
+                          int64_t interval, bool when_bad)
 {
-    size_t size = sizeof "^(?:)$", used = 0, names = 0, to = *from;
-    char *text = NULL;
-
-    for (; to < rules->slot_count && names < NAMES_A_TAP; to++) {
-        if (hows[to] == how) {
-            size +=
-                strlen(sonde_catalogue_info(rules->catalogue, (uint32_t)to)->name) + 5;
-            names++;
-        }
-    }
-    *any = names > 0;
-    text = names > 0 ? sonde__malloc(size) : NULL;
-    if (text == NULL) {
-        *from = to;
-        return NULL;
-    }
-    used = (size_t)snprintf(text, size, "^(?:");
-    for (size_t id = *from, n = 0; id < to; id++) {
-        if (hows[id] == how) {
-            used += (size_t)snprintf(
-                text + used, size - used, "%s\\Q%s\\E", n++ > 0 ? "|" : "",
-                sonde_catalogue_info(rules->catalogue, (uint32_t)id)->name);
-        }
-    }
-    (void)snprintf(text + used, size - used, ")$");
-    *from = to;
-    return text;
-}
-
-static sonde_err add_tap(sonde_observer *observer, const char *text, int mode,
-                         int64_t interval, rules_sink *sink, sonde_diag *diag)
-{
-    sonde_tap tap = {.how = sink->how, .where = &sink->sink};
     sonde_selector *what = NULL;
-    sonde_err err = sonde_selector_create_regex(text, &what, diag);
+    sonde_err err = sonde__selector_create_exact("what rules want", &what, work->diag);
 
-    if (err != SONDE_OK) {
-        return err;
+    for (unsigned how = 1; how < HOWS && err == SONDE_OK; how++) {
+        sonde_tap tap = {.what = what,
+                         .how = how,
+                         .where = &work->to->sinks[how].sink,
+                         .when_bad = when_bad};
+        size_t n = 0;
+
+        for (uint32_t id = 0; id < work->count; id++) {
+            if (hows[id] == how) {
+                work->ids[n++] = id;
+            }
+        }
+        if (n > 0) {
+            tap.when[mode] = sonde_schedule_every(interval);
+            tap.when[mode].first = when_bad ? CLOSELY : 0;
+            err = sonde__observer_add_ids(work->observer, &tap, work->ids, n, work->diag);
+        }
     }
-    tap.what = what;
-    tap.when[mode] = sonde_schedule_every(interval);
-    err = sonde_observer_add(observer, &tap, NULL, diag);
     sonde_selector_destroy(what);
     return err;
 }
 
-/* Taps for the tensors whose hows are not 0. */
-static sonde_err add_taps(sonde_rules *rules, sonde_observer *observer,
-                          const uint8_t *hows, int mode, int64_t interval,
-                          sonde_diag *diag)
+static sonde_err attach(attaching *work, int64_t interval, int64_t raw_interval)
 {
-    for (unsigned how = 1; how < HOWS; how++) {
-        for (size_t from = 0; from < rules->slot_count;) {
-            bool any = false;
-            char *text = expression(rules, hows, how, &from, &any);
-            sonde_err err = SONDE_OK;
+    sonde_err err = SONDE_OK;
 
-            if (!any) {
-                break;
-            }
-            err = text == NULL
-                      ? sonde__fail_nomem(diag, "the taps of rules")
-                      : add_tap(observer, text, mode, interval, &rules->sink[how], diag);
-            sonde__free(text);
-            if (err != SONDE_OK) {
-                return err;
-            }
+    for (unsigned how = 0; how < HOWS; how++) {
+        work->to->sinks[how] =
+            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, work->to, how};
+    }
+    err = map_tensors(work);
+    if (err == SONDE_OK) {
+        err =
+            work->rules->catalogue == NULL
+                ? sonde_rules_begin(work->rules, work->rules->own, NULL, NULL, work->diag)
+                : sonde_rules_refresh(work->rules, work->diag);
+    }
+    for (int mode = 0; mode < MODES && err == SONDE_OK; mode++) {
+        collect(work, mode);
+        err = add_taps(work, work->hows, mode, 1, false);
+        if (err == SONDE_OK) {
+            err = add_taps(work, work->hows + work->count, mode, interval, true);
+        }
+        if (err == SONDE_OK) {
+            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_interval,
+                           false);
         }
     }
-    return SONDE_OK;
+    return err;
 }
 
 sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
@@ -150,33 +218,36 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
                              int64_t raw_interval, sonde_diag *diag)
 {
     const int64_t every = interval > 0 ? interval : 1;
-    const int64_t slower = raw_interval > 0 ? raw_interval : SLOWER * every;
-    sonde_err err = sonde_rules_begin(rules, catalogue, NULL, NULL, diag);
-    uint8_t *each = NULL, *rest = NULL;
+    attaching work = {.rules = rules,
+                      .catalogue = catalogue,
+                      .observer = observer,
+                      .count = sonde_catalogue_count(catalogue),
+                      .diag = diag};
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
+    if (rules->catalogue != rules->own) {
+        return sonde__fail(diag, SONDE_ESTATE, "rules", "one run for each",
+                           "rules that are at work");
     }
-    rules->sink = sonde__calloc(HOWS, sizeof *rules->sink);
-    each = sonde__malloc(rules->slot_count);
-    rest = sonde__malloc(rules->slot_count);
-    if (rules->sink == NULL || each == NULL || rest == NULL) {
-        err = sonde__fail_nomem(diag, "the taps of rules");
-        goto done;
-    }
-    for (unsigned how = 0; how < HOWS; how++) {
-        rules->sink[how] =
-            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, rules, how};
-    }
-    for (int mode = 0; mode < MODES && err == SONDE_OK; mode++) {
-        collect(rules, mode, each, rest);
-        err = add_taps(rules, observer, each, mode, every, diag);
-        if (err == SONDE_OK) {
-            err = add_taps(rules, observer, rest, mode, slower, diag);
+    if (rules->own == NULL) {
+        err = sonde_catalogue_create(&rules->own, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-done:
-    sonde__free(each);
-    sonde__free(rest);
+    work.to = sonde__calloc(1, sizeof *work.to);
+    work.hows = sonde__calloc(work.count, 3);
+    work.ids = sonde__calloc(work.count, sizeof *work.ids);
+    if (work.to != NULL) {
+        work.to->rules = rules;
+        work.to->map = sonde__calloc(work.count, sizeof *work.to->map);
+        work.to->next = rules->attached;
+        rules->attached = work.to; /* stays, for the taps that do */
+    }
+    err = work.to != NULL && work.to->map != NULL && work.hows != NULL && work.ids != NULL
+              ? attach(&work, every, raw_interval > 0 ? raw_interval : SLOWER * every)
+              : sonde__fail_nomem(diag, "the taps of rules");
+    sonde__free(work.hows);
+    sonde__free(work.ids);
     return err;
 }

@@ -23,8 +23,10 @@ static bool due_by_definition(const sonde_schedule *s, int64_t step)
         }
         return false;
     }
-    return s->interval >= 1 && s->start <= step &&
-           (step < s->end || (s->start == 0 && s->end == 0)) && step % s->interval == 0;
+    return s->interval >= 1 &&
+           (step < s->first ||
+            (s->start <= step && (step < s->end || (s->start == 0 && s->end == 0)) &&
+             step % s->interval == 0));
 }
 
 static void compare_with_definition(const sonde_schedule *s)
@@ -50,6 +52,8 @@ static void random_schedules_follow_the_definition(void **state)
         sonde_schedule s = {.interval = (int64_t)sonde__below(1, 0, n, 12)};
 
         s.start = (int64_t)sonde__below(1, 1, n, 20);
+        s.first =
+            sonde__below(1, 20, n, 3) == 0 ? (int64_t)sonde__below(1, 21, n, 30) : 0;
         s.end = sonde__below(1, 2, n, 2) ? (int64_t)sonde__below(1, 3, n, 50) : 0;
         s.step_count =
             sonde__below(1, 4, n, 3) == 0 ? (size_t)sonde__below(1, 5, n, 6) : 0;

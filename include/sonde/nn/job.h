@@ -16,6 +16,7 @@
  *     observe:
  *       - {tensors: "Gradient___*", every: 100, print: true}
  *     record: {path: runs/first, save_interval: 100}   # a hook's configuration
+ *     rules: {judge: default, stop_on: error}          # or a list of rules, or none
  *
  * `model: fashion_cnn` takes a built-in model by its name. A layer reads what the layer before
  * it made, or what `from` names; add and mul read the two layers of `from: [a, b]`. Unknown
@@ -40,6 +41,23 @@ typedef struct sonde_nn_job_tap {
     int64_t start, end;  /* 0: from the first, without end */
     bool print;
 } sonde_nn_job_tap;
+
+/* Texts, in order. */
+enum { SONDE_NN_JOB_TEXTS = 64 };
+typedef struct sonde_nn_job_texts {
+    const char *text[SONDE_NN_JOB_TEXTS];
+    size_t count;
+} sonde_nn_job_texts;
+
+/* What `rules` says about who judges the training (<sonde/rules.h>, <sonde/actions.h>). */
+typedef struct sonde_nn_job_rules {
+    sonde_nn_job_texts judge; /* for sonde_rules_add_list, checked; empty: not said */
+    bool none;                /* nobody is to judge */
+    int64_t interval;         /* 0: not said */
+    sonde_nn_job_texts stop_on,
+        on_finding; /* rules or severities; actions: not checked */
+    bool each;
+} sonde_nn_job_rules;
 
 /* What a job says; strings belong to the job. */
 typedef struct sonde_nn_job_info {
@@ -81,6 +99,9 @@ SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
 SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
+
+/* Borrowed until destroy; zeroed where the job says nothing. */
+SONDE_API const sonde_nn_job_rules *sonde_nn_job_get_rules(const sonde_nn_job *job);
 
 /* Whether the job has a section `record`, and the hook that it describes, new (docs/recording.md);
  * options (may be NULL) win over it, and are all there is where the job has none. */

@@ -19,6 +19,7 @@
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
 #include <sonde/nn/options.h>
+#include <sonde/control.h>
 #include <sonde/hook.h>
 #include <sonde/observer.h>
 #include <sonde/outfeed.h>
@@ -75,6 +76,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach(sonde_nn_session *sess
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session,
                                                                sonde_hook *hook,
                                                                sonde_diag *diag);
+/*
+ * Has the session heed requests (<sonde/control.h>) at the beginning of every call of run. A stop:
+ * run returns SONDE_EINTERRUPTED with the request's text, nothing has run, and so do all that
+ * follow. A checkpoint is saved as <checkpoints>/step-<ten digits>.safetensors, in a folder that is
+ * made if need be; what goes wrong there is logged, and the run goes on. control is borrowed
+ * until destroy; NULL: none, and a stop is forgotten. Any time between calls of run.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_session_attach_control(sonde_nn_session *session, sonde_control *control,
+                                const char *checkpoints, sonde_diag *diag);
 /* What the steps of this session count as; training sessions start as TRAIN, others as EVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *session,
                                                             sonde_mode mode,
@@ -133,6 +144,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
                           sonde_view *view, sonde_diag *diag);
+/* The same look at requests without a call of run, for loops that want to know at once. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_heed(sonde_nn_session *session,
+                                                        sonde_diag *diag);
+/* The request that stopped the session; NULL if none did. */
+SONDE_API const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *session);
 /* Steps done so far; the next step has this number. */
 SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 

@@ -1,8 +1,5 @@
 /*
  * curl.h - one HTTP download, by a libcurl that is loaded when it is first needed.
- *
- * The few entry points and numbers that are used have been the same in every libcurl.so.4
- * since 2006, so no header of it is needed to build.
  */
 #ifndef SONDE_NN_DATA_CURL_H
 #define SONDE_NN_DATA_CURL_H

@@ -267,8 +267,8 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
 static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__yaml *root,
                                sonde_nn_job *job)
 {
-    static const char *const keys[] = {"model",   "data",    "optimizer",
-                                       "options", "observe", "record"};
+    static const char *const keys[] = {"model",   "data",   "optimizer", "options",
+                                       "observe", "record", "rules"};
     sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
     const sonde__yaml *section = NULL;
 
@@ -283,6 +283,9 @@ static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__ya
     }
     if (err == SONDE_OK && (section = sonde__yaml_get(root, "observe")) != NULL) {
         err = read_observe(reader, section, job);
+    }
+    if (err == SONDE_OK && (section = sonde__yaml_get(root, "rules")) != NULL) {
+        err = sonde__job_read_rules(reader, section, &job->rules);
     }
     return err;
 }

@@ -16,6 +16,7 @@ struct sonde_nn_job {
     sonde_nn_job_info info;
     sonde_nn_job_tap *taps;
     size_t tap_count;
+    sonde_nn_job_rules rules;
     char *record; /* the whole text, if it has a section `record`; else NULL */
     size_t record_size;
 };
@@ -23,6 +24,10 @@ struct sonde_nn_job {
 /* sonde_nn_job_build, completing classes and sample shape of info. */
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag);
+
+/* The section `rules`. */
+sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
+                                const sonde__yaml *section, sonde_nn_job_rules *rules);
 
 /* NULL for no built-in model. Accepts - for _. */
 const char *sonde__builtin_text(const char *name);

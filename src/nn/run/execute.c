@@ -10,6 +10,7 @@
 #include "nn/ops/operand_vitals.h"
 #include "nn/run/run.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct execution {
@@ -17,7 +18,8 @@ typedef struct execution {
     const sonde_view *inputs;
     sonde__team *team; /* NULL: member 0 runs everything alone */
     sonde_coordinate at;
-    bool due; /* something is observed at this step */
+    bool due;   /* something is observed at this step */
+    bool again; /* the forward pass is computed once more */
 } execution;
 
 void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
@@ -305,8 +307,69 @@ static void begin_step(execution *run)
 #endif
 }
 
+/* --- looking again ---------------------------------------------------------------- */
+
+static bool is_bad_loss(const execution *run)
+{
+    const sonde__plan *plan = &run->session->plan;
+    const sonde__returned *loss = &plan->outputs[plan->output_count - 1];
+    const float *value = sonde__buffer_data(run->session, &plan->buffers[loss->buffer],
+                                            &run->at, run->inputs);
+
+    return loss->shape.dtype == SONDE_F32 && !isfinite(*value);
+}
+
+/* The steps up to the loss, if a loss that is not finite is to be looked into; else 0. */
+static size_t count_to_loss(const sonde_nn_session *session)
+{
+    const sonde__plan *plan = &session->plan;
+
+    return session->training && session->gate != NULL && session->gate->looks_again
+               ? (size_t)plan->buffers[plan->outputs[plan->output_count - 1].buffer]
+                         .first +
+                     1
+               : 0;
+}
+
+/*
+ * The loss is there, and nothing that lasts has been changed yet. If it is not finite and somebody
+ * wants to know why, the same is computed once more, bit for bit, this time observed.
+ */
+static void look_again(execution *run, size_t end, int member)
+{
+    const sonde__plan *plan = &run->session->plan;
+    sonde_observer *observer = run->session->observer;
+
+    if (member == 0) {
+        run->again = is_bad_loss(run) && sonde_observer_look_again(observer, &run->at);
+        if (run->again) {
+            run->due = true;
+            set_watched(run);
+            show(run, plan->first_start, plan->start_count);
+        }
+    }
+    if (run->team != NULL) {
+        sonde__team_barrier(run->team);
+    }
+    if (!run->again) {
+        return;
+    }
+    run_list(run, 0, end, member);
+    if (member == 0) {
+        sonde_observer_look_on(observer);
+        set_watched(run);
+    }
+    if (run->team != NULL) {
+        sonde__team_barrier(run->team);
+    }
+}
+
+/* --- the loops -------------------------------------------------------------------- */
+
 static void run_micro_batch(execution *run, int member)
 {
+    const size_t to_loss = count_to_loss(run->session);
+
     const sonde__plan *plan = &run->session->plan;
     const size_t end =
         run->at.micro_batch + 1 == run->session->options.gradient_accumulation
@@ -323,7 +386,11 @@ static void run_micro_batch(execution *run, int member)
     if (team != NULL) {
         sonde__team_barrier(team);
     }
-    run_list(run, 0, plan->micro_steps, member);
+    run_list(run, 0, to_loss, member);
+    if (to_loss > 0) {
+        look_again(run, to_loss, member);
+    }
+    run_list(run, to_loss, plan->micro_steps, member);
     if (member == 0) {
         if (run->due) {
             show(run, plan->first_end, plan->end_count);

@@ -42,7 +42,11 @@ struct sonde_nn_session {
     size_t tap_count, tap_capacity;
     sonde__attach_request *attach_requests;
     size_t attach_count, attach_capacity;
-    sonde_hook *hook; /* borrowed; NULL: nothing is recorded */
+    sonde_hook *hook;       /* borrowed; NULL: nothing is recorded */
+    sonde_control *control; /* borrowed; NULL: nobody asks */
+    char *checkpoints;      /* folder of those asked for; NULL: none */
+    sonde_request stop;     /* if stopped */
+    bool stopped;
 
     /* made by compile */
     sonde__program program; /* kept for its names */

@@ -73,6 +73,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
     sonde__free(session->anchor_requests);
     sonde__free(session->tap_requests);
     sonde__free(session->attach_requests);
+    sonde__free(session->checkpoints);
     sonde__free(session);
 }
 
@@ -290,6 +291,9 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
 
     if (err == SONDE_OK) {
         err = sonde__check_inputs(session, inputs, count, diag);
+    }
+    if (err == SONDE_OK && session->control != NULL) {
+        err = sonde_nn_session_heed(session, diag);
     }
     if (err == SONDE_OK && session->hook != NULL) {
         err = sonde_hook_open(session->hook, diag);

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# sonde train judges itself: the verdict, findings as they come, stopping on one; requests from
+# outside: sonde stop, sonde checkpoint, sonde rules --follow --on-finding.
+. "$(dirname "$0")/lib.sh"
+
+run 0 "$sonde" data synth --folder data --train 800 --test 100
+train() { # CODE ARGUMENT...
+    local want=$1
+    shift
+    run "$want" "$sonde" train --data data --no-pictures --epochs 1 "$@"
+}
+
+# healthy: one line behind the accuracy, and not a bit different from a run that nobody judges
+train 0 --out one --quiet
+[ ! -s "$err" ] || fail "a healthy run: $(cat "$err")"
+[ "$(wc -l <"$out")" -eq 2 ] || fail "not two lines: $(cat "$out")"
+tail -1 "$out" | grep -qE '^healthy: [0-9]+ rules judged [0-9,]+ steps$' || fail "$(cat "$out")"
+train 0 --out none --quiet --rules none
+[ "$(wc -l <"$out")" -eq 1 ] || fail "--rules none: $(cat "$out")"
+train 0 --out each --quiet --rules-interval 1
+for other in none each; do
+    same <(cksum <one/model.safetensors) <(cksum <$other/model.safetensors)
+done
+train 0 --out named --quiet --no-eval --rules NonFinite,VanishingGradient:threshold=1e-9,patience=2
+same "$out" <(echo "healthy: 2 rules judged 50 steps")
+
+# a run that goes wrong: findings at once on stderr, kept with the run, summed up
+train 0 --out hot --quiet --learning-rate 1e6 --record hot-run
+tail -1 "$out" | grep -qE '^[0-9]+ errors.*: [A-Za-z]+ at step [0-9]+ in [^ ]+: .*; sonde rules show [A-Za-z]+$' ||
+    fail "$(cat "$out")"
+grep -qE '^step [0-9]+: error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"
+[ "$(grep -cE '^step [0-9]+: error: ExplodingTensor: ' "$err")" -eq 3 ] || fail "$(cat "$err")"
+grep -q 'more of ExplodingTensor, not shown one by one' "$err" || fail "$(cat "$err")"
+[ "$(wc -l <hot-run/findings/ExplodingTensor.jsonl)" -gt 20 ] || fail "few findings are kept"
+# the tensor is named, not only the loss, although everything is looked at every tenth step
+! grep -q 'NonFinite: loss_output_0' "$err" || fail "the loss is blamed: $(cat "$err")"
+# as the recorded run says, where that has the evidence
+train 0 --out hot --json --learning-rate 1e6
+python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+found = [row for row in rows if row["event"] == "finding"]
+assert found and all(row["rule"] and row["severity"] and row["message"] for row in found)
+verdict, = [row for row in rows if row["event"] == "verdict"]
+assert not verdict["healthy"] and verdict["errors"] + verdict["warnings"] + verdict["notes"] == len(found)
+END
+
+# --stop-on: after that step, with weights and a checkpoint, and a status of its own
+train 1 --out stopped --learning-rate 1e6 --record stopped-run --stop-on NonFinite --epochs 3
+grep -qE '^sonde: warning: stopped after [0-9]+ steps: NonFinite at step [0-9]+ in .*; go on with --resume stopped/checkpoint.safetensors$' \
+    "$err" || fail "$(cat "$err")"
+grep -q '"reason":"rule"' stopped-run/end.json || fail "$(cat stopped-run/end.json)"
+grep -q '"text":"NonFinite at step ' stopped-run/end.json || fail "$(cat stopped-run/end.json)"
+step=$(grep -oE 'NonFinite at step [0-9]+' stopped-run/end.json | grep -oE '[0-9]+')
+grep -q "\"last_step\":$step}" stopped-run/end.json || fail "not at the next step: $(cat stopped-run/end.json)"
+[ -s stopped/model.safetensors ] && [ -s stopped/checkpoint.safetensors ] || fail "nothing is saved"
+! grep -q '^Eval' "$out" || fail "evaluated all the same"
+train 0 --out healthy --quiet --stop-on any --stop-on error
+
+# the same in a job, and what a command is given
+cat >job.yaml <<'END'
+model: fashion_cnn
+rules:
+  judge: [NonFinite, "ExplodingTensor:only_nan=true"]
+  interval: 5
+  stop_on: error
+  on_finding: ["NonFinite=command:cat >finding.json", "checkpoint"]
+END
+SONDE_LOG_LEVEL=info train 1 job.yaml --out job --learning-rate 1e6 --record job-run
+python3 - <<'END' || fail "the command had no finding"
+import json
+assert json.load(open("finding.json"))["rule"] == "NonFinite"
+END
+ls job-run/checkpoints/step-*.safetensors >/dev/null || fail "no checkpoint"
+grep -q '\[actions\] \[info\] stop asked for: ' "$err" || fail "actions say nothing: $(cat "$err")"
+train 0 job.yaml --out job --rules none --quiet --learning-rate 1e6
+[ ! -s "$err" ] || fail "--rules does not win over the job: $(cat "$err")"
+
+# requests from outside
+wait_for_steps() { # RUN
+    for _ in $(seq 1000); do
+        [ "$(wc -l <"$out")" -ge 1 ] && [ -e "$1/w0000/state.json" ] && return
+        sleep 0.02
+    done
+    fail "$1 never began: $(cat "$err")"
+}
+start() { # RUN ARGUMENT...
+    "$sonde" train --data data --out live --no-pictures --no-eval --epochs 100000 --json \
+        --record "$@" >"$out" 2>"$err" </dev/null &
+    child=$!
+    wait_for_steps "$1"
+}
+ended() { # CODE
+    local code=0
+    wait "$child" || code=$?
+    [ "$code" -eq "$1" ] || fail "status $code, not $1: $(cat "$err")"
+}
+start run
+"$sonde" checkpoint run >/dev/null || fail "checkpoint"
+for _ in $(seq 500); do
+    ls run/checkpoints/step-*.safetensors >/dev/null 2>&1 && break
+    sleep 0.02
+done
+ls run/checkpoints/step-*.safetensors >/dev/null || fail "no checkpoint of a live run"
+[ "$("$sonde" stop run --text 'enough "of it"')" = "run: stop asked for" ] || fail "stop"
+ended 130
+grep -q '"reason":"interrupted","text":"enough \\"of it\\""' run/end.json || fail "$(cat run/end.json)"
+grep -q '"event": "stopped"' "$out" || fail "$(tail -1 "$out")"
+run 2 "$sonde" stop run
+stderr_is "sonde: error: run: the run has ended (expected a run that goes on)"
+run 2 "$sonde" checkpoint data
+run 2 "$sonde" stop
+
+# another terminal judges, and stops it
+start followed --learning-rate 1e6 --rules none --save-interval 1 --vitals-interval 1
+run 1 "$sonde" rules --follow followed --rule NonFinite --on-finding error=stop
+ended 1
+grep -q '"reason":"rule"' followed/end.json || fail "$(cat followed/end.json)"
+grep -qE '^step [0-9]+: error: NonFinite: ' <("$sonde" rules followed --rule NonFinite) || fail "no finding"
+# and of a run that has ended nothing can be stopped, which is said
+run 1 "$sonde" rules followed --rule NonFinite --on-finding stop
+grep -q 'stop for NonFinite .* failed: followed: the run has ended' "$err" || fail "$(cat "$err")"
+
+# mistakes
+check() { # PATTERN ARGUMENT...
+    local pattern=$1
+    shift
+    run 2 "$sonde" train --data data --out bad --quiet "$@"
+    grep -qE "^sonde: error: $pattern\$" "$err" || fail "$*: $(cat "$err")"
+}
+check "unknown rule 'NonFinte' \(expected NonFinite\)" --rules NonFinte
+check "action: no rule 'NonFinte' judges \(expected NonFinite\)" --stop-on NonFinte
+check "--stop-on: 'a=b' .*" --stop-on a=b
+check "action: 'dance' .*" --on-finding dance
+check "webhook: 'nowhere' \(expected http.*" --on-finding webhook:nowhere
+check "--rules: nobody judges, .*" --rules none --stop-on any
+check "--action-timeout: -1 .*" --action-timeout -1 --on-finding log
+printf 'model: fashion_cnn\nrules: [NonFinte]\n' >bad.yaml
+check "bad\.yaml:2: unknown rule 'NonFinte' \(expected NonFinite\)" bad.yaml
+printf 'model: fashion_cnn\nrules: {judge: default,\n  stop: error}\n' >bad.yaml
+check "bad\.yaml:3: unknown key 'stop' \(expected stop_on\)" bad.yaml

@@ -1,0 +1,312 @@
+/*
+ * test_session_judged.c - rules inside a session: what is trained stays the same to the bit; a step
+ * gone wrong is named exactly however seldom rules look; nothing is allocated but for a finding;
+ * evaluation counts. And what a session does when it is asked to stop or for a checkpoint.
+ */
+#include "alloc_failure.h"
+#include "engine.h"
+
+#include <sonde/rules.h>
+
+#include <math.h>
+#include <unistd.h>
+
+typedef struct judged {
+    engine_net net;
+    sonde_nn_session *session;
+    sonde_rules *rules;
+    int64_t interval, raw_interval;
+} judged;
+
+static sonde_err attach(void *user, const sonde_catalogue *catalogue,
+                        sonde_observer *observer, sonde_diag *diag)
+{
+    const judged *of = user;
+
+    return sonde_rules_attach(of->rules, catalogue, observer, of->interval,
+                              of->raw_interval, diag);
+}
+
+/* rules NULL: nobody judges. D steps a call, G micro-batches. */
+static void judged_open(judged *of, engine_builder build, const char *rules, int D, int G,
+                        int threads)
+{
+    sonde_nn_options options;
+
+    build(&of->net, 4);
+    sonde_nn_options_init(&options);
+    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, D), G);
+    sonde_nn_threads(&options, threads);
+    must(sonde_nn_training_session(of->net.model, &options, NULL, &of->session,
+                                   &engine_diag));
+    if (rules != NULL) {
+        must(sonde_rules_create(&of->rules, &engine_diag));
+        must(sonde_rules_add_list(of->rules, rules, &engine_diag));
+        must(sonde_nn_session_attach(of->session, attach, of, &engine_diag));
+    }
+    must(sonde_nn_session_compile(of->session, &engine_diag));
+}
+
+static void judged_close(judged *of)
+{
+    sonde_nn_session_destroy(of->session);
+    sonde_rules_destroy(of->rules);
+    engine_net_fini(&of->net);
+}
+
+static void expect_same_weights(const judged *a, const judged *b)
+{
+    float *want = engine_weights(a->net.model), *have = engine_weights(b->net.model);
+
+    assert_same_bits(have, want, engine_weight_count(a->net.model));
+    free(want);
+    free(have);
+}
+
+static void judging_changes_no_bit(void **state)
+{
+    static const int loops[][3] = {{1, 1, 1}, {1, 1, 2}, {2, 3, 2}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
+        for (int64_t interval = 1; interval <= 3; interval += 2) {
+            judged bare = {0}, of = {.interval = interval, .raw_interval = interval};
+
+            judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
+            judged_open(&of, engine_cnn, "default", loops[i][0], loops[i][1],
+                        loops[i][2]);
+            for (uint64_t step = 0; step < 8; step++) {
+                engine_train(&bare.net, bare.session, step);
+                engine_train(&of.net, of.session, step);
+            }
+            assert_true(sonde_rules_steps(of.rules) == 8 * (uint64_t)loops[i][0]);
+            expect_same_weights(&bare, &of);
+            judged_close(&bare);
+            judged_close(&of);
+        }
+    }
+}
+
+/* An element of a parameter turns NaN. */
+static void spoil(const judged *of, const char *name)
+{
+    float *values = engine_parameter(of->net.model, name, NULL);
+
+    assert_non_null(values);
+    if (values != NULL) { /* which gcc does not believe otherwise */
+        values[2] = NAN;
+    }
+}
+
+/* What NonFinite named. */
+static sonde_finding the_finding(const judged *of)
+{
+    size_t count = 0;
+    const sonde_finding *all = sonde_rules_findings(of->rules, &count);
+
+    assert_int_equal(count, 1);
+    return all[0];
+}
+
+/* A weight in the middle turns NaN before a step at which nothing but the loss is due. */
+static void a_bad_step_is_looked_at_whole(void **state)
+{
+    static const int loops[][3] = {{1, 1, 1}, {1, 1, 2}, {1, 2, 2}, {1, 3, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
+        judged bare = {0}, of = {.interval = 1000, .raw_interval = 1000};
+        sonde_finding found;
+
+        judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
+        judged_open(&of, engine_cnn, "NonFinite", loops[i][0], loops[i][1], loops[i][2]);
+        for (uint64_t step = 0; step < 10; step++) {
+            if (step == 7) {
+                spoil(&bare, "conv2.weight");
+                spoil(&of, "conv2.weight");
+            }
+            engine_train(&bare.net, bare.session, step);
+            engine_train(&of.net, of.session, step);
+        }
+        found = the_finding(&of);
+        assert_string_equal(found.tensor, "conv2_output_0");
+        assert_int_equal(found.step, 7);
+        expect_same_weights(&bare, &of);
+        judged_close(&bare);
+        judged_close(&of);
+    }
+}
+
+/* The loss, which was seen before the step was looked at again, is not counted twice. */
+static void what_was_seen_is_not_seen_twice(void **state)
+{
+    judged of = {.interval = 1000, .raw_interval = 1000};
+    size_t count = 0;
+    const sonde_finding *all = NULL;
+    bool loss = false;
+
+    (void)state;
+    judged_open(&of, engine_mlp, "ExplodingTensor", 1, 1, 1);
+    engine_train(&of.net, of.session, 1);
+    spoil(&of, "fc2.bias");
+    engine_train(&of.net, of.session, 2);
+    all = sonde_rules_findings(of.rules, &count);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(all[i].step, 1);
+        if (strcmp(all[i].tensor, "loss_output_0") == 0) {
+            loss = true;
+            assert_non_null(strstr(all[i].message, "1 of 1 values"));
+        } else if (strcmp(all[i].tensor, "fc2_output_0") == 0) {
+            assert_non_null(strstr(all[i].message, " of 16 values")); /* (4, 4) */
+        }
+    }
+    assert_true(loss);
+    assert_true(count > 4); /* the backward pass of that step is looked at as well */
+    judged_close(&of);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    judged of = {.interval = 2, .raw_interval = 4};
+    engine_batch batch;
+    size_t before = 0;
+
+    (void)state;
+    alloc_failure_begin(SIZE_MAX);
+    judged_open(&of, engine_cnn, "default", 1, 1, 1);
+    engine_batch_init(&batch, &of.net, 4, 1);
+    for (int i = 0; i < 20; i++) {
+        must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+    }
+    before = alloc_failure_count;
+    for (int i = 0; i < 40; i++) {
+        must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+    }
+    /* DuplicateBatch has spoken before: the batch is always the same */
+    assert_int_equal(alloc_failure_count, before);
+    engine_batch_fini(&batch);
+    judged_close(&of);
+    assert_int_equal(alloc_failure_end(), 0);
+}
+
+/* Evaluation is another session: its steps go on where those of training ended. */
+static void evaluation_is_judged_as_well(void **state)
+{
+    judged of = {.interval = 1, .raw_interval = 1};
+    sonde_nn_session *eval = NULL;
+    engine_batch batch;
+    sonde_finding found;
+
+    (void)state;
+    judged_open(&of, engine_mlp, "NonFinite", 1, 1, 1);
+    for (uint64_t i = 0; i < 5; i++) {
+        engine_train(&of.net, of.session, i);
+    }
+    must(sonde_nn_inference_session(of.net.model, NULL, &eval, &engine_diag));
+    must(sonde_nn_session_attach(eval, attach, &of, &engine_diag));
+    engine_batch_init(&batch, &of.net, 4, 1);
+    must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
+    batch.samples[3] = INFINITY;
+    must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
+    found = the_finding(&of);
+    assert_int_equal(found.mode, SONDE_MODE_EVAL);
+    assert_int_equal(found.step, 6);
+    assert_int_equal(found.mode_step, 1);
+    assert_string_equal(found.tensor, "input");
+    engine_batch_fini(&batch);
+    sonde_nn_session_destroy(eval);
+    judged_close(&of);
+}
+
+/* --- control ---------------------------------------------------------------------- */
+
+static sonde_control *control;
+
+static void stop_on(void *user, const sonde_finding *finding, bool again)
+{
+    (void)user;
+    if (!again) {
+        sonde_control_ask(control, SONDE_REQUEST_STOP, SONDE_BY_RULE, finding->rule);
+    }
+}
+
+static void a_finding_stops_before_the_next_step(void **state)
+{
+    judged of = {.interval = 1, .raw_interval = 1};
+    const sonde_request *stopped = NULL;
+    engine_batch batch;
+
+    (void)state;
+    must(sonde_control_create(NULL, &control, &engine_diag));
+    judged_open(&of, engine_mlp, "NonFinite", 1, 1, 1);
+    sonde_rules_on_finding(of.rules, stop_on, NULL);
+    must(sonde_nn_session_attach_control(of.session, control, NULL, &engine_diag));
+    engine_train(&of.net, of.session, 1);
+    must(sonde_nn_session_heed(of.session, &engine_diag));
+    assert_null(sonde_nn_session_stopped(of.session));
+    engine_batch_init(&batch, &of.net, 4, 1);
+    batch.samples[0] = NAN;
+    must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+    assert_int_equal(sonde_nn_session_step(of.session), 2);
+    for (int i = 0; i < 2; i++) { /* and it stays so */
+        expect_err(SONDE_EINTERRUPTED,
+                   sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+        expect_line("control: NonFinite");
+    }
+    assert_int_equal(sonde_nn_session_step(of.session), 2);
+    stopped = sonde_nn_session_stopped(of.session);
+    assert_non_null(stopped);
+    assert_int_equal(stopped->by, SONDE_BY_RULE);
+    must(sonde_nn_session_attach_control(of.session, NULL, NULL, &engine_diag));
+    must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+    engine_batch_fini(&batch);
+    judged_close(&of);
+    sonde_control_destroy(control);
+}
+
+static void a_checkpoint_is_saved_between_steps(void **state)
+{
+    char folder[] = "/tmp/sonde_judged_XXXXXX", inside[64], path[128];
+    judged of = {0}, again = {0};
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(inside, sizeof inside, "%s/checkpoints", folder);
+    must(sonde_control_create(NULL, &control, &engine_diag));
+    judged_open(&of, engine_mlp, NULL, 1, 1, 1);
+    must(sonde_nn_session_attach_control(of.session, control, inside, &engine_diag));
+    engine_train(&of.net, of.session, 1);
+    engine_train(&of.net, of.session, 2);
+    sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_USER, "now");
+    must(sonde_nn_session_heed(of.session, &engine_diag));
+    (void)snprintf(path, sizeof path, "%s/step-0000000002.safetensors", inside);
+    judged_open(&again, engine_mlp, NULL, 1, 1, 1);
+    must(sonde_nn_session_load(again.session, path, &engine_diag));
+    expect_same_weights(&of, &again);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(inside), 0);
+
+    /* a folder that cannot be made stops nothing */
+    assert_int_equal(rmdir(folder), 0);
+    sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_USER, "now");
+    engine_train(&of.net, of.session, 3);
+    assert_int_equal(sonde_nn_session_step(of.session), 3);
+    judged_close(&of);
+    judged_close(&again);
+    sonde_control_destroy(control);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(judging_changes_no_bit),
+        cmocka_unit_test(a_bad_step_is_looked_at_whole),
+        cmocka_unit_test(what_was_seen_is_not_seen_twice),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(evaluation_is_judged_as_well),
+        cmocka_unit_test(a_finding_stops_before_the_next_step),
+        cmocka_unit_test(a_checkpoint_is_saved_between_steps),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
