@@ -12,6 +12,7 @@
 #define SONDE_TAP_H
 
 #include <sonde/catalogue.h>
+#include <sonde/reduction.h>
 #include <sonde/schedule.h>
 #include <sonde/selector.h>
 #include <sonde/sketch.h>
@@ -29,14 +30,6 @@ typedef enum sonde_mode {
 } sonde_mode;
 enum { SONDE_MODE_COUNT = 4 };
 SONDE_API const char *sonde_mode_name(sonde_mode mode); /* "train" ... */
-
-/* Bits of sonde_tap.how. */
-enum {
-    SONDE_HOW_RAW = 1,    /* the values */
-    SONDE_HOW_VITALS = 2, /* sonde_vitals */
-    SONDE_HOW_SKETCH = 4, /* sonde_sketch */
-    SONDE_HOW_HASH = 8    /* XXH3 (64 bits) of the row-major little-endian bytes */
-};
 
 /*
  * How often a step repeats inside: a call is `iterations` steps of `micro_batches`

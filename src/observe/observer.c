@@ -12,7 +12,7 @@
 #include "observe/observer_state.h"
 
 #include "base/base.h"
-#include "observe/hash.h"
+#include "tensor/hash.h"
 
 #include <assert.h>
 

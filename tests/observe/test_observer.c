@@ -3,15 +3,12 @@
  */
 #include "cmocka_all.h"
 
-#include "observe/hash.h"
 #include "observe/memory_sink.h"
+#include "tensor/hash.h"
 
 #include <sonde/log.h>
 
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 static const sonde_call_shape one = {1, 1, 1};
 
