@@ -21,7 +21,8 @@
  * also puts the steps of those before it out of force.
  *
  * Vital signs are recorded beside all that (no_vitals: not): of losses at every step, of
- * weights, biases, gradients and updates at every vitals_interval-th one of training.
+ * weights, biases, gradients and updates at every vitals_interval-th one of training; and, in
+ * Sonde's engine, those of a gradient at any step at which it holds NaN or infinities.
  *
  * One producing thread. Cost of record: a tensor that is not due, one load and a branch
  * (inline); one that is, a memcpy into the recorder's ring. What when_nan costs: a pass over

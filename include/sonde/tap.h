@@ -88,6 +88,11 @@ typedef struct sonde_tap {
     sonde_schedule when[SONDE_MODE_COUNT]; /* by mode; a zeroed schedule is never due */
     unsigned how;                          /* SONDE_HOW_ bits, at least one */
     sonde_sink *where;                     /* borrowed until the observer is destroyed */
+    /* Also, whatever `when` says, its vital signs at a step of training at which the producer
+     * notices for itself that the tensor holds NaN or infinities; how must have
+     * SONDE_HOW_VITALS. Sonde's engine looks at gradients while it uses them up, at no
+     * measurable cost. */
+    bool when_bad;
 } sonde_tap;
 
 #ifdef __cplusplus

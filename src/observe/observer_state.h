@@ -21,6 +21,7 @@ typedef struct sonde__tap {
     unsigned how;
     uint32_t sink; /* index */
     bool due;      /* at the step that is on */
+    bool when_bad;
 } sonde__tap;
 
 typedef struct sonde__entry {

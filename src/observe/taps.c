@@ -85,6 +85,10 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
         return sonde__fail(diag, SONDE_EINVAL, what, "one or more SONDE_HOW_ bits",
                            "how 0x%x", checked->how);
     }
+    if (checked->when_bad && (checked->how & SONDE_HOW_VITALS) == 0) {
+        return sonde__fail(diag, SONDE_EINVAL, what, "SONDE_HOW_VITALS among them",
+                           "when_bad with how 0x%x", checked->how);
+    }
     if (checked->where == NULL || checked->where->put == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, what, "a sink with a put function",
                            "a tap that leads nowhere");
@@ -147,7 +151,8 @@ static sonde_err add_sink(sonde_observer *observer, sonde_sink *sink, uint32_t *
 static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
                            uint32_t *ids, size_t count, sonde_diag *diag)
 {
-    sonde__tap copy = {.ids = ids, .count = count, .how = added->how};
+    sonde__tap copy = {
+        .ids = ids, .count = count, .how = added->how, .when_bad = added->when_bad};
     sonde_err err = find_tensors(observer, &copy, diag);
 
     if (err == SONDE_OK) {

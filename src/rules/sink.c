@@ -2,7 +2,8 @@
  * sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
- * through what its tap asked for. What rules need at every step comes at every interval-th; what
+ * through what its tap asked for. What rules need at every step comes at every interval-th, and
+ * the vital signs of what is not finite at any step at which the producer notices; what
  * costs more, raw values above all, at every raw_interval-th. All sinks of a step have their
  * values before the first is told that it ends, which is when rules are evaluated.
  */
@@ -24,8 +25,8 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
     const rules_sink *of = (rules_sink *)sink;
     sonde_observation part = *seen;
 
-    part.view = (of->how & SONDE_HOW_RAW) ? seen->view : NULL;
-    part.vitals = (of->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
+    part.view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL;
+    part.vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
     sonde_rules_put(of->rules, &part);
 }
 
@@ -114,6 +115,8 @@ static sonde_err add_tap(sonde_observer *observer, const char *text, int mode,
     }
     tap.what = what;
     tap.when[mode] = sonde_schedule_every(interval);
+    tap.when_bad =
+        mode == SONDE_MODE_TRAIN && interval > 1 && (sink->how & SONDE_HOW_VITALS) != 0;
     err = sonde_observer_add(observer, &tap, NULL, diag);
     sonde_selector_destroy(what);
     return err;
