@@ -138,6 +138,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_remove_collection(sonde_hook *hook,
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare(sonde_hook *hook,
                                                      const sonde_tensor_info *info,
                                                      uint32_t *id, sonde_diag *diag);
+/* The same of a tensor with the dtype and shape of a view, whose data is not looked at; its
+ * role by its name. */
+SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare_view(sonde_hook *hook,
+                                                          const char *name,
+                                                          const sonde_view *view,
+                                                          uint32_t *id, sonde_diag *diag);
 /* The mode of the steps that follow; train at first. In mode global the step is the global
  * step. */
 SONDE_API void sonde_hook_set_mode(sonde_hook *hook, sonde_mode mode);
