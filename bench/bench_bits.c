@@ -68,8 +68,9 @@ static uint32_t *bits_of(const sonde_nn_model *model, size_t *count)
 static uint32_t *train(const char *job, const variant *of, const bench_batches *batches,
                        int64_t steps, size_t *count)
 {
-    const bench_tap tap = {of->selector, sonde_schedule_every(SONDE_MAX(of->interval, 1)),
-                           of->how};
+    const bench_tap tap = {.selector = of->selector,
+                           .when = sonde_schedule_every(SONDE_MAX(of->interval, 1)),
+                           .how = of->how};
     bench_network net;
     uint32_t *bits = NULL;
 

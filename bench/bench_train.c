@@ -69,6 +69,7 @@ static const mode modes[] = {
     {"bare", NULL, 0, 0, 0},
     {"noise", NULL, 0, 0, 0},
     {"not_due", "@all", 1, INT64_MAX / 2, SONDE_HOW_RAW | SONDE_HOW_VITALS},
+    {"bad_gradients", "@gradient", 1, INT64_MAX / 2, SONDE_HOW_VITALS},
     {"vitals_every_10th", "@gradient,@update", 10, 0, SONDE_HOW_VITALS},
     {"vitals_every_step", "@gradient,@update", 1, 0, SONDE_HOW_VITALS},
     {"vitals_of_weights_before", "@gradient,@weight,@bias", 1, 0, SONDE_HOW_VITALS},
@@ -201,7 +202,9 @@ static void run_block(bench *run, lane *of, size_t round)
 
 static void open_lane(bench *run, lane *of, const mode *which)
 {
-    bench_tap tap = {which->selector, {0}, which->how};
+    bench_tap tap = {.selector = which->selector,
+                     .how = which->how,
+                     .when_bad = strcmp(which->name, "bad_gradients") == 0};
 
     tap.when.interval = which->interval;
     tap.when.start = which->start;
@@ -313,6 +316,7 @@ static void report_tap(bench *run, lane *of, const double *bare)
     const char *limit =
         strcmp(of->mode->name, "vitals_every_step") == 0   ? run->bar->vitals
         : strcmp(of->mode->name, "vitals_every_10th") == 0 ? run->bar->tenth
+        : strcmp(of->mode->name, "bad_gradients") == 0     ? run->bar->tenth
         : strcmp(of->mode->name, "vitals_of_all_every_step") == 0 && run->threads == 1
             ? run->bar->all
             : "";

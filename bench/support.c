@@ -151,16 +151,39 @@ static void make_session(bench_network *out, const char *name, int threads)
                 &diag);
 }
 
+typedef struct tapping {
+    const bench_tap *tap;
+    sonde_sink *sink;
+} tapping;
+
+static sonde_err add_tap(void *user, const sonde_catalogue *catalogue,
+                         sonde_observer *observer, sonde_diag *diag)
+{
+    const tapping *of = user;
+    sonde_selector *what = NULL;
+    sonde_tap tap = {
+        .how = of->tap->how, .where = of->sink, .when_bad = of->tap->when_bad};
+    sonde_err err = sonde_selector_create(of->tap->selector, &what, diag);
+
+    (void)catalogue;
+    if (err == SONDE_OK) {
+        tap.what = what;
+        tap.when[SONDE_MODE_TRAIN] = of->tap->when;
+        err = sonde_observer_add(observer, &tap, NULL, diag);
+    }
+    sonde_selector_destroy(what);
+    return err;
+}
+
 void bench_network_make(bench_network *out, const char *name, int threads,
                         const bench_tap *tap)
 {
+    tapping with = {tap, &out->sink.sink};
     sonde_diag diag = {0};
 
     make_session(out, name, threads);
     if (tap != NULL) {
-        bench_check(sonde_nn_session_tap(out->session, tap->selector, &tap->when,
-                                         tap->how, &out->sink.sink, &diag),
-                    &diag);
+        bench_check(sonde_nn_session_attach(out->session, add_tap, &with, &diag), &diag);
     }
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }

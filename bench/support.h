@@ -59,6 +59,7 @@ typedef struct bench_tap {
     const char *selector;
     sonde_schedule when;
     unsigned how;
+    bool when_bad;
 } bench_tap;
 
 /* A built-in job's network, compiled for training. Do not move it: the session points at

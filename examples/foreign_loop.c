@@ -15,43 +15,20 @@
 #include <sonde/hook.h>
 
 #include <math.h>
+#include <string.h>
 
 #include "example.h"
 
 enum { POINTS = 64, HIDDEN = 16 };
 
-static sonde_diag diag;
-
-/* Everything a step computes. */
-typedef struct network {
-    float x[POINTS][2], label[POINTS];
+/* Weights, or their gradients. */
+typedef struct layers {
     float w1[HIDDEN][2], b1[HIDDEN], w2[HIDDEN], b2;
-    float hidden[POINTS][HIDDEN], output[POINTS];
-    float grad_w1[HIDDEN][2], grad_b1[HIDDEN], grad_w2[HIDDEN], grad_b2;
-    float loss;
-} network;
+} layers;
 
-/* A tensor under the name by which it is recorded; its role follows from the name. */
-typedef struct tensor {
-    const char *name;
-    sonde_view view;
-    uint32_t id;
-} tensor;
-
-enum {
-    W1,
-    B1,
-    W2,
-    B2,
-    HIDDEN_OUT,
-    OUTPUT,
-    LOSS,
-    GRAD_W1,
-    GRAD_B1,
-    GRAD_W2,
-    GRAD_B2,
-    COUNT
-};
+static float x[POINTS][2], label[POINTS], hidden[POINTS][HIDDEN], output[POINTS], loss;
+static layers net, grad;
+static sonde_diag diag;
 
 /* --- the network -------------------------------------------------------------------- */
 
@@ -63,154 +40,130 @@ static float uniform(void) /* -1 ... 1; the same numbers on every machine */
     return (float)(state >> 8) / (float)(1 << 23) - 1.0F;
 }
 
-static void initialise(network *net)
-{
-    for (int j = 0; j < HIDDEN; j++) {
-        net->w1[j][0] = uniform();
-        net->w1[j][1] = uniform();
-        net->w2[j] = 0.5F * uniform();
-    }
-}
-
 /* Points on a ring of radius 1/2 (label 0) or 1 (label 1), and some noise. */
-static void draw_points(network *net)
+static void draw_points(void)
 {
     for (int i = 0; i < POINTS; i++) {
         const float angle = 3.14159265F * uniform();
         const float radius = (i % 2 == 0 ? 0.5F : 1.0F) + 0.1F * uniform();
 
-        net->x[i][0] = radius * cosf(angle);
-        net->x[i][1] = radius * sinf(angle);
-        net->label[i] = (float)(i % 2);
+        x[i][0] = radius * cosf(angle);
+        x[i][1] = radius * sinf(angle);
+        label[i] = (float)(i % 2);
     }
 }
 
 /* relu(x w1 + b1) w2 + b2, sigmoid, cross-entropy. */
-static void forward(network *net)
+static void forward(void)
 {
-    net->loss = 0.0F;
+    loss = 0.0F;
     for (int i = 0; i < POINTS; i++) {
-        float sum = net->b2;
+        float sum = net.b2;
 
         for (int j = 0; j < HIDDEN; j++) {
-            const float *w = net->w1[j], *x = net->x[i];
+            const float *w = net.w1[j];
 
-            net->hidden[i][j] = fmaxf(x[0] * w[0] + x[1] * w[1] + net->b1[j], 0.0F);
-            sum += net->hidden[i][j] * net->w2[j];
+            hidden[i][j] = fmaxf(x[i][0] * w[0] + x[i][1] * w[1] + net.b1[j], 0.0F);
+            sum += hidden[i][j] * net.w2[j];
         }
-        net->output[i] = 1.0F / (1.0F + expf(-sum));
-        net->loss +=
-            (fmaxf(sum, 0.0F) - sum * net->label[i] + log1pf(expf(-fabsf(sum)))) /
-            (float)POINTS;
+        output[i] = 1.0F / (1.0F + expf(-sum));
+        loss += (fmaxf(sum, 0.0F) - sum * label[i] + log1pf(expf(-fabsf(sum)))) /
+                (float)POINTS;
     }
 }
 
-static void backward(network *net)
+static void backward(void)
 {
-    net->grad_b2 = 0.0F;
-    for (int j = 0; j < HIDDEN; j++) {
-        net->grad_w1[j][0] = net->grad_w1[j][1] = net->grad_b1[j] = net->grad_w2[j] =
-            0.0F;
-    }
+    memset(&grad, 0, sizeof grad);
     for (int i = 0; i < POINTS; i++) {
-        const float error = (net->output[i] - net->label[i]) / (float)POINTS;
+        const float error = (output[i] - label[i]) / (float)POINTS;
 
-        net->grad_b2 += error;
+        grad.b2 += error;
         for (int j = 0; j < HIDDEN; j++) {
-            const float back = net->hidden[i][j] > 0.0F ? error * net->w2[j] : 0.0F;
+            const float back = hidden[i][j] > 0.0F ? error * net.w2[j] : 0.0F;
 
-            net->grad_w2[j] += error * net->hidden[i][j];
-            net->grad_b1[j] += back;
-            net->grad_w1[j][0] += back * net->x[i][0];
-            net->grad_w1[j][1] += back * net->x[i][1];
+            grad.w2[j] += error * hidden[i][j];
+            grad.b1[j] += back;
+            grad.w1[j][0] += back * x[i][0];
+            grad.w1[j][1] += back * x[i][1];
         }
     }
 }
 
-static void update(network *net, float rate)
+static void update(void)
 {
-    for (int j = 0; j < HIDDEN; j++) {
-        net->w1[j][0] -= rate * net->grad_w1[j][0];
-        net->w1[j][1] -= rate * net->grad_w1[j][1];
-        net->b1[j] -= rate * net->grad_b1[j];
-        net->w2[j] -= rate * net->grad_w2[j];
+    float *w = (float *)&net; /* one number after the other */
+    const float *g = (const float *)&grad;
+
+    for (size_t i = 0; i < sizeof net / sizeof *w; i++) {
+        w[i] -= 0.5F * g[i];
     }
-    net->b2 -= rate * net->grad_b2;
 }
 
 /* --- recording ---------------------------------------------------------------------- */
 
-#define VECTOR(n, data) sonde_view_of(SONDE_F32, 1, (int64_t[]){n}, data)
-#define MATRIX(n, m, data) sonde_view_of(SONDE_F32, 2, (int64_t[]){n, m}, data)
-#define NUMBER(data) sonde_view_of(SONDE_F32, 0, NULL, data)
+/* Under the names by which they are recorded; their roles follow from the names. */
+static const struct tensor {
+    const char *name;
+    void *data;
+    int rank;
+    int64_t shape[2];
+} tensors[] = {{"fc1.weight", net.w1, 2, {HIDDEN, 2}},
+               {"fc1.bias", net.b1, 1, {HIDDEN}},
+               {"fc2.weight", net.w2, 2, {1, HIDDEN}},
+               {"fc2.bias", &net.b2, 1, {1}},
+               {"relu_output_0", hidden, 2, {POINTS, HIDDEN}},
+               {"sigmoid_output_0", output, 1, {POINTS}},
+               {"loss", &loss, 0, {0}},
+               {"gradient/fc1.weight", grad.w1, 2, {HIDDEN, 2}},
+               {"gradient/fc1.bias", grad.b1, 1, {HIDDEN}},
+               {"gradient/fc2.weight", grad.w2, 2, {1, HIDDEN}},
+               {"gradient/fc2.bias", &grad.b2, 1, {1}}};
+enum { WEIGHTS = 0, OUTPUTS = 4, GRADIENTS = 7, END = 11 };
 
-static void declare(sonde_hook *hook, network *net, tensor *tensors)
+static sonde_view views[END];
+static uint32_t ids[END];
+
+static void record(sonde_hook *hook, int from, int end)
 {
-    const tensor all[COUNT] = {
-        {"fc1.weight", MATRIX(HIDDEN, 2, net->w1), 0},
-        {"fc1.bias", VECTOR(HIDDEN, net->b1), 0},
-        {"fc2.weight", MATRIX(1, HIDDEN, net->w2), 0},
-        {"fc2.bias", VECTOR(1, &net->b2), 0},
-        {"relu_output_0", MATRIX(POINTS, HIDDEN, net->hidden), 0},
-        {"sigmoid_output_0", VECTOR(POINTS, net->output), 0},
-        {"loss", NUMBER(&net->loss), 0},
-        {"gradient/fc1.weight", MATRIX(HIDDEN, 2, net->grad_w1), 0},
-        {"gradient/fc1.bias", VECTOR(HIDDEN, net->grad_b1), 0},
-        {"gradient/fc2.weight", MATRIX(1, HIDDEN, net->grad_w2), 0},
-        {"gradient/fc2.bias", VECTOR(1, &net->grad_b2), 0}};
-
-    for (int i = 0; i < COUNT; i++) {
-        sonde_tensor_info info = {.name = all[i].name,
-                                  .role = SONDE_ROLE_OTHER,
-                                  .dtype = SONDE_F32,
-                                  .rank = all[i].view.rank,
-                                  .same_as = SONDE_NO_TENSOR};
-
-        for (int k = 0; k < info.rank; k++) {
-            info.shape[k] = all[i].view.shape[k];
-        }
-        tensors[i] = all[i];
-        TRY(sonde_hook_declare(hook, &info, &tensors[i].id, &diag));
-    }
-}
-
-static void record(sonde_hook *hook, const tensor *tensors, int from, int to)
-{
-    const sonde_hook_gate *gate = sonde_hook_get_gate(hook);
-
-    for (int i = from; i <= to; i++) {
-        sonde_hook_record(hook, gate, tensors[i].id, &tensors[i].view);
+    for (int i = from; i < end; i++) {
+        sonde_hook_record(hook, sonde_hook_get_gate(hook), ids[i], &views[i]);
     }
 }
 
 int main(int argc, char **argv)
 {
-    static network net;
     const long steps = argc > 2 ? strtol(argv[2], NULL, 10) : 1000;
-    sonde_hook_options options = {.record = {.path = argc > 1 ? argv[1] : "foreign-run",
-                                             .program = "foreign_loop"}};
-    tensor tensors[COUNT];
+    const sonde_hook_options options = {
+        .record = {.path = argc > 1 ? argv[1] : "foreign-run",
+                   .program = "foreign_loop"}};
     sonde_hook *hook = NULL;
 
-    if (argc > 3) {
-        TRY(sonde_hook_load(argv[3], &options, &hook, &diag));
-    } else {
-        TRY(sonde_hook_create(&options, &hook, &diag));
+    TRY(argc > 3 ? sonde_hook_load(argv[3], &options, &hook, &diag)
+                 : sonde_hook_create(&options, &hook, &diag));
+    for (int i = 0; i < END; i++) {
+        const struct tensor *t = &tensors[i];
+
+        views[i] = sonde_view_of(SONDE_F32, t->rank, t->shape, t->data);
+        TRY(sonde_hook_declare_view(hook, t->name, &views[i], &ids[i], &diag));
     }
-    declare(hook, &net, tensors);
-    initialise(&net);
+    for (int j = 0; j < HIDDEN; j++) {
+        net.w1[j][0] = uniform();
+        net.w1[j][1] = uniform();
+        net.w2[j] = 0.5F * uniform();
+    }
     for (long step = 0; step < steps; step++) {
         TRY(sonde_hook_begin_step(hook, &diag));
-        draw_points(&net);
-        record(hook, tensors, W1, B2);
-        forward(&net);
-        record(hook, tensors, HIDDEN_OUT, LOSS);
-        backward(&net);
-        record(hook, tensors, GRAD_W1, GRAD_B2);
-        update(&net, 0.5F);
+        draw_points();
+        record(hook, WEIGHTS, OUTPUTS);
+        forward();
+        record(hook, OUTPUTS, GRADIENTS);
+        backward();
+        record(hook, GRADIENTS, END);
+        update();
         sonde_hook_end_step(hook);
     }
-    (void)printf("loss after %ld steps: %.4f\n", steps, (double)net.loss);
+    (void)printf("loss after %ld steps: %.4f\n", steps, (double)loss);
     TRY(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &diag));
     return 0;
 }

@@ -4,7 +4,7 @@
  *     tensorboard   a folder for `tensorboard --logdir`: scalars and histograms
  *     npz           raw values, for numpy.load
  *     safetensors   raw values in one file
- *     csv, jsonl    statistics, a row for each step of each tensor
+ *     csv, jsonl    statistics, a row for each step of each tensor; or raw values
  *
  *     sonde_export_options options = sonde_export_options_default();
  *     err = sonde_trial_export(trial, SONDE_EXPORT_NPZ, "run.npz", &options, NULL, &diag);
@@ -15,6 +15,12 @@
  * Names in npz and safetensors are those of the run's own segments (docs/format.md):
  * `0000000100/train/conv1.weight`, `...@1.0` for another micro-batch or replica; of a run
  * of several workers with the worker's folder before it: `w0001/0000000100/...`.
+ *
+ * Raw values in csv are a line an element: step, mode, mode_step, worker, tensor,
+ * micro_batch, replica, index (in row-major order) and value, with the fewest digits that give
+ * the element back; a complex number is 1.5-2j. In jsonl they are an object a value, with
+ * dtype, shape and values, the elements in row-major order; a complex number is [re, im].
+ * numpy has no float8: in npz such values are their codes, as uint8.
  *
  * Statistics are merged over the micro-batches and replicas of a step, of each worker by
  * itself.
@@ -45,11 +51,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_export_kind_parse(const char *text,
 typedef struct sonde_export_options {
     const uint32_t *ids; /* of the trial's catalogue; borrowed; NULL: all */
     size_t id_count;
-    sonde_mode mode;         /* whose steps; SONDE_MODE_GLOBAL: of all modes */
-    int64_t begin, end;      /* steps begin ... end - 1 of that mode; end 0: no end */
-    int worker;              /* a rank; -1: all */
-    const sonde_stat *stats; /* of scalars and rows; borrowed; NULL: as usual */
+    sonde_mode mode;    /* whose steps; SONDE_MODE_GLOBAL: of all modes */
+    int64_t begin, end; /* steps begin ... end - 1 of that mode; end 0: no end */
+    int worker;         /* a rank; -1: all */
+    const sonde_reduction *stats; /* of scalars and rows; borrowed; NULL: as usual */
     size_t stat_count;
+    bool values;      /* csv and jsonl: raw values in place of statistics */
+    int64_t elements; /* of values: no more than so many of each, the first; 0: all */
     /* Called now and then, unless NULL; false stops with SONDE_EINTERRUPTED. done and
      * total count what has to be looked at; 0 and 0: no news. */
     bool (*progress)(void *user, uint64_t done, uint64_t total);
@@ -87,7 +95,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_export(
 
 /* --- rows ------------------------------------------------------------------------- */
 
-/* Statistics of a tensor at a step. Borrowed during the call. */
+/* What a tensor is reduced to at a step. Borrowed during the call. */
 typedef struct sonde_export_row {
     uint32_t id; /* of the trial's catalogue */
     const char *tensor;
@@ -96,15 +104,17 @@ typedef struct sonde_export_row {
     sonde_mode mode;
     int64_t mode_step;
     int64_t time; /* when the worker ended the step: ns since 1970, UTC; 0: not known */
-    const sonde_vitals *vitals;
+    const sonde_vitals *vitals;  /* NULL where only a sketch was saved */
+    const sonde_reduced *values; /* as options.stats; how 0: what was saved cannot tell */
 } sonde_export_row;
 /* Anything but SONDE_OK ends the walk with it; diag is that of the walk. */
 typedef sonde_err sonde_export_row_fn(void *user, const sonde_export_row *row,
                                       sonde_diag *diag);
 
 /* Calls row for each, tensor by tensor in the order of ids, worker by worker, steps
- * ascending. Here worker -1 is: of each tensor the first worker that has it, if first is
- * set. Nothing found is no error. */
+ * ascending; at each step with vital signs or a raw value, and with a sketch if a quantile is
+ * asked for. Usual statistics are all. Here worker -1 is: of each tensor the first worker that
+ * has it, if first is set. Nothing found is no error. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_rows(sonde_trial *trial,
                                                    const sonde_export_options *options,
                                                    bool first, sonde_export_row_fn *row,
@@ -114,12 +124,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_rows(sonde_trial *trial,
  * Appends a row as a line of csv or jsonl. Its columns are step, mode, mode_step, worker,
  * time (seconds since 1970, UTC; where it is not known nothing in csv, null in jsonl), tensor
  * and the statistics; row NULL appends the head of csv. Numbers are as short as they can be
- * read back exactly. NaN and infinities: nan, inf and -inf in csv; in JSON,
- * which has none, the strings "NaN", "Infinity" and "-Infinity". SONDE_EINVAL: another
- * kind.
+ * read back exactly. NaN and infinities: nan, inf and -inf in csv; in JSON, which has none,
+ * the strings "NaN", "Infinity" and "-Infinity". A hash is 16 hexadecimal digits, a string in
+ * JSON; what cannot be told is empty in csv and null in JSON. SONDE_EINVAL: another kind.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_export_row_text(
-    sonde_export_kind kind, const sonde_export_row *row, const sonde_stat *stats,
+    sonde_export_kind kind, const sonde_export_row *row, const sonde_reduction *stats,
     size_t stat_count, sonde_text *text, sonde_diag *diag);
 
 #ifdef __cplusplus

@@ -21,7 +21,8 @@
  * also puts the steps of those before it out of force.
  *
  * Vital signs are recorded beside all that (no_vitals: not): of losses at every step, of
- * weights, biases, gradients and updates at every vitals_interval-th one of training.
+ * weights, biases, gradients and updates at every vitals_interval-th one of training; and, in
+ * Sonde's engine, those of a gradient at any step at which it holds NaN or infinities.
  *
  * One producing thread. Cost of record: a tensor that is not due, one load and a branch
  * (inline); one that is, a memcpy into the recorder's ring. What when_nan costs: a pass over
@@ -137,6 +138,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_remove_collection(sonde_hook *hook,
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare(sonde_hook *hook,
                                                      const sonde_tensor_info *info,
                                                      uint32_t *id, sonde_diag *diag);
+/* The same of a tensor with the dtype and shape of a view, whose data is not looked at; its
+ * role by its name. */
+SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare_view(sonde_hook *hook,
+                                                          const char *name,
+                                                          const sonde_view *view,
+                                                          uint32_t *id, sonde_diag *diag);
 /* The mode of the steps that follow; train at first. In mode global the step is the global
  * step. */
 SONDE_API void sonde_hook_set_mode(sonde_hook *hook, sonde_mode mode);

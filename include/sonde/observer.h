@@ -96,6 +96,18 @@ static inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uin
 SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,
                                       const sonde_view *view, const sonde_vitals *vitals,
                                       int micro_batch, int replica);
+/*
+ * Hands over the vital signs of a tensor that turned out to hold NaN or infinities, to the
+ * taps that ask for it (sonde_tap.when_bad) and are not due at this step; any step, due or
+ * not. end_step must follow. The view's data is not looked at.
+ */
+SONDE_API void sonde_observer_observe_bad(sonde_observer *observer,
+                                          const sonde_coordinate *at, uint32_t id,
+                                          const sonde_view *view,
+                                          const sonde_vitals *vitals);
+/* Whether any tap asks for that of a tensor (by its own id, aliases counted in). Valid after
+ * bind. */
+SONDE_API bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id);
 SONDE_API void sonde_observer_end_step(sonde_observer *observer);
 
 /*

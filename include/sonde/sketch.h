@@ -32,6 +32,9 @@ typedef struct sonde_sketch {
     uint64_t negative[SONDE_SKETCH_BINS]; /* ascending magnitude */
 } sonde_sketch;
 
+/* What a quantile from a sketch may be off by, as a share of itself. */
+#define SONDE_SKETCH_ERROR (1.0 / (1 << (SONDE_SKETCH_MANTISSA_BITS + 1)))
+
 SONDE_API void sonde_sketch_init(sonde_sketch *sketch);
 /* Adds every element of a view of any dtype. Nothing is allocated; the stack takes some
  * 70 KB. Cost: about one and a half cycles for an element of float32, more where it holds

@@ -9,8 +9,9 @@
  * tree; blocks are merged from first to last. In a block with NaN or infinities the
  * finite elements close up first. So the same elements in the same logical order give the
  * same bits, whatever the strides, the alignment and the instruction set; float16,
- * bfloat16, bool and integers of 8 and 16 bits give those of the float32 array with the
- * same values.
+ * bfloat16, float8, bool and integers of 8 and 16 bits give those of the float32 array with
+ * the same values, and complex numbers those of the float64 array of their absolute values:
+ * one with a NaN in it is a NaN, unless its other part is infinite.
  *
  * A producer that gives vital signs with its tensors may take the elements in another fixed
  * order, that in which they lie in its memory: counts and extremes are those of
@@ -86,9 +87,11 @@ typedef enum sonde_stat {
     SONDE_STAT_POS_INF = 14,
     SONDE_STAT_NEG_INF = 15,
     SONDE_STAT_ZERO = 16,
-    SONDE_STAT_NONFINITE = 17
+    SONDE_STAT_NONFINITE = 17,
+    SONDE_STAT_ABS_VARIANCE = 18, /* of |x|: mean of x^2 less the square of mean |x| */
+    SONDE_STAT_ABS_STD = 19
 } sonde_stat;
-enum { SONDE_STAT_ENTRIES = 18 };
+enum { SONDE_STAT_ENTRIES = 20 };
 
 /* As IEEE 754 has it: NaN in, NaN out, also for the extremes; an infinity makes the
  * variance NaN; of an empty tensor all but the counts are NaN. */

@@ -12,6 +12,7 @@
 #define SONDE_TAP_H
 
 #include <sonde/catalogue.h>
+#include <sonde/reduction.h>
 #include <sonde/schedule.h>
 #include <sonde/selector.h>
 #include <sonde/sketch.h>
@@ -29,14 +30,6 @@ typedef enum sonde_mode {
 } sonde_mode;
 enum { SONDE_MODE_COUNT = 4 };
 SONDE_API const char *sonde_mode_name(sonde_mode mode); /* "train" ... */
-
-/* Bits of sonde_tap.how. */
-enum {
-    SONDE_HOW_RAW = 1,    /* the values */
-    SONDE_HOW_VITALS = 2, /* sonde_vitals */
-    SONDE_HOW_SKETCH = 4, /* sonde_sketch */
-    SONDE_HOW_HASH = 8    /* XXH3 (64 bits) of the row-major little-endian bytes */
-};
 
 /*
  * How often a step repeats inside: a call is `iterations` steps of `micro_batches`
@@ -95,8 +88,11 @@ typedef struct sonde_tap {
     sonde_schedule when[SONDE_MODE_COUNT]; /* by mode; a zeroed schedule is never due */
     unsigned how;                          /* SONDE_HOW_ bits, at least one */
     sonde_sink *where;                     /* borrowed until the observer is destroyed */
-    /* Also at a step whose loss is not finite: a session of Sonde's engine then computes the
-     * step up to the loss once more, to have it looked at. Other producers: ignored. */
+    /* Also, whatever `when` says, at a step of training that goes wrong: the vital signs of
+     * gradients that hold NaN or infinities, which Sonde's engine notices while it uses them up,
+     * at no measurable cost; and, if the loss is not finite, all that it is about: the engine then
+     * computes the step up to the loss once more. Other producers have sonde_observer_observe_bad
+     * and sonde_observer_look_again. */
     bool when_bad;
 } sonde_tap;
 

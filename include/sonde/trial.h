@@ -18,6 +18,7 @@
 #define SONDE_TRIAL_H
 
 #include <sonde/catalogue.h>
+#include <sonde/reduction.h>
 #include <sonde/sketch.h>
 #include <sonde/stats.h>
 #include <sonde/tap.h>
@@ -165,8 +166,8 @@ SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
 /* A raw value. Borrowed: until the next call for a value or a record of this trial where it
  * was compressed or is smdebug's, else until close; its data is read-only and may be
  * unaligned. None at this step: SONDE_ENOTFOUND that says what there is instead; bytes that
- * do not match their hash: SONDE_EFORMAT; of a dtype that Sonde has not (smdebug's strings
- * and complex numbers): SONDE_EUNSUPPORTED. Cost warm: some microseconds and the hash. */
+ * do not match their hash: SONDE_EFORMAT; of a dtype that Sonde has not (smdebug's strings):
+ * SONDE_EUNSUPPORTED. Cost warm: some microseconds and the hash. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
                                                     const sonde_trial_at *at,
                                                     sonde_view *view, sonde_diag *diag);
@@ -180,6 +181,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *at,
                                                      sonde_sketch *sketch,
+                                                     sonde_diag *diag);
+
+/* A reduction, of what was saved that answers it: statistics of vital signs, as saved, else of
+ * the raw value, the same bits; quantiles of the raw value exactly, else of the sketch;
+ * products and hashes of the raw value. out->how tells which. Of micro-batch or replica -1: of
+ * all elements of all of them, in order. SONDE_ENOTFOUND: what was saved at this step, if
+ * anything, does not answer it. */
+SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id,
+                                                     const sonde_trial_at *at,
+                                                     const sonde_reduction *reduction,
+                                                     sonde_reduced *out,
                                                      sonde_diag *diag);
 
 /* The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: all), merged

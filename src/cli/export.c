@@ -9,8 +9,8 @@
 
 typedef struct export_values {
     const char *to, *steps, *mode, *stats;
-    int64_t worker;
-    bool quiet;
+    int64_t worker, elements;
+    bool values, quiet;
 } export_values;
 
 typedef struct exporting {
@@ -78,10 +78,26 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
     if (err == SONDE_OK && asked->stats != NULL) {
         err = cli_stats_parse(asked->stats, NULL, stats, diag);
-        options->stats = stats->stat;
+        options->stats = stats->item;
         options->stat_count = stats->count;
     }
+    if (err == SONDE_OK && asked->values && asked->stats != NULL) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--values",
+                             .found = "and --stat",
+                             .expected = "one of them"};
+        return SONDE_EINVAL;
+    }
+    if (err == SONDE_OK && !asked->values && asked->elements != CLI_NOT_GIVEN) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--elements",
+                             .found = "without --values",
+                             .expected = "both"};
+        return SONDE_EINVAL;
+    }
     if (err == SONDE_OK) {
+        options->values = asked->values;
+        options->elements = asked->elements != CLI_NOT_GIVEN ? asked->elements : 0;
         options->mode = range.mode;
         options->begin = range.begin;
         options->end = range.end;
@@ -150,6 +166,10 @@ static const cli_option export_options[] = {
            "only train, eval or predict, and steps counted in it"),
     OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
            "which statistics, but of npz and safetensors"),
+    OPTION("values", 'v', CLI_FLAG, NULL, values,
+           "raw values in place of statistics, in csv and jsonl"),
+    OPTION("elements", 0, CLI_COUNT, "N", elements,
+           "with --values: the first N of each value (all)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "of this worker alone"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "errors alone"),
 };
@@ -163,12 +183,17 @@ const cli_command cli_export = {
         "safetensors hold raw values, named as 0000000100/train/conv1.weight; csv and\n"
         "jsonl hold statistics, a row for each tensor and step. Without --stat these "
         "are\n"
-        "all, and mean, std, min, max, l2 and nonfinite for tensorboard.\n\nOUT must not "
+        "all, and mean, std, min, max, l2 and nonfinite for tensorboard. With --values "
+        "csv\nholds a line for each element, jsonl an object for each value. In npz, "
+        "which has no\nfloat8, such values are their codes as uint8, and bfloat16 is "
+        "float32.\n\nOUT must not "
         "exist: it appears whole or not at all. Values that are damaged are left\nout "
         "and "
         "named; the exit code is then 1.",
-    .examples = "  sonde export runs/first board --to tensorboard\n"
-                "  sonde export runs/first weights.npz '*.weight' --to npz --steps 1000:",
+    .examples =
+        "  sonde export runs/first board --to tensorboard\n"
+        "  sonde export runs/first weights.npz '*.weight' --to npz --steps 1000:\n"
+        "  sonde export runs/first biases.csv @bias --to csv --values",
     .options = export_options,
     .option_count = CLI_COUNT_OF(export_options),
     .least = 2,

@@ -21,7 +21,7 @@ typedef struct plot_values {
 /* Points of one statistic of one tensor in one mode. */
 typedef struct points {
     uint32_t id;
-    sonde_stat stat;
+    size_t stat; /* which of those asked for */
     sonde_mode mode;
     double *x, *y;
     size_t count, capacity;
@@ -121,7 +121,7 @@ static bool grow(points *one)
 }
 
 /* The series that a row's statistic belongs to; NULL if there are too many. */
-static points *series_of(plotting *p, const sonde_export_row *row, sonde_stat stat)
+static points *series_of(plotting *p, const sonde_export_row *row, size_t stat)
 {
     for (size_t i = p->series_count; i-- > 0;) {
         points *one = &p->series[i];
@@ -140,13 +140,15 @@ static points *series_of(plotting *p, const sonde_export_row *row, sonde_stat st
 static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *diag)
 {
     plotting *p = user;
-    const bool whole = is_whole(p, row->id);
     const bool global = p->range.mode == SONDE_MODE_GLOBAL;
 
-    for (size_t i = 0; i < (whole ? 1 : p->stats.count); i++) {
-        const sonde_stat stat = whole ? SONDE_STAT_MEAN : p->stats.stat[i];
-        points *one = series_of(p, row, stat);
+    for (size_t i = 0; i < p->stats.count; i++) {
+        points *one = NULL;
 
+        if (row->values[i].how == 0) {
+            continue;
+        }
+        one = series_of(p, row, i);
         if (one == NULL) {
             *diag = (sonde_diag){.err = SONDE_EINVAL,
                                  .where = "plot",
@@ -158,7 +160,7 @@ static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *
             return cli_fail_memory(diag);
         }
         one->x[one->count] = (double)(global ? row->step : row->mode_step);
-        one->y[one->count++] = sonde_vitals_get(row->vitals, stat);
+        one->y[one->count++] = row->values[i].number;
     }
     return cli_interrupted() ? SONDE_EINTERRUPTED : SONDE_OK;
 }
@@ -174,6 +176,8 @@ static sonde_err read_points(plotting *p, sonde_diag *diag)
     options.begin = p->range.begin;
     options.end = p->range.end;
     options.worker = p->range.worker;
+    options.stats = p->stats.item;
+    options.stat_count = p->stats.count;
     options.told = cli_left_out;
     options.user = &p->left_out;
     err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
@@ -182,7 +186,7 @@ static sonde_err read_points(plotting *p, sonde_diag *diag)
     }
     return err == SONDE_OK && p->series_count == 0
                ? cli_fail_nothing(p->trial, p->ids[0], &p->range,
-                                  SONDE_HOW_RAW | SONDE_HOW_VITALS, diag)
+                                  cli_stats_evidence(&p->stats), diag)
                : err;
 }
 
@@ -200,7 +204,7 @@ static void name_series(plotting *p)
             mode = mode || (p->series[k].id == one->id && p->series[k].mode != one->mode);
         }
         (void)snprintf(one->name, sizeof one->name, "%.128s%s%s%s%s", tensor,
-                       stat ? ", " : "", stat ? sonde_stat_name(one->stat) : "",
+                       stat ? ", " : "", stat ? p->stats.item[one->stat].name : "",
                        mode ? ", " : "", mode ? sonde_mode_name(one->mode) : "");
     }
 }
@@ -209,14 +213,14 @@ static sonde_err draw_curves(plotting *p, sonde_diag *diag)
 {
     sonde_plot_series series[MOST_SERIES];
     const bool one_stat = p->stats.count == 1 && !is_whole(p, p->ids[0]);
-    const sonde_curves_plot plot = {
-        .page = page_of(p),
-        .series = series,
-        .count = p->series_count,
-        .x_label = x_label(p),
-        .y_label = one_stat ? sonde_stat_name(p->stats.stat[0]) : NULL,
-        .smooth = isnan(p->asked->smooth) ? 0.0 : p->asked->smooth,
-        .log_y = p->asked->log_y};
+    const sonde_curves_plot plot = {.page = page_of(p),
+                                    .series = series,
+                                    .count = p->series_count,
+                                    .x_label = x_label(p),
+                                    .y_label = one_stat ? p->stats.item[0].name : NULL,
+                                    .smooth =
+                                        isnan(p->asked->smooth) ? 0.0 : p->asked->smooth,
+                                    .log_y = p->asked->log_y};
 
     name_series(p);
     for (size_t i = 0; i < p->series_count; i++) {
@@ -300,6 +304,15 @@ static sonde_err check(plotting *p, int argc, sonde_diag *diag)
     err = sonde_plot_check_path(p->asked->out, diag);
     if (err == SONDE_OK) {
         err = cli_stats_parse(p->asked->stats, "mean", &p->stats, diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < p->stats.count; i++) {
+        if (p->stats.item[i].kind == SONDE_REDUCTION_HASH) {
+            *diag = (sonde_diag){.err = SONDE_EINVAL,
+                                 .where = "--stat",
+                                 .found = "a curve of hashes",
+                                 .expected = "a statistic that is a number"};
+            err = diag->err;
+        }
     }
     return err == SONDE_OK ? cli_range_parse(p->asked->mode, p->asked->steps,
                                              p->asked->worker, &p->range, diag)

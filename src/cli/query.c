@@ -23,6 +23,9 @@ typedef struct query {
     cli_stats stats;
     int name_width;
     size_t rows, left_out;
+    size_t told[CLI_STATS_MOST];   /* rows with an answer */
+    size_t nearly[CLI_STATS_MOST]; /* of them, from histograms */
+    size_t steps;                  /* rows, and what would be one with no answer in it */
     sonde_text text;
 } query;
 
@@ -50,11 +53,19 @@ static sonde_err parse_format(const char *text, query_format *format, sonde_diag
 
 /* --- rows ------------------------------------------------------------------------- */
 
+static int width_of(const sonde_reduction *of)
+{
+    const int least = of->kind == SONDE_REDUCTION_HASH ? 16 : 13;
+    const int letters = cli_letters(of->name);
+
+    return letters > least ? letters : least;
+}
+
 static void print_table_head(const query *q)
 {
     (void)printf("%10s  %-7s  %-*s", "step", "mode", q->name_width, "tensor");
     for (size_t i = 0; i < q->stats.count; i++) {
-        (void)printf("  %13s", sonde_stat_name(q->stats.stat[i]));
+        (void)printf("  %*s", width_of(&q->stats.item[i]), q->stats.item[i].name);
     }
     (void)putchar('\n');
 }
@@ -64,7 +75,11 @@ static void print_table_row(const query *q, const sonde_export_row *row)
     (void)printf("%10" PRId64 "  %-7s  %-*s", row->step, sonde_mode_name(row->mode),
                  cli_field(row->tensor, q->name_width), row->tensor);
     for (size_t i = 0; i < q->stats.count; i++) {
-        (void)printf("  %13.7g", sonde_vitals_get(row->vitals, q->stats.stat[i]));
+        char text[64];
+
+        (void)printf(
+            "  %*s", width_of(&q->stats.item[i]),
+            cli_reduced_text(&q->stats.item[i], &row->values[i], text, sizeof text));
     }
     (void)putchar('\n');
 }
@@ -76,7 +91,7 @@ static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_dia
     sonde_err err = SONDE_OK;
 
     q->text.length = 0;
-    err = sonde_export_row_text(kind, row, q->stats.stat, q->stats.count, &q->text, diag);
+    err = sonde_export_row_text(kind, row, q->stats.item, q->stats.count, &q->text, diag);
     if (err == SONDE_OK && q->format == QUERY_JSON) { /* the newline behind the comma */
         (void)printf("%s\n%.*s", q->rows > 0 ? "," : "", (int)(q->text.length - 1),
                      q->text.data);
@@ -86,11 +101,46 @@ static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_dia
     return err;
 }
 
+/* Whether the row answers anything. */
+static bool count_answers(query *q, const sonde_export_row *row)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < q->stats.count; i++) {
+        q->told[i] += row->values[i].how != 0;
+        q->nearly[i] += row->values[i].how == SONDE_HOW_SKETCH;
+        any = any || row->values[i].how != 0;
+    }
+    q->steps++;
+    return any;
+}
+
+/* What was not answered, or not exactly. */
+static void warn_of_answers(const query *q)
+{
+    for (size_t i = 0; i < q->stats.count; i++) {
+        const sonde_reduction *of = &q->stats.item[i];
+        const bool sketch = (sonde_reduction_evidence(of) & SONDE_HOW_SKETCH) != 0;
+
+        if (q->told[i] < q->steps) {
+            cli_warn("%s needs the %s, saved at %zu of %zu steps", of->name,
+                     sketch ? "value or its histogram" : "value", q->told[i], q->steps);
+        }
+        if (q->nearly[i] > 0) {
+            cli_warn("%s is from histograms at %zu of %zu steps, off by up to %g %%",
+                     of->name, q->nearly[i], q->steps, 100.0 * SONDE_SKETCH_ERROR);
+        }
+    }
+}
+
 static sonde_err print_row(void *user, const sonde_export_row *row, sonde_diag *diag)
 {
     query *q = user;
     sonde_err err = SONDE_OK;
 
+    if (!count_answers(q, row)) {
+        return SONDE_OK;
+    }
     if (q->format == QUERY_TABLE) {
         print_table_row(q, row);
     } else {
@@ -118,6 +168,9 @@ static sonde_err print_rows(query *q, sonde_trial *trial,
     if (err == SONDE_OK && q->format == QUERY_JSON) {
         (void)puts("\n]");
     }
+    if (err == SONDE_OK) {
+        warn_of_answers(q);
+    }
     return err;
 }
 
@@ -127,6 +180,7 @@ static sonde_err print_rows(query *q, sonde_trial *trial,
 static sonde_err look(query *q, sonde_trial *trial, const uint32_t *ids, size_t count,
                       const cli_range *range, sonde_diag *diag)
 {
+    const unsigned how = cli_stats_evidence(&q->stats);
     bool any = false;
     sonde_err err = SONDE_OK;
 
@@ -138,8 +192,7 @@ static sonde_err look(query *q, sonde_trial *trial, const uint32_t *ids, size_t 
 
         q->name_width = length > q->name_width ? length : q->name_width;
         err = any ? SONDE_OK
-                  : sonde_trial_tensor_steps(trial, ids[i], range->mode,
-                                             SONDE_HOW_RAW | SONDE_HOW_VITALS, &steps,
+                  : sonde_trial_tensor_steps(trial, ids[i], range->mode, how, &steps,
                                              &steps_count, diag);
         for (size_t k = 0; k < steps_count && !any; k++) {
             any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
@@ -147,8 +200,7 @@ static sonde_err look(query *q, sonde_trial *trial, const uint32_t *ids, size_t 
         sonde_trial_free(steps);
     }
     if (err == SONDE_OK && count > 0 && !any) {
-        err = cli_fail_nothing(trial, ids[0], range, SONDE_HOW_RAW | SONDE_HOW_VITALS,
-                               diag);
+        err = cli_fail_nothing(trial, ids[0], range, how, diag);
     }
     return err;
 }
@@ -186,6 +238,8 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
         options.begin = range.begin;
         options.end = range.end;
         options.worker = range.worker;
+        options.stats = q->stats.item;
+        options.stat_count = q->stats.count;
         options.told = cli_left_out;
         options.user = &q->left_out;
         err = print_rows(q, trial, &options, diag);

@@ -110,26 +110,53 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
     for (;;) {
         const size_t length = strcspn(at, ",");
         char name[64];
-        sonde_stat stat = SONDE_STAT_COUNT;
+        sonde_reduction of;
         sonde_err err = SONDE_OK;
 
         (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
-        err = sonde_stat_parse(name, &stat, diag);
+        err = sonde_reduction_parse(name, &of, diag);
+        if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
+            err = fail(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
+        }
         for (size_t i = 0; err == SONDE_OK && i < stats->count; i++) {
-            if (stats->stat[i] == stat) {
+            if (strcmp(stats->item[i].name, of.name) == 0) {
                 err = fail(diag, SONDE_EINVAL, "--stat", "each once", "'%s' stands twice",
                            name);
             }
         }
         if (err != SONDE_OK) {
+            (void)snprintf(diag->where, sizeof diag->where, "--stat");
             return err;
         }
-        stats->stat[stats->count++] = stat;
+        stats->item[stats->count++] = of;
         if (at[length] == '\0') {
             return SONDE_OK;
         }
         at += length + 1;
     }
+}
+
+unsigned cli_stats_evidence(const cli_stats *stats)
+{
+    unsigned how = 0;
+
+    for (size_t i = 0; i < stats->count; i++) {
+        how |= sonde_reduction_evidence(&stats->item[i]);
+    }
+    return how;
+}
+
+const char *cli_reduced_text(const sonde_reduction *of, const sonde_reduced *value,
+                             char *buf, size_t size)
+{
+    if (value->how == 0) {
+        (void)snprintf(buf, size, "-");
+    } else if (of->kind == SONDE_REDUCTION_HASH) {
+        (void)snprintf(buf, size, "%016" PRIx64, value->hash);
+    } else {
+        (void)snprintf(buf, size, "%.7g", value->number);
+    }
+    return buf;
 }
 
 /* --- tensors and steps ------------------------------------------------------------ */
@@ -220,6 +247,8 @@ static const char *nothing_of(unsigned how)
         return "neither value nor sketch";
     case SONDE_HOW_RAW | SONDE_HOW_VITALS:
         return "neither value nor vital signs";
+    case SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH:
+        return "neither value, vital signs nor sketch";
     default:
         return "nothing";
     }

@@ -14,12 +14,16 @@
 #define CLI_STATISTICS                                                                   \
     "\n\nStatistics: count, min, max, mean, variance, std, sum, l1, l2, linf, "          \
     "abs_min,\n"                                                                         \
-    "abs_max, abs_mean, nan, pos_inf, neg_inf, zero, nonfinite."
+    "abs_max, abs_mean, abs_variance, abs_std, nan, pos_inf, neg_inf, zero, "            \
+    "nonfinite.\n"                                                                       \
+    "From saved values, or nearly from saved histograms: median, p95, quantile:0.95.\n"  \
+    "From saved values alone: prod, hash. abs_median and so on: of absolute values."
 
 enum { CLI_STATS_MOST = 2 * SONDE_STAT_ENTRIES };
 
+/* What --stat says. */
 typedef struct cli_stats {
-    sonde_stat stat[CLI_STATS_MOST];
+    sonde_reduction item[CLI_STATS_MOST];
     size_t count;
 } cli_stats;
 
@@ -34,9 +38,14 @@ typedef struct cli_range {
  * worker: CLI_NOT_GIVEN for -1. */
 sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
                           cli_range *range, sonde_diag *diag);
-/* "mean,std": each known, and none twice. text NULL: those of usual. */
+/* "mean,p95": each known, and none twice. text NULL: those of usual. */
 sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
                           sonde_diag *diag);
+/* What of SONDE_HOW_ answers any of them. */
+unsigned cli_stats_evidence(const cli_stats *stats);
+/* A number as a table has it, "-" where what was saved does not tell; returns buf. */
+const char *cli_reduced_text(const sonde_reduction *of, const sonde_reduced *value,
+                             char *buf, size_t size);
 
 /* The tensors of a selector, or of "@NAME", a collection that was recorded. ids are freed
  * with sonde_selector_free_ids. */

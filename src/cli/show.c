@@ -42,6 +42,23 @@ static void begin_json(const shown *what)
     }
 }
 
+/* A complex number as the list of its parts. */
+static void print_json_number(sonde_dtype dtype, const void *element)
+{
+    const sonde_dtype part = dtype == SONDE_C64 ? SONDE_F32 : SONDE_F64;
+    const unsigned char *parts = element;
+
+    if (!sonde_dtype_is_complex(dtype)) {
+        cli_json_number(stdout, sonde_element_get(dtype, element));
+        return;
+    }
+    (void)putchar('[');
+    cli_json_number(stdout, sonde_element_get(part, parts));
+    (void)fputs(", ", stdout);
+    cli_json_number(stdout, sonde_element_get(part, parts + sonde_dtype_size(part)));
+    (void)putchar(']');
+}
+
 /* Nested lists, innermost last. */
 static void print_json_values(const sonde_view *view, int dim, int64_t *index)
 {
@@ -59,7 +76,7 @@ static void print_json_values(const sonde_view *view, int dim, int64_t *index)
             }
             return;
         }
-        cli_json_number(stdout, sonde_element_get(view->dtype, element));
+        print_json_number(view->dtype, element);
         return;
     }
     (void)putchar('[');

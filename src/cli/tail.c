@@ -63,18 +63,27 @@ static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
 
 /* --- a line ----------------------------------------------------------------------- */
 
-static void print_value(const tail *t, const char *tensor, const char *stat, double value)
+static void print_value(const tail *t, const char *name, const sonde_reduction *of,
+                        const sonde_reduced *value)
 {
-    char name[SONDE_DIAG_LINE];
+    char text[64];
 
-    (void)snprintf(name, sizeof name, "%s%s%s", tensor, stat[0] != '\0' ? "/" : "", stat);
-    if (t->asked->json) {
-        (void)fputs(", ", stdout);
-        cli_json_string(stdout, name);
-        (void)fputs(": ", stdout);
-        cli_json_number(stdout, value);
+    if (!t->asked->json) {
+        (void)printf("  %s ", name);
+        if (of->kind == SONDE_REDUCTION_HASH) {
+            (void)printf("%s", cli_reduced_text(of, value, text, sizeof text));
+        } else {
+            (void)printf("%.6g", value->number);
+        }
+        return;
+    }
+    (void)fputs(", ", stdout);
+    cli_json_string(stdout, name);
+    (void)fputs(": ", stdout);
+    if (of->kind == SONDE_REDUCTION_HASH) {
+        cli_json_string(stdout, cli_reduced_text(of, value, text, sizeof text));
     } else {
-        (void)printf("  %s %.6g", name, value);
+        cli_json_number(stdout, value->number);
     }
 }
 
@@ -88,27 +97,32 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
                                .worker = t->range.worker,
                                .micro_batch = -1,
                                .replica = -1};
-    char line[SONDE_DIAG_LINE];
-    sonde_vitals vitals;
-    sonde_err err = SONDE_OK;
+    const sonde_reduction itself = sonde_reduction_of_stat(SONDE_STAT_MEAN);
+    const bool whole = cli_is_number(info);
+    const unsigned has = sonde_trial_has(t->trial, id, &at);
 
-    if ((sonde_trial_has(t->trial, id, &at) & (SONDE_HOW_RAW | SONDE_HOW_VITALS)) == 0) {
-        return SONDE_OK;
+    for (size_t i = 0; i < (whole ? 1 : t->stats.count); i++) {
+        const sonde_reduction *of = whole ? &itself : &t->stats.item[i];
+        char text[SONDE_DIAG_LINE];
+        sonde_reduced value;
+        sonde_err err = SONDE_OK;
+
+        if ((has & sonde_reduction_evidence(of)) == 0) {
+            continue;
+        }
+        err = sonde_trial_reduce(t->trial, id, &at, of, &value, diag);
+        if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED) { /* the others go on */
+            cli_left_out(&t->left_out, sonde_diag_line(diag, text, sizeof text));
+            return SONDE_OK;
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+        (void)snprintf(text, sizeof text, "%s%s%s", info->name, whole ? "" : "/",
+                       whole ? "" : of->name);
+        print_value(t, text, of, &value);
     }
-    err = sonde_trial_vitals(t->trial, id, &at, &vitals, diag);
-    if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED) { /* the others go on */
-        cli_left_out(&t->left_out, sonde_diag_line(diag, line, sizeof line));
-        return SONDE_OK;
-    }
-    if (err == SONDE_OK && cli_is_number(info)) {
-        print_value(t, info->name, "", sonde_vitals_get(&vitals, SONDE_STAT_MEAN));
-        return SONDE_OK;
-    }
-    for (size_t i = 0; err == SONDE_OK && i < t->stats.count; i++) {
-        print_value(t, info->name, sonde_stat_name(t->stats.stat[i]),
-                    sonde_vitals_get(&vitals, t->stats.stat[i]));
-    }
-    return err;
+    return SONDE_OK;
 }
 
 static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t mode_step)

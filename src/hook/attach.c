@@ -8,7 +8,8 @@
  *     hold     its tensors, raw, at every step, to be kept until the step ends, if it has a
  *              when_nan
  *
- * and the vital signs that are recorded anyway become two more. An observer hands a value to
+ * and the vital signs that are recorded anyway become two more, of which those of parameters
+ * and gradients come at any step at which they are not finite. An observer hands a value to
  * its taps in the order in which they were added, so save, watch and hold come in this
  * order: whoever holds knows what is recorded already and whether a NaN has been seen. A
  * tensor in several collections that are due comes several times; its bits of `done` see to
@@ -169,10 +170,10 @@ typedef struct attaching {
 
 /* A tap on the ids of scratch, if there are any and it is ever due. */
 static sonde_err add_tap(attaching *work, size_t count, const sonde_schedule *when,
-                         unsigned tap_how, const char *name, tap_kind kind, uint64_t set,
-                         unsigned how)
+                         bool when_bad, unsigned tap_how, const char *name, tap_kind kind,
+                         uint64_t set, unsigned how)
 {
-    sonde_tap tap = {.how = tap_how};
+    sonde_tap tap = {.how = tap_how, .when_bad = when_bad};
     sonde_selector *what = NULL;
     sonde_err err = SONDE_OK;
 
@@ -217,7 +218,7 @@ static sonde_err add_saves(attaching *work)
 
         if (of->saved) {
             err = add_tap(work, list(work, UINT64_C(1) << i, 0, 0), &of->when[work->mode],
-                          of->how, of->name, SAVE, UINT64_C(1) << i, of->how);
+                          false, of->how, of->name, SAVE, UINT64_C(1) << i, of->how);
         }
     }
     return err;
@@ -230,12 +231,13 @@ static sonde_err add_vitals(attaching *work)
     const sonde_schedule often =
         sonde_schedule_every(work->hook->options.vitals_interval);
     sonde_err err =
-        add_tap(work, list(work, 0, 0, SONDE__VITAL_ALWAYS), &always, SONDE_HOW_VITALS,
-                "vital signs of losses", SAVE, 0, SONDE_HOW_VITALS);
+        add_tap(work, list(work, 0, 0, SONDE__VITAL_ALWAYS), &always, false,
+                SONDE_HOW_VITALS, "vital signs of losses", SAVE, 0, SONDE_HOW_VITALS);
 
     if (err == SONDE_OK && trains) {
         err = add_tap(work, list(work, 0, 0, SONDE__VITAL_INTERVAL), &often,
-                      SONDE_HOW_VITALS, "vital signs", SAVE, 0, SONDE_HOW_VITALS);
+                      work->hook->options.vitals_interval > 1, SONDE_HOW_VITALS,
+                      "vital signs", SAVE, 0, SONDE_HOW_VITALS);
     }
     return err;
 }
@@ -250,15 +252,15 @@ static sonde_err add_when_nans(attaching *work)
         const uint64_t set = sets & (~sets + 1);
         const sonde__collection *of = &work->hook->collections[__builtin_ctzll(set)];
 
-        err = add_tap(work, list(work, 0, set, 0), &always, SONDE_HOW_VITALS, of->name,
-                      WATCH, set, SONDE_HOW_VITALS);
+        err = add_tap(work, list(work, 0, set, 0), &always, false, SONDE_HOW_VITALS,
+                      of->name, WATCH, set, SONDE_HOW_VITALS);
     }
     for (uint64_t sets = nan_sets; sets != 0 && err == SONDE_OK; sets &= sets - 1) {
         const uint64_t set = sets & (~sets + 1);
         const sonde__collection *of = &work->hook->collections[__builtin_ctzll(set)];
 
-        err = add_tap(work, list(work, set, 0, 0), &always, SONDE_HOW_RAW, of->name, HOLD,
-                      set, of->how);
+        err = add_tap(work, list(work, set, 0, 0), &always, false, SONDE_HOW_RAW,
+                      of->name, HOLD, set, of->how);
     }
     return err;
 }

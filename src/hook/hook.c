@@ -250,6 +250,19 @@ sonde_err sonde_hook_declare(sonde_hook *hook, const sonde_tensor_info *info,
     return err;
 }
 
+sonde_err sonde_hook_declare_view(sonde_hook *hook, const char *name,
+                                  const sonde_view *view, uint32_t *id, sonde_diag *diag)
+{
+    sonde_tensor_info info = {.name = name,
+                              .role = SONDE_ROLE_OTHER,
+                              .dtype = view->dtype,
+                              .rank = view->rank,
+                              .same_as = SONDE_NO_TENSOR};
+
+    memcpy(info.shape, view->shape, sizeof info.shape);
+    return sonde_hook_declare(hook, &info, id, diag);
+}
+
 /* --- the run ---------------------------------------------------------------------- */
 
 /* The tensors that were declared before the first step. */

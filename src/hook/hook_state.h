@@ -271,9 +271,8 @@ SONDE_API sonde_role sonde__role_by_name(const char *name);
 /* --- reductions.c ----------------------------------------------------------------- */
 
 /*
- * Adds what a name of a reduction asks for: those of <sonde/stats.h>; smdebug's abs_* and
- * *_norm; median, which the sketch gives; prod and abs_prod, for which the raw value is
- * kept. Unknown: SONDE_EINVAL with the nearest.
+ * Adds what a name of a reduction asks for: those of <sonde/reduction.h>, and histogram and
+ * quantiles, which are the sketch. Unknown: SONDE_EINVAL with the nearest.
  */
 sonde_err sonde__reduction_add(const char *name, sonde_reduction_config *to,
                                sonde_diag *diag);

@@ -32,6 +32,22 @@ static void add_bf16(uint16_t *sum, const uint16_t *elements, size_t n)
     }
 }
 
+static void add_e4m3(uint8_t *sum, const uint8_t *elements, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sum[i] = sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(sum[i]) +
+                                      sonde_f8_e4m3_to_f32(elements[i]));
+    }
+}
+
+static void add_e5m2(uint8_t *sum, const uint8_t *elements, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        sum[i] = sonde_f32_to_f8_e5m2(sonde_f8_e5m2_to_f32(sum[i]) +
+                                      sonde_f8_e5m2_to_f32(elements[i]));
+    }
+}
+
 static void add_run(sonde_dtype dtype, void *sum, const void *elements, size_t n)
 {
     switch (dtype) {
@@ -58,8 +74,22 @@ static void add_run(sonde_dtype dtype, void *sum, const void *elements, size_t n
     case SONDE_BF16:
         add_bf16(sum, elements, n);
         break;
+    case SONDE_F8_E4M3:
+        add_e4m3(sum, elements, n);
+        break;
+    case SONDE_F8_E5M2:
+        add_e5m2(sum, elements, n);
+        break;
+    case SONDE_C64:
+        n *= 2; /* part by part */
+        ADD_RUN(float);
+        break;
     case SONDE_F32:
         ADD_RUN(float);
+        break;
+    case SONDE_C128:
+        n *= 2;
+        ADD_RUN(double);
         break;
     case SONDE_F64:
         ADD_RUN(double);
@@ -72,13 +102,22 @@ void sonde__accumulate(void *sum, const sonde_view *view)
     unsigned char *to = sum;
     const void *elements = NULL;
     sonde__cursor cursor;
-    uint64_t room[CHUNK];
+    _Alignas(SONDE__ELEMENT) unsigned char room[CHUNK * SONDE__ELEMENT];
 
     sonde__cursor_init(&cursor, view);
     for (size_t n = sonde__cursor_take(&cursor, CHUNK, room, &elements); n > 0;
          n = sonde__cursor_take(&cursor, CHUNK, room, &elements)) {
         add_run(view->dtype, to, elements, n);
         to += n * cursor.size;
+    }
+}
+
+static void divide_eighths(sonde_dtype dtype, uint8_t *values, int64_t count, float by)
+{
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = dtype == SONDE_F8_E4M3
+                        ? sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(values[i]) / by)
+                        : sonde_f32_to_f8_e5m2(sonde_f8_e5m2_to_f32(values[i]) / by);
     }
 }
 
@@ -96,6 +135,11 @@ void sonde__divide(sonde_dtype dtype, void *values, int64_t count, int64_t by)
     float *singles = values;
     double *doubles = values;
 
+    count *= sonde_dtype_is_complex(dtype) ? 2 : 1;
+    dtype = sonde__dtype_part(dtype);
+    if (dtype == SONDE_F8_E4M3 || dtype == SONDE_F8_E5M2) {
+        divide_eighths(dtype, values, count, (float)by);
+    }
     if (dtype == SONDE_F16 || dtype == SONDE_BF16) {
         divide_halves(dtype, values, count, (float)by);
     }

@@ -43,7 +43,8 @@ static sonde_err check_slot(const sonde__anchor_slot *of, const char *where,
         return sonde__fail(diag, SONDE_EDTYPE, where, "mode final, everyn or all",
                            "mode %s of a bool tensor", sonde_anchor_mode_name(of->mode));
     }
-    if (of->mode == SONDE_ANCHOR_MEAN && !sonde_dtype_is_float(dtype)) {
+    if (of->mode == SONDE_ANCHOR_MEAN && !sonde_dtype_is_float(dtype) &&
+        !sonde_dtype_is_complex(dtype)) {
         return sonde__fail(diag, SONDE_EDTYPE, where, "mode sum", "mode mean of %s",
                            sonde_dtype_name(dtype));
     }

@@ -7,6 +7,7 @@
 #include "observe/format.h"
 
 #include "base/base.h"
+#include "tensor/convert.h"
 
 #include <assert.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 
 /* --- deciding --------------------------------------------------------------------- */
 
-/* The element in memory that is aligned for it. */
+/* The element, a real one, in memory that is aligned for it. */
 static double value_of(sonde_dtype dtype, const void *element)
 {
     uint64_t room = 0;
@@ -24,16 +25,25 @@ static double value_of(sonde_dtype dtype, const void *element)
     return sonde_element_get(dtype, &room);
 }
 
-void sonde__cell_look(sonde__cell_survey *survey, sonde_dtype dtype, const void *element)
+static void look_at(sonde__cell_survey *survey, double magnitude)
 {
-    const double magnitude = fabs(value_of(dtype, element));
-
     if (!isfinite(magnitude) || magnitude == 0.0) {
         return;
     }
     survey->largest = fmax(survey->largest, magnitude);
     if (survey->smallest == 0.0 || magnitude < survey->smallest) {
         survey->smallest = magnitude;
+    }
+}
+
+void sonde__cell_look(sonde__cell_survey *survey, sonde_dtype dtype, const void *element)
+{
+    const sonde_dtype part = sonde__dtype_part(dtype);
+
+    look_at(survey, fabs(value_of(part, element)));
+    if (part != dtype) {
+        look_at(survey, fabs(value_of(part, (const unsigned char *)element +
+                                                sonde_dtype_size(part))));
     }
 }
 
@@ -58,7 +68,8 @@ sonde__cell_style sonde__cell_decide(const sonde__cell_survey *survey, sonde_dty
     if (style.digits == 0) {
         style.format = SONDE_FLOAT_NONE;
     }
-    if (!sonde_dtype_is_float(dtype) || style.format == SONDE_FLOAT_NONE) {
+    if (!sonde_dtype_is_float(sonde__dtype_part(dtype)) ||
+        style.format == SONDE_FLOAT_NONE) {
         return style;
     }
     largest = exponent_of(survey->largest, style.digits);
@@ -128,15 +139,11 @@ size_t sonde__cell_point(char *buf)
     return used;
 }
 
-size_t sonde__cell_write(const sonde__cell_style *style, const void *element,
-                         char buf[SONDE__CELL])
+static size_t write_float(const sonde__cell_style *style, sonde_dtype dtype,
+                          const void *element, char buf[SONDE__CELL])
 {
-    double value = 0.0;
+    const double value = value_of(dtype, element);
 
-    if (!sonde_dtype_is_float(style->dtype)) {
-        return write_integer(style->dtype, element, buf);
-    }
-    value = value_of(style->dtype, element);
     if (!isfinite(value)) {
         const char *text = isnan(value) ? "nan" : value > 0.0 ? "inf" : "-inf";
 
@@ -155,11 +162,43 @@ size_t sonde__cell_write(const sonde__cell_style *style, const void *element,
         if (style->digits > 0) {
             (void)snprintf(buf, SONDE__CELL, "%.*g", style->digits, value);
         } else {
-            write_shortest(style->dtype, value, buf);
+            write_shortest(dtype, value, buf);
         }
         break;
     }
     return sonde__cell_point(buf);
+}
+
+/* "1.5-2j" */
+static size_t write_complex(const sonde__cell_style *style, sonde_dtype part,
+                            const void *element, char buf[SONDE__CELL])
+{
+    char im[SONDE__CELL];
+    size_t used = write_float(style, part, element, buf);
+    const size_t more = write_float(
+        style, part, (const unsigned char *)element + sonde_dtype_size(part), im);
+
+    assert(used + more + 3 <= SONDE__CELL);
+    if (im[0] != '-') {
+        buf[used++] = '+';
+    }
+    memcpy(buf + used, im, more);
+    used += more;
+    buf[used++] = 'j';
+    buf[used] = '\0';
+    return used;
+}
+
+size_t sonde__cell_write(const sonde__cell_style *style, const void *element,
+                         char buf[SONDE__CELL])
+{
+    const sonde_dtype part = sonde__dtype_part(style->dtype);
+
+    if (part != style->dtype) {
+        return write_complex(style, part, element, buf);
+    }
+    return sonde_dtype_is_float(part) ? write_float(style, part, element, buf)
+                                      : write_integer(part, element, buf);
 }
 
 /* --- bounding --------------------------------------------------------------------- */
@@ -168,10 +207,9 @@ size_t sonde__cell_write(const sonde__cell_style *style, const void *element,
  */
 static const struct reach {
     int before, behind;
-} reaches[SONDE_DTYPE_COUNT] = {[SONDE_F16] = {5, 8},
-                                [SONDE_BF16] = {39, 41},
-                                [SONDE_F32] = {39, 45},
-                                [SONDE_F64] = {309, 324}};
+} reaches[SONDE_DTYPE_COUNT] = {
+    [SONDE_F16] = {5, 8},     [SONDE_BF16] = {39, 41},  [SONDE_F32] = {39, 45},
+    [SONDE_F64] = {309, 324}, [SONDE_F8_E4M3] = {3, 3}, [SONDE_F8_E5M2] = {5, 5}};
 
 static int float_bound(sonde_dtype dtype, const sonde_print_options *options)
 {
@@ -201,6 +239,9 @@ size_t sonde__cell_bound(sonde_dtype dtype, const sonde_print_options *options)
         [SONDE_U16] = 5,  [SONDE_I16] = 6,  [SONDE_U32] = 10,
         [SONDE_I32] = 11, [SONDE_U64] = 20, [SONDE_I64] = 20};
 
-    return (size_t)(sonde_dtype_is_float(dtype) ? float_bound(dtype, options)
-                                                : of_integers[dtype]);
+    const sonde_dtype part = sonde__dtype_part(dtype);
+    const int one =
+        sonde_dtype_is_float(part) ? float_bound(part, options) : of_integers[part];
+
+    return (size_t)(part == dtype ? one : 2 * one + 2);
 }

@@ -9,6 +9,7 @@
 
 #include "base/base.h"
 #include "observe/format.h"
+#include "tensor/convert.h"
 
 #include <string.h>
 #include <strings.h>
@@ -283,7 +284,7 @@ sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options 
     while (to.tight > 0 && options->separator[to.tight - 1] == ' ') {
         to.tight--;
     }
-    if (sonde_dtype_is_float(view->dtype)) {
+    if (sonde_dtype_is_float(sonde__dtype_part(view->dtype))) {
         visit(&to, 0, view->data, look);
     }
     to.style = sonde__cell_decide(&to.survey, view->dtype, options);

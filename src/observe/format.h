@@ -15,7 +15,7 @@ typedef struct sonde__cell_style {
     size_t width; /* to pad to; 0: unaligned */
 } sonde__cell_style;
 
-enum { SONDE__CELL = 400 /* bytes for the longest number: see sonde__cell_bound */ };
+enum { SONDE__CELL = 760 /* bytes for the longest number: see sonde__cell_bound */ };
 
 /* What the numbers to be shown are like. Start with a zeroed one. */
 typedef struct sonde__cell_survey {

@@ -12,7 +12,7 @@
 #include "observe/observer_state.h"
 
 #include "base/base.h"
-#include "observe/hash.h"
+#include "tensor/hash.h"
 
 #include <assert.h>
 
@@ -247,6 +247,46 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
             seen.vitals = (of->how & SONDE_HOW_VITALS) ? vitals : NULL;
             seen.sketch = (of->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;
             seen.hash = (of->how & SONDE_HOW_HASH) ? hash : 0;
+            observer->sinks[of->sink]->put(observer->sinks[of->sink], &seen);
+        }
+    }
+}
+
+bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
+{
+    if (id >= observer->declared || observer->ever == NULL) {
+        return false;
+    }
+    for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
+        const sonde__tap *of = &observer->taps[observer->entries[i].tap];
+
+        if (of->when_bad && (of->how & SONDE_HOW_VITALS) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate *at,
+                                uint32_t id, const sonde_view *view,
+                                const sonde_vitals *vitals)
+{
+    sonde_observation seen = {
+        .at = *at, .how = SONDE_HOW_VITALS, .view = view, .vitals = vitals};
+
+    if (!sonde_observer_when_bad(observer, id)) {
+        return;
+    }
+    observer->at = *at;
+    observer->stepping = true;
+    for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
+        const sonde__entry *to = &observer->entries[i];
+        const sonde__tap *of = &observer->taps[to->tap];
+
+        if (of->when_bad && !of->due && (of->how & SONDE_HOW_VITALS) != 0) {
+            seen.id = to->id;
+            seen.info = sonde_catalogue_info(observer->catalogue, to->id);
+            observer->sink_due[of->sink] = 1;
             observer->sinks[of->sink]->put(observer->sinks[of->sink], &seen);
         }
     }

@@ -3,12 +3,9 @@
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
  * through what its tap asked for. Losses come at every step; what rules need of the others at
- * every interval-th, and at the first few, which tell of what was set up wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of
- * a step have their values before the first is told that it ends, which is when rules are evaluated.
- *
- * Several observers may be attached, one after another: for training, for evaluation. Their tensors
- * are one where their names are, in a catalogue of the rules' own; and if nobody counts global steps
- * over all of them, it is done here.
+ * every interval-th, at the first few, which tell of what was set up wrong, and at those that go
+ * wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of a step
+ * have their values before the first is told that it ends, which is when rules are evaluated.
  */
 #include "rules/engine.h"
 
@@ -56,8 +53,8 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
     part.id = of->to->map[seen->id];
     part.at = place(of->to, &seen->at);
     part.info = sonde_catalogue_info(of->to->rules->catalogue, part.id);
-    part.view = (of->how & SONDE_HOW_RAW) ? seen->view : NULL;
-    part.vitals = (of->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
+    part.view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL;
+    part.vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
     sonde_rules_put(of->to->rules, &part);
 }
 

@@ -9,7 +9,7 @@
  */
 #include "rules/engine.h"
 
-#include "observe/hash.h"
+#include "tensor/hash.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,9 +2,10 @@
  * convert.c - runs of elements from one dtype to another.
  *
  * A pair of dtypes goes through one of three carriers that hold the source exactly: int64
- * for bool and the integers but uint64, uint64, and double for the floats. From a carrier
- * to the target there is one rounding (or one saturation), so the result is the nearest.
- * Thirteen loads and three times thirteen stores stand for 169 pairs.
+ * for bool and the integers but uint64, uint64, and double for the floats and for the real
+ * parts of complex numbers. From a carrier to the target there is one rounding (or one
+ * saturation), so the result is the nearest. Seventeen loads and three times as many stores
+ * stand for all pairs but those of complex numbers, which are converted part by part.
  *
  * Out of range: integers saturate, a NaN becomes integer 0, and bool is whether a value
  * differs from zero (so NaN is true).
@@ -65,38 +66,71 @@ LOAD(i64_f64, int64_t, double, x)
 LOAD(f16_f64, uint16_t, double, sonde_f16_to_f32(x))
 LOAD(bf16_f64, uint16_t, double, sonde_bf16_to_f32(x))
 LOAD(f32_f64, float, double, x)
+LOAD(e4m3_f64, uint8_t, double, sonde_f8_e4m3_to_f32(x))
+LOAD(e5m2_f64, uint8_t, double, sonde_f8_e5m2_to_f32(x))
+
+/* Of complex numbers: real parts, and absolute values. */
+typedef struct complex_f32 {
+    float re, im;
+} complex_f32;
+
+typedef struct complex_f64 {
+    double re, im;
+} complex_f64;
+
+/* As C's cabs: infinite if either part is, whatever the other. Squares of float32 neither
+ * overflow nor vanish in double. */
+static double size_of_c64(complex_f32 x)
+{
+    const double re = (double)x.re, im = (double)x.im;
+
+    return isinf(re) || isinf(im) ? (double)INFINITY : sqrt(re * re + im * im);
+}
+
+LOAD(c64_real, complex_f32, double, x.re)
+LOAD(c128_real, complex_f64, double, x.re)
+LOAD(c64_size, complex_f32, double, size_of_c64(x))
+LOAD(c128_size, complex_f64, double, hypot(x.re, x.im))
 
 LOAD(bool_f32, uint8_t, float, x != 0)
 LOAD(u8_f32, uint8_t, float, x)
 LOAD(i8_f32, int8_t, float, x)
 LOAD(u16_f32, uint16_t, float, x)
 LOAD(i16_f32, int16_t, float, x)
+LOAD(e4m3_f32, uint8_t, float, sonde_f8_e4m3_to_f32(x))
+LOAD(e5m2_f32, uint8_t, float, sonde_f8_e5m2_to_f32(x))
 
 static load_fn *const load_exact[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = load_bool_i64, [SONDE_U8] = load_u8_i64,
-    [SONDE_I8] = load_i8_i64,     [SONDE_U16] = load_u16_i64,
-    [SONDE_I16] = load_i16_i64,   [SONDE_U32] = load_u32_i64,
-    [SONDE_I32] = load_i32_i64,   [SONDE_U64] = copy_64,
-    [SONDE_I64] = copy_64,        [SONDE_F16] = load_f16_f64,
-    [SONDE_BF16] = load_bf16_f64, [SONDE_F32] = load_f32_f64,
-    [SONDE_F64] = copy_64,
+    [SONDE_BOOL] = load_bool_i64,  [SONDE_U8] = load_u8_i64,
+    [SONDE_I8] = load_i8_i64,      [SONDE_U16] = load_u16_i64,
+    [SONDE_I16] = load_i16_i64,    [SONDE_U32] = load_u32_i64,
+    [SONDE_I32] = load_i32_i64,    [SONDE_U64] = copy_64,
+    [SONDE_I64] = copy_64,         [SONDE_F16] = load_f16_f64,
+    [SONDE_BF16] = load_bf16_f64,  [SONDE_F32] = load_f32_f64,
+    [SONDE_F64] = copy_64,         [SONDE_F8_E4M3] = load_e4m3_f64,
+    [SONDE_C64] = load_c64_real,   [SONDE_F8_E5M2] = load_e5m2_f64,
+    [SONDE_C128] = load_c128_real,
 };
 
 static load_fn *const load_double[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = load_bool_f64, [SONDE_U8] = load_u8_f64,
-    [SONDE_I8] = load_i8_f64,     [SONDE_U16] = load_u16_f64,
-    [SONDE_I16] = load_i16_f64,   [SONDE_U32] = load_u32_f64,
-    [SONDE_I32] = load_i32_f64,   [SONDE_U64] = load_u64_f64,
-    [SONDE_I64] = load_i64_f64,   [SONDE_F16] = load_f16_f64,
-    [SONDE_BF16] = load_bf16_f64, [SONDE_F32] = load_f32_f64,
-    [SONDE_F64] = copy_64,
+    [SONDE_BOOL] = load_bool_f64,  [SONDE_U8] = load_u8_f64,
+    [SONDE_I8] = load_i8_f64,      [SONDE_U16] = load_u16_f64,
+    [SONDE_I16] = load_i16_f64,    [SONDE_U32] = load_u32_f64,
+    [SONDE_I32] = load_i32_f64,    [SONDE_U64] = load_u64_f64,
+    [SONDE_I64] = load_i64_f64,    [SONDE_F16] = load_f16_f64,
+    [SONDE_BF16] = load_bf16_f64,  [SONDE_F32] = load_f32_f64,
+    [SONDE_F64] = copy_64,         [SONDE_F8_E4M3] = load_e4m3_f64,
+    [SONDE_C64] = load_c64_size,   [SONDE_F8_E5M2] = load_e5m2_f64,
+    [SONDE_C128] = load_c128_size,
 };
 
 /* The two halves have kernels of their own; NULL where float32 does not hold every value.
  */
 static load_fn *const load_float[SONDE_DTYPE_COUNT] = {
-    [SONDE_BOOL] = load_bool_f32, [SONDE_U8] = load_u8_f32,   [SONDE_I8] = load_i8_f32,
-    [SONDE_U16] = load_u16_f32,   [SONDE_I16] = load_i16_f32, [SONDE_F32] = copy_32,
+    [SONDE_BOOL] = load_bool_f32,    [SONDE_U8] = load_u8_f32,
+    [SONDE_I8] = load_i8_f32,        [SONDE_U16] = load_u16_f32,
+    [SONDE_I16] = load_i16_f32,      [SONDE_F32] = copy_32,
+    [SONDE_F8_E4M3] = load_e4m3_f32, [SONDE_F8_E5M2] = load_e5m2_f32,
 };
 
 /* --- stores ----------------------------------------------------------------------- */
@@ -164,6 +198,8 @@ STORE(i64_i32, int64_t, int32_t, CLAMP(INT32_MIN, INT32_MAX))
 STORE(i64_u64, int64_t, uint64_t, x < 0 ? 0 : x)
 STORE(i64_f16, int64_t, uint16_t, sonde_f32_to_f16(i64_to_odd(x)))
 STORE(i64_bf16, int64_t, uint16_t, sonde_f32_to_bf16(i64_to_odd(x)))
+STORE(i64_e4m3, int64_t, uint8_t, sonde_f32_to_f8_e4m3(i64_to_odd(x)))
+STORE(i64_e5m2, int64_t, uint8_t, sonde_f32_to_f8_e5m2(i64_to_odd(x)))
 STORE(i64_f32, int64_t, float, x)
 STORE(i64_f64, int64_t, double, x)
 
@@ -177,6 +213,8 @@ STORE(u64_i32, uint64_t, int32_t, BELOW(INT32_MAX))
 STORE(u64_i64, uint64_t, int64_t, BELOW(INT64_MAX))
 STORE(u64_f16, uint64_t, uint16_t, sonde_f32_to_f16(float_to_odd(size_to_odd(x))))
 STORE(u64_bf16, uint64_t, uint16_t, sonde_f32_to_bf16(float_to_odd(size_to_odd(x))))
+STORE(u64_e4m3, uint64_t, uint8_t, sonde_f32_to_f8_e4m3(float_to_odd(size_to_odd(x))))
+STORE(u64_e5m2, uint64_t, uint8_t, sonde_f32_to_f8_e5m2(float_to_odd(size_to_odd(x))))
 STORE(u64_f32, uint64_t, float, x)
 STORE(u64_f64, uint64_t, double, x)
 
@@ -191,7 +229,28 @@ STORE(f64_u64, double, uint64_t, TRUNCATE(uint64_t, 0, UINT64_MAX, 0.0, 0x1p64))
 STORE(f64_i64, double, int64_t, TRUNCATE(int64_t, INT64_MIN, INT64_MAX, -0x1p63, 0x1p63))
 STORE(f64_f16, double, uint16_t, sonde_f32_to_f16(float_to_odd(x)))
 STORE(f64_bf16, double, uint16_t, sonde_f32_to_bf16(float_to_odd(x)))
+STORE(f64_e4m3, double, uint8_t, sonde_f32_to_f8_e4m3(float_to_odd(x)))
+STORE(f64_e5m2, double, uint8_t, sonde_f32_to_f8_e5m2(float_to_odd(x)))
 STORE(f64_f32, double, float, x)
+
+/* To complex numbers: real ones. */
+#define STORE_COMPLEX(name, carrier, type, part)                                         \
+    static void store_##name(const void *from, size_t n, void *to)                       \
+    {                                                                                    \
+        const carrier *source = from;                                                    \
+        type *target = to;                                                               \
+                                                                                         \
+        for (size_t i = 0; i < n; i++) {                                                 \
+            target[i] = (type){(part)source[i], 0};                                      \
+        }                                                                                \
+    }
+
+STORE_COMPLEX(i64_c64, int64_t, complex_f32, float)
+STORE_COMPLEX(u64_c64, uint64_t, complex_f32, float)
+STORE_COMPLEX(f64_c64, double, complex_f32, float)
+STORE_COMPLEX(i64_c128, int64_t, complex_f64, double)
+STORE_COMPLEX(u64_c128, uint64_t, complex_f64, double)
+STORE_COMPLEX(f64_c128, double, complex_f64, double)
 
 static store_fn *const store_from_i64[SONDE_DTYPE_COUNT] = {
     [SONDE_BOOL] = store_i64_bool, [SONDE_U8] = store_i64_u8,
@@ -200,7 +259,9 @@ static store_fn *const store_from_i64[SONDE_DTYPE_COUNT] = {
     [SONDE_I32] = store_i64_i32,   [SONDE_U64] = store_i64_u64,
     [SONDE_I64] = copy_64,         [SONDE_F16] = store_i64_f16,
     [SONDE_BF16] = store_i64_bf16, [SONDE_F32] = store_i64_f32,
-    [SONDE_F64] = store_i64_f64,
+    [SONDE_F64] = store_i64_f64,   [SONDE_F8_E4M3] = store_i64_e4m3,
+    [SONDE_C64] = store_i64_c64,   [SONDE_F8_E5M2] = store_i64_e5m2,
+    [SONDE_C128] = store_i64_c128,
 };
 
 static store_fn *const store_from_u64[SONDE_DTYPE_COUNT] = {
@@ -210,7 +271,9 @@ static store_fn *const store_from_u64[SONDE_DTYPE_COUNT] = {
     [SONDE_I32] = store_u64_i32,   [SONDE_U64] = copy_64,
     [SONDE_I64] = store_u64_i64,   [SONDE_F16] = store_u64_f16,
     [SONDE_BF16] = store_u64_bf16, [SONDE_F32] = store_u64_f32,
-    [SONDE_F64] = store_u64_f64,
+    [SONDE_F64] = store_u64_f64,   [SONDE_F8_E4M3] = store_u64_e4m3,
+    [SONDE_C64] = store_u64_c64,   [SONDE_F8_E5M2] = store_u64_e5m2,
+    [SONDE_C128] = store_u64_c128,
 };
 
 static store_fn *const store_from_f64[SONDE_DTYPE_COUNT] = {
@@ -220,7 +283,9 @@ static store_fn *const store_from_f64[SONDE_DTYPE_COUNT] = {
     [SONDE_I32] = store_f64_i32,   [SONDE_U64] = store_f64_u64,
     [SONDE_I64] = store_f64_i64,   [SONDE_F16] = store_f64_f16,
     [SONDE_BF16] = store_f64_bf16, [SONDE_F32] = store_f64_f32,
-    [SONDE_F64] = copy_64,
+    [SONDE_F64] = copy_64,         [SONDE_F8_E4M3] = store_f64_e4m3,
+    [SONDE_C64] = store_f64_c64,   [SONDE_F8_E5M2] = store_f64_e5m2,
+    [SONDE_C128] = store_f64_c128,
 };
 
 /* --- what others call ------------------------------------------------------------- */
@@ -264,10 +329,17 @@ void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
     } carrier;
     const unsigned char *source = from;
     unsigned char *target = to;
-    store_fn *const store = sonde_dtype_is_float(from_dtype) ? store_from_f64[to_dtype]
-                            : from_dtype == SONDE_U64        ? store_from_u64[to_dtype]
-                                                             : store_from_i64[to_dtype];
+    const bool real =
+        sonde_dtype_is_float(from_dtype) || sonde_dtype_is_complex(from_dtype);
+    store_fn *const store = real                      ? store_from_f64[to_dtype]
+                            : from_dtype == SONDE_U64 ? store_from_u64[to_dtype]
+                                                      : store_from_i64[to_dtype];
 
+    if (sonde_dtype_is_complex(from_dtype) && sonde_dtype_is_complex(to_dtype)) {
+        sonde__convert(sonde__dtype_part(from_dtype), from, 2 * n,
+                       sonde__dtype_part(to_dtype), to);
+        return;
+    }
     if (to_dtype == SONDE_F32 && sonde__fits_f32(from_dtype)) {
         sonde__load_f32(from_dtype, from, n, to);
         return;

@@ -12,6 +12,8 @@
 
 #include <sonde/tensor.h>
 
+enum { SONDE__ELEMENT = 16 /* bytes of the largest, and its alignment */ };
+
 /* --- runs (convert.c) ------------------------------------------------------------- */
 
 /* "F32", "BF16" ...: the names that safetensors uses. */
@@ -19,7 +21,11 @@ SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
 /* The dtype that has exactly this short name; false if none has. */
 SONDE_API bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype);
 
-/* n elements of any dtype to double (64-bit integers round) and back (see sonde_view_copy
+/* What a complex number consists of; any other dtype itself. */
+SONDE_API sonde_dtype sonde__dtype_part(sonde_dtype dtype);
+
+/* n elements of any dtype to double (64-bit integers round, complex numbers give their
+ * absolute values) and back (see sonde_view_copy
  * for what does not fit). */
 SONDE_API void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to);
 SONDE_API void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n,

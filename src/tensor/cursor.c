@@ -60,8 +60,10 @@ static void move_run(unsigned char *to, int64_t to_step, const unsigned char *fr
         MOVE_RUN(2);
     case 4:
         MOVE_RUN(4);
-    default:
+    case 8:
         MOVE_RUN(8);
+    default:
+        MOVE_RUN(16);
     }
 }
 

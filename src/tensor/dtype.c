@@ -1,5 +1,5 @@
 /*
- * dtype.c - the table of dtypes, single elements, and the two 16-bit float formats.
+ * dtype.c - the table of dtypes, single elements, and the narrow float formats.
  *
  * Whole runs of elements are converted in convert.c.
  */
@@ -32,6 +32,10 @@ static const dtype_row dtypes[SONDE_DTYPE_COUNT] = {
     [SONDE_BF16] = {"bfloat16", "BF16", 2, true},
     [SONDE_F32] = {"float32", "F32", 4, true},
     [SONDE_F64] = {"float64", "F64", 8, true},
+    [SONDE_F8_E4M3] = {"float8_e4m3fn", "F8_E4M3", 1, true},
+    [SONDE_F8_E5M2] = {"float8_e5m2", "F8_E5M2", 1, true},
+    [SONDE_C64] = {"complex64", "C64", 8, false},
+    [SONDE_C128] = {"complex128", "C128", 16, false},
 };
 
 static const dtype_row *find_row(sonde_dtype dtype)
@@ -80,6 +84,16 @@ bool sonde_dtype_is_float(sonde_dtype dtype)
     return row != NULL && row->is_float;
 }
 
+bool sonde_dtype_is_complex(sonde_dtype dtype)
+{
+    return dtype == SONDE_C64 || dtype == SONDE_C128;
+}
+
+sonde_dtype sonde__dtype_part(sonde_dtype dtype)
+{
+    return dtype == SONDE_C64 ? SONDE_F32 : dtype == SONDE_C128 ? SONDE_F64 : dtype;
+}
+
 sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *diag)
 {
     const char *names[SONDE_DTYPE_COUNT];
@@ -98,7 +112,8 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
                        nearest != NULL
                            ? nearest
                            : "bool, uint8 ... uint64, int8 ... int64, float16, "
-                             "bfloat16, float32 or float64",
+                             "bfloat16, float32, float64, float8_e4m3fn, "
+                             "float8_e5m2, complex64 or complex128",
                        "unknown dtype '%s'", text);
 }
 
@@ -187,12 +202,82 @@ uint16_t sonde_f32_to_bf16(float value)
     return (uint16_t)round_off(bits, 16);
 }
 
+/* --- 8-bit floats ----------------------------------------------------------------- */
+
+/* 1 sign, 4 exponent (bias 7), 3 mantissa; all ones but for the sign is NaN, and there is no
+ * infinity, so that the largest is 1.75 * 2^8. */
+float sonde_f8_e4m3_to_f32(uint8_t bits)
+{
+    const uint32_t sign = (uint32_t)(bits & 0x80U) << 24;
+    const uint32_t exponent = bits >> 3 & 15U, mantissa = bits & 7U;
+
+    if ((bits & 0x7FU) == 0x7FU) {
+        return float_of(sign | 0x7FC00000U);
+    }
+    if (exponent == 0) { /* mantissa * 2^-9 */
+        const float size = (float)mantissa * 0x1p-9F;
+
+        return sign != 0 ? -size : size;
+    }
+    return float_of(sign | (exponent + 120) << 23 | mantissa << 20);
+}
+
+uint8_t sonde_f32_to_f8_e4m3(float value)
+{
+    const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFFU;
+    const uint32_t sign = bits >> 24 & 0x80U;
+
+    if (size >
+        0x43E80000U) { /* beyond 464, half way from 448 to what would be next; NaN */
+        return (uint8_t)(sign | 0x7FU);
+    }
+    if (size < 0x3C800000U) { /* below 2^-6: a multiple of 2^-9 */
+        const uint32_t exponent = size >> 23;
+        const uint32_t mantissa = (size & 0x7FFFFFU) | 0x800000U;
+
+        if (exponent < 117) { /* below half of 2^-9 */
+            return (uint8_t)sign;
+        }
+        return (uint8_t)(sign | round_off(mantissa, 141 - exponent));
+    }
+    return (uint8_t)(sign | round_off(size - (120U << 23), 20));
+}
+
+/* 1 sign, 5 exponent, 2 mantissa: the upper half of a binary16. */
+float sonde_f8_e5m2_to_f32(uint8_t bits)
+{
+    return sonde_f16_to_f32((uint16_t)(bits << 8));
+}
+
+uint8_t sonde_f32_to_f8_e5m2(float value)
+{
+    const uint32_t bits = bits_of(value), size = bits & 0x7FFFFFFFU;
+    const uint32_t sign = bits >> 24 & 0x80U;
+
+    if (size > 0x7F800000U) {
+        return (uint8_t)(sign | 0x7FU);
+    }
+    if (size >= 0x47700000U) { /* 61440, half way from 57344 to 2^16, and beyond */
+        return (uint8_t)(sign | 0x7CU);
+    }
+    if (size < 0x38800000U) { /* below 2^-14: a multiple of 2^-16 */
+        const uint32_t exponent = size >> 23;
+        const uint32_t mantissa = (size & 0x7FFFFFU) | 0x800000U;
+
+        if (exponent < 110) { /* below half of 2^-16 */
+            return (uint8_t)sign;
+        }
+        return (uint8_t)(sign | round_off(mantissa, 134 - exponent));
+    }
+    return (uint8_t)(sign | round_off(size - (112U << 23), 21));
+}
+
 /* --- single elements -------------------------------------------------------------- */
 
 double sonde_element_get(sonde_dtype dtype, const void *element)
 {
     double value = 0.0;
-    _Alignas(8) unsigned char aligned[8];
+    _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
     assert(sonde_dtype_size(dtype) > 0);
     memcpy(aligned, element, sonde_dtype_size(dtype));
@@ -202,7 +287,7 @@ double sonde_element_get(sonde_dtype dtype, const void *element)
 
 void sonde_element_set(sonde_dtype dtype, void *element, double value)
 {
-    _Alignas(8) unsigned char aligned[8];
+    _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
     assert(sonde_dtype_size(dtype) > 0);
     sonde__store_f64(dtype, &value, 1, aligned);

@@ -13,7 +13,7 @@
  * covered by the tensors without a gap or an overlap, as the format asks. jansson's own
  * memory does not come through Sonde's allocator.
  *
- * Deliberately left out: dtypes that Sonde has not (float8, complex) and ranks above
+ * Deliberately left out: dtypes that Sonde has not (other float8, float4) and ranks above
  * SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
  */
 #include "tensor/convert.h"
@@ -91,9 +91,11 @@ static sonde_err read_dtype(const place *at, const json_t *value, sonde_dtype *d
         return fail(at, SONDE_EFORMAT, "a string", "no usable \"dtype\"");
     }
     if (!sonde__dtype_of_short_name(json_string_value(value), dtype)) {
-        return fail(at, SONDE_EUNSUPPORTED,
-                    "BOOL, U8 ... U64, I8 ... I64, F16, BF16, F32 or F64", "dtype '%s'",
-                    json_string_value(value));
+        return fail(
+            at, SONDE_EUNSUPPORTED,
+            "BOOL, U8 ... U64, I8 ... I64, F16, BF16, F32, F64, F8_E4M3, F8_E5M2, C64 or "
+            "C128",
+            "dtype '%s'", json_string_value(value));
     }
     return SONDE_OK;
 }

@@ -23,7 +23,7 @@ enum {
     BUFFER = 256 * 1024,
     LENGTH_SIZE = 8,
     MOST_HEADER = 100 * 1000 * 1000,
-    ROUNDS = 4
+    ROUNDS = 5
 };
 
 typedef struct request {
@@ -35,10 +35,10 @@ typedef struct request {
     sonde_diag *diag;
 } request;
 
-/* Data comes in four rounds: elements of 8 bytes, of 4, 2 and 1; in each as given. */
+/* Data comes in five rounds: elements of 16 bytes, of 8, 4, 2 and 1; in each as given. */
 static bool in_round(const sonde_view *view, int round)
 {
-    return sonde_dtype_size(view->dtype) == (size_t)8 >> round;
+    return sonde_dtype_size(view->dtype) == (size_t)16 >> round;
 }
 
 /* --- checking what is asked for --------------------------------------------------- */

@@ -11,9 +11,9 @@
  *     float32   s eeeeeeee mm mmmmm...
  *               |----- raw bin -----|
  */
-#include "tensor/convert.h"
+#include "tensor/sketch.h"
 
-#include <sonde/sketch.h>
+#include "tensor/convert.h"
 
 #include <math.h>
 #include <string.h>
@@ -174,7 +174,7 @@ static void add_narrow(sonde_sketch *sketch, const sonde_view *view)
 static void add_one_by_one(sonde_sketch *sketch, const sonde_view *view)
 {
     enum { RUN = 512 };
-    _Alignas(8) unsigned char gathered[RUN * 8];
+    _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     double wide[RUN];
     const void *elements = NULL;
     sonde__cursor cursor;
@@ -235,17 +235,11 @@ static double middle_of(int bin)
     return (lower + upper) / 2.0;
 }
 
-double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
+double sonde__sketch_ranked(const sonde_sketch *sketch, uint64_t rank, bool absolute)
 {
-    const uint64_t n = sketch->count - sketch->nan - sketch->pos_inf - sketch->neg_inf;
-    uint64_t below = 0, rank = 0;
+    uint64_t below = 0;
 
-    if (n == 0 || !(q >= 0.0 && q <= 1.0)) {
-        return (double)NAN;
-    }
-    rank = (uint64_t)ceil(q * (double)n);
-    rank = SONDE_MIN(SONDE_MAX(rank, 1), n);
-    for (int b = SONDE_SKETCH_BINS - 1; b >= 0; b--) {
+    for (int b = SONDE_SKETCH_BINS - 1; b >= 0 && !absolute; b--) {
         below += sketch->negative[b];
         if (below >= rank) {
             return -middle_of(b);
@@ -256,10 +250,22 @@ double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
         return 0.0;
     }
     for (int b = 0; b < SONDE_SKETCH_BINS; b++) {
-        below += sketch->positive[b];
+        below += sketch->positive[b] + (absolute ? sketch->negative[b] : 0);
         if (below >= rank) {
             return middle_of(b);
         }
     }
     return (double)NAN; /* counts that do not add up to count */
+}
+
+double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
+{
+    const uint64_t n = sketch->count - sketch->nan - sketch->pos_inf - sketch->neg_inf;
+    uint64_t rank = 0;
+
+    if (n == 0 || !(q >= 0.0 && q <= 1.0)) {
+        return (double)NAN;
+    }
+    rank = (uint64_t)ceil(q * (double)n);
+    return sonde__sketch_ranked(sketch, SONDE_MIN(SONDE_MAX(rank, 1), n), false);
 }

@@ -27,6 +27,8 @@ static const char *const stat_names[SONDE_STAT_ENTRIES] = {
     [SONDE_STAT_NEG_INF] = "neg_inf",
     [SONDE_STAT_ZERO] = "zero",
     [SONDE_STAT_NONFINITE] = "nonfinite",
+    [SONDE_STAT_ABS_VARIANCE] = "abs_variance",
+    [SONDE_STAT_ABS_STD] = "abs_std",
 };
 
 const char *sonde_stat_name(sonde_stat stat)
@@ -50,7 +52,7 @@ sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
                            ? nearest
                            : "count, min, max, mean, variance, std, sum, l1, l2, "
                              "linf, abs_min, abs_max, abs_mean, nan, pos_inf, "
-                             "neg_inf, zero or nonfinite",
+                             "neg_inf, zero, nonfinite, abs_variance or abs_std",
                        "unknown statistic '%s'", text);
 }
 
@@ -90,6 +92,17 @@ static double with_either(const sonde_vitals *v, double x)
     return v->pos_inf + v->neg_inf > 0 ? (double)INFINITY : x;
 }
 
+/* Rounding may leave less than nothing where all |x| are alike. */
+static double abs_variance(const sonde_vitals *v, double n)
+{
+    const double mean = v->l1 / n, variance = v->sumsq / n - mean * mean;
+
+    if (v->pos_inf + v->neg_inf > 0) {
+        return (double)NAN;
+    }
+    return variance < 0.0 ? 0.0 : variance;
+}
+
 /* No NaN, and something to speak of. Where all elements are infinite, the fields of the
  * finite ones are what an empty minimum or maximum is, which is right here too. */
 static double get_value(const sonde_vitals *v, sonde_stat stat)
@@ -122,6 +135,10 @@ static double get_value(const sonde_vitals *v, sonde_stat stat)
         return with_either(v, v->abs_max);
     case SONDE_STAT_ABS_MEAN:
         return with_either(v, v->l1 / n);
+    case SONDE_STAT_ABS_VARIANCE:
+        return abs_variance(v, n);
+    case SONDE_STAT_ABS_STD:
+        return sqrt(abs_variance(v, n));
     case SONDE_STAT_COUNT:
     case SONDE_STAT_NAN:
     case SONDE_STAT_POS_INF:

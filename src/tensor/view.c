@@ -103,8 +103,8 @@ static sonde_err check_copy(const sonde_view *dst, const sonde_view *src,
 sonde_err sonde_view_copy(const sonde_view *dst, const sonde_view *src, sonde_diag *diag)
 {
     enum { RUN = 512 };
-    _Alignas(8) unsigned char gathered[RUN * 8];
-    _Alignas(8) unsigned char converted[RUN * 8];
+    _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
+    _Alignas(SONDE__ELEMENT) unsigned char converted[RUN * SONDE__ELEMENT];
     const sonde_err err = check_copy(dst, src, diag);
     sonde__cursor from, to;
     const void *elements = NULL;

@@ -381,6 +381,32 @@ static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
     return widened;
 }
 
+/* Of complex numbers, half a block at a time: they are too wide for the room of a whole. */
+static void add_sizes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
+                      const sonde_view *view)
+{
+    enum { HALF = SONDE__VITALS_BLOCK / 2 };
+    _Alignas(SONDE__ALIGN) unsigned char gathered[HALF * SONDE__ELEMENT];
+    _Alignas(SONDE__ALIGN) double sizes[SONDE__VITALS_BLOCK];
+    const void *elements = NULL;
+    sonde__cursor cursor;
+    block b = {.elements = sizes, .ahead = sizes, .wide = true};
+    size_t n = 0;
+
+    sonde__cursor_init(&cursor, view);
+    do {
+        n = sonde__cursor_take(&cursor, HALF, gathered, &elements);
+        if (n > 0) {
+            sonde__load_f64(view->dtype, elements, n, sizes + b.n);
+            b.n += n;
+        }
+        if (b.n > HALF || (n < HALF && b.n > 0)) {
+            take_block(kernels, into, &b);
+            b.n = 0;
+        }
+    } while (n > 0);
+}
+
 /* Of a view of any kind. */
 static void add_view(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                      const sonde_view *view)
@@ -414,6 +440,8 @@ void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view, sonde_vitals *
         add_f32(kernels, vitals, view->data, count);
     } else if (direct && view->dtype == SONDE_U8) {
         add_u8(kernels, vitals, view->data, count);
+    } else if (sonde_dtype_is_complex(view->dtype)) {
+        add_sizes(kernels, vitals, view);
     } else {
         add_view(kernels, vitals, view);
     }

@@ -16,8 +16,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { USUAL_STATS = 6 };
-static const sonde_stat usual_stats[USUAL_STATS] = {
+static const sonde_stat usual_stats[] = {
     SONDE_STAT_MEAN, SONDE_STAT_STD, SONDE_STAT_MIN,
     SONDE_STAT_MAX,  SONDE_STAT_L2,  SONDE_STAT_NONFINITE,
 };
@@ -29,11 +28,9 @@ typedef struct stream {
 
 typedef struct board {
     sonde__export *work;
-    const char *folder; /* where it is made */
-    const char *worker; /* before the mode's name; "" of one worker */
-    double created;     /* seconds since 1970 */
-    const sonde_stat *stats;
-    size_t stat_count;
+    const char *folder;               /* where it is made */
+    const char *worker;               /* before the mode's name; "" of one worker */
+    double created;                   /* seconds since 1970 */
     stream streams[SONDE_MODE_COUNT]; /* of the worker of the moment */
     sonde_sketch *sketch;
     sonde_text tag;
@@ -89,14 +86,13 @@ static sonde_err make_tag(board *to, const char *tensor, const char *stat,
 }
 
 static sonde_err put_scalar(board *to, const sonde_export_row *row, const char *stat_name,
-                            sonde_stat stat, sonde_diag *diag)
+                            double value, sonde_diag *diag)
 {
     sonde_err err = make_tag(to, row->tensor, stat_name, diag);
 
     if (err == SONDE_OK) {
         err = sonde__events_scalar(&to->streams[row->mode].events, to->tag.data,
-                                   row->mode_step, sonde_vitals_get(row->vitals, stat),
-                                   diag);
+                                   row->mode_step, value, diag);
     }
     to->work->report->scalars += err == SONDE_OK;
     return err;
@@ -156,13 +152,18 @@ static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *di
     }
     to->streams[row->mode].events.wall_time =
         row->time > 0 ? 1e-9 * (double)row->time : to->created;
-    if (err == SONDE_OK && is_scalar(to, row->id)) {
-        return put_scalar(to, row, "", SONDE_STAT_MEAN, diag);
+    if (err == SONDE_OK && is_scalar(to, row->id) && row->vitals != NULL) {
+        return put_scalar(to, row, "", sonde_vitals_get(row->vitals, SONDE_STAT_MEAN),
+                          diag);
     }
-    for (size_t i = 0; err == SONDE_OK && i < to->stat_count; i++) {
-        err = put_scalar(to, row, sonde_stat_name(to->stats[i]), to->stats[i], diag);
+    for (size_t i = 0; err == SONDE_OK && i < to->work->stat_count; i++) {
+        const sonde_reduction *what = &to->work->stats[i];
+
+        if (row->values[i].how != 0) {
+            err = put_scalar(to, row, what->name, row->values[i].number, diag);
+        }
     }
-    return err == SONDE_OK ? put_histogram(to, row, diag) : err;
+    return err == SONDE_OK && row->vitals != NULL ? put_histogram(to, row, diag) : err;
 }
 
 /* Publishes the files within the folder, or gives them up. */
@@ -224,14 +225,19 @@ static sonde_err make_board(board *to, const char *path, sonde_diag *diag)
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                     sonde_diag *diag)
 {
-    const bool usual = work->options->stats == NULL;
     sonde_run_info info;
-    board to = {.work = work,
-                .stats = usual ? usual_stats : work->options->stats,
-                .stat_count = usual ? USUAL_STATS : work->options->stat_count};
+    board to = {.work = work};
     char *folder = NULL;
-    sonde_err err = sonde__out_folder(path, &folder, diag);
+    sonde_err err = SONDE_OK;
 
+    sonde__export_choose(work, usual_stats, SONDE_COUNT_OF(usual_stats));
+    for (size_t i = 0; i < work->stat_count; i++) {
+        if (work->stats[i].kind == SONDE_REDUCTION_HASH) {
+            return sonde__fail(diag, SONDE_EINVAL, work->stats[i].name,
+                               "a statistic that is a number", "a scalar of TensorBoard");
+        }
+    }
+    err = sonde__out_folder(path, &folder, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -51,11 +51,24 @@ static void put_or_ones(record *to, uint64_t value, bool wide)
 static const char *npy_type(sonde_dtype dtype)
 {
     static const char *const types[SONDE_DTYPE_COUNT] = {
-        [SONDE_BOOL] = "|b1", [SONDE_U8] = "|u1",   [SONDE_I8] = "|i1",
-        [SONDE_U16] = "<u2",  [SONDE_I16] = "<i2",  [SONDE_U32] = "<u4",
-        [SONDE_I32] = "<i4",  [SONDE_U64] = "<u8",  [SONDE_I64] = "<i8",
-        [SONDE_F16] = "<f2",  [SONDE_BF16] = "<f4", [SONDE_F32] = "<f4",
+        [SONDE_BOOL] = "|b1",
+        [SONDE_U8] = "|u1",
+        [SONDE_I8] = "|i1",
+        [SONDE_U16] = "<u2",
+        [SONDE_I16] = "<i2",
+        [SONDE_U32] = "<u4",
+        [SONDE_I32] = "<i4",
+        [SONDE_U64] = "<u8",
+        [SONDE_I64] = "<i8",
+        [SONDE_F16] = "<f2",
+        [SONDE_BF16] = "<f4",
+        [SONDE_F32] = "<f4",
         [SONDE_F64] = "<f8",
+        /* numpy has no float8 and ml_dtypes is not everybody's: the codes as they are */
+        [SONDE_F8_E4M3] = "|u1",
+        [SONDE_F8_E5M2] = "|u1",
+        [SONDE_C64] = "<c8",
+        [SONDE_C128] = "<c16",
     };
 
     return types[dtype];
@@ -106,7 +119,7 @@ static void add_to_file(sonde__npz *npz, const void *bytes, size_t n, uint32_t *
 static void for_bytes(sonde__npz *npz, const sonde_view *view, bytes_fn *fn,
                       uint32_t *crc)
 {
-    _Alignas(8) unsigned char gathered[RUN * 8];
+    _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     float widened[RUN];
     const size_t size = sonde_dtype_size(view->dtype);
     const void *elements = NULL;

@@ -51,6 +51,10 @@ sonde_err sonde__export_check(const sonde_trial *trial,
                            "%lld to %lld", (long long)options->begin,
                            (long long)options->end);
     }
+    if (options->elements < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "elements", "0 or more", "%lld",
+                           (long long)options->elements);
+    }
     for (size_t i = 0; options->ids != NULL && i < options->id_count; i++) {
         if (options->ids[i] >= known) {
             return sonde__fail(diag, SONDE_ERANGE, "tensors", NULL,
@@ -107,7 +111,8 @@ static sonde_err write_kind(sonde__export *work, sonde_export_kind kind, const c
         return sonde__export_safetensors(work, path, diag);
     case SONDE_EXPORT_CSV:
     case SONDE_EXPORT_JSONL:
-        return sonde__export_rows(work, kind, path, diag);
+        return work->options->values ? sonde__export_elements(work, kind, path, diag)
+                                     : sonde__export_rows(work, kind, path, diag);
     }
     return sonde__fail(diag, SONDE_EINVAL, "kind", "a kind of export", "%d", (int)kind);
 }
@@ -126,6 +131,11 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
 
     if (err == SONDE_OK) {
         err = sonde__export_check(trial, work.options, diag);
+    }
+    if (err == SONDE_OK && work.options->values && kind != SONDE_EXPORT_CSV &&
+        kind != SONDE_EXPORT_JSONL) {
+        err = sonde__fail(diag, SONDE_EINVAL, "values", "csv or jsonl",
+                          "values in place of statistics, which only those have");
     }
     if (err == SONDE_OK) {
         sonde_trial_describe(trial, &info);

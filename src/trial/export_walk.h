@@ -12,8 +12,14 @@ typedef struct sonde__export {
     sonde_trial *trial;
     const sonde_export_options *options;
     sonde_export_report *report;
-    bool many_workers; /* names carry the worker's folder */
+    bool many_workers;            /* names carry the worker's folder */
+    const sonde_reduction *stats; /* from choose on: of rows and scalars */
+    size_t stat_count;
+    sonde_reduction usual[SONDE_STAT_ENTRIES];
 } sonde__export;
+
+/* Those of the options, or, if they have none, usual ones; NULL: all. */
+void sonde__export_choose(sonde__export *work, const sonde_stat *usual, size_t count);
 
 /* Whether the options can be, for this trial. */
 sonde_err sonde__export_check(const sonde_trial *trial,
@@ -32,10 +38,13 @@ sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
                                     sonde_diag *diag);
 sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
                              const char *path, sonde_diag *diag);
+/* csv and jsonl with options.values. */
+sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
+                                 const char *path, sonde_diag *diag);
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                     sonde_diag *diag);
 
-/* sonde_trial_rows, counting in work->report what was left out. */
+/* sonde_trial_rows of what was chosen, counting in work->report what was left out. */
 sonde_err sonde__export_walk(sonde__export *work, bool first, sonde_export_row_fn *row,
                              void *user, sonde_diag *diag);
 

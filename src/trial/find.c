@@ -167,7 +167,7 @@ static const char *instead(sonde_trial *trial, sonde__kind kind, uint32_t id,
     return text;
 }
 
-static sonde_err fail_missing(sonde_trial *trial, sonde__kind kind, uint32_t id,
+sonde_err sonde__fail_missing(sonde_trial *trial, sonde__kind kind, uint32_t id,
                               const sonde_trial_at *at, sonde_diag *diag)
 {
     static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch"};
@@ -208,7 +208,7 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
                            "a value of all micro-batches or replicas");
     }
     if (!sonde__find(trial, SONDE__RAW, id, at, &found)) {
-        return fail_missing(trial, SONDE__RAW, id, at, diag);
+        return sonde__fail_missing(trial, SONDE__RAW, id, at, diag);
     }
     return sonde__value_of(trial, found.worker, raw_at(&found, 0), view, diag);
 }
@@ -272,7 +272,7 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     } else if (sonde__find(trial, SONDE__RAW, id, at, &found)) {
         err = sonde__vitals_of_values(trial, &found, &result, diag);
     } else {
-        return fail_missing(trial, SONDE__VITALS, id, at, diag);
+        return sonde__fail_missing(trial, SONDE__VITALS, id, at, diag);
     }
     if (err == SONDE_OK) {
         *vitals = result;
@@ -315,7 +315,7 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
 
     trial->look++;
     if (!sonde__find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, at, &found)) {
-        return fail_missing(trial, SONDE__SKETCH, id, at, diag);
+        return sonde__fail_missing(trial, SONDE__SKETCH, id, at, diag);
     }
     work = sonde__malloc(2 * sizeof *work);
     if (work == NULL) {

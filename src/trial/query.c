@@ -59,6 +59,21 @@ static unsigned bit_of(int kind)
                                    : SONDE_HOW_SKETCH;
 }
 
+bool sonde__worker_has(const sonde_trial *trial, int rank, uint32_t id, unsigned how)
+{
+    for (size_t w = 0; w < trial->worker_count; w++) {
+        const sonde__worker *worker = trial->workers[w];
+
+        for (int kind = 0; kind < SONDE__KINDS && worker->rank == rank; kind++) {
+            if ((how & bit_of(kind)) != 0 &&
+                sonde__store_track(&worker->stores[kind], id)->count > 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 /* The steps of one track into steps, as mode counts, each once; how many. */
 static size_t steps_of_track(const sonde_trial *trial, const sonde__store *store,
                              const sonde__track *track, sonde_mode mode, int64_t *steps)

@@ -161,10 +161,10 @@ static bool dtype_of(uint64_t number, sonde_dtype *dtype)
         uint64_t number;
         sonde_dtype dtype;
     } known[] = {
-        {1, SONDE_F32},   {2, SONDE_F64},  {3, SONDE_I32},  {4, SONDE_U8},
-        {5, SONDE_I16},   {6, SONDE_I8},   {9, SONDE_I64},  {10, SONDE_BOOL},
-        {14, SONDE_BF16}, {17, SONDE_U16}, {19, SONDE_F16}, {22, SONDE_U32},
-        {23, SONDE_U64},
+        {1, SONDE_F32},   {2, SONDE_F64},  {3, SONDE_I32},   {4, SONDE_U8},
+        {5, SONDE_I16},   {6, SONDE_I8},   {9, SONDE_I64},   {10, SONDE_BOOL},
+        {14, SONDE_BF16}, {17, SONDE_U16}, {19, SONDE_F16},  {22, SONDE_U32},
+        {23, SONDE_U64},  {8, SONDE_C64},  {18, SONDE_C128},
     };
 
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
@@ -273,9 +273,7 @@ static sonde_err make_view(const tensor *of, const char *title, sonde_view *view
     if (!dtype_of(of->dtype, &dtype)) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, title, "a dtype of Sonde's",
                            "TensorFlow's dtype %llu%s", (unsigned long long)of->dtype,
-                           of->dtype == STRINGS                ? ", strings"
-                           : of->dtype == 8 || of->dtype == 18 ? ", complex numbers"
-                                                               : "");
+                           of->dtype == STRINGS ? ", strings" : "");
     }
     if (of->rank > SONDE_MAX_DIMS) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, title, "at most 8", "%zu dimensions",

@@ -308,6 +308,11 @@ typedef struct sonde__found {
  * -1; false if there is none. */
 bool sonde__find(const sonde_trial *trial, sonde__kind kind, uint32_t id,
                  const sonde_trial_at *at, sonde__found *found);
+/* Whether a worker has, at any step, any of the kinds of how (SONDE_HOW_ bits). */
+bool sonde__worker_has(const sonde_trial *trial, int rank, uint32_t id, unsigned how);
+/* SONDE_ENOTFOUND that says what there is instead of a kind; or what is wrong with at. */
+sonde_err sonde__fail_missing(sonde_trial *trial, sonde__kind kind, uint32_t id,
+                              const sonde_trial_at *at, sonde_diag *diag);
 /* The value of an item, its hash checked. */
 sonde_err sonde__value_of(sonde_trial *trial, sonde__worker *worker,
                           const sonde__raw_item *item, sonde_view *view,

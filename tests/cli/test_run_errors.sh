@@ -61,8 +61,8 @@ check 'out\.csv: nothing of these tensors and steps was recorded' \
     export run out.csv fc.bias --to csv --steps 13
 
 # options
-check ".*unknown statistic 'menn' \(expected mean\)" query run loss --stat menn
-check ".*unknown statistic ''.*" query run loss --stat mean,
+check ".*unknown reduction 'menn' \(expected mean\)" query run loss --stat menn
+check ".*unknown reduction ''.*" query run loss --stat mean,
 check "--stat: 'mean' stands twice \(expected each once\)" tail run --stat mean,std,mean
 for steps in 5:5 7:3 x -1 1:2:3 99999999999999999999 : 3.5; do
     [ "$steps" = : ] && continue

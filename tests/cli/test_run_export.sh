@@ -31,6 +31,46 @@ assert gradients[2]["l2"] == "NaN"
 END
 
 # --- raw values -------------------------------------------------------------------------
+run 0 "$sonde" export run values.csv --to csv --values
+same "$out" <(echo 'values.csv: 8 tensors, 84 values')
+run 0 "$sonde" export run values.jsonl --to jsonl --values --quiet
+run 0 "$sonde" export run few.csv 'conv1*' --to csv --values --elements 2 --steps 0:6 --quiet
+same few.csv <(
+    cat <<'END'
+step,mode,mode_step,worker,tensor,micro_batch,replica,index,value
+0,train,0,0,conv1.weight,0,0,0,0.25
+0,train,0,0,conv1.weight,0,0,1,1.125
+5,train,5,0,conv1.weight,0,0,0,-0.25
+5,train,5,0,conv1.weight,0,0,1,0.625
+END
+)
+python3 - <<'END' || fail "values"
+import csv, json, math
+names = ["loss", "conv1.weight", "Gradient___conv1.weight", "fc.bias", "act", "counter", "mask",
+         'scalar/"odd", é']
+rows = iter(csv.DictReader(open("values.csv", encoding="utf-8", newline="")))
+lines = [json.loads(line) for line in open("values.jsonl", encoding="utf-8")]
+assert len(lines) == 84
+for line in lines:
+    tensor, step, batch = names.index(line["tensor"]), line["step"], line["micro_batch"]
+    assert len(line["values"]) == math.prod(line["shape"])
+    for i, value in enumerate(line["values"]):
+        x = ((7 * i + 3 * step + 11 * tensor + 5 * batch) % 19 - 9) / 8
+        if tensor == 2 and line["mode_step"] == 20 and i < 3:
+            x = ["NaN", "Infinity", 0][i]
+        x = int(8 * x) if tensor == 5 else int(x > 0) if tensor == 6 else x
+        row = next(rows)
+        assert value == x, (line["tensor"], step, i, value, x)
+        assert float(row["value"]) == float(x) or x == "NaN" and row["value"] == "nan"
+        assert (row["tensor"], int(row["index"]), int(row["micro_batch"]), row["mode"]) == (
+            line["tensor"], i, batch, line["mode"])
+assert next(rows, None) is None
+END
+run 2 "$sonde" export run no.npz --to npz --values
+stderr_is "sonde: error: values: values in place of statistics, which only those have (expected csv or jsonl)"
+run 2 "$sonde" export run no.csv --to csv --values --stat mean
+run 2 "$sonde" export run no.csv --to csv --elements 3
+[ ! -e no.csv ] && [ ! -e no.npz ] || fail "something was written"
 run 0 "$sonde" export run all.npz --to npz
 same "$out" <(echo 'all.npz: 8 tensors, 84 values')
 run 0 "$sonde" export run all.safetensors --to safetensors

@@ -143,6 +143,41 @@ assert [row["step"] for row in rows] == [24, 25]
 assert rows[0]["mean"] == "NaN" and rows[0]["nan"] == 1, rows
 assert isinstance(rows[1]["mean"], float)
 END
+# What vital signs do not tell: values and histograms do, where they were saved.
+run 0 "$sonde" query run 'Gradient*' --steps 0:13 --stat mean,median,prod,hash --format jsonl
+stderr_is "sonde: warning: median needs the value or its histogram, saved at 3 of 11 steps
+sonde: warning: median is from histograms at 1 of 11 steps, off by up to 12.5 %
+sonde: warning: prod needs the value, saved at 2 of 11 steps
+sonde: warning: hash needs the value, saved at 2 of 11 steps"
+python3 - "$out" <<'END' || fail "query of values"
+import json, math, statistics, sys
+rows = {row["step"]: row for row in map(json.loads, open(sys.argv[1]))}
+assert sorted(rows) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12]
+for step, row in rows.items():
+    values = [((7 * i + 3 * step + 22) % 19 - 9) / 8 for i in range(45)]
+    assert math.isclose(row["mean"], statistics.fmean(values), abs_tol=1e-12)
+    if step in (0, 12):
+        assert row["median"] == statistics.median_low(values)
+        assert row["prod"] == math.prod(values) and len(row["hash"]) == 16
+    else:
+        assert row["prod"] is None and row["hash"] is None
+    if step == 5:
+        middle = statistics.median_low(values)
+        assert abs(row["median"] - middle) <= abs(middle) / 8
+END
+run 0 "$sonde" query run 'Gradient*' --steps 0:13 --stat p90,abs_prod
+same <(cut -c1-49 "$out") <(
+    cat <<'END'
+      step  mode     tensor                      
+         0  train    Gradient___conv1.weight     
+         5  train    Gradient___conv1.weight     
+        12  train    Gradient___conv1.weight     
+END
+)
+grep -qE '^ +5 .* -$' "$out" || fail "what is not known is not a dash: $(cat "$out")"
+run 2 "$sonde" query run 'Gradient*' --steps 1:5 --stat prod
+grep -qE "^sonde: error: .*no value" "$err" || fail "said: $(cat "$err")"
+run 0 "$sonde" tail run 'Gradient*' -n 1 --stat max,hash,p50
 run 0 "$sonde" query run 'nothing*' --format json
 stderr_is "sonde: warning: 'nothing*' matches no tensor"
 python3 -c 'import json, sys; assert json.load(open(sys.argv[1])) == []' "$out" || fail "not []"

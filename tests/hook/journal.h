@@ -203,15 +203,10 @@ static inline sonde_hook *hook_of(const sonde_hook_options *options)
 
 static inline uint32_t declare(sonde_hook *hook, const char *name, int64_t size)
 {
-    const sonde_tensor_info info = {.name = name,
-                                    .role = SONDE_ROLE_OTHER,
-                                    .dtype = SONDE_F32,
-                                    .rank = 1,
-                                    .shape = {size},
-                                    .same_as = SONDE_NO_TENSOR};
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &size, NULL);
     uint32_t id = SONDE_NO_TENSOR;
 
-    assert_int_equal(sonde_hook_declare(hook, &info, &id, NULL), SONDE_OK);
+    assert_int_equal(sonde_hook_declare_view(hook, name, &view, &id, NULL), SONDE_OK);
     return id;
 }
 

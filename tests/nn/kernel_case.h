@@ -29,6 +29,8 @@ typedef struct kernel_case {
     const float *in[SONDE__MAX_OPERANDS];
     float *out[SONDE__MAX_OPERANDS];
     int alias[SONDE__MAX_OPERANDS]; /* output i is input alias[i] - 1 */
+    sonde_vitals
+        *again; /* where the kernel's `again` puts those of output 1; NULL: not run */
 } kernel_case;
 
 /* A block that ends where memory ends. */
@@ -173,6 +175,15 @@ static inline void case_run(kernel_case *c, const sonde__kernel *kernel, int par
     if (kernel->finish != NULL && parts > 1) {
         kernel->finish(call, parts);
     }
+    if (c->again != NULL) {
+        sonde_vitals *const kept[] = {call->out_vitals[0], call->out_vitals[1],
+                                      call->out_vitals[2]};
+
+        call->out_vitals[0] = call->out_vitals[2] = NULL;
+        call->out_vitals[1] = c->again;
+        kernel->again(call);
+        memcpy(call->out_vitals, kept, sizeof kept);
+    }
     for (int i = 0; i < call->out_count; i++) {
         if (c->out[i] != NULL) {
             case_move(&call->out[i], NULL, c->out[i]);
@@ -187,6 +198,28 @@ static inline void case_run(kernel_case *c, const sonde__kernel *kernel, int par
         }
     }
     guarded_free(scratch);
+}
+
+/* Whether any of the parts that ran told of a bad gradient. */
+static inline bool case_is_bad(const uint8_t *bad, int parts)
+{
+    bool any = false;
+
+    for (int i = 0; i < parts; i++) {
+        assert_true(bad[i] <= 1);
+        any = any || bad[i] != 0;
+    }
+    return any;
+}
+
+static inline bool case_has_bad(const float *x, size_t count)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < count; i++) {
+        any = any || !isfinite(x[i]);
+    }
+    return any;
 }
 
 /* The scalar reference of a kind: the last in its list. */

@@ -193,7 +193,8 @@ static void check_sgd_fused(const sonde__kernel *fused, const sgd_fused_case *f,
     float *w = copy_of(m->w, count), *v = copy_of(v0, count);
     float *fused_dw = case_random(count, 3), *fused_w = case_random(count, 4);
     float *fused_v = case_random(count, 5);
-    sonde_vitals signs[3];
+    sonde_vitals signs[3], again;
+    uint8_t bad[3] = {0xFF, 0xFF, 0xFF};
     kernel_case c;
 
     case_init(&c, NULL, NULL);
@@ -224,7 +225,11 @@ static void check_sgd_fused(const sonde__kernel *fused, const sgd_fused_case *f,
     for (int i = 0; i < 3; i++) {
         c.call.out_vitals[i] = vitals ? &signs[i] : NULL;
     }
+    c.call.bad = bad;
+    c.again = &again;
     case_run(&c, fused, parts);
+    assert_int_equal(case_is_bad(bad, parts), case_has_bad(dw, count));
+    assert_same_vitals(&again, dw, count);
     assert_same_bits(fused_w, w, count);
     assert_same_bits(fused_v, v, count);
     if (keep_dw) {
@@ -266,6 +271,35 @@ static void test_grad_weight_sgd_is_its_members(void **state)
     }
 }
 
+/* One bad element of dy or x, anywhere, is told, and by `again` in full. */
+static void test_bad_gradients_are_told(void **state)
+{
+    static const int64_t some[][3] = {{32, 784, 60}, {50, 33, 47}, {3, 1, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(some); i++) {
+        for (int where = 0; where < 4; where++) {
+            const matrices m = matrices_of(some[i]);
+            const sonde__isa isa = sonde__cpu_isa();
+            const sonde__kernel *const *fused =
+                sonde__fast_kernels_of(isa, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD);
+
+            m.dy[0] = where == 0 ? NAN : m.dy[0];
+            m.dy[m.n * m.o - 1] = where == 1 ? INFINITY : m.dy[m.n * m.o - 1];
+            m.x[m.n * m.k - 1] = where == 2 ? -INFINITY : m.x[m.n * m.k - 1];
+            m.x[0] = where == 3 ? 3e38F : m.x[0]; /* overflows */
+            m.dy[0] = where == 3 ? 3e38F : m.dy[0];
+            for (int k = 0; fused[k] != NULL; k++) {
+                const sgd_fused_case f = {&m, sgd_rules[(i + (size_t)k) % 5], isa};
+
+                check_sgd_fused(fused[k], &f, 1, k == 0, where % 2 == 0);
+                check_sgd_fused(fused[k], &f, 3, k != 0, where % 2 != 0);
+            }
+            matrices_free(m);
+        }
+    }
+}
+
 /* --- how many parts --------------------------------------------------------------- */
 
 static void test_parts(void **state)
@@ -291,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_nan_and_infinity_propagate),
         cmocka_unit_test(test_linear_relu_is_its_members),
         cmocka_unit_test(test_grad_weight_sgd_is_its_members),
+        cmocka_unit_test(test_bad_gradients_are_told),
         cmocka_unit_test(test_parts),
     };
 

@@ -18,7 +18,7 @@ typedef struct update_case {
 
 /* in: w, g, states; out: w, states; and one number in place behind them for Adam. */
 static void run_update(const update_case *u, const sonde__kernel *kernel, int parts,
-                       float *const out[], sonde_vitals *vitals)
+                       float *const out[], sonde_vitals *vitals, uint8_t *bad)
 {
     const int64_t count = (int64_t)u->count;
     static const float step = 4.0F;
@@ -44,8 +44,31 @@ static void run_update(const update_case *u, const sonde__kernel *kernel, int pa
         c.call.out_vitals[i] = &vitals[i];
         c.call.in_vitals[1] = &vitals[STATES];
     }
+    c.call.bad = bad;
     case_run(&c, kernel, parts);
     assert_true(u->kind != &sonde__op_adam || stepped == step + 1.0F);
+}
+
+/* Whether the gradient is finite is told, whoever else looks, and nothing else changes. */
+static void check_bad(const update_case *u, const sonde__kernel *kernel,
+                      float *const wanted[], int parts, sonde_vitals *vitals)
+{
+    const bool is_bad = case_has_bad(u->in[1], u->count);
+    uint8_t bad[MAX_PARTS];
+    float *got[STATES];
+
+    memset(bad, 0xFF, sizeof bad);
+    for (int i = 0; i < STATES; i++) {
+        got[i] = case_random(u->count, 4);
+    }
+    run_update(u, kernel, parts, got, vitals, bad);
+    assert_int_equal(case_is_bad(bad, parts), is_bad);
+    for (int i = 0; i <= u->states; i++) {
+        assert_same_bits(got[i], wanted[i], u->count);
+    }
+    for (int i = 0; i < STATES; i++) {
+        free(got[i]);
+    }
 }
 
 static void check_update(const sonde__kernel *kernel, const void *argument)
@@ -60,15 +83,18 @@ static void check_update(const sonde__kernel *kernel, const void *argument)
         got[i] = case_random(u->count, 2);
         again[i] = case_random(u->count, 3);
     }
-    run_update(u, case_reference(u->kind), 1, expected, NULL);
-    run_update(u, kernel, 1, got, vitals);
+    run_update(u, case_reference(u->kind), 1, expected, NULL, NULL);
+    check_bad(u, case_reference(u->kind), expected, 1, NULL);
+    run_update(u, kernel, 1, got, vitals, NULL);
     for (int i = 0; i <= u->states; i++) {
         assert_close(got[i], expected[i], u->count, 4e-6);
         assert_same_vitals(&vitals[i], got[i], u->count);
     }
     assert_same_vitals(&vitals[STATES], u->in[1], u->count);
     for (int parts = 1; parts <= most; parts++) {
-        run_update(u, kernel, parts, again, vitals);
+        check_bad(u, kernel, got, parts, NULL);
+        check_bad(u, kernel, got, parts, vitals);
+        run_update(u, kernel, parts, again, vitals, NULL);
         for (int i = 0; i <= u->states; i++) {
             assert_same_bits(again[i], got[i], u->count);
             assert_same_vitals(&vitals[i], got[i], u->count);
@@ -98,6 +124,9 @@ static void each_update(sonde__fast_op op, const sonde__op_kind *kind, const flo
             u.in[1][4000] = NAN;
             u.in[1][4100] = INFINITY;
         }
+        each_kernel(op, check_update, &u);
+        u.in[1][counts[c] - 1] =
+            counts[c] % 2 == 0 ? -INFINITY : NAN; /* the last alone */
         each_kernel(op, check_update, &u);
         for (int i = 0; i < 2 + states; i++) {
             free(u.in[i]);

@@ -228,17 +228,17 @@ static void sums_are_made_in_the_tensors_dtype(void **state)
         run_call(&s, SONDE_MODE_TRAIN, values, INT64_MAX);
         assert_int_equal(sonde_anchors_get(s.anchors, "a", &got, NULL), SONDE_OK);
         for (size_t i = 0; i < 2100; i++) {
-            uint64_t sum = 0;
+            uint64_t sum[2] = {0};
 
-            memcpy(&sum, values + i * size, size);
+            memcpy(sum, values + i * size, size);
             for (size_t d = 1; d < 3; d++) {
-                const double a = sonde_element_get((sonde_dtype)dtype, &sum);
+                const double a = sonde_element_get((sonde_dtype)dtype, sum);
                 const double b =
                     sonde_element_get((sonde_dtype)dtype, values + (d * 2100 + i) * size);
 
-                sonde_element_set((sonde_dtype)dtype, &sum, a + b);
+                sonde_element_set((sonde_dtype)dtype, sum, a + b);
             }
-            assert_memory_equal((unsigned char *)got.data + i * size, &sum, size);
+            assert_memory_equal((unsigned char *)got.data + i * size, sum, size);
         }
         close_session(&s);
         free(values);

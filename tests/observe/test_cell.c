@@ -138,20 +138,23 @@ static void no_number_is_longer_than_its_bound(void **state)
         sonde__cell_survey survey = {0};
         sonde__cell_style style;
         char buf[SONDE__CELL];
-        uint64_t elements[2] = {sonde__below(8, 1, n, UINT64_MAX),
-                                sonde__below(8, 2, n, UINT64_MAX)};
+        uint64_t elements[4]; /* two of 16 bytes */
 
+        for (uint64_t i = 0; i < 4; i++) {
+            elements[i] = sonde__below(8, 10 + i, n, UINT64_MAX);
+        }
         if (dtype == SONDE_BOOL) {
             elements[0] = 1;
         }
         if (n % 3 == 0) { /* subnormal, or the least integers */
             elements[0] &= 3;
+            elements[1] &= 3;
         }
         options.digits = (int)sonde__below(8, 3, n, 18);
         options.float_format = (sonde_float_format)sonde__below(8, 4, n, 4);
         sonde__cell_look(&survey, dtype, &elements[0]);
         if (n % 2 == 0 && dtype != SONDE_BOOL) {
-            sonde__cell_look(&survey, dtype, &elements[1]);
+            sonde__cell_look(&survey, dtype, &elements[2]);
         }
         style = sonde__cell_decide(&survey, dtype, &options);
         const size_t length = sonde__cell_write(&style, &elements[0], buf);

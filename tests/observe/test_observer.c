@@ -3,15 +3,12 @@
  */
 #include "cmocka_all.h"
 
-#include "observe/hash.h"
 #include "observe/memory_sink.h"
+#include "tensor/hash.h"
 
 #include <sonde/log.h>
 
 #include <string.h>
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 static const sonde_call_shape one = {1, 1, 1};
 
@@ -83,6 +80,59 @@ static void global_schedules_hold_across_modes(void **state)
         }
     }
     assert_int_equal(slow, 4 + 2); /* due ones, and one look after each change of mode */
+    sonde_observer_destroy(observer);
+}
+
+/* Vital signs of what is not finite come to the taps that ask for them, in steps that are due
+ * and in others, and not twice to one that is. */
+static void what_is_bad_is_told_at_any_step(void **state)
+{
+    record records[64];
+    journal j = {.records = records};
+    memory_sink sink = memory_sink_of(&j, 0);
+    const sonde_schedule tenth = sonde_schedule_every(10);
+    const sonde_observer_gate *gate = NULL;
+    sonde_observer *observer = NULL;
+    sonde_selector *what = NULL;
+    sonde_tap tap = {.how = SONDE_HOW_RAW, .where = &sink.sink, .when_bad = true};
+    float x[2] = {1.0F, 2.0F};
+    const int64_t shape = 2;
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
+    sonde_vitals vitals;
+    sonde_diag diag = {0};
+    uint32_t id = 0;
+
+    sonde_vitals_of(&view, &vitals);
+    assert_int_equal(sonde_catalogue_find(*state, "loss", &id, NULL), SONDE_OK);
+    assert_int_equal(sonde_observer_create(*state, &observer, NULL), SONDE_OK);
+    assert_int_equal(sonde_selector_create("loss", &what, NULL), SONDE_OK);
+    tap.what = what;
+    tap.when[SONDE_MODE_TRAIN] = tenth;
+    assert_int_equal(sonde_observer_add(observer, &tap, NULL, &diag), SONDE_EINVAL);
+    tap.how = SONDE_HOW_VITALS;
+    assert_int_equal(sonde_observer_add(observer, &tap, NULL, NULL), SONDE_OK);
+    sonde_selector_destroy(what);
+    assert_int_equal(sonde_observer_bind(observer, &one, NULL), SONDE_OK);
+    assert_true(sonde_observer_when_bad(observer, id));
+    assert_false(sonde_observer_when_bad(observer, id + 1));
+    gate = sonde_observer_get_gate(observer);
+    for (int64_t step = 0; step < 15; step++) {
+        const sonde_coordinate at = {.mode_step = step, .global_step = step};
+        const bool due = sonde_observer_begin_step(observer, gate, &at);
+
+        if (due) {
+            sonde_observer_observe(observer, id, &view, &vitals, 0, 0);
+        }
+        if (step == 0 || step == 7) {
+            sonde_observer_observe_bad(observer, &at, id, &view, &vitals);
+        }
+        if (due || step == 7) {
+            sonde_observer_end_step(observer);
+        }
+    }
+    assert_int_equal(j.count, 6); /* values and ends of steps 0, 7 and 10 */
+    assert_true(j.records[2].at.mode_step == 7 && j.records[2].vitals);
+    assert_true(j.records[3].kind == 'e' && j.records[4].at.mode_step == 10);
     sonde_observer_destroy(observer);
 }
 
@@ -388,6 +438,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_gate_is_exact),
         cmocka_unit_test(global_schedules_hold_across_modes),
+        cmocka_unit_test(what_is_bad_is_told_at_any_step),
         cmocka_unit_test(a_jump_in_steps_is_not_missed),
         cmocka_unit_test(a_broken_off_step_is_forgotten),
         cmocka_unit_test(reductions_are_made_once),

@@ -29,8 +29,9 @@ ROW = numpy.dtype(
 STEP = numpy.dtype([("step", "<i8"), ("mode_step", "<i8"), ("time", "<i8"), ("mode", "<u4"),
                     ("check", "<u4")])
 MODES = ["train", "eval", "predict", "global"]
-SIZES = {"BOOL": 1, "I8": 1, "U8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4,
-         "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}
+SIZES = {"BOOL": 1, "I8": 1, "U8": 1, "F8_E4M3": 1, "F8_E5M2": 1, "I16": 2, "U16": 2, "F16": 2,
+         "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8, "C64": 8,
+         "C128": 16}
 LINE = re.compile(
     rb'\{"s":(\d+),"m":"(train|eval|predict|global)","k":(\d+),"t":(\d+),"b":(\d+),"r":(\d+),'
     rb'"o":(\d+),"n":(\d+),"d":"(\w+)","h":"([0-9a-f]{16})","p":\[([\d,]*)\]'

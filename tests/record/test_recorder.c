@@ -20,7 +20,7 @@ static void check_value(void *user, const sonde__index_line *line, const void *b
     expected *const all = user;
     const sonde_view *view = &all->views[line->tensor];
     int64_t strides = (int64_t)sonde_dtype_size(view->dtype);
-    unsigned char room[ROWS * COLUMNS * 8];
+    unsigned char room[ROWS * COLUMNS * 16];
     sonde_view plain = sonde_view_of(view->dtype, view->rank, view->shape, room);
 
     assert_int_equal(size, sonde_view_count(view) * strides);
@@ -32,7 +32,7 @@ static void check_value(void *user, const sonde__index_line *line, const void *b
 
 static void every_dtype_and_stride_comes_back(void **state)
 {
-    static unsigned char data[DTYPES][ROWS * COLUMNS * 8];
+    static unsigned char data[DTYPES][ROWS * COLUMNS * 16];
     static const int64_t shape[] = {ROWS, COLUMNS};
     static expected all;
     char path[RUN_PATH], name[64];

@@ -30,8 +30,8 @@ static float float32(uint32_t bits)
 
 static void dtypes_have_names_and_sizes(void **state)
 {
-    static const size_t sizes[SONDE_DTYPE_COUNT] = {1, 1, 1, 2, 2, 4, 4,
-                                                    8, 8, 2, 2, 4, 8};
+    static const size_t sizes[SONDE_DTYPE_COUNT] = {1, 1, 1, 2, 2, 4, 4, 8, 8,
+                                                    2, 2, 4, 8, 1, 1, 8, 16};
     sonde_dtype dtype = SONDE_U8;
     sonde_diag diag = {0};
 
@@ -45,7 +45,8 @@ static void dtypes_have_names_and_sizes(void **state)
         assert_int_equal(sonde_dtype_parse(sonde__dtype_short_name(d), &dtype, NULL),
                          SONDE_OK);
         assert_int_equal(dtype, d);
-        assert_int_equal(sonde_dtype_is_float(d), i >= SONDE_F16);
+        assert_int_equal(sonde_dtype_is_float(d), i >= SONDE_F16 && i < SONDE_C64);
+        assert_int_equal(sonde_dtype_is_complex(d), i >= SONDE_C64);
     }
     assert_int_equal(sonde_dtype_parse("bf16", &dtype, NULL), SONDE_OK);
     assert_int_equal(dtype, SONDE_BF16);
@@ -53,7 +54,7 @@ static void dtypes_have_names_and_sizes(void **state)
     assert_int_equal(dtype, SONDE_BF16);
     assert_string_equal(diag.expected, "float32");
     assert_non_null(strstr(diag.found, "flaot32"));
-    assert_int_equal(sonde_dtype_size((sonde_dtype)13), 0);
+    assert_int_equal(sonde_dtype_size((sonde_dtype)SONDE_DTYPE_COUNT), 0);
     assert_string_equal(sonde_dtype_name((sonde_dtype)-1), "?");
 }
 
@@ -194,25 +195,112 @@ static void large_integers_are_rounded_once(void **state)
     assert_true(single[2] == 0x1p63F);
 }
 
+static double real_part(sonde_dtype dtype, const void *element)
+{
+    return sonde_element_get(sonde__dtype_part(dtype), element);
+}
+
+/* The value of a code, straight from the paper's definition. */
+static double of_code(unsigned code, int mantissa_bits, int bias)
+{
+    const int exponent = (int)(code & 0x7FU) >> mantissa_bits;
+    const double fraction =
+        (double)(code & ((1U << mantissa_bits) - 1U)) / (double)(1 << mantissa_bits);
+    const double size = exponent == 0 ? ldexp(fraction, 1 - bias)
+                                      : ldexp(1.0 + fraction, exponent - bias);
+
+    return (code & 0x80U) != 0 ? -size : size;
+}
+
+/* All codes there and back; and the middle between two neighbours, which goes to the even
+ * one, and what is a little to either side of it. */
+static void every_f8_widens_and_comes_back(void **state)
+{
+    (void)state;
+    for (unsigned code = 0; code < 256; code++) {
+        const uint8_t bits = (uint8_t)code;
+        const double e4m3 = of_code(code, 3, 7), e5m2 = of_code(code, 2, 15);
+
+        if ((code & 0x7FU) == 0x7FU) {
+            assert_true(isnan(sonde_f8_e4m3_to_f32(bits)));
+            assert_int_equal(sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(bits)), code);
+        } else {
+            assert_true((double)sonde_f8_e4m3_to_f32(bits) == e4m3);
+            assert_int_equal(sonde_f32_to_f8_e4m3((float)e4m3), code);
+        }
+        if ((code & 0x7CU) == 0x7CU) {
+            assert_true((code & 3U) == 0 ? isinf(sonde_f8_e5m2_to_f32(bits))
+                                         : isnan(sonde_f8_e5m2_to_f32(bits)));
+        } else {
+            assert_true((double)sonde_f8_e5m2_to_f32(bits) == e5m2);
+            assert_int_equal(sonde_f32_to_f8_e5m2((float)e5m2), code);
+        }
+        if ((code & 0x7FU) < 0x7EU) {
+            const float middle = (float)((e4m3 + of_code(code + 1, 3, 7)) / 2.0);
+
+            assert_int_equal(sonde_f32_to_f8_e4m3(middle), code + (code & 1U));
+            assert_int_equal(sonde_f32_to_f8_e4m3(nextafterf(middle, 0.0F)), code);
+        }
+        if ((code & 0x7FU) < 0x7BU) {
+            const float middle = (float)((e5m2 + of_code(code + 1, 2, 15)) / 2.0);
+
+            assert_int_equal(sonde_f32_to_f8_e5m2(middle), code + (code & 1U));
+            assert_int_equal(sonde_f32_to_f8_e5m2(nextafterf(middle, 0.0F)), code);
+        }
+    }
+    assert_int_equal(sonde_f32_to_f8_e4m3(464.0F), 0x7E); /* 448 */
+    assert_int_equal(sonde_f32_to_f8_e4m3(nextafterf(464.0F, 1e9F)), 0x7F);
+    assert_int_equal(sonde_f32_to_f8_e4m3(-INFINITY), 0xFF);
+    assert_int_equal(sonde_f32_to_f8_e5m2(61440.0F), 0x7C);
+    assert_int_equal(sonde_f32_to_f8_e5m2(nextafterf(61440.0F, 0.0F)), 0x7B);
+    assert_int_equal(sonde_f32_to_f8_e5m2(-INFINITY), 0xFC);
+}
+
+static void complex_numbers_convert(void **state)
+{
+    const float z[4] = {3.0F, -4.0F, INFINITY, NAN};
+    const double huge[2] = {3e300, 4e300};
+    double wide[4], size = 0.0;
+    float narrow[2];
+    int32_t whole[2] = {0};
+
+    (void)state;
+    assert_true(sonde_element_get(SONDE_C64, z) == 5.0);
+    assert_true(isinf(sonde_element_get(SONDE_C64, z + 2)));
+    sonde__load_f64(SONDE_C128, huge, 1, &size);
+    assert_true(fabs(size - 5e300) <= 1e285); /* the last place of 5e300 is 1e284 */
+    sonde__convert(SONDE_C64, z, 2, SONDE_C128, wide);
+    assert_true(wide[0] == 3.0 && wide[1] == -4.0 && isinf(wide[2]) && isnan(wide[3]));
+    sonde__convert(SONDE_C128, wide, 1, SONDE_C64, narrow);
+    assert_true(narrow[0] == 3.0F && narrow[1] == -4.0F);
+    sonde__convert(SONDE_C64, z, 2, SONDE_I32, whole); /* real parts */
+    assert_true(whole[0] == 3 && whole[1] == INT32_MAX);
+    sonde__convert(SONDE_I32, whole, 1, SONDE_C64, narrow);
+    assert_true(narrow[0] == 3.0F && narrow[1] == 0.0F);
+}
+
 /* Every value that a pair of dtypes shares survives the way there and back. */
 static void all_pairs_convert(void **state)
 {
-    static const double values[] = {0, 1, 2, 100, 127, -1, -100, 0.5, -0.25};
+    static const double values[] = {0, 1, 2, 100, 112, -1, -100, 0.5, -0.25};
 
     (void)state;
     for (int f = 0; f < SONDE_DTYPE_COUNT; f++) {
         for (int t = 0; t < SONDE_DTYPE_COUNT; t++) {
             for (size_t v = 0; v < SONDE_COUNT_OF(values); v++) {
-                uint64_t from = 0, to = 0;
+                _Alignas(16) unsigned char from[16] = {0}, to[16] = {0};
                 double source = 0.0, target = 0.0;
 
-                sonde_element_set((sonde_dtype)f, &from, values[v]);
-                source = sonde_element_get((sonde_dtype)f, &from);
-                sonde__convert((sonde_dtype)f, &from, 1, (sonde_dtype)t, &to);
-                target = sonde_element_get((sonde_dtype)t, &to);
-                if (t == SONDE_BOOL) {
+                sonde_element_set((sonde_dtype)f, from, values[v]);
+                source = real_part((sonde_dtype)f, from);
+                sonde__convert((sonde_dtype)f, from, 1, (sonde_dtype)t, to);
+                target = real_part((sonde_dtype)t, to);
+                if (t == SONDE_F8_E4M3 || t == SONDE_F8_E5M2) { /* 100 is rounded */
+                    sonde_element_set((sonde_dtype)t, from, source);
+                    assert_memory_equal(from, to, 1);
+                } else if (t == SONDE_BOOL) {
                     assert_true(target == (source != 0.0 ? 1.0 : 0.0));
-                } else if (sonde_dtype_is_float((sonde_dtype)t)) {
+                } else if (t >= SONDE_F16) {
                     assert_true(target == source);
                 } else if (source < 0.0 && (t == SONDE_U8 || t == SONDE_U16 ||
                                             t == SONDE_U32 || t == SONDE_U64)) {
@@ -258,12 +346,13 @@ static void what_does_not_fit_saturates(void **state)
 
 static void nan_stays_nan_in_every_float(void **state)
 {
-    static const sonde_dtype floats[] = {SONDE_F16, SONDE_BF16, SONDE_F32, SONDE_F64};
+    static const sonde_dtype floats[] = {SONDE_F16, SONDE_BF16,    SONDE_F32,
+                                         SONDE_F64, SONDE_F8_E4M3, SONDE_F8_E5M2};
     const float signalling = float32(0x7F800001U);
 
     (void)state;
-    for (size_t f = 0; f < 4; f++) {
-        for (size_t t = 0; t < 4; t++) {
+    for (size_t f = 0; f < SONDE_COUNT_OF(floats); f++) {
+        for (size_t t = 0; t < SONDE_COUNT_OF(floats); t++) {
             uint64_t from = 0, to = 0;
 
             sonde_element_set(floats[f], &from, (double)NAN);
@@ -285,6 +374,8 @@ int main(void)
         cmocka_unit_test(doubles_are_rounded_once),
         cmocka_unit_test(large_integers_are_rounded_once),
         cmocka_unit_test(all_pairs_convert),
+        cmocka_unit_test(every_f8_widens_and_comes_back),
+        cmocka_unit_test(complex_numbers_convert),
         cmocka_unit_test(what_does_not_fit_saturates),
         cmocka_unit_test(nan_stays_nan_in_every_float),
     };

@@ -144,7 +144,7 @@ static void counts_depend_on_values_alone(void **state)
 
 static void every_dtype_is_counted(void **state)
 {
-    static _Alignas(8) unsigned char data[3000 * 8];
+    static _Alignas(16) unsigned char data[3000 * 16];
     static sonde_sketch s;
 
     (void)state;

@@ -77,14 +77,14 @@ enum { REACH = 16384 }; /* elements to either side of a random view's first */
 
 static void copies_agree_with_index_loops(void **state)
 {
-    static _Alignas(8) unsigned char from[REACH * 16], to[REACH * 16];
+    static _Alignas(16) unsigned char from[REACH * 32], to[REACH * 32];
 
     (void)state;
     for (uint64_t seed = 0; seed < 400; seed++) {
         const sonde_dtype a = (sonde_dtype)sonde__below(seed, 5, 0, SONDE_DTYPE_COUNT);
         const sonde_dtype b = (sonde_dtype)sonde__below(seed, 5, 1, SONDE_DTYPE_COUNT);
-        const sonde_view src = random_view(seed, a, from + REACH * 8);
-        sonde_view dst = random_view(seed + 1000, b, to + REACH * 8);
+        const sonde_view src = random_view(seed, a, from + REACH * 16);
+        sonde_view dst = random_view(seed + 1000, b, to + REACH * 16);
         const int64_t count = sonde_view_count(&src);
         int64_t index[SONDE_MAX_DIMS];
 
@@ -101,12 +101,12 @@ static void copies_agree_with_index_loops(void **state)
         memset(to, 0x5A, sizeof to);
         assert_int_equal(sonde_view_copy(&dst, &src, NULL), SONDE_OK);
         for (int64_t i = 0; i < count; i++) {
-            uint64_t expected = 0;
+            _Alignas(16) unsigned char expected[16];
 
             unravel(&src, i, index);
-            sonde_element_set(b, &expected,
+            sonde_element_set(b, expected,
                               sonde_element_get(a, sonde_view_at(&src, index)));
-            assert_memory_equal(sonde_view_at(&dst, index), &expected,
+            assert_memory_equal(sonde_view_at(&dst, index), expected,
                                 sonde_dtype_size(b));
         }
     }

@@ -240,54 +240,6 @@ static void rows_are_merged_over_micro_batches(void **state)
     clear(trial);
 }
 
-static void rows_are_exact_text(void **state)
-{
-    static const sonde_stat stats[] = {SONDE_STAT_COUNT, SONDE_STAT_MEAN, SONDE_STAT_MAX,
-                                       SONDE_STAT_MIN};
-    sonde_vitals vitals;
-    const int64_t then = INT64_C(1769860800012345678);
-    sonde_export_row row = {0, "a,\"b\"\n", 3, 12, SONDE_MODE_EVAL, 2, then, &vitals};
-    double x[3] = {0.1, -INFINITY, 0.2};
-    const int64_t shape = 3;
-    const sonde_view view = sonde_view_of(SONDE_F64, 1, &shape, x);
-    sonde_text text = {0};
-    sonde_diag diag = {0};
-
-    (void)state;
-    sonde_vitals_of(&view, &vitals);
-    assert_int_equal(sonde_export_row_text(SONDE_EXPORT_CSV, NULL, stats, 4, &text, NULL),
-                     SONDE_OK);
-    assert_int_equal(sonde_export_row_text(SONDE_EXPORT_CSV, &row, stats, 4, &text, NULL),
-                     SONDE_OK);
-    assert_string_equal(
-        text.data, "step,mode,mode_step,worker,time,tensor,count,mean,max,min\n"
-                   "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
-    text.length = 0;
-    x[1] = 1.0 / 3.0;
-    sonde_vitals_of(&view, &vitals);
-    assert_int_equal(
-        sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 2, 2, &text, NULL),
-        SONDE_OK);
-    x[0] = (double)NAN;
-    row.time = 0;
-    sonde_vitals_of(&view, &vitals);
-    assert_int_equal(
-        sonde_export_row_text(SONDE_EXPORT_JSONL, &row, stats + 1, 1, &text, NULL),
-        SONDE_OK);
-    assert_string_equal(
-        text.data,
-        "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
-        "\"time\":1769860800.012345,"
-        "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"max\":0.3333333333333333,\"min\":0.1}\n"
-        "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
-        "\"time\":null,"
-        "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"mean\":\"NaN\"}\n");
-    assert_int_equal(
-        sonde_export_row_text(SONDE_EXPORT_NPZ, &row, stats, 1, &text, &diag),
-        SONDE_EINVAL);
-    sonde_text_fini(&text);
-}
-
 static void kinds_have_names(void **state)
 {
     sonde_export_kind kind = SONDE_EXPORT_CSV;
@@ -484,7 +436,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(workers_have_folders_in_keys),
         cmocka_unit_test(tensors_steps_and_modes_are_chosen),
         cmocka_unit_test(rows_are_merged_over_micro_batches),
-        cmocka_unit_test(rows_are_exact_text),
         cmocka_unit_test(kinds_have_names),
         cmocka_unit_test(a_board_has_a_folder_for_each_mode),
         cmocka_unit_test(a_failed_export_leaves_nothing),

@@ -43,7 +43,7 @@ static void version_1_has_every_dtype_and_packing(void **state)
 
     (void)state;
     for (int64_t s = 0; s < 14; s++) {
-        const sonde_dtype dtype = (sonde_dtype)(s % SONDE_DTYPE_COUNT);
+        const sonde_dtype dtype = (sonde_dtype)(s % (SONDE_F64 + 1));
         sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, s);
         sonde_view view;
         char name[64];

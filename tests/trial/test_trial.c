@@ -153,7 +153,7 @@ static void values_come_back(void **state)
 static void every_dtype_in_every_packing(void **state)
 {
     enum { COUNT = 300 };
-    static _Alignas(8) unsigned char data[SONDE_DTYPE_COUNT][COUNT * 8];
+    static _Alignas(16) unsigned char data[SONDE_DTYPE_COUNT][COUNT * 16];
     static const int64_t shape[3] = {3, 10, 10};
     sonde_trial *trial = NULL;
     writer w;

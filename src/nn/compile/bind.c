@@ -9,6 +9,9 @@
  *     micro-batch used);
  *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
+ *
+ * Beside that, an update tells whether the gradient that it uses up is finite, where anybody
+ * wants to know: the only thing that is looked at in steps at which nothing is due.
  */
 #include "nn/compile/compile.h"
 
@@ -100,11 +103,21 @@ static int told_in(const sonde__step *step, int k)
     return sonde__tells_in(step->kernel, k) ? k : -1;
 }
 
-/* Where the op keeps the gradient that it uses up: an input, or an output of a fused op. */
+static bool computes_gradient(const sonde__step *step)
+{
+    return step->kind == &sonde__op_linear_grad_weight_sgd;
+}
+
+/* What an update uses up: an input, or an output of a fused op. */
+static sonde__value gradient_of(const sonde__step *step)
+{
+    return computes_gradient(step) ? step->out_value[1] : step->in_value[1];
+}
+
 static void show_update(bind_work *work, const sonde__step *step)
 {
-    const bool fused = step->kind == &sonde__op_linear_grad_weight_sgd;
-    const sonde__value gradient = fused ? step->out_value[1] : step->in_value[1];
+    const bool fused = computes_gradient(step);
+    const sonde__value gradient = gradient_of(step);
 
     if (trained_by(work->program, gradient) != SIZE_MAX) {
         show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
@@ -208,6 +221,25 @@ static bool list_watched(sonde__plan *plan)
     return true;
 }
 
+/* Has the updates look at their gradients whose badness somebody wants to know of. */
+static bool watch_gradients(const bind_work *work)
+{
+    sonde__plan *plan = work->plan;
+    const size_t threads = (size_t)plan->threads;
+
+    plan->bad = sonde__calloc(plan->step_count, threads);
+    for (size_t i = 0; plan->bad != NULL && i < plan->step_count; i++) {
+        sonde__step *step = &plan->steps[i];
+
+        step->gradient = step->update ? work->id_of[gradient_of(step)] : SONDE_NO_TENSOR;
+        if (step->gradient != SONDE_NO_TENSOR &&
+            sonde_observer_when_bad(work->observer, step->gradient)) {
+            step->call.bad = plan->bad + i * threads;
+        }
+    }
+    return plan->bad != NULL;
+}
+
 sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
                            const sonde_observer *observer, sonde__plan *plan,
                            sonde_diag *diag)
@@ -241,7 +273,7 @@ sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
     plan->vitals = sonde__calloc(plan->showing_count, sizeof *plan->vitals);
     plan->show_scratch = sonde__malloc_aligned(SONDE__ALIGN, work.scratch);
     if (work.out_of_memory || !list_watched(plan) || plan->vitals == NULL ||
-        plan->show_scratch == NULL) {
+        plan->show_scratch == NULL || !watch_gradients(&work)) {
         return sonde__fail_nomem(diag, "the list of what is observed");
     }
     return SONDE_OK;

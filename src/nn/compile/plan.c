@@ -361,6 +361,7 @@ void sonde__plan_fini(sonde__plan *plan)
     sonde__free(plan->targets);
     sonde__free(plan->states);
     sonde__free(plan->vitals);
+    sonde__free(plan->bad);
     sonde__free(plan->arena);
     sonde__free(plan->state_block);
     sonde__free(plan->show_scratch);

@@ -61,6 +61,8 @@ typedef struct sonde__step {
     unsigned watched; /* bit k: output k exists only to be shown */
     bool fuses;       /* the kernel tells vital signs of something that is shown */
     bool update;
+    uint32_t
+        gradient; /* of an update: the tensor that it tells to be bad, see call.bad */
     const char *module;
 } sonde__step;
 
@@ -124,6 +126,7 @@ typedef struct sonde__plan {
     sonde__state *states;
     size_t state_count;
     sonde_vitals *vitals; /* slots of showings, at most one for each */
+    uint8_t *bad;         /* what updates tell of their gradients, an entry a part */
     float live[8];        /* numbers of the optimiser, see ops.h */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;

@@ -64,12 +64,18 @@ static void adam_run(const sonde__call *call, int part, int parts)
     const double root = sqrt(1.0 - pow(beta2, step));
     const bool decoupled = live[DECOUPLED] != 0.0f;
     const int64_t count = sonde__shape_count(&call->in[W].shape);
+    uint8_t *const bad = sonde__part_bad(call, part);
 
-    (void)part, (void)parts;
+    (void)parts;
     for (int64_t i = 0; i < count; i++) {
+        const double g = sonde__load(&call->in[G], i);
         double w = sonde__load(&call->in[W], i);
-        double d = (double)live[SCALE] * sonde__load(&call->in[G], i);
+        double d = (double)live[SCALE] * g;
         double m = 0.0, v = 0.0;
+
+        if (bad != NULL && !isfinite(g)) {
+            *bad = 1;
+        }
 
         if (live[DECAY] != 0.0f && decoupled) {
             w *= 1.0 - lr * decay;

@@ -28,6 +28,7 @@ typedef struct adam_rule {
 typedef struct adam_arrays {
     const float *w, *g, *m, *v;
     float *w_out, *m_out, *v_out;
+    uint8_t *bad; /* as sgd_update.h has it */
 } adam_arrays;
 
 static double seven_places(float beta)
@@ -55,13 +56,15 @@ static adam_rule adam_rule_of(const float *live, double step)
     return rule;
 }
 
-VEC_INLINE void adam_step(const bool whole, const adam_rule *rule, const adam_arrays *at,
-                          int64_t i, int n)
+/* seen: as of v16_see_bad; returns it. */
+VEC_INLINE v16 adam_step(const bool whole, const bool look, const adam_rule *rule,
+                         const adam_arrays *at, int64_t i, int n, v16 seen)
 {
 #define ADAM_LOAD(p) (whole ? v16_load((p) + i) : v16_load_n((p) + i, n))
 #define ADAM_STORE(p, a) (whole ? v16_store((p) + i, a) : v16_store_n((p) + i, a, n))
     const v16 w = v16_rounded(v16_mul(ADAM_LOAD(at->w), v16_set1(rule->keep)));
-    v16 d = v16_rounded(v16_mul(ADAM_LOAD(at->g), v16_set1(rule->scale)));
+    const v16 g = ADAM_LOAD(at->g);
+    v16 d = v16_rounded(v16_mul(g, v16_set1(rule->scale)));
     v16 m = ADAM_LOAD(at->m), v = ADAM_LOAD(at->v), gap, below;
 
     if (rule->decay != 0.0F) {
@@ -79,19 +82,34 @@ VEC_INLINE void adam_step(const bool whole, const adam_rule *rule, const adam_ar
     ADAM_STORE(at->w_out, v16_add(w, m));
 #undef ADAM_LOAD
 #undef ADAM_STORE
+    return look ? v16_see_bad(seen, g) : seen;
+}
+
+VEC_INLINE void adam_loop(const bool look, const adam_rule *rule,
+                          const adam_arrays *arrays, int64_t count)
+{
+    const adam_rule r = *rule;
+    const adam_arrays at = *arrays;
+    v16 seen = v16_zero();
+    int64_t i = 0;
+
+    for (; i + 16 <= count; i += 16) {
+        seen = adam_step(true, look, &r, &at, i, 16, seen);
+    }
+    if (i < count) {
+        seen = adam_step(false, look, &r, &at, i, (int)(count - i), seen);
+    }
+    if (look && v16_any(seen)) {
+        *at.bad = 1;
+    }
 }
 
 static void adam_update(const adam_rule *rule, const adam_arrays *arrays, int64_t count)
 {
-    const adam_rule r = *rule;
-    const adam_arrays at = *arrays;
-    int64_t i = 0;
-
-    for (; i + 16 <= count; i += 16) {
-        adam_step(true, &r, &at, i, 16);
-    }
-    if (i < count) {
-        adam_step(false, &r, &at, i, (int)(count - i));
+    if (arrays->bad != NULL) {
+        adam_loop(true, rule, arrays, count);
+    } else {
+        adam_loop(false, rule, arrays, count);
     }
 }
 
@@ -102,13 +120,13 @@ static void adam_run(const sonde__call *call, int part, int parts)
     const adam_arrays all = {call->in[ADAM_W].data, call->in[ADAM_G].data,
                              call->in[ADAM_M].data, call->in[ADAM_V].data,
                              call->out[0].data,     call->out[1].data,
-                             call->out[2].data};
+                             call->out[2].data,     sonde__part_bad(call, part)};
     const float step = *(const float *)call->in[ADAM_STEP].data + 1.0F;
     const adam_rule rule = adam_rule_of(call->live, (double)step);
     sonde_vitals *const vitals[] = {call->in_vitals[ADAM_G], call->out_vitals[0],
                                     call->out_vitals[1], call->out_vitals[2]};
 
-    (void)part, (void)parts;
+    (void)parts;
     for (int i = 0; i < 4; i++) {
         if (vitals[i] != NULL) {
             sonde_vitals_init(vitals[i]);
@@ -116,9 +134,9 @@ static void adam_run(const sonde__call *call, int part, int parts)
     }
     for (int64_t start = 0; start < count; start += SONDE__VITALS_BLOCK) {
         const int64_t n = SONDE_MIN(count - start, SONDE__VITALS_BLOCK);
-        const adam_arrays at = {all.w + start,    all.g + start,     all.m + start,
-                                all.v + start,    all.w_out + start, all.m_out + start,
-                                all.v_out + start};
+        const adam_arrays at = {
+            all.w + start,     all.g + start,     all.m + start,     all.v + start,
+            all.w_out + start, all.m_out + start, all.v_out + start, all.bad};
         const float *const streams[] = {at.g, at.w_out, at.m_out, at.v_out};
 
         adam_update(&rule, &at, n);

@@ -280,11 +280,32 @@ static void linear_grad_weight_sgd_run(const sonde__call *call, int part, int pa
                     (const sonde__operand[]){call->in[0], dw, call->in[3]}, 2,
                     (const sonde__operand[]){call->out[0], call->out[2]});
     update.live = call->live;
+    update.bad = call->bad;
     run_member(&sonde__op_linear_grad_weight, &product);
     run_member(&sonde__op_sgd, &update);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(linear_grad_weight_sgd, sonde__linear_grad_weight_sgd_fast)
+/* The gradient is still where run left it. */
+static void linear_grad_weight_sgd_again(const sonde__call *call)
+{
+    const sonde__shape *shape = &call->out[1].shape;
+    const sonde_view dw =
+        sonde_view_of(shape->dtype, shape->rank, shape->dim,
+                      call->out[1].data != NULL ? call->out[1].data : call->scratch);
+
+    sonde_vitals_of(&dw, call->out_vitals[1]);
+}
+
+static const sonde__kernel *const *linear_grad_weight_sgd_kernels(void)
+{
+    static const sonde__kernel reference = {.name = "reference",
+                                            .scratch = linear_grad_weight_sgd_scratch,
+                                            .again = linear_grad_weight_sgd_again,
+                                            .run = linear_grad_weight_sgd_run};
+    static sonde__kernel_list list;
+
+    return sonde__list_kernels(&list, sonde__linear_grad_weight_sgd_fast, &reference);
+}
 
 const sonde__op_kind sonde__op_linear_grad_weight_sgd = {
     .name = "LinearGradWeightSgd",

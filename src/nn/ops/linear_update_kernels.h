@@ -16,6 +16,9 @@
  *
  *     scratch  | signs of every block | one slot a part | part 0 | part 1 | ...
  *     part     | chunks of dw, and a block that is left | panels of x |
+ *
+ * Where dw turns out to hold NaN or infinities, its vital signs are taken of a dw that is
+ * computed again: `again` below, which updates nothing.
  */
 #ifndef SONDE_NN_OPS_LINEAR_UPDATE_KERNELS_H
 #define SONDE_NN_OPS_LINEAR_UPDATE_KERNELS_H
@@ -81,16 +84,18 @@ typedef struct update {
     float *slots;
     int64_t rows, cols, count;
     int parts;
+    bool again; /* nothing is updated any more */
 } update;
 
-static update update_of(const sonde__call *call, int parts)
+static update update_of(const sonde__call *call, int parts, uint8_t *bad)
 {
     const int64_t count = sonde__shape_count(&call->in[UPDATE_W].shape);
     update u = {
         .arrays = {.w = call->in[UPDATE_W].data,
                    .v = in_data(call, UPDATE_V),
                    .w_out = call->out[0].data,
-                   .v_out = call->out[2].data},
+                   .v_out = call->out[2].data,
+                   .bad = bad},
         .wanted = {call->out_vitals[0], call->out_vitals[1], call->out_vitals[2]},
         .whole = call->out[1].data,
         .slots = (float *)call->scratch + sgd_signs_bytes(count) / sizeof(float),
@@ -134,7 +139,12 @@ static void update_blocks(const update *u, const float *g, int64_t from, int64_t
         if (n == stop - start) {
             const sgd_vitals into = sgd_signs_of_block(&u->signs, block);
 
-            sgd_block(&u->rule, &at, n, &into);
+            if (u->again) {
+                sgd_vitals_init(&into);
+                take_block(into.g, at.g, n);
+            } else {
+                sgd_block(&u->rule, &at, n, &into);
+            }
         } else {
             bool shared;
 
@@ -146,7 +156,7 @@ static void update_blocks(const update *u, const float *g, int64_t from, int64_t
 
 static void grad_weight_sgd_finish(const sonde__call *call, int parts)
 {
-    const update u = update_of(call, parts);
+    const update u = update_of(call, parts, NULL);
 
     for (int64_t start = 0; start < u.count; start += SONDE__VITALS_BLOCK) {
         const int64_t block = start / SONDE__VITALS_BLOCK;
@@ -203,11 +213,32 @@ static void update_chunks(const update *u, const weight_product *p, const span m
     }
 }
 
+/* Scratch of a part. */
+static float *update_buffer(const update *u, const sonde__call *call, int part)
+{
+    return u->slots + (int64_t)u->parts * SONDE__VITALS_BLOCK +
+           (int64_t)(update_scratch_part(call) / sizeof(float)) * part;
+}
+
+/* Vital signs of dw alone; all by one part, so that no block is shared. */
+static void grad_weight_sgd_again(const sonde__call *call)
+{
+    update u = update_of(call, 1, NULL);
+    float *const buffer = update_buffer(&u, call, 0);
+    const weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
+                                               buffer + update_floats(call));
+    const span all = {0, u.rows};
+
+    u.again = true;
+    update_chunks(&u, &p, all, update_rows(&call->in[UPDATE_X].shape), buffer,
+                  update_floats(call));
+    grad_weight_sgd_finish(call, 1);
+}
+
 static void grad_weight_sgd_run(const sonde__call *call, int part, int parts)
 {
-    const update u = update_of(call, parts);
-    float *const buffer = u.slots + (int64_t)parts * SONDE__VITALS_BLOCK +
-                          (int64_t)(update_scratch_part(call) / sizeof(float)) * part;
+    const update u = update_of(call, parts, sonde__part_bad(call, part));
+    float *const buffer = update_buffer(&u, call, part);
     weight_product p = weight_product_of(&call->in[UPDATE_DY], &call->in[UPDATE_X],
                                          buffer + update_floats(call));
     const span mine = part_of(u.rows, part, parts);

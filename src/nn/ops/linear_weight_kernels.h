@@ -326,6 +326,7 @@ static const sonde__kernel grad_input_lanes = {
         .parts = update_parts,                                                           \
         .vitals_out = 1U << 0 | 1U << 1 | 1U << 2,                                       \
         .finish = grad_weight_sgd_finish,                                                \
+        .again = grad_weight_sgd_again,                                                  \
         .run = grad_weight_sgd_run,                                                      \
     };
 GRAD_WEIGHT(grad_weight_panels, "lanes, x panels", SONDE__PANELS)

@@ -95,7 +95,20 @@ typedef struct sonde__call {
      * finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
+    /* Of updates: where each part tells whether its share of the gradient holds NaN or
+     * infinities, 1 or 0; NULL: not wanted. */
+    uint8_t *bad;
 } sonde__call;
+
+/* Where a part tells, with nothing told yet; NULL: not wanted. */
+static inline uint8_t *sonde__part_bad(const sonde__call *call, int part)
+{
+    if (call->bad == NULL) {
+        return NULL;
+    }
+    call->bad[part] = 0;
+    return &call->bad[part];
+}
 
 /* part is 0 ... parts - 1. Different parts may run at once. */
 typedef void (*sonde__kernel_fn)(const sonde__call *call, int part, int parts);
@@ -119,6 +132,10 @@ typedef struct sonde__kernel {
     /* Run by one thread when all parts are done, if parts is not 1 and vital signs are wanted;
      * NULL: they need parts to be 1. */
     void (*finish)(const sonde__call *call, int parts);
+    /* Of an update that computes its gradient itself: fills the vital signs that are asked for
+     * of it, after run and by one thread, and changes nothing else. NULL: the gradient is an
+     * input. */
+    void (*again)(const sonde__call *call);
 } sonde__kernel;
 
 /* Whether a kernel tells the vital signs of an operand of a call (shapes are set). */

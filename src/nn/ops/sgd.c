@@ -18,6 +18,8 @@
 #include "nn/ops/common.h"
 #include "nn/ops/fast_linear.h"
 
+#include <math.h>
+
 enum { LR, MOMENTUM, DAMPENING, DECAY, NESTEROV, SCALE, FIRST };
 enum { W = 0, G = 1, V = 2 };
 
@@ -45,11 +47,17 @@ static void sgd_run(const sonde__call *call, int part, int parts)
     const double damping = 1.0 - (double)live[DAMPENING], decay = (double)live[DECAY];
     const bool has_v = sonde__has_in(call, V) && live[MOMENTUM] != 0.0f;
     const int64_t count = sonde__shape_count(&call->in[W].shape);
+    uint8_t *const bad = sonde__part_bad(call, part);
 
-    (void)part, (void)parts;
+    (void)parts;
     for (int64_t i = 0; i < count; i++) {
         const double w = sonde__load(&call->in[W], i);
-        double d = (double)live[SCALE] * sonde__load(&call->in[G], i);
+        const double g = sonde__load(&call->in[G], i);
+        double d = (double)live[SCALE] * g;
+
+        if (bad != NULL && !isfinite(g)) {
+            *bad = 1;
+        }
 
         if (live[DECAY] != 0.0f) {
             d += decay * w;

@@ -43,9 +43,12 @@ static void sgd_run(const sonde__call *call, int part, int parts)
     const int64_t begin = blocks * part / parts * SONDE__VITALS_BLOCK;
     const int64_t end =
         SONDE_MIN(blocks * (part + 1) / parts * SONDE__VITALS_BLOCK, count);
-    const sgd_arrays all = {call->in[0].data, call->in[1].data,
+    const sgd_arrays all = {call->in[0].data,
+                            call->in[1].data,
                             call->in_count > 2 ? call->in[2].data : NULL,
-                            call->out[0].data, call->out[1].data};
+                            call->out[0].data,
+                            call->out[1].data,
+                            sonde__part_bad(call, part)};
     const sgd_arrays mine = sgd_advanced(&all, begin);
     const sgd_rule rule = sgd_rule_of(call->live, all.v != NULL);
     const sgd_vitals wanted = sgd_wanted(call);

@@ -23,10 +23,12 @@ typedef struct sgd_rule {
     bool has_v, first, nesterov;
 } sgd_rule;
 
-/* Where one stretch of the arrays lies; v may be NULL if the rule has none. */
+/* Where one stretch of the arrays lies; v may be NULL if the rule has none. *bad is set to 1
+ * if g holds NaN or infinities; NULL: nobody looks. */
 typedef struct sgd_arrays {
     const float *w, *g, *v;
     float *w_out, *v_out;
+    uint8_t *bad;
 } sgd_arrays;
 
 /* Whose vital signs are wanted; NULL: not. */
@@ -85,21 +87,22 @@ VEC_INLINE vf sgd_apply(const sgd_case which, const sgd_rule *rule, vf w, vf g, 
     return vf_fma(vf_set1(-rule->lr), d, w);
 }
 
-VEC_INLINE void sgd_loop(const sgd_case which, const sgd_rule *rule,
+VEC_INLINE void sgd_loop(const sgd_case which, const bool look, const sgd_rule *rule,
                          const sgd_arrays *arrays, int64_t count)
 {
     const sgd_rule r = *rule;      /* copies: nothing stored below can be meant to */
     const sgd_arrays at = *arrays; /* change them */
     const bool has_v = which == SGD_MOMENTUM || (which == SGD_ANY && r.has_v);
-    vf v = {0};
+    vf v = {0}, g, seen = {0};
     int64_t i = 0;
 
     for (; i + VF_WIDTH <= count; i += VF_WIDTH) {
+        g = vf_load(at.g + i);
         if (has_v) {
             v = vf_load(at.v + i);
         }
-        vf_store(at.w_out + i,
-                 sgd_apply(which, &r, vf_load(at.w + i), vf_load(at.g + i), &v));
+        seen = look ? vf_see_bad(seen, g) : seen;
+        vf_store(at.w_out + i, sgd_apply(which, &r, vf_load(at.w + i), g, &v));
         if (has_v) {
             vf_store(at.v_out + i, v);
         }
@@ -107,39 +110,53 @@ VEC_INLINE void sgd_loop(const sgd_case which, const sgd_rule *rule,
     if (i < count) {
         const int n = (int)(count - i);
 
+        g = vf_load_n(at.g + i, n);
         if (has_v) {
             v = vf_load_n(at.v + i, n);
         }
-        vf_store_n(
-            at.w_out + i,
-            sgd_apply(which, &r, vf_load_n(at.w + i, n), vf_load_n(at.g + i, n), &v), n);
+        seen = look ? vf_see_bad(seen, g) : seen;
+        vf_store_n(at.w_out + i, sgd_apply(which, &r, vf_load_n(at.w + i, n), g, &v), n);
         if (has_v) {
             vf_store_n(at.v_out + i, v, n);
         }
+    }
+    if (look && vf_any(seen)) {
+        *at.bad = 1;
     }
 }
 
 static inline void sgd_update(const sgd_rule *rule, const sgd_arrays *arrays,
                               int64_t count)
 {
+    const bool look = arrays->bad != NULL;
+
+#define SGD_LOOP(which)                                                                  \
+    if (look) {                                                                          \
+        sgd_loop(which, true, rule, arrays, count);                                      \
+    } else {                                                                             \
+        sgd_loop(which, false, rule, arrays, count);                                     \
+    }                                                                                    \
+    return
     switch (sgd_case_of(rule)) {
     case SGD_PLAIN:
-        sgd_loop(SGD_PLAIN, rule, arrays, count);
-        return;
+        SGD_LOOP(SGD_PLAIN);
     case SGD_MOMENTUM:
-        sgd_loop(SGD_MOMENTUM, rule, arrays, count);
-        return;
+        SGD_LOOP(SGD_MOMENTUM);
     case SGD_ANY:
-        sgd_loop(SGD_ANY, rule, arrays, count);
-        return;
+        SGD_LOOP(SGD_ANY);
     }
+#undef SGD_LOOP
 }
 
 /* The arrays, `by` elements further. */
 static inline sgd_arrays sgd_advanced(const sgd_arrays *at, int64_t by)
 {
-    const sgd_arrays moved = {at->w + by, at->g + by, at->v == NULL ? NULL : at->v + by,
-                              at->w_out + by, at->v_out == NULL ? NULL : at->v_out + by};
+    const sgd_arrays moved = {at->w + by,
+                              at->g + by,
+                              at->v == NULL ? NULL : at->v + by,
+                              at->w_out + by,
+                              at->v_out == NULL ? NULL : at->v_out + by,
+                              at->bad};
 
     return moved;
 }
@@ -216,7 +233,7 @@ VEC_INLINE void sgd_block_sums(const unsigned see, const sgd_rule *rule,
     for (i = whole - lead; i < whole; i += 16) {
         sgd_look(see, &at, i, &accs);
     }
-    sgd_loop(SGD_MOMENTUM, &r, &rest, n - whole);
+    sgd_loop(SGD_MOMENTUM, false, &r, &rest, n - whole);
     if (see & SEE_W) {
         sonde__vacc_tail(&accs.w, rest.w_out, (size_t)(n - whole));
         sonde__vacc_close(&accs.w, &sums[0]);
@@ -261,6 +278,21 @@ static void sgd_block_seen(unsigned see, const sgd_rule *rule, const sgd_arrays 
 }
 #endif
 
+/* Of a block in cache, where no update looks at it in passing. */
+static inline void sgd_look_at(const float *g, int64_t n, uint8_t *bad)
+{
+    vf seen = {0};
+    int64_t i = 0;
+
+    for (; i + VF_WIDTH <= n; i += VF_WIDTH) {
+        seen = vf_see_bad(seen, vf_load(g + i));
+    }
+    seen = vf_see_bad(seen, vf_load_n(g + i, (int)(n - i)));
+    if (vf_any(seen)) {
+        *bad = 1;
+    }
+}
+
 /* One block, and what is wanted of its vital signs. */
 static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int64_t n,
                              const sgd_vitals *vitals)
@@ -272,6 +304,9 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
         const float *const from[] = {block->w_out, block->g, block->v_out};
         sonde__vitals_sums sums[3];
 
+        if (block->bad != NULL) {
+            sgd_look_at(block->g, n, block->bad);
+        }
         sgd_block_seen((vitals->w != NULL ? SEE_W : 0U) |
                            (vitals->g != NULL ? SEE_G : 0U) |
                            (vitals->v != NULL ? SEE_V : 0U),

@@ -278,6 +278,22 @@ VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
     }
 }
 
+/* Whether C holds NaN or infinities. Columns beyond its last are sums of products with 0: they
+ * are bad only where others are. */
+VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_ROWS][2])
+{
+    vf seen = {0};
+
+    VEC_UNROLL
+    for (int r = 0; r < rows; r++) {
+        VEC_UNROLL
+        for (int v = 0; v < vecs; v++) {
+            seen = vf_see_bad(seen, acc[r][v]);
+        }
+    }
+    return vf_any(seen);
+}
+
 /* C is used up by SGD with momentum, where it stands in registers. */
 VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t, ptrdiff_t at,
                               vf acc[MAX_TILE_ROWS][2])
@@ -285,6 +301,9 @@ VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t, ptr
     const sgd_arrays to = *t->update;
     const sgd_rule rule = *t->rule;
 
+    if (to.bad != NULL && weight_is_bad(rows, vecs, acc)) {
+        *to.bad = 1;
+    }
     VEC_UNROLL
     for (int r = 0; r < rows; r++) {
         VEC_UNROLL

@@ -18,6 +18,7 @@
 #ifndef SONDE_NN_OPS_VEC_H
 #define SONDE_NN_OPS_VEC_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #if defined(__SSE2__)
@@ -105,6 +106,29 @@ VEC_INLINE vf vf_fma(vf a, vf b, vf c)
 VEC_INLINE vf vf_select(vi mask, vf a, vf b)
 {
     return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+}
+
+/* seen, and bits where an element of a is NaN or infinite: a - a is +0 where it is finite. */
+VEC_INLINE vf vf_see_bad(vf seen, vf a)
+{
+    return (vf)((vi)seen | (vi)(a - a));
+}
+
+/* Whether any bit is set. */
+VEC_INLINE bool vf_any(vf a)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) != 0;
+#elif defined(__AVX__)
+    return _mm256_testz_si256((__m256i)a, (__m256i)a) == 0;
+#else
+    int32_t any = 0;
+
+    for (int i = 0; i < VF_WIDTH; i++) {
+        any |= ((vi)a)[i];
+    }
+    return any != 0;
+#endif
 }
 
 /* gate <= 0 ? 0 : a. NaN in gate lets a through. */
@@ -300,6 +324,22 @@ VEC_INLINE v16 v16_max(v16 a, v16 b)
 VEC_INLINE v16 v16_min(v16 a, v16 b)
 {
     return V16_MAP2(vf_min, a, b);
+}
+
+VEC_INLINE v16 v16_see_bad(v16 seen, v16 a)
+{
+    return V16_MAP2(vf_see_bad, seen, a);
+}
+
+VEC_INLINE bool v16_any(v16 a)
+{
+    uint32_t bits[16], any = 0;
+
+    v16_store((float *)bits, a);
+    for (int i = 0; i < 16; i++) {
+        any |= bits[i];
+    }
+    return any != 0;
 }
 
 VEC_INLINE v16 v16_relu(v16 a)

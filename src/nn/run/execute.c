@@ -20,6 +20,7 @@ typedef struct execution {
     sonde_coordinate at;
     bool due;   /* something is observed at this step */
     bool again; /* the forward pass is computed once more */
+    bool bad;   /* something was told of that is not finite */
 } execution;
 
 void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
@@ -140,6 +141,43 @@ static void ask_vitals(const execution *run, sonde__step *step, bool ask)
     }
 }
 
+/* --- gradients that are not finite ------------------------------------------------ */
+
+/* Whether an update that several parts have run, or member 0 alone, found its gradient bad:
+ * then all members come to the same answer, else only member 0 may ask. */
+static bool is_bad(const sonde__step *step, int parts, int member)
+{
+    bool bad = false;
+
+    for (int i = 0; step->call.bad != NULL && (parts > 1 || member == 0) && i < parts;
+         i++) {
+        bad = bad || step->call.bad[i] != 0;
+    }
+    return bad;
+}
+
+/* Tells the vital signs of the gradient, before anybody writes over it. */
+static void tell_bad(execution *run, sonde__step *step)
+{
+    const int operand = step->kernel->again != NULL ? -1 : 1;
+    const sonde__shape *shape =
+        operand < 0 ? &step->call.out[1].shape : &step->call.in[operand].shape;
+    sonde_view view = sonde_view_of(shape->dtype, shape->rank, shape->dim, NULL);
+    sonde_vitals vitals;
+
+    if (operand < 0) {
+        step->call.out_vitals[1] = &vitals;
+        step->kernel->again(&step->call);
+        step->call.out_vitals[1] = NULL;
+    } else {
+        view.data = step->call.in[operand].data;
+        sonde_vitals_of(&view, &vitals);
+    }
+    sonde_observer_observe_bad(run->session->observer, &run->at, step->gradient, &view,
+                               &vitals);
+    run->bad = true;
+}
+
 /* --- running ---------------------------------------------------------------------- */
 
 /* A step's kernel among the team, or by member 0 alone. Members have met if it has several
@@ -178,6 +216,7 @@ static void run_observed(execution *run, size_t from, size_t to, int member)
         sonde__step *step = &plan->steps[i];
         const int parts = run_parts(run, step, member);
         const bool several = i + 1 < to && plan->steps[i + 1].parts > 1;
+        const bool bad = is_bad(step, parts, member);
 
         if (member == 0 && step->showing_count > 0) {
             show(run, step->first_showing, step->showing_count);
@@ -185,8 +224,11 @@ static void run_observed(execution *run, size_t from, size_t to, int member)
         if (member == 0 && step->fuses) {
             ask_vitals(run, step, false);
         }
+        if (member == 0 && bad) {
+            tell_bad(run, step);
+        }
         if (run->team != NULL &&
-            (several || i + 1 == to || (parts > 1 && step->showing_count > 0))) {
+            (several || i + 1 == to || (parts > 1 && (step->showing_count > 0 || bad)))) {
             sonde__team_barrier(run->team);
         }
     }
@@ -204,16 +246,27 @@ static void run_list(execution *run, size_t from, size_t to, int member)
     if (team == NULL) {
         for (size_t i = from; i < to; i++) {
             plan->steps[i].kernel->run(&plan->steps[i].call, 0, 1);
+            if (is_bad(&plan->steps[i], 1, 0)) {
+                tell_bad(run, &plan->steps[i]);
+            }
         }
         return;
     }
     for (size_t i = from; i < to; i++) {
-        const sonde__step *step = &plan->steps[i];
+        sonde__step *step = &plan->steps[i];
+        bool bad = false;
 
         if (member < step->parts) {
             step->kernel->run(&step->call, member, step->parts);
         }
-        if (step->parts > 1 || i + 1 == to || plan->steps[i + 1].parts > 1) {
+        if (step->parts > 1) {
+            sonde__team_barrier(team);
+        }
+        bad = is_bad(step, step->parts, member);
+        if (bad && member == 0) {
+            tell_bad(run, step);
+        }
+        if (step->parts > 1 ? bad : i + 1 == to || plan->steps[i + 1].parts > 1) {
             sonde__team_barrier(team);
         }
     }
@@ -283,6 +336,7 @@ static void begin_step(execution *run)
                             ? 1.0F / (float)micro_batches
                             : 1.0F;
 
+    run->bad = false;
     run->at.mode_step = session->step;
     run->at.global_step = session->step;
     if (session->hook != NULL) {
@@ -429,7 +483,7 @@ static void run_call(void *user, int member)
             sonde__team_barrier(run->team);
         }
         if (member == 0) {
-            if (run->due) {
+            if (run->due || run->bad) {
                 sonde_observer_end_step(session->observer);
             }
             sonde__outputs_end_step(session);

@@ -1,0 +1,86 @@
+/*
+ * reduction.h - a tensor reduced to one number: which reductions there are, and from what
+ * each can be had.
+ *
+ * One table for both ends: a hook keeps, at save time, the least that answers what was asked
+ * for, and a reader computes with the same functions, so that the numbers are the same bits.
+ *
+ *     name                               of vital signs   of a sketch   of the raw value
+ *     count, min, max, mean, std, l2 ... yes                            yes, the same bits
+ *     median, p95, quantile:0.95                          nearly        exactly
+ *     prod                                                              exactly
+ *     hash                                                              exactly
+ *
+ * All but count, nan, pos_inf, neg_inf, zero and nonfinite may have `abs_` before them (abs_l1
+ * is l1). l1_norm, l2_norm, linf_norm and abs_sum are other names of l1, l2, linf and l1.
+ *
+ * A quantile q of n elements is the element of rank ceil(q n) in ascending order (rank 1 for
+ * q = 0): always one of the elements, and torch.median for q = 1/2. Infinities stand at the
+ * ends; with a NaN it is NaN. From a sketch it is off by at most SONDE_SKETCH_ERROR of itself
+ * while magnitudes are within the sketch's range. prod is the product in double, in row-major
+ * order. Complex numbers are reduced as their absolute values. Of an empty tensor prod is NaN
+ * like the rest.
+ */
+#ifndef SONDE_REDUCTION_H
+#define SONDE_REDUCTION_H
+
+#include <sonde/sketch.h>
+#include <sonde/stats.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What is kept of a tensor: bits of sonde_tap.how and of what a run has. */
+enum {
+    SONDE_HOW_RAW = 1,    /* the values */
+    SONDE_HOW_VITALS = 2, /* sonde_vitals */
+    SONDE_HOW_SKETCH = 4, /* sonde_sketch */
+    SONDE_HOW_HASH = 8    /* XXH3 (64 bits) of the row-major little-endian bytes */
+};
+
+typedef enum sonde_reduction_kind {
+    SONDE_REDUCTION_STAT = 0,     /* a number of the vital signs */
+    SONDE_REDUCTION_QUANTILE = 1, /* of the elements, or of their absolute values */
+    SONDE_REDUCTION_PROD = 2,     /* likewise */
+    SONDE_REDUCTION_HASH = 3 /* XXH3 (64 bits) of the row-major little-endian bytes */
+} sonde_reduction_kind;
+
+typedef struct sonde_reduction {
+    char name[32]; /* as it was asked for */
+    sonde_reduction_kind kind;
+    sonde_stat stat; /* of SONDE_REDUCTION_STAT */
+    double q;        /* of a quantile: 0 ... 1 */
+    bool absolute;   /* quantiles and products: of |x| */
+} sonde_reduction;
+
+typedef struct sonde_reduced {
+    double number;
+    uint64_t hash; /* of SONDE_REDUCTION_HASH, and number is 0 then */
+    unsigned how;  /* what it comes from: one SONDE_HOW_ bit; 0: not to be had */
+} sonde_reduced;
+
+/* Any case. Unknown: SONDE_EINVAL with the nearest name, or all of them. */
+SONDE_API SONDE_CHECKED sonde_err sonde_reduction_parse(const char *text,
+                                                        sonde_reduction *reduction,
+                                                        sonde_diag *diag);
+SONDE_API sonde_reduction sonde_reduction_of_stat(sonde_stat stat);
+/* The SONDE_HOW_ bits of any of which it can be had. */
+SONDE_API unsigned sonde_reduction_evidence(const sonde_reduction *reduction);
+
+/* Of a raw value: any dtype, any strides. SONDE_ENOMEM: a quantile takes eight bytes an
+ * element meanwhile; the others allocate nothing. */
+SONDE_API SONDE_CHECKED sonde_err sonde_reduce(const sonde_reduction *reduction,
+                                               const sonde_view *view, sonde_reduced *out,
+                                               sonde_diag *diag);
+/* Of what was kept; out->how is 0 if it cannot tell. */
+SONDE_API void sonde_reduce_vitals(const sonde_reduction *reduction,
+                                   const sonde_vitals *vitals, sonde_reduced *out);
+SONDE_API void sonde_reduce_sketch(const sonde_reduction *reduction,
+                                   const sonde_sketch *sketch, sonde_reduced *out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,371 @@
+/*
+ * reduction.c - the table of reductions, and how each is had from what there is of a tensor.
+ *
+ * Quantiles of raw values: every element becomes a 64-bit number that sorts as the element
+ * does, and the one of the rank is found byte by byte from the top (radix selection), so the
+ * cost is some passes whatever the values are.
+ */
+#include "tensor/reduction.h"
+
+#include "tensor/convert.h"
+#include "tensor/sketch.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+/* --- the table -------------------------------------------------------------------- */
+
+/* Beyond the names of <sonde/stats.h>. */
+static const struct row {
+    const char *name;
+    sonde_reduction_kind kind;
+    sonde_stat stat;
+    double q;
+    bool absolute;
+} rows[] = {
+    {"median", SONDE_REDUCTION_QUANTILE, 0, 0.5, false},
+    {"abs_median", SONDE_REDUCTION_QUANTILE, 0, 0.5, true},
+    {"prod", SONDE_REDUCTION_PROD, 0, 0.0, false},
+    {"abs_prod", SONDE_REDUCTION_PROD, 0, 0.0, true},
+    {"hash", SONDE_REDUCTION_HASH, 0, 0.0, false},
+    {"l1_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L1, 0.0, false},
+    {"l2_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L2, 0.0, false},
+    {"linf_norm", SONDE_REDUCTION_STAT, SONDE_STAT_LINF, 0.0, false},
+    {"abs_sum", SONDE_REDUCTION_STAT, SONDE_STAT_L1, 0.0, false},
+    {"abs_l1", SONDE_REDUCTION_STAT, SONDE_STAT_L1, 0.0, false},
+    {"abs_l2", SONDE_REDUCTION_STAT, SONDE_STAT_L2, 0.0, false},
+    {"abs_linf", SONDE_REDUCTION_STAT, SONDE_STAT_LINF, 0.0, false},
+    {"abs_l1_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L1, 0.0, false},
+    {"abs_l2_norm", SONDE_REDUCTION_STAT, SONDE_STAT_L2, 0.0, false},
+};
+
+unsigned sonde_reduction_evidence(const sonde_reduction *reduction)
+{
+    switch (reduction->kind) {
+    case SONDE_REDUCTION_STAT:
+        return SONDE_HOW_RAW | SONDE_HOW_VITALS;
+    case SONDE_REDUCTION_QUANTILE:
+        return SONDE_HOW_RAW | SONDE_HOW_SKETCH;
+    case SONDE_REDUCTION_PROD:
+    case SONDE_REDUCTION_HASH:
+        break;
+    }
+    return SONDE_HOW_RAW;
+}
+
+sonde_reduction sonde_reduction_of_stat(sonde_stat stat)
+{
+    sonde_reduction of = {.kind = SONDE_REDUCTION_STAT, .stat = stat};
+    const char *name = sonde_stat_name(stat);
+
+    if (name != NULL) {
+        memcpy(of.name, name, strlen(name) + 1);
+    }
+    return of;
+}
+
+/* All of text, a number from 0 to most. */
+static bool parse_share(const char *text, double most, double *share)
+{
+    char *end = NULL;
+    const double value = strtod(text, &end);
+
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || !(value <= most)) {
+        return false;
+    }
+    *share = value / most;
+    return true;
+}
+
+/* "p95", "quantile:0.95"; *known: whether it is meant for one at all. */
+static bool parse_quantile(const char *text, sonde_reduction *of, bool *known)
+{
+    static const char word[] = "quantile:", prefix[] = "abs_";
+
+    of->kind = SONDE_REDUCTION_QUANTILE;
+    of->absolute = strncasecmp(text, prefix, sizeof prefix - 1) == 0;
+    text += of->absolute ? sizeof prefix - 1 : 0;
+    if (strncasecmp(text, word, sizeof word - 1) == 0) {
+        *known = true;
+        return parse_share(text + sizeof word - 1, 1.0, &of->q);
+    }
+    *known = (text[0] == 'p' || text[0] == 'P') && isdigit((unsigned char)text[1]);
+    return *known && parse_share(text + 1, 100.0, &of->q);
+}
+
+static sonde_err fail_unknown(const char *text, sonde_diag *diag)
+{
+    const char *names[SONDE_COUNT_OF(rows) + SONDE_STAT_ENTRIES], *nearest = NULL;
+    size_t count = 0;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        names[count++] = rows[i].name;
+    }
+    for (int i = 0; i < SONDE_STAT_ENTRIES; i++) {
+        names[count++] = sonde_stat_name((sonde_stat)i);
+    }
+    nearest = sonde__nearest(text, names, count);
+    return sonde__fail(diag, SONDE_EINVAL, "reductions",
+                       nearest != NULL
+                           ? nearest
+                           : "count, min, max, mean, variance, std, sum, l1, l2, linf, "
+                             "nan, pos_inf, neg_inf, zero, nonfinite, median, p95, "
+                             "quantile:0.95, prod, hash or abs_...",
+                       "unknown reduction '%s'", text);
+}
+
+sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
+                                sonde_diag *diag)
+{
+    const size_t length = strlen(text);
+    sonde_reduction of = {.kind = SONDE_REDUCTION_STAT};
+    bool quantile = false;
+
+    if (length >= sizeof of.name) {
+        return fail_unknown(text, diag);
+    }
+    if (parse_quantile(text, &of, &quantile)) {
+        /* all is said */
+    } else if (quantile) {
+        return sonde__fail(diag, SONDE_EINVAL, "reductions",
+                           "p0 to p100, or quantile:0 to quantile:1", "'%s'", text);
+    } else if (sonde_stat_parse(text, &of.stat, NULL) == SONDE_OK) {
+        of.kind = SONDE_REDUCTION_STAT;
+        of.absolute = false;
+    } else {
+        size_t i = 0;
+
+        while (i < SONDE_COUNT_OF(rows) && strcasecmp(text, rows[i].name) != 0) {
+            i++;
+        }
+        if (i == SONDE_COUNT_OF(rows)) {
+            return fail_unknown(text, diag);
+        }
+        of = (sonde_reduction){.kind = rows[i].kind,
+                               .stat = rows[i].stat,
+                               .q = rows[i].q,
+                               .absolute = rows[i].absolute};
+    }
+    for (size_t i = 0; i <= length; i++) {
+        of.name[i] = (char)tolower((unsigned char)text[i]);
+    }
+    *reduction = of;
+    return SONDE_OK;
+}
+
+/* --- of what was kept ------------------------------------------------------------- */
+
+void sonde_reduce_vitals(const sonde_reduction *reduction, const sonde_vitals *vitals,
+                         sonde_reduced *out)
+{
+    *out = (sonde_reduced){.how = 0};
+    if (reduction->kind == SONDE_REDUCTION_STAT) {
+        out->number = sonde_vitals_get(vitals, reduction->stat);
+        out->how = SONDE_HOW_VITALS;
+    }
+}
+
+/* Of n elements without NaN. */
+static uint64_t rank_of(double q, uint64_t n)
+{
+    const uint64_t rank = (uint64_t)ceil(q * (double)n);
+
+    return SONDE_MIN(SONDE_MAX(rank, 1), n);
+}
+
+void sonde_reduce_sketch(const sonde_reduction *reduction, const sonde_sketch *sketch,
+                         sonde_reduced *out)
+{
+    const bool absolute = reduction->absolute;
+    const uint64_t below = absolute ? 0 : sketch->neg_inf;
+    const uint64_t above = sketch->pos_inf + (absolute ? sketch->neg_inf : 0);
+    uint64_t rank = 0;
+
+    *out = (sonde_reduced){.how = 0};
+    if (reduction->kind != SONDE_REDUCTION_QUANTILE) {
+        return;
+    }
+    out->how = SONDE_HOW_SKETCH;
+    out->number = (double)NAN;
+    if (sketch->nan > 0 || sketch->count == 0) {
+        return;
+    }
+    rank = rank_of(reduction->q, sketch->count);
+    if (rank <= below) {
+        out->number = -(double)INFINITY;
+    } else if (rank > sketch->count - above) {
+        out->number = (double)INFINITY;
+    } else {
+        out->number = sonde__sketch_ranked(sketch, rank - below, absolute);
+    }
+}
+
+/* --- of raw values ---------------------------------------------------------------- */
+
+/* Sorts, as an unsigned number, as the double does. Zeros have no sign. */
+static uint64_t key_of(double x)
+{
+    const uint64_t sign = UINT64_C(1) << 63;
+    uint64_t bits = 0;
+
+    x += 0.0;
+    memcpy(&bits, &x, sizeof bits);
+    return (bits & sign) != 0 ? ~bits : bits | sign;
+}
+
+static double of_key(uint64_t key)
+{
+    const uint64_t sign = UINT64_C(1) << 63;
+    const uint64_t bits = (key & sign) != 0 ? key & ~sign : ~key;
+    double x = 0.0;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* The key of a rank, counted from 1; keys are moved about. */
+static uint64_t select_key(uint64_t *keys, size_t n, size_t rank)
+{
+    for (unsigned shift = 56; n > 1; shift -= 8) {
+        size_t counts[256] = {0}, kept = 0;
+        unsigned byte = 0;
+
+        for (size_t i = 0; i < n; i++) {
+            counts[keys[i] >> shift & 255U]++;
+        }
+        while (rank > counts[byte]) {
+            rank -= counts[byte++];
+        }
+        for (size_t i = 0; i < n; i++) {
+            if ((keys[i] >> shift & 255U) == byte) {
+                keys[kept++] = keys[i];
+            }
+        }
+        n = shift == 0 ? 1 : kept; /* what is left is all the same */
+    }
+    return keys[0];
+}
+
+void sonde__reducer_init(sonde__reducer *reducer, const sonde_reduction *what)
+{
+    memset(reducer, 0, sizeof *reducer);
+    reducer->what = what;
+    reducer->product = 1.0;
+    sonde_vitals_init(&reducer->vitals);
+    sonde__hash_init(&reducer->hash);
+}
+
+static void add_numbers(sonde__reducer *reducer, const double *x, size_t n)
+{
+    const bool keep = reducer->what->kind == SONDE_REDUCTION_QUANTILE;
+
+    for (size_t i = 0; i < n; i++) {
+        const double value = reducer->what->absolute ? fabs(x[i]) : x[i];
+
+        if (!keep) {
+            reducer->product *= value;
+        } else if (isnan(value)) {
+            reducer->nan = true;
+        } else {
+            reducer->keys[reducer->count++] = key_of(value);
+        }
+    }
+    reducer->count += keep ? 0 : n;
+}
+
+static sonde_err add_elements(sonde__reducer *reducer, const sonde_view *view,
+                              sonde_diag *diag)
+{
+    enum { RUN = 512 };
+    const size_t count = (size_t)sonde_view_count(view);
+    _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
+    double numbers[RUN];
+    const void *elements = NULL;
+    sonde__cursor cursor;
+    size_t n = 0;
+
+    if (reducer->what->kind == SONDE_REDUCTION_QUANTILE &&
+        !sonde__reserve(&reducer->keys, &reducer->capacity, reducer->count + count,
+                        sizeof *reducer->keys)) {
+        return sonde__fail_nomem(diag, "a quantile");
+    }
+    sonde__cursor_init(&cursor, view);
+    while ((n = sonde__cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
+        sonde__load_f64(view->dtype, elements, n, numbers);
+        add_numbers(reducer, numbers, n);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__reducer_add(sonde__reducer *reducer, const sonde_view *view,
+                             sonde_diag *diag)
+{
+    sonde_vitals part;
+
+    switch (reducer->what->kind) {
+    case SONDE_REDUCTION_STAT:
+        sonde_vitals_of(view, &part);
+        if (reducer->count++ == 0) { /* its bits, where it is the only one */
+            reducer->vitals = part;
+        } else {
+            sonde_vitals_merge(&reducer->vitals, &part);
+        }
+        return SONDE_OK;
+    case SONDE_REDUCTION_HASH:
+        sonde__hash_add(&reducer->hash, view);
+        return SONDE_OK;
+    case SONDE_REDUCTION_QUANTILE:
+    case SONDE_REDUCTION_PROD:
+        break;
+    }
+    return add_elements(reducer, view, diag);
+}
+
+void sonde__reducer_finish(sonde__reducer *reducer, sonde_reduced *out)
+{
+    const sonde_reduction *what = reducer->what;
+
+    *out = (sonde_reduced){.number = (double)NAN, .how = SONDE_HOW_RAW};
+    switch (what->kind) {
+    case SONDE_REDUCTION_STAT:
+        out->number = sonde_vitals_get(&reducer->vitals, what->stat);
+        break;
+    case SONDE_REDUCTION_HASH:
+        out->number = 0.0;
+        out->hash = sonde__hash_of(&reducer->hash);
+        break;
+    case SONDE_REDUCTION_PROD:
+        out->number = reducer->count > 0 ? reducer->product : (double)NAN;
+        break;
+    case SONDE_REDUCTION_QUANTILE:
+        if (!reducer->nan && reducer->count > 0) {
+            out->number = of_key(select_key(reducer->keys, reducer->count,
+                                            rank_of(what->q, reducer->count)));
+        }
+        break;
+    }
+}
+
+void sonde__reducer_fini(sonde__reducer *reducer)
+{
+    sonde__free(reducer->keys);
+    reducer->keys = NULL;
+}
+
+sonde_err sonde_reduce(const sonde_reduction *reduction, const sonde_view *view,
+                       sonde_reduced *out, sonde_diag *diag)
+{
+    sonde__reducer reducer;
+    sonde_err err = SONDE_OK;
+
+    sonde__reducer_init(&reducer, reduction);
+    err = sonde__reducer_add(&reducer, view, diag);
+    if (err == SONDE_OK) {
+        sonde__reducer_finish(&reducer, out);
+    }
+    sonde__reducer_fini(&reducer);
+    return err;
+}

@@ -1,0 +1,30 @@
+/*
+ * reduction.h - one reduction of several raw values, which a reader has one at a time:
+ * micro-batches and replicas of a step. Internal.
+ *
+ *     init, add each in order, finish; then fini, whatever happened
+ */
+#ifndef SONDE_TENSOR_REDUCTION_H
+#define SONDE_TENSOR_REDUCTION_H
+
+#include "tensor/hash.h"
+
+#include <sonde/reduction.h>
+
+typedef struct sonde__reducer {
+    sonde__hash hash;
+    const sonde_reduction *what; /* borrowed */
+    sonde_vitals vitals;
+    double product;
+    bool nan;
+    uint64_t *keys; /* of a quantile: elements as numbers that sort as they do */
+    size_t count, capacity;
+} sonde__reducer;
+
+SONDE_API void sonde__reducer_init(sonde__reducer *reducer, const sonde_reduction *what);
+SONDE_API sonde_err sonde__reducer_add(sonde__reducer *reducer, const sonde_view *view,
+                                       sonde_diag *diag);
+SONDE_API void sonde__reducer_finish(sonde__reducer *reducer, sonde_reduced *out);
+SONDE_API void sonde__reducer_fini(sonde__reducer *reducer);
+
+#endif
