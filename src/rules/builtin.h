@@ -66,14 +66,30 @@ enum { SONDE__CHUNK = 256 };
 void sonde__reader_init(sonde__reader *reader, const sonde_view *view);
 /* How many were put to room; 0 at the end. */
 size_t sonde__reader_take(sonde__reader *reader, double room[SONDE__CHUNK]);
+/* At most `most` elements, the same places of every view of a shape: evenly spread over a
+ * contiguous view, else the first ones. Returns how many. Cost: of as many loads. */
+size_t sonde__sample(const sonde_view *view, size_t most, double *out);
 
 /* --- tensors ---------------------------------------------------------------------- */
 
 /* A gradient of a parameter as it is applied: Accum___w where gradients are accumulated, else
  * Gradient___w. Both have the role; whoever wants one of a parameter asks here. */
 bool sonde__is_gradient(const sonde_tensor_info *info);
-/* What a gradient, an update or an optimiser's value is of: behind the last "___"; NULL. */
-const char *sonde__parameter_of(const char *name);
+/* What a gradient, an update or an optimiser's value is of, by the names that Sonde, smdebug and
+ * PyTorch give: Gradient___w, gradient/w, w.grad, Accl1___w, w.exp_avg ... text NULL: of nothing
+ * that is known. */
+typedef struct sonde__span {
+    const char *text;
+    size_t length;
+} sonde__span;
+sonde__span sonde__parameter_of(const char *name);
+/* For every tensor of need `from` (parameters): the size_t at `offset` of its memory becomes the
+ * index of the first tensor of need `to` that is of it and passes `fits` (NULL: any), SIZE_MAX
+ * without. For step, whenever the number of tensors has grown. */
+void sonde__link(sonde_rule_run *run, int from, int to,
+                 bool (*fits)(const sonde_tensor_info *info), size_t offset);
+/* Whether a tensor is what goes into an activation ("relu", any case), by its name: relu1_input_0. */
+bool sonde__is_input_of(const char *name, const char *activation);
 /* A value of its own, not another name of one. */
 static inline bool sonde__is_own(const sonde_tensor_info *info, uint32_t id)
 {
@@ -112,10 +128,11 @@ extern const sonde_rule sonde__all_zero, sonde__check_input_images,
     sonde__feature_importance, sonde__frozen_parameter, sonde__gradient_spike,
     sonde__input_range, sonde__label_noise, sonde__loss_not_decreasing, sonde__loss_spike,
     sonde__missing_zero_grad, sonde__nlp_sequence_ratio, sonde__non_finite,
-    sonde__overfit, sonde__overtraining, sonde__poor_weight_initialization,
-    sonde__replica_divergence, sonde__saturated_activation, sonde__similar_across_runs,
+    sonde__optimizer_state, sonde__overfit, sonde__overtraining,
+    sonde__poor_weight_initialization, sonde__replica_divergence,
+    sonde__saturated_activation, sonde__similar_across_runs, sonde__softmax_misuse,
     sonde__stalled_training, sonde__symmetric_units, sonde__tensor_variance,
     sonde__tree_depth, sonde__unchanged_tensor, sonde__unfrozen_parameter,
-    sonde__vanishing_gradient, sonde__weight_update_ratio;
+    sonde__update_spike, sonde__vanishing_gradient, sonde__weight_update_ratio;
 
 #endif

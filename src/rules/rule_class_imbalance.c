@@ -1,16 +1,17 @@
 /*
  * ClassImbalance - some classes are far more frequent than others, or are hardly ever recognised.
  *
- * After `samples` labels, and again after each as many: fires when the most frequent class has
- * more than threshold_imbalance times the samples of the least frequent one (of those that
- * occur; a single class counts as well). Where predictions are known it fires as well when for
+ * After `samples` labels, or as many as make 40 of a class if that is more, and again after each as
+ * many: fires when the most frequent class has more than threshold_imbalance times the samples of
+ * the least frequent one (of those that occur; a single class counts as well), by two standard
+ * deviations of either count (a count of n has about sqrt n). Where predictions are known it fires as well when for
  * `patience` such stretches on end more than threshold_misprediction of the samples of the same
  * class were taken for others, while all together are recognised better than half of that and
  * have not got better by a tenth: a network that is still learning takes its classes one by one.
  *
  * Labels: tensors that labels_regex selects, else an integer input. Predictions: those that
  * predictions_regex selects, else what goes into the loss; of more than one dimension, the class
- * is the largest along the second. Evidence: raw values.
+ * is the largest along the second. Evidence: raw values; labels are counted at every step.
  */
 #include "rules/builtin.h"
 #include "rules/labels.h"
@@ -23,7 +24,7 @@ typedef struct imbalance {
     int64_t samples;
     bool argmax;
     sonde__labels labels, guesses; /* of this step */
-    int64_t seen, patience;
+    int64_t seen, seen_guesses, patience;
     int64_t missed[SONDE__CLASSES]; /* stretches on end */
     double wrong_before;            /* share of all, when the first of them began */
     int64_t count[SONDE__CLASSES], guessed[SONDE__CLASSES], wrong[SONDE__CLASSES];
@@ -50,7 +51,7 @@ static const sonde_rule_param params[] = {
      "accepted: whether predictions are scores is seen from their shape",
      offsetof(imbalance, argmax), false},
 };
-static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, false},
+static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
                                         {"predictions", SONDE_HOW_RAW, true, false}};
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
@@ -68,7 +69,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 static void judge_frequency(sonde_rule_run *run, const imbalance *state)
 {
     int most = -1, least = -1, classes = 0;
-    double ratio = 0.0;
+    double ratio = 0.0, sure = 0.0;
 
     for (int c = 0; c < SONDE__CLASSES; c++) {
         if (state->count[c] > 0) {
@@ -80,9 +81,14 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
     if (classes == 0) {
         return;
     }
-    ratio = classes == 1 ? (double)INFINITY
-                         : (double)state->count[most] / (double)state->count[least];
-    if (ratio > state->threshold_imbalance &&
+    ratio = sure = (double)INFINITY;
+    if (classes > 1) {
+        const double m = (double)state->count[most], l = (double)state->count[least];
+
+        ratio = m / l;
+        sure = (m - 2.0 * sqrt(m)) / (l + 2.0 * sqrt(l));
+    }
+    if (sure > state->threshold_imbalance &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "imbalance",
                          ratio, state->threshold_imbalance)) {
         sonde_rule_say(
@@ -132,6 +138,17 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     }
 }
 
+/* Classes among the labels of this stretch. */
+static int64_t classes_of(const imbalance *state)
+{
+    int64_t classes = 0;
+
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        classes += state->count[c] > 0;
+    }
+    return classes;
+}
+
 static void step(sonde_rule_run *run)
 {
     imbalance *state = sonde_rule_state(run);
@@ -144,17 +161,21 @@ static void step(sonde_rule_run *run)
             state->count[c]++;
             state->seen++;
             state->guessed[c] += pairs;
+            state->seen_guesses += pairs;
             state->wrong[c] += pairs && state->guesses.value[i] != c;
         }
     }
     state->labels.count = state->guesses.count = 0;
-    if (state->seen >= state->samples) {
+    if (state->seen >= state->samples && state->seen >= 40 * classes_of(state)) {
         judge_frequency(run, state);
-        judge_mistakes(run, state);
         memset(state->count, 0, sizeof state->count);
+        state->seen = 0;
+    }
+    if (state->seen_guesses >= state->samples) {
+        judge_mistakes(run, state);
         memset(state->guessed, 0, sizeof state->guessed);
         memset(state->wrong, 0, sizeof state->wrong);
-        state->seen = 0;
+        state->seen_guesses = 0;
     }
 }
 
@@ -171,7 +192,7 @@ const sonde_rule sonde__class_imbalance = {
     .name = "ClassImbalance",
     .summary = "some classes are far more frequent, or never recognised",
     .condition =
-        "In `samples` labels the most frequent class is more than "
+        "In `samples` labels the most frequent class is clearly more than "
         "`threshold_imbalance` times as frequent as the least, or for `patience` such "
         "stretches on end more than `threshold_misprediction` of a class is mistaken "
         "while most others are not.",

@@ -5,6 +5,8 @@
  * (100 - threshold_inactivity) % of the samples. Fires when more than threshold_layer % of the
  * units of a layer have been inactive at `patience` observed steps on end, the same ones: one
  * batch proves nothing, and a sparse layer has other units at rest in every batch.
+ * An error from MOST_DEAD % on: then next to nothing passes. Below that it is a note: bold
+ * learning rates leave networks with half of their units dead, and they may still do well.
  *
  * Of tensors that tensor_regex selects, by default outputs of ReLUs, by name or op. Evidence: raw
  * outputs; vital signs alone show only a layer that is 0 throughout.
@@ -30,6 +32,7 @@ typedef struct memory {
 } memory;
 
 enum { REGEX = 0 };
+#define MOST_DEAD 90.0
 
 static const sonde_rule_param params[] = {
     {"tensor_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
@@ -98,8 +101,9 @@ static void step(sonde_rule_run *run)
             share = of->all_zero >= state->patience ? 100.0 : share;
         }
         if (share > state->threshold_layer &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_inactive", share,
-                             state->threshold_layer)) {
+            sonde_rule_found(
+                run, i, share >= MOST_DEAD ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
+                "percent_inactive", share, state->threshold_layer)) {
             sonde_rule_say(run, NULL,
                            "%.3g %% of its units gave 0 for every sample (or nearly) at "
                            "%lld observed steps on end: nothing flows back through them.",

@@ -2,27 +2,31 @@
  * FrozenParameter - a parameter gets a gradient and does not change.
  *
  * Fires when over `patience` comparisons of observed steps on end the parameter's vital signs
- * are the same to the bit, its gradient is not 0, and others do change. A parameter whose
- * expected change is too small for its precision is let be: with L the median over the
- * parameters that changed of |change of sum| / |sum of gradient|, which is the learning rate of
- * plain SGD, L max|g| must be above 1e-6 max|w|. A backbone that is frozen on purpose has no
- * gradient.
+ * are the same to the bit, its gradient is not 0, and either
+ *     others do change (a layer that the optimiser lacks); or
+ *     no parameter changes although the optimiser goes on: its own state of this parameter
+ *     (moments, step counter) does change (an optimiser that holds stale copies).
+ * A parameter whose expected change is too small for its precision is let be: with L the median
+ * over the parameters that changed of |change of sum| / |sum of gradient|, which is the learning
+ * rate of plain SGD, L max|g| must be above 1e-6 max|w|. A backbone that is frozen on purpose has
+ * no gradient; where gradients are accumulated over steps, and where the learning rate is 0 for a
+ * step, nothing fires: neither parameters nor moments change, or not for long enough.
  *
- * Evidence: vital signs of parameters and of their gradients.
+ * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
 #include "rules/builtin.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-enum { PARAMETERS = 0, GRADIENTS = 1, MOST_RATES = 64 };
+enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
 
 typedef struct frozen {
     int64_t patience;
+    size_t linked; /* tensors when parameters were linked to theirs */
 } frozen;
 
 typedef struct memory {
-    size_t gradient; /* of a parameter: index of its gradient */
+    size_t gradient, state; /* of a parameter: indices of what is of it */
     sonde_vitals before;
     bool has_before, same;
     int64_t steps; /* comparisons on end at which it was the same */
@@ -34,7 +38,8 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
-    {"vital signs of gradients", SONDE_HOW_VITALS, false, false}};
+    {"vital signs of gradients", SONDE_HOW_VITALS, false, false},
+    {"vital signs of optimiser values", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -44,27 +49,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     }
     return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
            : sonde__is_gradient(info)                                       ? GRADIENTS
-                                      : SONDE_RULE_IGNORE;
-}
-
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
-{
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    memory *of = tensors[i].memory;
-    const char *name = sonde_rule_info(run, tensors[i].id)->name;
-
-    (void)diag;
-    if (tensors[i].need == PARAMETERS) {
-        of->gradient = sonde_rule_find(run, "Gradient___", name);
-    } else if (sonde__parameter_of(name) != NULL) {
-        const size_t parameter = sonde_rule_find(run, "", sonde__parameter_of(name));
-
-        if (parameter != SIZE_MAX && strncmp(name, "Gradient___", 11) == 0) {
-            ((memory *)tensors[parameter].memory)->gradient = i;
-        }
-    }
-    return SONDE_OK;
+           : info->role == SONDE_ROLE_OPTIMIZER                             ? STATE
+                                                : SONDE_RULE_IGNORE;
 }
 
 static int by_size(const void *a, const void *b)
@@ -74,8 +60,8 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Compares every parameter with its last value; the learning rate as the header has it, 0 if
- * nothing changed. */
+/* Compares everything but gradients with its last value; the learning rate as the header has it, 0
+ * if no parameter changed. */
 static double compare(sonde_rule_tensor *tensors, size_t count)
 {
     double rates[MOST_RATES];
@@ -83,14 +69,15 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
 
     for (size_t i = 0; i < count; i++) {
         memory *of = tensors[i].memory;
-        const sonde_vitals *now = tensors[i].vitals;
-        const sonde_vitals *g =
-            of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+        const sonde_vitals *now = tensors[i].vitals, *g = NULL;
 
-        if (tensors[i].need != PARAMETERS || now == NULL) {
+        if (tensors[i].need == GRADIENTS || now == NULL) {
             continue;
         }
         of->same = of->has_before && sonde__same_vitals(now, &of->before);
+        g = tensors[i].need == PARAMETERS && of->gradient != SIZE_MAX
+                ? tensors[of->gradient].vitals
+                : NULL;
         if (of->has_before && !of->same && g != NULL && changed < MOST_RATES &&
             fabs(g->sum) > 1e-3 * g->l1 && g->l1 > 0.0) {
             rates[changed++] = fabs(now->sum - of->before.sum) / fabs(g->sum);
@@ -103,13 +90,44 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
     return rates[changed / 2];
 }
 
-static void step(sonde_rule_run *run)
+/* Whether the optimiser has gone on with this parameter, or with what it takes for it. */
+static bool goes_on(const sonde_rule_tensor *tensors, const memory *of)
+{
+    const memory *state = of->state != SIZE_MAX ? tensors[of->state].memory : NULL;
+
+    return state != NULL && tensors[of->state].vitals != NULL && state->has_before &&
+           !state->same;
+}
+
+static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_vitals *g,
+                  bool others)
 {
     const frozen *state = sonde_rule_state(run);
+
+    if (of->steps >= state->patience &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)of->steps, (double)state->patience)) {
+        sonde_rule_say(
+            run, NULL, "It has a gradient (mean %.3g) but does not change, %s.",
+            g->l1 / (double)g->count,
+            others ? "while other parameters do"
+                   : "and nor does any other, while the optimiser's state does");
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    frozen *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const double rate = compare(tensors, count);
+    double rate = 0.0;
 
+    if (state->linked != count) {
+        sonde__link(run, PARAMETERS, GRADIENTS, NULL, offsetof(memory, gradient));
+        sonde__link(run, PARAMETERS, STATE, NULL, offsetof(memory, state));
+        state->linked = count;
+    }
+    rate = compare(tensors, count);
     for (size_t i = 0; i < count; i++) {
         memory *of = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals, *g = NULL;
@@ -119,19 +137,21 @@ static void step(sonde_rule_run *run)
             continue;
         }
         g = of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
-        stuck = of->same && g != NULL && sonde__nonzero(g) > 0 && sonde__bad(g) == 0 &&
-                sonde__bad(now) == 0 && rate * g->abs_max > 1e-6 * now->abs_max;
+        stuck =
+            of->same && g != NULL && sonde__nonzero(g) > 0 && sonde__bad(g) == 0 &&
+            sonde__bad(now) == 0 &&
+            (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max : goes_on(tensors, of));
         of->steps = stuck ? of->steps + 1 : 0;
-        of->before = *now;
-        of->has_before = true;
-        if (g != NULL && of->steps >= state->patience &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unchanged",
-                             (double)of->steps, (double)state->patience)) {
-            sonde_rule_say(
-                run, NULL,
-                "It has a gradient (mean %.3g) but does not change, while other "
-                "parameters do.",
-                g->l1 / (double)g->count);
+        if (g != NULL) {
+            judge(run, i, of, g, rate > 0.0);
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+
+        if (tensors[i].need != GRADIENTS && tensors[i].vitals != NULL) {
+            of->before = *tensors[i].vitals;
+            of->has_before = true;
         }
     }
 }
@@ -142,7 +162,7 @@ const sonde_rule sonde__frozen_parameter = {
     .summary = "a parameter has a gradient and does not change",
     .condition =
         "Over `patience` observed steps a parameter stays the same to the bit while its "
-        "gradient is not 0 and other parameters change.",
+        "gradient is not 0, and other parameters change or the optimiser's state does.",
     .advice =
         "See whether the optimiser has this parameter itself, not a copy that was made "
         "before, and whether its learning rate is 0.",
@@ -154,6 +174,5 @@ const sonde_rule sonde__frozen_parameter = {
     .state_size = sizeof(frozen),
     .tensor_size = sizeof(memory),
     .wants = wants,
-    .bind = bind,
     .step = step,
 };

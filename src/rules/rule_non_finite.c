@@ -3,7 +3,9 @@
  *
  * Order within a step: inputs, forward pass, loss, backward pass, update, and parameters last,
  * since their value of a step is the one after its update. -Inf in an activation counts only if
- * something else of the step is bad: masks and log-probabilities use it. One finding for each
+ * something else of the step is bad: masks and log-probabilities use it. And then not in a tensor
+ * that has had it at a step at which all was well, nor where an input of the step has it: there it
+ * is meant, and what came of it (a row that is masked throughout) is named. One finding for each
  * tensor that was the first of a step; steps that follow a bad one without a clean one between
  * belong to it. Evidence: vital signs.
  */
@@ -12,6 +14,10 @@
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps go on; -1: none */
 } non_finite;
+
+typedef struct memory {
+    bool masks; /* it has had -Inf while all was well */
+} memory;
 
 static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
 
@@ -76,6 +82,32 @@ static bool may_be_minus_infinite(const sonde_tensor_info *info)
            info->role == SONDE_ROLE_INPUT;
 }
 
+static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vitals *v)
+{
+    return v->nan == 0 && v->pos_inf == 0 && may_be_minus_infinite(info);
+}
+
+/* Whether anything is bad that may not be; *masked: whether an input has -Inf. */
+static bool is_sure(sonde_rule_run *run, bool *masked)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool sure = false;
+
+    *masked = false;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (v != NULL && sonde__bad(v) > 0) {
+            const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
+            sure = sure || !only_minus_infinite(info, v);
+            *masked = *masked || (only_minus_infinite(info, v) && rank_of(info) == 0);
+        }
+    }
+    return sure;
+}
+
 /* The first bad tensor of the step, else -1; *others: how many more are. */
 static int64_t first_bad(sonde_rule_run *run, size_t *others)
 {
@@ -83,17 +115,22 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     int64_t first = -1;
     int first_rank = 0;
-    bool sure = false;
+    bool masked = false;
+    const bool sure = is_sure(run, &masked);
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
 
         if (v != NULL && sonde__bad(v) > 0) {
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
             const int rank = rank_of(info);
 
+            of->masks = of->masks || !sure;
             bad++;
-            sure = sure || v->nan > 0 || v->pos_inf > 0 || !may_be_minus_infinite(info);
+            if (only_minus_infinite(info, v) && (of->masks || masked)) {
+                continue;
+            }
             if (first < 0 || rank < first_rank) {
                 first = (int64_t)i;
                 first_rank = rank;
@@ -145,6 +182,7 @@ const sonde_rule sonde__non_finite = {
     .needs = needs,
     .need_count = SONDE__COUNT_OF(needs),
     .state_size = sizeof(non_finite),
+    .tensor_size = sizeof(memory),
     .init = init,
     .wants = wants,
     .step = step,

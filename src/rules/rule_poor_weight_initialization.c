@@ -2,21 +2,31 @@
  * PoorWeightInitialization - the signal grows out of bounds, or dies, on its way through the
  * layers, from the very first steps.
  *
- * Looks at the first `steps` observed training steps and fires at the last of them (or at the end of
- * the run) when
- *     growth   the variance of a layer's activation inputs was, at all of them, more than
- *              `threshold` times that of the layer before; or less than 1 / threshold^2 of it:
- *              PyTorch's default initialisation shrinks it by some 6 a layer, and that trains;
+ * Looks at what goes into activations, and into the loss, layer by layer, at the first observed
+ * training steps, and fires when
+ *     growth   the variance of a layer's was, at the first two of them, more than `threshold`
+ *              times that of the layer before, and more than LOUD: deviations below ten come
+ *              of a normalisation that follows a quiet layer; a layer that keeps the variance of
+ *              inputs of order one never gets there; or
+ *     death    it was, at all of the first `steps` (or until the end of the run), less than
+ *              1 / threshold^2 of that of the layer before, and not 0: PyTorch's default
+ *              initialisation shrinks it by some 6 a layer, and that trains; or
  *     stuck    the loss moved by less than 0.01 % of itself within `patience` steps, and some
  *              gradient's values lie within distribution_range of each other.
  *
- * Evidence: vital signs of the tensors that activation_inputs_regex selects, of losses and of
- * gradients. A range from least to largest stands for that from the 5th to the 95th percentile,
- * which is never larger.
+ * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default, inputs of
+ * activations by their names, with what goes into the loss), of losses and of gradients. A range
+ * from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
  */
 #include "rules/builtin.h"
+#include "rules/labels.h"
 
-enum { INPUTS = 0, LOSSES = 1, GRADIENTS = 2, REGEX = 0 };
+#include <string.h>
+
+#define DEFAULT_REGEX ".*relu_input"
+#define LOUD 100.0
+
+enum { INPUTS = 0, LOSSES = 1, GRADIENTS = 2, REGEX = 0, FIRST = 2 };
 
 typedef struct poor {
     const char *activation_inputs_regex;
@@ -34,7 +44,7 @@ typedef struct memory {
 } memory;
 
 static const sonde_rule_param params[] = {
-    {"activation_inputs_regex", SONDE_RULE_REGEX, ".*relu_input", 0, 0,
+    {"activation_inputs_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
      "expressions that select inputs of activations",
      offsetof(poor, activation_inputs_regex), false},
     {"threshold", SONDE_RULE_REAL, "10.0", 1, 1e300,
@@ -52,9 +62,29 @@ static const sonde_rule_need needs[] = {
     {"losses", SONDE_HOW_VITALS, true, false},
     {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
 
+static bool goes_into_activation(const sonde_tensor_info *info)
+{
+    static const char *const names[] = {"relu",    "elu",  "tanh",
+                                        "sigmoid", "silu", "softplus"};
+
+    for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
+        if (sonde__is_input_of(info->name, names[i])) {
+            return true;
+        }
+    }
+    return sonde__looks_like_predictions(info) && info->rank == 2 && info->shape[1] > 1;
+}
+
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    return sonde_rule_matches(run, REGEX, id) && info->pass != SONDE_PASS_BACKWARD
+    const poor *state = sonde_rule_state(run);
+    const bool by_name = strcmp(state->activation_inputs_regex, DEFAULT_REGEX) == 0 &&
+                         goes_into_activation(info);
+
+    return (sonde_rule_matches(run, REGEX, id) || by_name) &&
+                   info->pass != SONDE_PASS_BACKWARD &&
+                   sonde_dtype_is_float(info->dtype) &&
+                   info->role != SONDE_ROLE_ACTIVATION_GRADIENT
                ? INPUTS
            : !sonde__is_own(info, id)      ? SONDE_RULE_IGNORE
            : info->role == SONDE_ROLE_LOSS ? LOSSES
@@ -78,8 +108,9 @@ static void compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
         of->variance = sonde__variance(v);
         if (before > 0.0) {
             ratio = of->variance / before;
-            of->grew += ratio > state->threshold;
-            of->shrank += ratio < 1.0 / (state->threshold * state->threshold);
+            of->grew += ratio > state->threshold && of->variance > LOUD;
+            of->shrank +=
+                ratio > 0.0 && ratio < 1.0 / (state->threshold * state->threshold);
             if (of->looked++ == 0 || fabs(log(ratio)) < fabs(log(of->worst))) {
                 of->worst = ratio;
             }
@@ -88,20 +119,21 @@ static void compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
     }
 }
 
+/* grown: those that grow are looked for, else those that die. */
 static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
-                         size_t count)
+                         size_t count, bool grown)
 {
     const poor *state = sonde_rule_state(run);
+    const double most =
+        grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
 
     for (size_t i = 0; i < count; i++) {
         const memory *of = tensors[i].memory;
-        const bool grew = of->looked > 0 && of->grew == of->looked;
-        const bool shrank = of->looked > 0 && of->shrank == of->looked;
 
-        if (tensors[i].need == INPUTS && (grew || shrank) &&
+        if (tensors[i].need == INPUTS && of->looked > 0 &&
+            (grown ? of->grew : of->shrank) == of->looked &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "variance_ratio", of->worst,
-                             grew ? state->threshold
-                                  : 1.0 / (state->threshold * state->threshold))) {
+                             most)) {
             sonde_rule_say(
                 run, NULL,
                 "Its variance is %.3g times that of the layer before, at each of "
@@ -154,8 +186,11 @@ static void step(sonde_rule_run *run)
             judge_loss(run, i, tensors[i].memory, v->mean);
         }
     }
+    if (state->seen == FIRST) {
+        judge_layers(run, tensors, count, true);
+    }
     if (state->seen >= state->steps) {
-        judge_layers(run, tensors, count);
+        judge_layers(run, tensors, count, false);
         state->done = true;
     }
 }
@@ -167,7 +202,8 @@ static void finish(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     if (!state->done && state->seen > 0) {
-        judge_layers(run, tensors, count);
+        judge_layers(run, tensors, count, true);
+        judge_layers(run, tensors, count, false);
     }
 }
 
@@ -176,8 +212,9 @@ const sonde_rule sonde__poor_weight_initialization = {
     .name = "PoorWeightInitialization",
     .summary = "the signal explodes or dies on its way through the layers from the start",
     .condition =
-        "At the first `steps` steps the variance of activation inputs grows by more than "
-        "`threshold` from a layer to the next, or shrinks by more than its square; or "
+        "At the first steps the variance of activation inputs grows by more than "
+        "`threshold` from a layer to the next, to more than 100, or shrinks by more than "
+        "its square at each of `steps`; or "
         "the loss stands still for `patience` steps while a gradient is narrower than "
         "`distribution_range`.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "

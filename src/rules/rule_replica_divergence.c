@@ -1,8 +1,10 @@
 /*
  * ReplicaDivergence - a parameter differs between replicas (or workers) at the same step.
  *
- * Fires when its hash is not that of the first replica seen at the step. Evidence: hashes of
- * parameters of at least two replicas.
+ * Fires when its hash is not that of the first replica seen at the step. A replica that misses an
+ * all-reduce differs in all of its parameters, so the small ones, of up to SMALL elements, are
+ * looked at at every step, and the others where raw values are. Evidence: hashes of parameters of
+ * at least two replicas.
  */
 #include "rules/builtin.h"
 
@@ -17,15 +19,24 @@ typedef struct memory {
     bool hashed;
 } memory;
 
-static const sonde_rule_need needs[] = {{"parameters", SONDE_HOW_HASH, false, true}};
+enum { SMALL = 1024 };
+
+static const sonde_rule_need needs[] = {{"small parameters", SONDE_HOW_HASH, true, true},
+                                        {"parameters", SONDE_HOW_HASH, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
+    int64_t count = 1;
+
     (void)run;
-    return (info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS) &&
-                   sonde__is_own(info, id)
-               ? 0
-               : SONDE_RULE_IGNORE;
+    for (int i = 0; i < info->rank && count <= SMALL; i++) {
+        count *= info->shape[i];
+    }
+    if ((info->role != SONDE_ROLE_WEIGHT && info->role != SONDE_ROLE_BIAS) ||
+        !sonde__is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return count > SMALL ? 1 : 0;
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
@@ -71,7 +82,6 @@ const sonde_rule sonde__replica_divergence = {
     .needs = needs,
     .need_count = SONDE__COUNT_OF(needs),
     .state_size = sizeof(divergence),
-    .by_name_only = true, /* reads what is large */
     .tensor_size = sizeof(memory),
     .wants = wants,
     .observe = observe,

@@ -1,11 +1,20 @@
 /*
  * SymmetricUnits - units of a layer have the same weights, and so will learn the same.
  *
- * Fires when at least `share` percent of the rows of a weight (units, ...), of at least two, equal
- * another row of it that is not all 0. Zero and constant initialisation do this; a weight that
- * is 0 throughout is given `patience` observed steps to leave it, since the last layer of a
- * residual branch may well begin at 0. Judged at the first `steps` steps at which the weight is
- * seen. Evidence: raw weights; vital signs alone show a weight all of whose elements are equal.
+ * Fires for a weight (units, ...) of at least two units, at the first `steps` steps at which it is
+ * seen, when
+ *     rows      at least `share` percent of its rows equal another row that is not all 0; or
+ *     constant  the deviation of its elements is less than a hundredth of their mean: drawn
+ *               weights have a mean near 0. Updates move elements apart, so it is the first step
+ *               that tells; or
+ *     zero      it is 0 throughout and so is its gradient: at once where that holds for half of
+ *               all weights, else when it has lasted for `patience` steps. The last layer of a
+ *               residual branch, or a head, may well begin at 0: its gradient is not 0, or, where
+ *               both do, not for long. Where gradients are not seen, a weight is given `patience`
+ *               steps to leave 0.
+ * A weight without a gradient where others have one is frozen, and let be.
+ *
+ * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
  */
 #include "rules/builtin.h"
 
@@ -15,11 +24,15 @@
 
 typedef struct symmetric {
     double share;
-    int64_t patience, steps;
+    int64_t patience, steps, looked;
+    size_t linked;
 } symmetric;
+
+enum { WEIGHTS = 0, GRADIENTS = 1 };
 
 typedef struct memory {
     uint64_t *rows; /* hashes */
+    size_t gradient;
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: not seen raw */
 } memory;
@@ -34,15 +47,18 @@ static const sonde_rule_param params[] = {
      offsetof(symmetric, steps), false},
 };
 static const sonde_rule_need needs[] = {
-    {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
+    {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
+    {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
-    return info->role == SONDE_ROLE_WEIGHT && sonde__is_own(info, id) &&
-                   info->rank >= 2 && info->shape[0] >= 2
-               ? 0
-               : SONDE_RULE_IGNORE;
+    if (!sonde__is_own(info, id) || info->rank < 2 || info->shape[0] < 2) {
+        return SONDE_RULE_IGNORE;
+    }
+    return info->role == SONDE_ROLE_WEIGHT ? WEIGHTS
+           : sonde__is_gradient(info)      ? GRADIENTS
+                                           : SONDE_RULE_IGNORE;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
@@ -52,6 +68,9 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     memory *of = tensors[i].memory;
 
     of->percent = -1.0;
+    if (tensors[i].need == GRADIENTS) {
+        return SONDE_OK;
+    }
     of->rows = sonde__calloc((size_t)sonde_rule_info(run, tensors[i].id)->shape[0],
                              sizeof *of->rows);
     return of->rows != NULL ? SONDE_OK : sonde__fail_nomem(diag, "SymmetricUnits");
@@ -118,33 +137,78 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     of->percent = duplicates(of->rows, (size_t)rows);
 }
 
+/* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at all. */
+static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t *trained)
+{
+    size_t stuck = 0;
+
+    *trained = 0;
+    for (size_t i = 0; i < count; i++) {
+        const memory *of = tensors[i].memory;
+        const sonde_vitals *w = tensors[i].need == WEIGHTS ? tensors[i].vitals : NULL;
+        const sonde_vitals *g =
+            w != NULL && of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+
+        *trained += g != NULL;
+        stuck += g != NULL && w->zero == w->count && g->zero == g->count;
+    }
+    return stuck;
+}
+
+/* Whether all units are alike by what vital signs tell; most: half of all weights are stuck. */
+static bool alike(const symmetric *state, const sonde_rule_tensor *tensors, memory *of,
+                  const sonde_vitals *w, bool gradients, bool most)
+{
+    const sonde_vitals *g =
+        of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+
+    if (w->count < 2 || sonde__bad(w) > 0 || (gradients && g == NULL)) {
+        return false; /* or frozen */
+    }
+    if (w->zero == w->count) {
+        of->zero = g == NULL || g->zero == g->count ? of->zero + 1 : 0;
+        return (most && of->zero > 0) || of->zero >= state->patience;
+    }
+    of->zero = 0;
+    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
+}
+
 static void step(sonde_rule_run *run)
 {
-    const symmetric *state = sonde_rule_state(run);
+    symmetric *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t trained = 0, stuck = 0;
 
+    if (state->linked != count) {
+        sonde__link(run, WEIGHTS, GRADIENTS, NULL, offsetof(memory, gradient));
+        state->linked = count;
+    }
+    stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
     for (size_t i = 0; i < count; i++) {
         memory *of = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         double percent = of->percent;
 
         of->percent = -1.0;
+        if (tensors[i].need != WEIGHTS) {
+            continue;
+        }
         if (v != NULL && of->seen_vitals < state->steps) {
             of->seen_vitals++;
-            of->zero = v->count > 0 && v->zero == v->count ? of->zero + 1 : 0;
-            percent = v->count > 1 && sonde__bad(v) == 0 && v->min == v->max &&
-                              (v->zero == 0 || of->zero >= state->patience)
+            percent = alike(state, tensors, of, v, trained > 0,
+                            stuck > 0 && 2 * stuck >= trained)
                           ? 100.0
                           : percent;
         }
         if (percent >= state->share && percent > 0.0 &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
                              state->share)) {
-            sonde_rule_say(run, NULL,
-                           "%.3g %% of its units have the same weights as another: they "
-                           "compute, and learn, the same.",
-                           percent);
+            sonde_rule_say(
+                run, NULL,
+                "%.3g %% of its units have the same weights as another%s: they "
+                "compute, and learn, the same.",
+                percent, of->zero > 0 ? ", all 0, and no gradient" : "");
         }
     }
 }
@@ -165,7 +229,7 @@ const sonde_rule sonde__symmetric_units = {
     .summary = "units of a layer have the same weights",
     .condition =
         "At least `share` % of the rows of a weight equal another row that is not 0, or "
-        "the weight stays 0 for `patience` observed steps.",
+        "all elements are alike (to a hundredth), or the weight and its gradient are 0.",
     .advice = "Draw initial weights at random: units that begin alike stay alike.",
     .params = params,
     .param_count = SONDE__COUNT_OF(params),

@@ -2,16 +2,18 @@
  * UnfrozenParameter - a parameter changes that should not.
  *
  * Of the parameters that tensor_regex selects: at the first change. Without it, of parameters
- * that look frozen: neither gradient nor update of it is among the tensors while those of at
- * least half of all parameters are; at `patience` changes. Weight decay that forgets what is
- * frozen does this. Evidence: vital signs of parameters.
+ * that look frozen: neither gradient nor update of it is among the tensors while those of others
+ * are; at `patience` changes. Any change counts where more than half of all parameters are
+ * trained. Where not, only weight decay that forgets what is frozen, which multiplies all values
+ * by the same number: the copies of a model that follow it as a moving average are no less in
+ * number than the model, and are meant to change. Evidence: vital signs of parameters.
  */
 #include "rules/builtin.h"
 
 typedef struct unfrozen {
     const char *tensor_regex;
     int64_t patience;
-    size_t parameters, trained;
+    size_t parameters, trained, linked;
 } unfrozen;
 
 enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
@@ -19,6 +21,7 @@ enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
 typedef struct memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
+    size_t sign; /* of a parameter: a gradient, update or state of it */
     int64_t changes;
 } memory;
 
@@ -46,58 +49,63 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                : SONDE_RULE_IGNORE;
 }
 
-static void mark_trained(unfrozen *state, memory *of)
+/* Which parameters are trained, as far as names tell. */
+static void find_trained(sonde_rule_run *run)
 {
-    state->trained += !of->trained;
-    of->trained = true;
-}
-
-static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
-{
-    static const char *const prefixes[] = {"Gradient___", "UpdatedVar___", "Accl1___"};
     unfrozen *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    const char *name = sonde_rule_info(run, tensors[i].id)->name;
-    memory *of = tensors[i].memory;
 
-    (void)diag;
-    if (tensors[i].need == PARAMETERS) {
-        state->parameters++;
-        of->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
-        for (size_t j = 0; j < SONDE__COUNT_OF(prefixes); j++) {
-            if (sonde_rule_find(run, prefixes[j], name) != SIZE_MAX) {
-                mark_trained(state, of);
-            }
-        }
-    } else if (sonde__parameter_of(name) != NULL) {
-        const size_t parameter = sonde_rule_find(run, "", sonde__parameter_of(name));
+    sonde__link(run, PARAMETERS, SIGNS, NULL, offsetof(memory, sign));
+    state->linked = count;
+    state->parameters = state->trained = 0;
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
 
-        if (parameter != SIZE_MAX && tensors[parameter].need == PARAMETERS) {
-            mark_trained(state, tensors[parameter].memory);
+        if (tensors[i].need == PARAMETERS) {
+            of->trained = of->sign != SIZE_MAX;
+            of->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
+            state->parameters++;
+            state->trained += of->trained;
         }
     }
-    return SONDE_OK;
+}
+
+/* Whether all values were multiplied by the same number, of 0.5 ... 1: weight decay. Sums are
+ * those of float32 values, each rounded once. */
+static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
+{
+    const double by = now->l1 / before->l1;
+
+    return by > 0.5 && by < 1.0 && before->l1 > 0.0 &&
+           fabs(now->abs_max - by * before->abs_max) < 1e-6 * before->abs_max &&
+           fabs(now->sumsq - by * by * before->sumsq) < 1e-6 * before->sumsq;
 }
 
 static void step(sonde_rule_run *run)
 {
-    const unfrozen *state = sonde_rule_state(run);
+    unfrozen *state = sonde_rule_state(run);
     const bool told = state->tensor_regex != NULL;
-    const bool guess = !told && 2 * state->trained >= state->parameters;
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool most = false;
+
+    if (state->linked != count) {
+        find_trained(run);
+    }
+    most = 2 * state->trained > state->parameters;
 
     for (size_t i = 0; i < count; i++) {
         memory *of = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals;
-        const bool frozen = told ? of->chosen : guess && !of->trained;
+        const bool frozen = told ? of->chosen : state->trained > 0 && !of->trained;
         bool changed = false;
 
         if (tensors[i].need != PARAMETERS || !frozen || now == NULL) {
             continue;
         }
-        changed = of->has_before && !sonde__same_vitals(now, &of->before);
+        changed = of->has_before && !sonde__same_vitals(now, &of->before) &&
+                  (told || most || shrank(now, &of->before));
         of->changes += changed;
         of->before = *now;
         of->has_before = true;
@@ -118,7 +126,7 @@ const sonde_rule sonde__unfrozen_parameter = {
     .summary = "a frozen parameter changes",
     .condition =
         "A parameter selected by `tensor_regex`, or one that has no gradient while most "
-        "have, changes.",
+        "have, changes; or all of its values shrink alike.",
     .advice =
         "See whether weight decay or momentum reaches it: take it out of the optimiser.",
     .params = params,
@@ -129,6 +137,5 @@ const sonde_rule sonde__unfrozen_parameter = {
     .state_size = sizeof(unfrozen),
     .tensor_size = sizeof(memory),
     .wants = wants,
-    .bind = bind,
     .step = step,
 };

@@ -72,11 +72,13 @@ double sonde__units_end(sonde__units *units, double percent, double layer,
 {
     const double needed = percent / 100.0 * (double)units->samples;
     double sum = 0.0;
-    int64_t lasting = 0;
+    int64_t lasting = 0, least = 0;
 
     if (!units->seen || units->count == 0) {
         return -1.0;
     }
+    least = (SONDE__LEAST_SAMPLES + units->samples - 1) / units->samples;
+    least = least > patience ? least : patience;
     for (int64_t i = 0; i < units->count; i++) {
         sum += units->outside[i];
     }
@@ -87,7 +89,7 @@ double sonde__units_end(sonde__units *units, double percent, double layer,
             const bool counts = units->outside[i] >= needed;
 
             units->streak[i] = counts ? units->streak[i] + 1 : 0;
-            lasting += units->streak[i] >= patience;
+            lasting += units->streak[i] >= least;
         }
     }
     memset(units->outside, 0, (size_t)units->count * sizeof *units->outside);

@@ -11,6 +11,9 @@
 
 #include <sonde/rule.h>
 
+/* Of fewer, a unit that reacts to one in twenty may well miss all. */
+enum { SONDE__LEAST_SAMPLES = 64 };
+
 typedef struct sonde__units {
     int64_t count;     /* of units */
     uint32_t *outside; /* by unit: samples of this step */
@@ -29,8 +32,8 @@ bool sonde__units_take(sonde__units *units, const sonde_view *view, double low,
 /*
  * Ends the step: a unit counts if at least `percent` of its samples were outside. Returns the
  * percentage of units that counted at each of the last `patience` steps at which the layer was
- * seen; -1 if it was not. If the samples outside are fewer than `layer` percent of units need,
- * all begin anew.
+ * seen, of as many more as it takes to have seen SONDE__LEAST_SAMPLES; -1 if it was not. If the
+ * samples outside are fewer than `layer` percent of units need, all begin anew.
  */
 double sonde__units_end(sonde__units *units, double percent, double layer,
                         int64_t patience);

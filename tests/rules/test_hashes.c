@@ -111,13 +111,14 @@ static void outputs_that_change_in_evaluation_are_found(void **state)
         output = stream_declare(&s, "fc_output_0", SONDE_ROLE_OUTPUT, 8, 8);
         stream_begin(&s);
         for (int step = 0; step < STEPS; step++) {
-            const bool second = step >= 6;
+            const float moved = step < 6    ? 0.0F
+                                : kind == 0 ? 1e-6F /* sums in another order */
+                                            : 0.01F;
 
             s.at.mode = SONDE_MODE_EVAL;
             s.at.global_step += kind == 2 && step == 6; /* a step of training */
-            put_hash(&s, input, 100 + (uint64_t)(step % 5), 0);
-            put_hash(&s, output,
-                     200 + (uint64_t)(step % 5) + (second && kind > 0 ? 50U : 0U), 0);
+            put_hash(&s, input, 100 + (uint64_t)(step % 6), 0);
+            stream_put_all(&s, output, (float)(2 + step % 6) * (1.0F + moved));
             stream_end(&s);
         }
         if (kind == 1) {
@@ -125,6 +126,36 @@ static void outputs_that_change_in_evaluation_are_found(void **state)
         } else {
             sonde_rules_finish(s.rules);
             assert_int_equal(stream_count(&s), 0);
+        }
+        stream_close(&s);
+    }
+}
+
+/* Running statistics move in training, and stay in evaluation. */
+static void buffers_that_learn_in_evaluation_are_found(void **state)
+{
+    for (int bad = 0; bad < 2; bad++) {
+        stream s;
+        uint32_t buffer = 0;
+        float moved = 0.0F;
+
+        (void)state;
+        stream_open(&s, "EvalNondeterminism");
+        buffer = stream_declare(&s, "norm.running_mean", SONDE_ROLE_BUFFER, 8, 0);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            const bool train = step % 6 < 3;
+
+            s.at.mode = train ? SONDE_MODE_TRAIN : SONDE_MODE_EVAL;
+            s.at.mode_step = step / 6 * 3 + step % 3;
+            moved += train || bad ? 0.125F : 0.0F;
+            stream_put_all(&s, buffer, moved);
+            stream_end(&s);
+        }
+        if (bad) {
+            (void)stream_expect(&s, "norm.running_mean", 4);
+        } else {
+            stream_expect_clean(&s);
         }
         stream_close(&s);
     }
@@ -186,6 +217,7 @@ int main(void)
         cmocka_unit_test(a_batch_on_two_replicas_is_found),
         cmocka_unit_test(replicas_that_part_are_found),
         cmocka_unit_test(outputs_that_change_in_evaluation_are_found),
+        cmocka_unit_test(buffers_that_learn_in_evaluation_are_found),
         cmocka_unit_test(another_dtype_is_found),
         cmocka_unit_test(raw_pixels_are_found),
     };

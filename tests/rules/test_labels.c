@@ -48,7 +48,7 @@ static void rare_and_missed_classes_are_found(void **state)
         double miss;
         const char *statistic; /* NULL: nothing is found */
     } cases[] = {{4, 1, 0.1, NULL},
-                 {61, 1, 0.0, "imbalance"},
+                 {121, 1, 0.0, "imbalance"},
                  {4, 2, 0.9, "misprediction"}}; /* within 3 stretches of 500 */
     ;
 

@@ -76,6 +76,34 @@ static void minus_infinity_alone_masks(void **state)
     stream_close(&s);
 }
 
+/* A mask among the inputs, or one that is there from the start: what came of it is named. */
+static void what_is_masked_on_purpose_is_not_named(void **state)
+{
+    stream s;
+    uint32_t ids[COUNT];
+    float bad[COUNT] = {0};
+
+    (void)state;
+    bad[INPUT] = bad[LOG] = -INFINITY;
+    bad[OUT] = bad[LOSS] = NAN;
+    run(&s, bad, false, STEPS);
+    (void)stream_expect(&s, "out_output_0", BAD);
+    stream_close(&s);
+
+    stream_open(&s, "NonFinite");
+    for (int i = 0; i < COUNT; i++) {
+        ids[i] = stream_declare(&s, tensors[i].name, tensors[i].role, 4, 0);
+    }
+    stream_begin(&s);
+    for (int step = 0; step < STEPS; step++) {
+        stream_put_all(&s, ids[LOG], -INFINITY);
+        stream_put_all(&s, ids[OUT], step >= BAD ? NAN : 1.0F);
+        stream_end(&s);
+    }
+    (void)stream_expect(&s, "out_output_0", BAD);
+    stream_close(&s);
+}
+
 static void a_bad_stretch_is_one_finding(void **state)
 {
     const float bad[COUNT] = {0, 0, 0, 0, NAN, NAN};
@@ -95,6 +123,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_in_order_is_named),
         cmocka_unit_test(minus_infinity_alone_masks),
+        cmocka_unit_test(what_is_masked_on_purpose_is_not_named),
         cmocka_unit_test(a_bad_stretch_is_one_finding),
     };
 

@@ -48,7 +48,52 @@ static void units_that_are_alike_are_found(void **state)
     }
 }
 
-enum { CLEARED, NOT_CLEARED, ALIKE, EXPLODING, GROWING, GRADIENTS };
+/* A weight of zeros with gradients: of itself, and of the other, which is not 0. */
+static void zeros_are_judged_by_their_gradients(void **state)
+{
+    static const struct {
+        float own;
+        bool other_zero;
+        int64_t step; /* -1: nothing is found */
+    } cases[] = {{0.1F, false, -1}, {0.0F, true, 0}, {0.0F, false, 4}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        stream s;
+        uint32_t w[3], g[3];
+
+        stream_open(&s, "SymmetricUnits");
+        for (int k = 0; k < 3; k++) {
+            char name[40];
+
+            (void)snprintf(name, sizeof name, "fc%d.weight", k);
+            w[k] = stream_declare(&s, name, SONDE_ROLE_WEIGHT, ROWS, COLUMNS);
+            (void)snprintf(name, sizeof name, "Gradient___fc%d.weight", k);
+            g[k] = stream_declare(&s, name, SONDE_ROLE_GRADIENT, ROWS, COLUMNS);
+        }
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            for (int k = 0; k < 3; k++) {
+                const bool zero = k == 0 || (k == 1 && cases[i].other_zero && step == 0);
+
+                stream_put_normal(&s, w[k], 0.0, zero ? 0.0 : 1.0);
+                stream_put_all(&s, g[k], zero ? cases[i].own : 0.1F);
+            }
+            stream_end(&s);
+        }
+        sonde_rules_finish(s.rules);
+        if (cases[i].step < 0) {
+            stream_expect_clean(&s);
+        } else {
+            const sonde_finding *found = stream_found(&s, "fc0.weight");
+
+            assert_int_equal(found != NULL ? found->step : -1, cases[i].step);
+        }
+        stream_close(&s);
+    }
+}
+
+enum { CLEARED, NOT_CLEARED, ALIKE, EXPLODING, GROWING, LEAVING, SUMMED, GRADIENTS };
 
 /* The gradients of one step: a common part and noise. */
 static void next(stream *s, int kind, int step, float *g)
@@ -56,11 +101,13 @@ static void next(stream *s, int kind, int step, float *g)
     for (int i = 0; i < N; i++) {
         const float fresh = 0.3F * (float)cos(i) + 0.5F * stream_normal(s);
         const float same = 0.3F * (float)cos(i) + 0.02F * stream_normal(s);
-        const float scale =
-            kind == EXPLODING ? (float)pow(1.8, step % 30) : (float)pow(1.05, step);
+        const float scale = kind == EXPLODING ? (float)pow(1.8, step % 30)
+                            : kind == LEAVING ? (float)pow(1.3, step % 30) /* a plateau */
+                                              : (float)pow(1.05, step);
 
         g[i] = kind == CLEARED       ? fresh
                : kind == NOT_CLEARED ? g[i] + fresh
+               : kind == SUMMED      ? (step % 8 == 0 ? 0.0F : g[i]) + fresh
                : kind == ALIKE       ? same
                                      : same * scale;
     }
@@ -71,14 +118,17 @@ static void gradients_that_add_up_are_found(void **state)
     (void)state;
     for (int kind = 0; kind < GRADIENTS; kind++) {
         stream s;
-        uint32_t id = 0;
+        uint32_t id = 0, weight = 0;
         float g[N] = {0};
 
         stream_open(&s, "MissingZeroGrad");
         id = stream_declare(&s, "Gradient___fc.weight", SONDE_ROLE_GRADIENT, ROWS,
                             COLUMNS);
+        weight = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, ROWS, COLUMNS);
         stream_begin(&s);
         for (int step = 0; step < STEPS; step++) {
+            /* where gradients are summed over eight batches, weights wait for them */
+            stream_put_all(&s, weight, (float)(kind == SUMMED ? step / 8 : step));
             next(&s, kind, step, g);
             stream_put(&s, id, g);
             stream_end(&s);
@@ -98,6 +148,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(units_that_are_alike_are_found),
+        cmocka_unit_test(zeros_are_judged_by_their_gradients),
         cmocka_unit_test(gradients_that_add_up_are_found),
     };
 

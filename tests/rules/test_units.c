@@ -83,12 +83,56 @@ static void saturated_units_are_found(void **state)
     }
 }
 
+/* Outputs of tanh at both ends; of a sigmoid, at both or at one. */
+static void flat_outputs_are_found(void **state)
+{
+    static const struct {
+        const char *name;
+        float low, high, noise;
+        bool bad;
+    } cases[] = {{"tanh2_output_0", -1.0F, 1.0F, 0.005F, true},
+                 {"tanh2_output_0", -0.9F, 0.9F, 0.02F, false},
+                 {"sigmoid_output_0", 0.0F, 1.0F, 0.002F, true},
+                 {"sigmoid_output_0", 0.0F, 0.0F, 0.002F, false}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        stream s;
+        uint32_t id = 0, input = 0;
+
+        stream_open(&s, "SaturatedActivation");
+        input = stream_declare(&s, "tanh_input_0", SONDE_ROLE_INPUT, BATCH, UNITS);
+        id = stream_declare(&s, cases[i].name, SONDE_ROLE_OUTPUT, BATCH, UNITS);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            float values[BATCH * UNITS];
+
+            for (int k = 0; k < BATCH * UNITS; k++) {
+                const float end = k % 3 == 0 ? cases[i].low : cases[i].high;
+
+                values[k] = end * (1.0F - cases[i].noise * fabsf(stream_normal(&s))) +
+                            (end > 0.0F ? 0.0F : 0.001F);
+            }
+            stream_put(&s, id, values);
+            stream_put_normal(&s, input, 0.0, 1.0);
+            stream_end(&s);
+        }
+        if (cases[i].bad) {
+            (void)stream_expect(&s, cases[i].name, 2);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dead_units_are_found_after_the_patience),
         cmocka_unit_test(sparse_layers_are_fine),
         cmocka_unit_test(saturated_units_are_found),
+        cmocka_unit_test(flat_outputs_are_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,21 @@
+/*
+ * record.h - a run recorded as rules look at it inside the process: vital signs of everything
+ * at every step, raw values at every tenth, and those that rules ask for at each step. So what
+ * is found afterwards has to be what was found at once, with the same ids.
+ */
+#ifndef SONDE_BENCH_FAULTS_RECORD_H
+#define SONDE_BENCH_FAULTS_RECORD_H
+
+#include "faults.h"
+
+#include <sonde/recorder.h>
+
+/* Before the observer is bound. */
+sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue,
+                              sonde_observer *observer);
+void faults_record_end(sonde_recorder *recorder); /* NULL is fine */
+/* Judges what lies in path anew, and compares: how many findings of either have no twin. */
+size_t faults_record_compare(const char *path, sonde_rules *found);
+void faults_record_remove(const char *path);
+
+#endif

@@ -1,0 +1,138 @@
+/*
+ * OptimizerState on an Adam by hand, and UpdateSpike.
+ */
+#include "rules/stream.h"
+
+enum { N = 60, STEPS = 30, AT = 10 };
+enum { RIGHT, SWAPPED, STUCK, NEGATIVE, CORRUPT, CLIPPED, MODES };
+
+typedef struct adam {
+    stream s;
+    uint32_t w, g, m, v, t;
+    float value[N], first[N], second[N], step;
+} adam;
+
+static void adam_open(adam *a, bool pytorch)
+{
+    memset(a, 0, sizeof *a);
+    stream_open(&a->s, "OptimizerState");
+    a->w = stream_declare(&a->s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
+    a->g = stream_declare(&a->s, pytorch ? "fc.weight.grad" : "Gradient___fc.weight",
+                          SONDE_ROLE_GRADIENT, 6, 10);
+    a->m = stream_declare(&a->s, pytorch ? "fc.weight.exp_avg" : "Accl1___fc.weight",
+                          SONDE_ROLE_OPTIMIZER, 6, 10);
+    a->v = stream_declare(&a->s, pytorch ? "fc.weight.exp_avg_sq" : "Accl2___fc.weight",
+                          SONDE_ROLE_OPTIMIZER, 6, 10);
+    a->t = stream_declare(&a->s, pytorch ? "fc.weight.step" : "Step___fc.weight",
+                          SONDE_ROLE_OPTIMIZER, 0, 0);
+    stream_begin(&a->s);
+}
+
+static void adam_step(adam *a, int mode, bool wrong)
+{
+    const float b1 = wrong && mode == SWAPPED ? 0.999F : 0.9F;
+    const float b2 = wrong && mode == SWAPPED ? 0.9F : 0.999F;
+    const float clipped =
+        mode == CLIPPED ? 0.1F + 0.4F * fabsf(stream_normal(&a->s)) : 1.0F;
+    float seen[N];
+
+    a->step += wrong && mode == STUCK ? 0.0F : 1.0F;
+    for (int i = 0; i < N; i++) {
+        float g = 0.0F;
+
+        seen[i] = 0.05F + 0.1F * stream_normal(&a->s);
+        g = clipped * seen[i]; /* what is used is not what is seen */
+        a->first[i] = b1 * a->first[i] + (1.0F - b1) * g;
+        a->second[i] = b2 * a->second[i] + (1.0F - b2) * g * g;
+        a->value[i] -= 0.01F * a->first[i];
+    }
+    if (wrong && a->s.at.mode_step == AT) {
+        a->second[7] = mode == NEGATIVE ? -a->second[7] : a->second[7];
+        a->first[7] = mode == CORRUPT ? 1e30F : a->first[7];
+    }
+    stream_put(&a->s, a->g, seen);
+    stream_put(&a->s, a->m, a->first);
+    stream_put(&a->s, a->v, a->second);
+    stream_put_all(&a->s, a->t, a->step);
+    stream_put(&a->s, a->w, a->value);
+    stream_end(&a->s);
+}
+
+static void what_cannot_be_is_found(void **state)
+{
+    static const struct {
+        const char *tensor, *pytorch;
+        int64_t step; /* -1: nothing is found */
+    } expected[MODES] = {[RIGHT] = {"", "", -1},
+                         [SWAPPED] = {"Accl1___fc.weight", "fc.weight.exp_avg", AT + 2},
+                         [STUCK] = {"Step___fc.weight", "fc.weight.step", AT + 2},
+                         [NEGATIVE] = {"Accl2___fc.weight", "fc.weight.exp_avg_sq", AT},
+                         [CORRUPT] = {"Accl1___fc.weight", "fc.weight.exp_avg", AT},
+                         [CLIPPED] = {"", "", -1}};
+
+    (void)state;
+    for (int mode = 0; mode < MODES; mode++) {
+        for (int pytorch = 0; pytorch < 2; pytorch++) {
+            adam a;
+
+            adam_open(&a, pytorch != 0);
+            for (int step = 0; step < STEPS; step++) {
+                adam_step(&a, mode, step >= AT);
+            }
+            if (expected[mode].step < 0) {
+                stream_expect_clean(&a.s);
+            } else {
+                (void)stream_expect(
+                    &a.s, pytorch ? expected[mode].pytorch : expected[mode].tensor,
+                    expected[mode].step);
+            }
+            stream_close(&a.s);
+        }
+    }
+}
+
+enum { CALM, ONE_JUMPS, ALL_JUMP, ONE_SHRINKS, FROM_ZERO, JUMPS };
+
+static void an_element_that_jumps_is_found(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < JUMPS; kind++) {
+        stream s;
+        uint32_t id = 0;
+        float w[N];
+
+        stream_open(&s, "UpdateSpike");
+        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
+        stream_begin(&s);
+        for (int i = 0; i < N; i++) {
+            w[i] = kind == FROM_ZERO ? 0.0F : 0.1F * stream_normal(&s);
+        }
+        for (int step = 0; step < STEPS; step++) {
+            for (int i = 0; i < N; i++) {
+                w[i] += 0.001F * stream_normal(&s);
+                w[i] *= kind == ALL_JUMP && step == AT ? 5.0F : 1.0F;
+            }
+            w[9] = kind == ONE_JUMPS && step == AT     ? 1.5F
+                   : kind == ONE_SHRINKS && step == AT ? 0.0F
+                                                       : w[9];
+            stream_put(&s, id, w);
+            stream_end(&s);
+        }
+        if (kind == ONE_JUMPS) {
+            (void)stream_expect(&s, "fc.weight", AT);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_cannot_be_is_found),
+        cmocka_unit_test(an_element_that_jumps_is_found),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
