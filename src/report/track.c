@@ -24,6 +24,10 @@ static const char *label_of(sonde_stat stat)
         return "norm";
     case SONDE_STAT_VARIANCE:
         return "variance";
+    case SONDE_STAT_ABS_VARIANCE:
+        return "variance of |x|";
+    case SONDE_STAT_ABS_STD:
+        return "standard deviation of |x|";
     case SONDE_STAT_STD:
         return "standard deviation";
     case SONDE_STAT_COUNT:
