@@ -109,16 +109,22 @@ static sonde_err walk_series(const walk *w, uint32_t id, int worker, bool *any,
     int64_t *steps = NULL;
     sonde_vitals *vitals = NULL;
     size_t count = 0;
+    sonde_diag why = {0};
     sonde_err err =
         sonde_trial_vitals_series(trial, id, options->mode, worker, options->begin,
-                                  options->end, &steps, &vitals, &count, diag);
+                                  options->end, &steps, &vitals, &count, &why);
 
     *any = err != SONDE_ENOTFOUND;
     if (err == SONDE_ENOTFOUND) {
         return SONDE_OK;
     }
-    if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED || err == SONDE_EIO) {
+    if (err == SONDE_OK && why.err != SONDE_OK) { /* each is told of */
+        sonde_trial_free(steps);
+        sonde_trial_free(vitals);
         return walk_steps(w, &row, diag);
+    }
+    if (err != SONDE_OK && diag != NULL) {
+        *diag = why;
     }
     for (size_t i = 0; err == SONDE_OK && i < count; i++) {
         err = give(w, &row, steps[i], &vitals[i], diag);
