@@ -161,7 +161,7 @@ static void of_producer(size_t bytes, const char *size, unsigned char *source,
 static void of_small_things(void)
 {
     enum { COUNT = 20000 };
-    double rows[ROUNDS], ends[ROUNDS];
+    double rows[ROUNDS], ends[ROUNDS], empty[ROUNDS];
     sonde_vitals vitals;
     bench_recorder b;
 
@@ -180,15 +180,22 @@ static void of_small_things(void)
         rows[i] = (own_time() - began) / COUNT * 1e9;
         (void)sonde_recorder_drain(b.recorder, 60);
         began = own_time();
+        for (int k = 0; k < COUNT; k++) { /* a step is told of if it has anything */
+            sonde_recorder_put_vitals(b.recorder, 0, &at, &vitals);
+            sonde_recorder_end_step(b.recorder, &at);
+        }
+        ends[i] = (own_time() - began) / COUNT * 1e9 - rows[i];
+        (void)sonde_recorder_drain(b.recorder, 60);
+        began = own_time();
         for (int k = 0; k < COUNT; k++) {
             sonde_recorder_end_step(b.recorder, &at);
         }
-        ends[i] = (own_time() - began) / COUNT * 1e9;
-        (void)sonde_recorder_drain(b.recorder, 60);
+        empty[i] = (own_time() - began) / COUNT * 1e9;
     }
     end(&b);
     bench_row("record_put_vitals", bench_quantile(rows, ROUNDS, 0.5), "ns", "");
     bench_row("record_end_step", bench_quantile(ends, ROUNDS, 0.5), "ns", "");
+    bench_row("record_end_empty_step", bench_quantile(empty, ROUNDS, 0.5), "ns", "");
 }
 
 /* --- the writer ------------------------------------------------------------------- */

@@ -196,7 +196,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_
 
 /* The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: all), merged
  * over micro-batches and replicas of a worker (-1: the first). Of raw values where nothing
- * else was saved. New arrays, freed with sonde_trial_free. */
+ * else was saved. New arrays, freed with sonde_trial_free. A step that is damaged is left out
+ * and noted (sonde_trial_damage); then *diag tells of the first of them, though SONDE_OK is
+ * returned. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
     sonde_trial *trial, uint32_t id, sonde_mode mode, int worker, int64_t begin,
     int64_t end, int64_t **steps, sonde_vitals **vitals, size_t *count, sonde_diag *diag);

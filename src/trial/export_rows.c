@@ -158,15 +158,21 @@ static sonde_err walk_series(const walk *w, sonde_export_row *row, sonde_diag *d
     int64_t *steps = NULL;
     sonde_vitals *vitals = NULL;
     size_t count = 0;
+    sonde_diag why = {0};
     sonde_err err = SONDE_EUNSUPPORTED;
 
     if (w->plain) {
         err = sonde_trial_vitals_series(w->work->trial, row->id, options->mode,
                                         row->worker, options->begin, options->end, &steps,
-                                        &vitals, &count, diag);
+                                        &vitals, &count, &why);
     }
-    if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED || err == SONDE_EIO) {
+    if (!w->plain || (err == SONDE_OK && why.err != SONDE_OK)) { /* each is told of */
+        sonde_trial_free(steps);
+        sonde_trial_free(vitals);
         return walk_steps(w, row, diag);
+    }
+    if (err != SONDE_OK && diag != NULL) {
+        *diag = why;
     }
     for (size_t i = 0; err == SONDE_OK && i < count; i++) {
         err = give(w, row, steps[i], &vitals[i], diag);

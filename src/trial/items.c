@@ -56,6 +56,15 @@ const sonde__item *sonde__store_at(const sonde__store *store, uint32_t number)
     return item_at(store, number);
 }
 
+bool sonde__store_tell(sonde__store *store, uint32_t number)
+{
+    sonde__item *item = item_at(store, number);
+    const bool first = !item->told;
+
+    item->told = 1;
+    return first;
+}
+
 static int64_t global_of(const sonde__store *store, const sonde__steps *steps,
                          uint32_t number)
 {

@@ -2,7 +2,7 @@
  * series.c - the vital signs of one tensor over many steps.
  *
  * Two tracks, saved rows and raw values, are walked side by side; where a step is in both,
- * what was saved counts. A step's rows lie apart by as many rows as a step has, so the time
+ * what was saved counts. A step that cannot be read is left out and told of. A step's rows lie apart by as many rows as a step has, so the time
  * goes into memory: some 100 ns a step.
  */
 #include "trial/trial_state.h"
@@ -21,6 +21,8 @@ typedef struct walk {
     int64_t *steps;
     sonde_vitals *vitals;
     size_t count;
+    uint64_t left_out;
+    sonde_diag first; /* of what was left out */
 } walk;
 
 static const sonde__item *item_at(const walk *of, int which, uint32_t place)
@@ -108,6 +110,26 @@ static sonde_err take_step(walk *of, int which, uint32_t count, int64_t value,
     return err;
 }
 
+enum { MOST_TOLD = 5 };
+
+/* Whether an error is the matter of that one step alone, which is left out then. */
+static bool leave_out(walk *of, int which, sonde_err err, const sonde_diag *why)
+{
+    sonde__store *store = &of->worker->stores[which == 0 ? SONDE__VITALS : SONDE__RAW];
+
+    if (err != SONDE_EFORMAT && err != SONDE_EUNSUPPORTED && err != SONDE_EIO) {
+        return false;
+    }
+    if (of->left_out++ == 0) {
+        of->first = *why;
+    }
+    if (err != SONDE_EUNSUPPORTED && of->left_out <= MOST_TOLD &&
+        sonde__store_tell(store, of->tracks[which]->items[of->at[which]])) {
+        sonde__damage(of->trial, why->where, "%s", why->found);
+    }
+    return true;
+}
+
 static sonde_err take_all(walk *of, sonde_diag *diag)
 {
     int64_t last = -1;
@@ -123,8 +145,15 @@ static sonde_err take_all(walk *of, sonde_diag *diag)
         if ((of->mode == SONDE_MODE_GLOBAL || step->mode == of->mode) &&
             value >= of->begin && (of->end == 0 || value < of->end) &&
             step->global != last) {
-            err = take_step(of, which, count, value, diag);
-            last = step->global;
+            sonde_diag why = {0};
+
+            err = take_step(of, which, count, value, &why);
+            last = err == SONDE_OK ? step->global : last;
+            if (leave_out(of, which, err, &why)) {
+                err = SONDE_OK;
+            } else if (err != SONDE_OK && diag != NULL) {
+                *diag = why;
+            }
         }
         if (err != SONDE_OK) {
             return err;
@@ -204,6 +233,9 @@ sonde_err sonde_trial_vitals_series(sonde_trial *trial, uint32_t id, sonde_mode 
         *steps = of.steps;
         *vitals = of.vitals;
         *count = of.count;
+    }
+    if (err == SONDE_OK && of.left_out > 0 && diag != NULL) {
+        *diag = of.first;
     }
     return err;
 }

@@ -100,7 +100,8 @@ typedef struct sonde__item {
     uint32_t tensor; /* of the trial's catalogue */
     uint32_t micro_batch;
     uint16_t replica;
-    uint16_t superseded; /* it does not count any more */
+    uint8_t superseded; /* it does not count any more */
+    uint8_t told;       /* that it cannot be read */
 } sonde__item;
 
 typedef struct sonde__row_item {
@@ -165,6 +166,8 @@ SONDE_API void sonde__store_cut(sonde__store *store, const sonde__steps *steps,
                                 int64_t global,
                                 void (*gone)(void *user, const sonde__item *item),
                                 void *user);
+/* Whether it is to be told that the item cannot be read: once. */
+SONDE_API bool sonde__store_tell(sonde__store *store, uint32_t number);
 SONDE_API const sonde__item *sonde__store_at(const sonde__store *store, uint32_t number);
 
 /* Micro-batch and replica in the order of observation, as one number. */

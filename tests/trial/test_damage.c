@@ -215,12 +215,68 @@ static void a_segment_may_be_cut_while_it_is_open(void **state)
     assert_int_equal(sonde_trial_sketch(trial, 0, &at, sketch, &diag), SONDE_EFORMAT);
     assert_int_equal(sonde_trial_vitals_series(trial, 0, SONDE_MODE_TRAIN, -1, 0, 0,
                                                &steps, &series, &count, &diag),
-                     SONDE_EFORMAT);
+                     SONDE_OK); /* of the other files */
+    assert_int_equal(count, 8);
+    assert_int_equal(diag.err, SONDE_EFORMAT);
+    sonde_trial_free(steps);
+    sonde_trial_free(series);
     (void)trial_refreshed(trial);
     at.step = 3;
     assert_int_equal(sonde_trial_value(trial, 0, &at, &view, &diag), SONDE_OK);
     sonde_trial_close(trial);
     free(sketch);
+}
+
+/* One value of many: a series has all others, and says which it has not. */
+static void a_series_leaves_out_what_is_damaged(void **state)
+{
+    sonde_trial *trial = NULL;
+    sonde_vitals *series = NULL;
+    int64_t *steps = NULL;
+    size_t count = 0;
+    writer w;
+
+    (void)state;
+    writer_begin(test_run, 1);
+    writer_open(&w, test_run, 0);
+    known_declare(&w);
+    for (int64_t s = 0; s < 9; s++) {
+        known_put(&w, writer_at(SONDE_MODE_TRAIN, s, s), 0, SONDE__PACKED_NOT);
+        if (s == 7) { /* the value of this one is damaged too, but it has vital signs */
+            known_put_row(&w, writer_at(SONDE_MODE_TRAIN, s, s), 0);
+        }
+        writer_end_step(&w, writer_at(SONDE_MODE_TRAIN, s, s));
+    }
+    writer_state(&w, "ended", 1, "elsewhere", 60, 0);
+    writer_close(&w);
+    flip("w0000/seg-00000000.safetensors", 8 + WRITER_HEAD + 4 * KNOWN_COUNT * 4 + 2);
+    flip("w0000/seg-00000000.safetensors", 8 + WRITER_HEAD + 7 * KNOWN_COUNT * 4 + 2);
+    trial = trial_opened(test_run);
+    assert_int_equal(count_damage(trial), 0);
+    for (int again = 0; again < 2; again++) {
+        sonde_diag diag = {0};
+
+        assert_int_equal(sonde_trial_vitals_series(trial, 0, SONDE_MODE_TRAIN, -1, 0, 0,
+                                                   &steps, &series, &count, &diag),
+                         SONDE_OK);
+        assert_int_equal(count, 8);
+        for (size_t i = 0; i < count; i++) {
+            float data[KNOWN_COUNT];
+            const sonde_view view = known_value(0, steps[i], 0, data);
+            sonde_vitals wanted;
+
+            assert_int_equal(steps[i], i + (i >= 4));
+            sonde_vitals_of(&view, &wanted);
+            assert_memory_equal(&series[i], &wanted, sizeof wanted);
+        }
+        assert_int_equal(diag.err, SONDE_EFORMAT);
+        assert_non_null(strstr(diag.where, "'fc1.weight' at train step 4"));
+        assert_int_equal(count_damage(trial), 1); /* told once */
+        assert_damage(trial, "'fc1.weight' at train step 4");
+        sonde_trial_free(steps);
+        sonde_trial_free(series);
+    }
+    sonde_trial_close(trial);
 }
 
 /* --- index -------------------------------------------------------------------------------- */
@@ -359,6 +415,7 @@ int main(void)
         ON_ITS_OWN(a_header_of_other_names_is_told_by_verify),
         ON_ITS_OWN(an_index_may_become_shorter),
         ON_ITS_OWN(a_segment_may_be_cut_while_it_is_open),
+        ON_ITS_OWN(a_series_leaves_out_what_is_damaged),
         ON_ITS_OWN(bad_lines_are_left_out),
         ON_ITS_OWN(a_flipped_byte_in_an_index_is_one_line),
         ON_ITS_OWN(a_very_long_line_is_skipped),
