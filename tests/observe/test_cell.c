@@ -111,6 +111,13 @@ static void every_dtype_is_exact(void **state)
         {SONDE_F64, 0x3fb999999999999au, "0.1"},
         {SONDE_F64, 0x3fd5555555555555u, "0.3333333333333333"},
         {SONDE_F64, 0xffefffffffffffffu, "-1.7976931348623157e+308"},
+        {SONDE_F8_E4M3, 0x3c, "1.5"},
+        {SONDE_F8_E4M3, 0x7e, "448"},
+        {SONDE_F8_E4M3, 0xff, "nan"},
+        {SONDE_F8_E5M2, 0x7b, "57344"},
+        {SONDE_F8_E5M2, 0xfc, "-inf"},
+        {SONDE_C64, 0xc00000003fc00000u, "1.5-2j"}, /* the real part lies first */
+        {SONDE_C64, 0x7fc000003dcccccdu, "0.1+nanj"},
     };
     sonde_print_options options = sonde_print_options_default();
 
