@@ -45,8 +45,8 @@ SONDE_API const char *sonde_severity_name(sonde_severity severity); /* "warning"
  * a switch to another process and back, some tens of microseconds.
  */
 typedef struct sonde_rule_limits {
-    double seconds;        /* without an answer or any other progress; 0: 2 */
-    uint64_t memory;       /* bytes, of a rule in Lua; 0: 256 MB */
+    double seconds;  /* of processor time for a step; 0: 2. Ten times that by the clock */
+    uint64_t memory; /* bytes, of a rule in Lua; 0: 256 MB */
     uint64_t instructions; /* of Lua, for a call of a rule's function; 0: 50 million */
 } sonde_rule_limits;
 

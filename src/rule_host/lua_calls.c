@@ -23,7 +23,7 @@ static lua_rule *rule_of(sonde_rule_run *run)
 {
     lua_rule *of = NULL;
 
-    memcpy(&of, &run->rule, sizeof of); /* its first member */
+    memcpy(&of, &run->rule, sizeof(void *)); /* its first member */
     of->run = run;
     return of;
 }

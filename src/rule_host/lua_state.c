@@ -94,7 +94,7 @@ lua_rule *lua_rule_of(lua_State *L)
 {
     lua_rule *of = NULL;
 
-    memcpy(&of, lua_getextraspace(L), sizeof of);
+    memcpy(&of, lua_getextraspace(L), sizeof(void *));
     return of;
 }
 
@@ -142,7 +142,7 @@ sonde_err lua_state_create(lua_rule *of, const sonde_rule_limits *limits,
     if (of->state == NULL) {
         return sonde__fail_nomem(diag, of->path);
     }
-    memcpy(lua_getextraspace(of->state), &of, sizeof of);
+    memcpy(lua_getextraspace(of->state), &of, sizeof(void *));
     failed = lua_run(of, open_libraries, NULL);
     return failed == NULL
                ? SONDE_OK

@@ -25,6 +25,34 @@ typedef struct server {
     const char *collections; /* of the tensor being declared, each with a comma behind */
 } server;
 
+/* --- limits ----------------------------------------------------------------------- */
+
+static void set_timer(int which, double seconds)
+{
+    const time_t whole = (time_t)seconds;
+    const struct itimerval timer = {
+        .it_value = {whole, (suseconds_t)((seconds - (double)whole) * 1e6)}};
+
+    (void)setitimer((__itimer_which_t)which, &timer, NULL);
+}
+
+/*
+ * Until the answer is there. Processor time, since a busy machine is no fault of the rule: SIGPROF
+ * ends the process, which the program understands. The other one is for when the program itself
+ * is gone, which would end a rule that sleeps.
+ */
+static void begin_limits(const server *of)
+{
+    set_timer(ITIMER_PROF, of->limits.seconds);
+    set_timer(ITIMER_REAL, SONDE__RULE_PATIENCE * of->limits.seconds + 1.0);
+}
+
+static void end_limits(void)
+{
+    set_timer(ITIMER_PROF, 0);
+    set_timer(ITIMER_REAL, 0);
+}
+
 /* --- answers ---------------------------------------------------------------------- */
 
 static sonde_err answer_error(server *of, const sonde_diag *diag)
@@ -129,6 +157,7 @@ static sonde_err handle_open(server *of, sonde__message *message)
     if (message->bad || protocol != SONDE__WIRE_PROTOCOL || of->source.close != NULL) {
         return SONDE_EFORMAT;
     }
+    begin_limits(of);
     err = is_script(path) ? lua_open(path, &of->limits, &of->source, &diag)
                           : plugin_open(path, &of->source, &diag);
     if (err != SONDE_OK) {
@@ -362,17 +391,6 @@ static sonde_err handle(server *of, sonde__message *message)
     }
 }
 
-/* The program ends this process when a rule takes too long; should it be gone itself by then, an
- * alarm does. */
-static void set_alarm(double seconds)
-{
-    const struct itimerval timer = {
-        .it_value = {(time_t)seconds,
-                     (suseconds_t)((seconds - (double)(time_t)seconds) * 1e6)}};
-
-    (void)setitimer(ITIMER_REAL, &timer, NULL);
-}
-
 int serve(int fd)
 {
     server of = {0};
@@ -383,15 +401,15 @@ int serve(int fd)
     while (err == SONDE_OK) {
         err = sonde__wire_take(&of.wire, &message);
         if (err == SONDE_OK) {
-            set_alarm(of.limits.seconds > 0 ? 2.0 * of.limits.seconds + 1.0 : 60.0);
+            begin_limits(&of); /* none before there is a file */
             err = handle(&of, &message);
-            set_alarm(0);
+            end_limits();
         }
         if (err == SONDE_OK) {
             err = sonde__wire_flush(&of.wire);
         }
     }
-    set_alarm(of.limits.seconds + 1.0);
+    begin_limits(&of);
     sonde_rules_destroy(of.rules);
     sonde_catalogue_destroy(of.catalogue);
     if (of.source.close != NULL) {

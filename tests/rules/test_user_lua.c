@@ -28,86 +28,86 @@ static void open_script(stream *s, const char *source, const char *parameters)
 
 /* --- loading ---------------------------------------------------------------------- */
 
+static const struct {
+    const char *source, *where, *found;
+} no_rules[] = {
+    {"", "", "the script returns nothing (expected a rule: a table)"},
+    {"return 7", "", "the script returns number"},
+    {"return {", ":1", "unexpected symbol near <eof>"},
+    {"\n\nlocal x = y.z", ":3", "attempt to index a nil value (global 'y')"},
+    {"\x1bLua\x54", "", "attempt to load a binary chunk"},
+    {"return {}", "", "rule: name is missing (expected a text)"},
+    {"return {name = 7}", "", "rule: name is number (expected a text)"},
+    {"return {name = 'a\\0b'}", "", "name holds a zero byte"},
+    {"return {nam = 'x'}", "", "a rule has no field 'nam' (expected name)"},
+    {"return {name = '1x', summary = 's', condition = 'c', advice = 'a', needs = "
+     "{{what = 'w'}}, wants = print}",
+     "", "its name cannot be (expected a letter"},
+    {"return {name = 'DeadRelu', summary = 's', condition = 'c', advice = 'a', needs "
+     "= {{what = 'w'}}, wants = print}",
+     "", "a built-in rule has this name"},
+    {HEAD "} rule.needs = nil return rule", "", "it needs nothing"},
+    {HEAD "} return rule", "", "it wants no tensors"},
+    {HEAD "step = 7}" ALL "return rule", "", "step is a number (expected a function)"},
+    {HEAD "modes = 'trian'}" ALL "return rule", "",
+     "mode 'trian' (expected one of train, eval, predict)"},
+    {HEAD "} rule.needs[1].how = 'vital'" ALL "return rule", "",
+     "how 'vital' (expected one of values, vitals, sketch, hash)"},
+    {HEAD "} rule.needs[1].how = 'values'" ALL "return rule", "",
+     "it asks for more than vital signs (expected a function observe)"},
+    {HEAD "params = {7}}" ALL "return rule", "", "params[1] is a number"},
+    {HEAD "params = {{name = 'x'}}}" ALL "return rule", "", "params[1]: help is missing"},
+    {HEAD "params = {{name = 'x', help = 'h', defualt = 1}}}" ALL "return rule", "",
+     "params[1] has no field 'defualt' (expected default)"},
+    {HEAD "params = {{name = 'x', help = 'h', default = {}}}}" ALL "return rule", "",
+     "params[1]: default is a table"},
+    {HEAD "params = {{name = 'x', help = 'h', kind = 'rael'}}}" ALL "return rule", "",
+     "kind 'rael' (expected one of real, count"},
+    {HEAD "params = {{name = 'x', help = 'h', default = 7, most = 3}}}" ALL "return rule",
+     "", "'7' (expected a whole number from 0 to 3)"},
+    {HEAD "params = {{name = 'x', help = 'h', default = '(', kind = 'regex'}}}" ALL
+          "return rule",
+     "", "("},
+    {HEAD "} function rule.init(ctx)\nerror('no init')\nend\n" ALL "return rule", ":4",
+     "no init"},
+    {"while true do end", ":1", "more than 50000000 instructions in one call"},
+    {"local function f() return f() + 1 end return f()", ":1", "stack overflow"},
+    {"return ('x'):rep(1 << 40)", "", "resulting string too large"},
+    {"local t = {} while true do t[#t + 1] = ('x'):rep(1 << 20) .. #t end", "",
+     "it needs more memory than it may have"},
+    {"error({})", "", "an error that is no text"},
+    {"io.open('x')", ":1", "global 'io'"},
+    {"os.time()", ":1", "global 'os'"},
+    {"require 'x'", ":1", "global 'require'"},
+    {"debug.sethook()", ":1", "global 'debug'"},
+    {"load('return 1')", ":1", "global 'load'"},
+    {"collectgarbage('stop')", ":1", "global 'collectgarbage'"},
+    {"string.dump(print)", ":1", "field 'dump'"},
+    {"math.randomseed(7)", ":1", "field 'randomseed'"},
+    {"coroutine.wrap(print)", ":1", "global 'coroutine'"},
+};
+
 static void scripts_that_are_no_rules(void **state)
 {
-    static const struct {
-        const char *source, *where, *found;
-    } cases[] = {
-        {"", "", "the script returns nothing (expected a rule: a table)"},
-        {"return 7", "", "the script returns number"},
-        {"return {", ":1", "unexpected symbol near <eof>"},
-        {"\n\nlocal x = y.z", ":3", "attempt to index a nil value (global 'y')"},
-        {"\x1bLua\x54", "", "attempt to load a binary chunk"},
-        {"return {}", "", "rule: name is missing (expected a text)"},
-        {"return {name = 7}", "", "rule: name is number (expected a text)"},
-        {"return {name = 'a\\0b'}", "", "name holds a zero byte"},
-        {"return {nam = 'x'}", "", "a rule has no field 'nam' (expected name)"},
-        {"return {name = '1x', summary = 's', condition = 'c', advice = 'a', needs = "
-         "{{what = 'w'}}, wants = print}",
-         "", "its name cannot be (expected a letter"},
-        {"return {name = 'DeadRelu', summary = 's', condition = 'c', advice = 'a', needs "
-         "= {{what = 'w'}}, wants = print}",
-         "", "a built-in rule has this name"},
-        {HEAD "} rule.needs = nil return rule", "", "it needs nothing"},
-        {HEAD "} return rule", "", "it wants no tensors"},
-        {HEAD "step = 7}" ALL "return rule", "",
-         "step is a number (expected a function)"},
-        {HEAD "modes = 'trian'}" ALL "return rule", "",
-         "mode 'trian' (expected one of train, eval, predict)"},
-        {HEAD "} rule.needs[1].how = 'vital'" ALL "return rule", "",
-         "how 'vital' (expected one of values, vitals, sketch, hash)"},
-        {HEAD "} rule.needs[1].how = 'values'" ALL "return rule", "",
-         "it asks for more than vital signs (expected a function observe)"},
-        {HEAD "params = {7}}" ALL "return rule", "", "params[1] is a number"},
-        {HEAD "params = {{name = 'x'}}}" ALL "return rule", "",
-         "params[1]: help is missing"},
-        {HEAD "params = {{name = 'x', help = 'h', defualt = 1}}}" ALL "return rule", "",
-         "params[1] has no field 'defualt' (expected default)"},
-        {HEAD "params = {{name = 'x', help = 'h', default = {}}}}" ALL "return rule", "",
-         "params[1]: default is a table"},
-        {HEAD "params = {{name = 'x', help = 'h', kind = 'rael'}}}" ALL "return rule", "",
-         "kind 'rael' (expected one of real, count"},
-        {HEAD "params = {{name = 'x', help = 'h', default = 7, most = 3}}}" ALL
-              "return rule",
-         "", "'7' (expected a whole number from 0 to 3)"},
-        {HEAD "params = {{name = 'x', help = 'h', default = '(', kind = 'regex'}}}" ALL
-              "return rule",
-         "", "("},
-        {HEAD "} function rule.init(ctx)\nerror('no init')\nend\n" ALL "return rule",
-         ":4", "no init"},
-        {"while true do end", ":1", "more than 50000000 instructions in one call"},
-        {"local function f() return f() + 1 end return f()", ":1", "stack overflow"},
-        {"return ('x'):rep(1 << 40)", "", "resulting string too large"},
-        {"local t = {} while true do t[#t + 1] = ('x'):rep(1 << 20) .. #t end", "",
-         "it needs more memory than it may have"},
-        {"error({})", "", "an error that is no text"},
-        {"io.open('x')", ":1", "global 'io'"},
-        {"os.time()", ":1", "global 'os'"},
-        {"require 'x'", ":1", "global 'require'"},
-        {"debug.sethook()", ":1", "global 'debug'"},
-        {"load('return 1')", ":1", "global 'load'"},
-        {"collectgarbage('stop')", ":1", "global 'collectgarbage'"},
-        {"string.dump(print)", ":1", "field 'dump'"},
-        {"math.randomseed(7)", ":1", "field 'randomseed'"},
-        {"coroutine.wrap(print)", ":1", "global 'coroutine'"},
-    };
+    const sonde_rule_limits limits = {.seconds = 30};
 
     (void)state;
-    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(no_rules); i++) {
         char where[80];
         sonde_rules *rules = NULL;
         sonde_diag diag = {0};
         char line[SONDE_DIAG_LINE];
 
-        user_write(script, cases[i].source);
-        (void)snprintf(where, sizeof where, "%s%s", script, cases[i].where);
+        user_write(script, no_rules[i].source);
+        (void)snprintf(where, sizeof where, "%s%s", script, no_rules[i].where);
         assert_int_equal(sonde_rules_create(&rules, NULL), SONDE_OK);
+        sonde_rules_set_limits(rules, &limits);
         assert_int_not_equal(sonde_rules_add(rules, script, &diag), SONDE_OK);
         (void)sonde_diag_line(&diag, line, sizeof line);
-        if (strstr(line, cases[i].found) == NULL ||
-            (cases[i].where[0] != '\0' && strcmp(diag.where, where) != 0)) {
-            fail_msg("%s\nsays: %s\nnot: %s: %s", cases[i].source, line, where,
-                     cases[i].found);
+        if (strstr(line, no_rules[i].found) == NULL ||
+            (no_rules[i].where[0] != '\0' && strcmp(diag.where, where) != 0)) {
+            fail_msg("%s\nsays: %s\nnot: %s: %s", no_rules[i].source, line, where,
+                     no_rules[i].found);
         }
         sonde_rules_destroy(rules);
     }
@@ -153,16 +153,16 @@ static void scripts_that_go_wrong(void **state)
         {HEAD "}\n" ALL "function rule.finish(ctx)\nerror('late')\nend\nreturn rule",
          "try.lua:6: late"},
     };
-    const sonde_rule_limits limits = {.seconds = 1, .memory = 16 << 20};
-
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
         stream s;
         uint32_t id = 0;
         const sonde_finding *found = NULL;
+        sonde_rule_limits limits = {.memory = 16 << 20};
 
         user_write(script, cases[i].source);
         stream_open(&s, "ExplodingTensor");
+        limits.seconds = strstr(cases[i].says, "longer than") != NULL ? 1 : 30;
         sonde_rules_set_limits(s.rules, &limits);
         user_add(&s, script);
         id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, 4, 0);

@@ -156,6 +156,7 @@ static const struct {
     {"stack", "step", "it crashed with signal 11 (Segmentation fault) at step 3", 3},
     {"heap", "step", " at step 3", 3}, /* a sanitizer would have it end otherwise */
     {"loop", "step", "it took longer than 0.5 s at step 3", 3},
+    {"sleep", "step", "it did not answer for 0.5 s at step 3", 3},
     {"exit", "step", "it ended its process with status 7 at step 3", 3},
     {"close", "step", " at step 3", 3},
     {"scribble", "step", "its answers make no sense at step 3", 3},
@@ -183,7 +184,9 @@ static void what_goes_wrong_is_a_finding_about_the_rule(void **state)
         (void)snprintf(parameters, sizeof parameters, "how=%s,in=%s", faults[i].how,
                        faults[i].in);
         limited_open(&s, user_plugin("faulty", parameters, text, sizeof text),
-                     strcmp(faults[i].how, "loop") == 0 ? 0.5 : 20);
+                     strcmp(faults[i].how, "loop") == 0    ? 0.5
+                     : strcmp(faults[i].how, "sleep") == 0 ? 0.05
+                                                           : 20);
         id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, VALUES, 0);
         stream_begin(&s);
         work(&s, id);

@@ -159,8 +159,6 @@ static void *produce_slowly(void *arg)
         (void)usleep(2000);
     }
     ok(sonde_recorder_close(of->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
-    sonde_observer_destroy(of->observer);
-    sonde_catalogue_destroy(of->catalogue);
     return NULL;
 }
 
@@ -287,6 +285,8 @@ static void make_run(sonde_rules *inside, sonde_rules *live)
     (void)pthread_join(trains, NULL);
     (void)pthread_join(follows, NULL);
     sonde_rules_finish(inside);
+    sonde_observer_destroy(of.observer);
+    sonde_catalogue_destroy(of.catalogue);
 }
 
 static void in_a_host_as_beside_it(void **state)

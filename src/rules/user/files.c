@@ -105,7 +105,7 @@ sonde_err sonde_rule_file_open(const char *path, const sonde_rule_limits *limits
     err = file->path != NULL
               ? sonde__host_start(path, &file->limits, &host, &answer, diag)
               : sonde__fail_nomem(diag, path);
-    if (err == SONDE_OK) {
+    if (err == SONDE_OK && answer.at != NULL) {
         err = read_rules(file, &answer, diag);
     }
     sonde__host_stop(host);
@@ -180,7 +180,7 @@ sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *dia
         return sonde__fail_nomem(diag, path);
     }
     err = sonde_rule_file_open(path, &rules->limits, &file, diag);
-    for (size_t i = 0; err == SONDE_OK && i < file->count; i++) {
+    for (size_t i = 0; err == SONDE_OK && file != NULL && i < file->count; i++) {
         const char *name = file->rules[i].rule.name;
 
         if (loaded(rules, name) != NULL) {

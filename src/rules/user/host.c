@@ -26,7 +26,8 @@ enum { ANSWER_MOST = 16 << 20, POLL_MS = 1 };
 struct sonde__host {
     sonde__wire wire;
     pid_t pid;
-    double seconds;
+    double seconds; /* of processor time, which the host sees to itself */
+    double patience;
 };
 
 /* --- starting --------------------------------------------------------------------- */
@@ -134,7 +135,7 @@ static sonde_err start(sonde__host *host, sonde_diag *diag)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         return sonde__fail_errno(diag, program, "no sockets");
     }
-    sonde__wire_init(&host->wire, ends[0], host->seconds, ANSWER_MOST);
+    sonde__wire_init(&host->wire, ends[0], host->patience, ANSWER_MOST);
     errno = spawn(program, ends[1], &host->pid);
     if (errno != 0) {
         host->pid = 0;
@@ -185,6 +186,7 @@ sonde_err sonde__host_start(const char *path, const sonde_rule_limits *limits,
     }
     host->wire.fd = -1;
     host->seconds = limits->seconds;
+    host->patience = SONDE__RULE_PATIENCE * limits->seconds;
     err = start(host, diag);
     if (err == SONDE_OK) {
         err = open_file(host, path, limits, rules, diag);
@@ -268,21 +270,24 @@ static bool end_process(sonde__host *host, double seconds, int *status)
 
 const char *sonde__host_fate(sonde__host *host, sonde_err err, char *buf, size_t size)
 {
-    const double wait = err == SONDE_EEND ? SONDE_MIN(host->seconds, 0.5) : 0.0;
     int status = -1;
-    const bool by_itself = end_process(host, wait, &status);
+    const bool by_itself = end_process(
+        host, err == SONDE_EEND ? SONDE_MIN(host->patience, 2.0) : 0, &status);
+    const int by_signal = status >= 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 
-    if (err == SONDE_ETIMEOUT) {
+    if (by_signal == SIGPROF) {
         (void)snprintf(buf, size, "took longer than %g s", host->seconds);
+    } else if (err == SONDE_ETIMEOUT) {
+        (void)snprintf(buf, size, "did not answer for %g s", host->patience);
     } else if (err == SONDE_ENOMEM) {
         (void)snprintf(buf, size, "needed more memory than there is");
     } else if (err == SONDE_EFORMAT) {
         (void)snprintf(buf, size, "wrote where it must not: its answers make no sense");
-    } else if (!by_itself) {
+    } else if (by_signal == SIGKILL && !by_itself) {
         (void)snprintf(buf, size, "closed files that are not its own");
-    } else if (status >= 0 && WIFSIGNALED(status)) {
-        (void)snprintf(buf, size, "crashed with signal %d (%s)", WTERMSIG(status),
-                       strsignal(WTERMSIG(status))); /* NOLINT(concurrency-mt-unsafe) */
+    } else if (by_signal != 0) {
+        (void)snprintf(buf, size, "crashed with signal %d (%s)", by_signal,
+                       strsignal(by_signal)); /* NOLINT(concurrency-mt-unsafe) */
     } else if (status >= 0 && WIFEXITED(status)) {
         (void)snprintf(buf, size, "ended its process with status %d",
                        WEXITSTATUS(status));
@@ -300,6 +305,6 @@ void sonde__host_stop(sonde__host *host)
         return;
     }
     sonde__wire_fini(&host->wire); /* which tells it to end */
-    (void)end_process(host, host->seconds, &status);
+    (void)end_process(host, host->patience, &status);
     sonde__free(host);
 }

@@ -16,6 +16,7 @@
 #include "rules/user/wire.h"
 
 #define SONDE__RULE_SECONDS 2.0
+#define SONDE__RULE_PATIENCE 10.0 /* times that: by the clock instead of processor time */
 enum {
     SONDE__RULE_MEMORY = 256 << 20,
     SONDE__RULE_INSTRUCTIONS = 50000000,

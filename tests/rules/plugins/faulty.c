@@ -55,6 +55,8 @@ static void go_wrong(sonde_rule_run *run, const char *how)
     } else if (strcmp(how, "loop") == 0) {
         while (zero == 0) {
         }
+    } else if (strcmp(how, "sleep") == 0) {
+        (void)pause();
     } else if (strcmp(how, "stack") == 0) {
         (void)deeper(&zero);
     } else if (strcmp(how, "heap") == 0) {
