@@ -478,16 +478,14 @@ const cli_command cli_train = {
     .summary = "train a network, evaluate it, draw what was seen",
     .details =
         "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
-        "describes any other.\nCtrl-C and 'sonde stop' save a checkpoint and end with "
-        "code 130. With --resume training goes on as if it had never been interrupted, and "
-        "what was recorded beyond the checkpoint counts no more.\n"
-        "Training is judged by rules while it runs ('sonde rules list'); a finding is "
-        "printed "
-        "at once and kept in RUN/findings if the run is recorded, and a line at the end "
-        "sums "
-        "up. A finding that --stop-on names ends training after its step as at its end, "
-        "but "
-        "for the evaluation, with code 1.",
+        "describes any other.\n"
+        "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130. With --resume\n"
+        "training goes on as if it had never been interrupted, and what was recorded beyond\n"
+        "the checkpoint counts no more.\n"
+        "Training is judged by rules while it runs ('sonde rules list'). A finding is printed\n"
+        "at once and kept in RUN/findings if the run is recorded; a line at the end sums up.\n"
+        "One that --stop-on names ends training after its step as at its end, but for the\n"
+        "evaluation, with code 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
                 "  sonde train --record runs/first --save-interval 100\n"

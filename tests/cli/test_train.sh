@@ -63,7 +63,8 @@ train() {
 train --out two --epochs 2
 python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
 import json, sys
-rows = [json.loads(line) for line in open(sys.argv[1])]
+*rows, verdict = [json.loads(line) for line in open(sys.argv[1])]
+assert verdict["event"] == "verdict" and verdict["healthy"], verdict
 assert [row["epoch"] for row in rows] == [0, 1] and rows[1]["step"] == 250, rows
 assert all(row["event"] == "epoch" and row["loss"] > 0 for row in rows)
 END
