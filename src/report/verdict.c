@@ -188,7 +188,7 @@ sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
         finding != NULL ? sonde__quantity_of(finding->statistic, info->role, &same)
                         : sonde__quantity_usual(info->role);
     sonde__track *tracks = sonde__malloc(2 * sizeof *tracks);
-    sonde__trace lines[2] = {{tracks, "training"}, {tracks + 1, "evaluation"}};
+    sonde__trace lines[2] = {{tracks, "training"}, {NULL, "evaluation"}};
     sonde__curve curve = {.lines = lines,
                           .line_count = 1,
                           .label = loss ? "value" : quantity.label,
@@ -201,6 +201,7 @@ sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
     if (tracks == NULL) {
         return sonde__fail_nomem(diag, "a curve");
     }
+    lines[1].track = tracks + 1;
     err = sonde__track_read(report->trial, id, mode, &quantity, report->begin,
                             report->end, SONDE__COLUMNS, &tracks[0], diag);
     if (err == SONDE_OK && loss) {

@@ -217,13 +217,15 @@ static sonde_err judge_new(source *from, bool *any, sonde_diag *diag)
         count--;
     }
     *any = first < count;
-    if (err == SONDE_OK && *any) {
-        err = open_cursor(from, diag);
-    }
     while (err == SONDE_OK && first < count) {
         const size_t last = SONDE_MIN(first + BLOCK, count) - 1;
 
         err = read_block(from, steps[first], steps[last] + 1, diag);
+        /* the cursor comes behind it: a block's vital signs may use up the memory that a
+         * compressed record lies in */
+        if (err == SONDE_OK) {
+            err = open_cursor(from, diag);
+        }
         for (; err == SONDE_OK && first <= last; first++) {
             err = stopped(from) ? fail_stopped(diag) : SONDE_OK;
             if (err == SONDE_OK) {
