@@ -76,6 +76,7 @@ static void zero_branches(int variant, uint64_t seed, const char *record,
     faults_plan plan = faults_usual(NET_RESIDUAL, seed);
 
     plan.zero_init = true;
+    plan.optimizer.learning_rate = 0.02F; /* they take off late */
     plan.warmup = variant;
     plan.record = record;
     finish(&plan, rules);
@@ -123,14 +124,14 @@ static void spikes(int variant, uint64_t seed, const char *record, sonde_rules *
     finish(&plan, rules);
 }
 
-/* Biases of -0.3: in every batch most ReLUs rest, but not always the same. */
+/* Biases of -0.15: in every batch most ReLUs rest, but not always the same. */
 static void make_sparse(faults_training *of)
 {
     const sonde_view bias =
         faults_parameter(of, of->plan.net == NET_MLP ? "fc1.bias" : "conv2.bias");
 
     for (int64_t k = 0; k < sonde_view_count(&bias); k++) {
-        ((float *)bias.data)[k] = -0.3F;
+        ((float *)bias.data)[k] = -0.15F;
     }
 }
 

@@ -109,8 +109,6 @@ static void plant(const arguments *a, const faults_row *row)
             const char *record = folder(a, path, sizeof path);
             sonde_rules *rules = NULL;
 
-                fprintf(stderr, "\nRUN %d %s|%s|%g|%ld\n", row->number, row->what,
-                        row->net, row->severity[k], seed);
             row->run(row, (uint64_t)seed, row->severity[k], record, &rules);
             faults_tally_fault(row, (uint64_t)seed, row->severity[k], rules);
             compare(record, rules);
@@ -126,7 +124,6 @@ static void train_clean(const arguments *a, const faults_clean *row)
         const char *record = folder(a, path, sizeof path);
         sonde_rules *rules = NULL;
 
-            fprintf(stderr, "\nRUN 0 %s|clean|0|%ld\n", row->what, seed);
         row->run(row->variant, (uint64_t)seed, record, &rules);
         faults_tally_clean(row, (uint64_t)seed, rules);
         compare(record, rules);

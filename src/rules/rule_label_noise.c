@@ -3,8 +3,12 @@
  *
  * With H the entropy (natural logarithm) of the labels seen in training, the losses are averaged
  * over windows of `window` observed steps, after `skip` steps. Fires when for two windows on end
- *     the mean is at H: not two standard errors below it, and not `tolerance` above; and
- *     it does not fall: by less than one standard error of its difference to the window before.
+ *     the mean is at H: not two standard errors below it, and not `tolerance` above;
+ *     it is known well enough to tell: its standard error is below 0.3 % of H (batches of a few
+ *     samples need more of them than a window has); and
+ *     it does not fall: by less than one standard error of its difference to the window before;
+ *     but one that comes from above H and is still above it has learnt nothing either;
+ * and the last mean is not below H at all: what has nothing to learn cannot get there (Gibbs).
  * Labels that are shuffled keep a cross-entropy there; so does a network that learns nothing. H
  * below 0.1 (a single class) is ClassImbalance's. Evidence: losses, and raw labels.
  */
@@ -89,19 +93,21 @@ static void end_window(sonde_rule_run *run, size_t i, memory *of)
     const double n = (double)of->in_window, mean = of->sum / n;
     const double error = sqrt(fmax(of->sumsq / n - mean * mean, 0.0) / n);
     const double h = entropy(state);
-    const bool there =
-        h > 0.1 && mean > h - 2.0 * error && mean < h * (1.0 + state->tolerance);
+    const bool there = h > 0.1 && error < 0.003 * h && mean > h - 2.0 * error &&
+                       mean < h * (1.0 + state->tolerance);
     const bool falls =
         of->windows == 0 ||
         of->before - mean > sqrt(error * error + of->error_before * of->error_before);
 
-    of->stays = there && !falls ? of->stays + 1 : 0;
+    const bool from_above = of->before > h + 2.0 * of->error_before && mean > h;
+
+    of->stays = there && (!falls || (of->windows > 0 && from_above)) ? of->stays + 1 : 0;
     of->sum = of->sumsq = 0.0;
     of->in_window = 0;
     of->windows++;
     of->before = mean;
     of->error_before = error;
-    if (of->stays >= 2 &&
+    if (of->stays >= 2 && mean > h &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
         sonde_rule_say(
             run, NULL,
@@ -145,7 +151,7 @@ const sonde_rule sonde__label_noise = {
     .summary = "the loss stays at the entropy of the labels",
     .condition =
         "Over windows of `window` steps the mean loss is at the entropy of the labels, "
-        "and does not fall, twice on end.",
+        "not below it, and does not fall, twice on end.",
     .advice = "See whether labels still belong to their inputs; if so, raise the "
               "learning rate or "
               "look at the initialisation.",

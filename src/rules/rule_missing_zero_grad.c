@@ -4,8 +4,10 @@
  * With g' the gradient of the step before, g this one, f = g - g' and all parameters taken
  * together, fires when at `patience` steps on end
  *     f . g' > 0          of independent gradients it is about -|g'|^2, whatever the noise
- *     |f| > |g| / 6       g grows by a fresh gradient, not by a little
- *     |f| < 1.5 |f'| and |f'| < 1.5 |f|     of a steady size
+ *     |f| > |g| / 8       g grows by a fresh gradient, not by a little; once, |f| > |g| / 4
+ *     |f| < 2 |f'| and |f'| < 2 |f|     of a steady size
+ *     f . f' < 0.95 |f| |f'|      at one of them: fresh gradients of other batches differ, while one
+ *                         that swings, of the same batch at each step, grows smoothly
  * where f' is the f before, and over these steps f has grown by less than the square root of what
  * g has: sums grow by equal parts, |g| as 2, 3, 4 and |f| not at all; a gradient that grows by
  * a factor, as on leaving a plateau, has an f that grows by the same. Nor does it count while no
@@ -24,13 +26,14 @@ typedef struct zero_grad {
     int64_t patience, bad, pairs;
     double dot, fresh, now;        /* of this step: f . g', |f|^2, |g|^2 */
     double fresh_before;           /* |f'|; 0: none */
+    double along;                  /* of this step: f . f' */
     double now_before;             /* |g'| */
     double fresh_first, now_first; /* where the streak began: |f'| and |g'| */
-    bool paired;
+    bool paired, clearly, rough;
 } zero_grad;
 
 typedef struct memory {
-    float *before;
+    float *before, *fresh; /* g' and f' */
     size_t count;
     int64_t step; /* of its mode */
     bool has;
@@ -65,7 +68,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     if (sonde_rule_tensors(run, &count)[i].need == PARAMETERS) {
         return SONDE_OK;
     }
-    of->before = sonde__calloc(SAMPLE, sizeof *of->before);
+    of->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *of->before);
+    of->fresh = of->before != NULL ? of->before + SAMPLE : NULL;
     return of->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "MissingZeroGrad");
 }
 
@@ -89,6 +93,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             state->dot += fresh * before;
             state->fresh += fresh * fresh;
             state->now += values[i] * values[i];
+            state->along += fresh * (double)of->fresh[i];
+            of->fresh[i] = (float)fresh;
         }
         of->before[i] = (float)values[i];
     }
@@ -120,13 +126,15 @@ static bool updated(sonde_rule_run *run)
 }
 
 /* One more step that looks like it; what the streak began with. */
-static void take_streak(zero_grad *state, bool looks)
+static void take_streak(zero_grad *state, bool looks, bool clearly, bool rough)
 {
     if (looks && state->bad == 0) {
         state->fresh_first = state->fresh_before;
         state->now_first = state->now_before;
     }
     state->bad = looks ? state->bad + 1 : 0;
+    state->clearly = looks && (clearly || (state->bad > 1 && state->clearly));
+    state->rough = looks && (rough || (state->bad > 1 && state->rough));
 }
 
 static void step(sonde_rule_run *run)
@@ -134,16 +142,17 @@ static void step(sonde_rule_run *run)
     zero_grad *state = sonde_rule_state(run);
     const double fresh = sqrt(state->fresh), before = state->fresh_before;
     const double now = sqrt(state->now);
-    const bool steady = before > 0.0 && fresh < 1.5 * before && before < 1.5 * fresh;
-    const bool grows = state->dot > 0.0 && 6.0 * fresh > now;
+    const bool steady = before > 0.0 && fresh < 2.0 * before && before < 2.0 * fresh;
+    const bool grows = state->dot > 0.0 && 8.0 * fresh > now;
     const bool changed = updated(run);
 
     if (state->paired) {
         bool sums = false;
 
         state->pairs++;
-        take_streak(state, steady && grows && changed);
-        sums = state->bad > 0 && state->now_first > 0.0 &&
+        take_streak(state, steady && grows && changed, 4.0 * fresh > now,
+                    state->along < 0.95 * fresh * before);
+        sums = state->clearly && state->rough && state->now_first > 0.0 &&
                log(fresh / state->fresh_first) < 0.5 * log(now / state->now_first);
         state->fresh_before = fresh;
         state->now_before = now;
@@ -157,7 +166,7 @@ static void step(sonde_rule_run *run)
                 now, fresh);
         }
     }
-    state->dot = state->fresh = state->now = 0.0;
+    state->dot = state->fresh = state->now = state->along = 0.0;
     state->paired = false;
 }
 

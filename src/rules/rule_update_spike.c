@@ -5,8 +5,8 @@
  * sums of squares, fires when, of at least `least` comparisons,
  *     a - a' > a' / 2                   it more than outgrows all others, at once
  *     a - a' > factor m                 m the median of |a - a'| over the last 32
- *     0.3 a^2 < q - q' < 1.3 a^2        and nothing else does: the change of the whole tensor is
- *                                       that of one element
+ *     0.3 a^2 < q - q' < 3 a^2          and the others hardly do: the change of the whole tensor
+ *                                       is for a good part that of one element
  * which is what a flipped bit of an exponent does, and an update does not: that moves all elements,
  * so that q changes by far more than a^2, or none so far. Elements that get smaller, and bits of a
  * mantissa, do no harm that could be told from training.
@@ -16,7 +16,7 @@
 #include "rules/builtin.h"
 #include "rules/spikes.h"
 
-enum { ELEMENTS = 16 }; /* fewer are not judged: one is then a large part of all */
+enum { ELEMENTS = 32 }; /* fewer are not judged: one is then a large part of all */
 
 typedef struct spike {
     double factor;
@@ -55,7 +55,7 @@ static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_v
     double median = 0.0;
 
     if (jump <= 0.5 * of->largest || of->largest <= 0.0 || change <= 0.3 * square ||
-        change >= 1.3 * square || of->changes.count < state->least) {
+        change >= 3.0 * square || of->changes.count < state->least) {
         return;
     }
     median = sonde__recent_median(&of->changes);
