@@ -34,7 +34,7 @@ static sonde__job *take_due(sonde__actions_queue *queue, double *next)
 
         if (job->due <= now) {
             memmove(&queue->jobs[i], &queue->jobs[i + 1],
-                    (queue->count - i - 1) * sizeof queue->jobs[0]);
+                    (queue->count - i - 1) * sizeof(sonde__job *));
             queue->count--;
             return job;
         }

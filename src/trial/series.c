@@ -130,11 +130,30 @@ static bool leave_out(walk *of, int which, sonde_err err, const sonde_diag *why)
     return true;
 }
 
+/* Passes over what lies before the range, by halves: tracks ascend in global steps. */
+static void skip_before(walk *of, int which)
+{
+    uint32_t low = 0, high = of->tracks[which]->count;
+
+    while (of->mode == SONDE_MODE_GLOBAL && low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (step_of(of, item_at(of, which, middle))->global < of->begin) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    of->at[which] = low;
+}
+
 static sonde_err take_all(walk *of, sonde_diag *diag)
 {
     int64_t last = -1;
     int which = 0;
 
+    skip_before(of, 0);
+    skip_before(of, 1);
     while ((which = choose(of)) >= 0) {
         const sonde__step *step = step_of(of, item_at(of, which, of->at[which]));
         const int64_t value =
@@ -142,6 +161,9 @@ static sonde_err take_all(walk *of, sonde_diag *diag)
         const uint32_t count = count_step(of, which);
         sonde_err err = SONDE_OK;
 
+        if (of->mode == SONDE_MODE_GLOBAL && of->end != 0 && value >= of->end) {
+            break;
+        }
         if ((of->mode == SONDE_MODE_GLOBAL || step->mode == of->mode) &&
             value >= of->begin && (of->end == 0 || value < of->end) &&
             step->global != last) {
@@ -189,7 +211,9 @@ static bool choose_worker(walk *of, uint32_t id, int rank)
 
 static sonde_err run(walk *of, sonde_diag *diag)
 {
-    const size_t most = (size_t)of->tracks[0]->count + of->tracks[1]->count;
+    const size_t all = (size_t)of->tracks[0]->count + of->tracks[1]->count;
+    const size_t most =
+        of->end != 0 ? SONDE_MIN(all, (size_t)(of->end - of->begin)) : all;
     sonde_err err = SONDE_OK;
 
     of->steps = sonde__malloc(most * sizeof *of->steps);

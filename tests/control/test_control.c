@@ -74,7 +74,7 @@ static void the_first_of_a_kind_stays_and_checkpoints_come_first(void **state)
     sonde_control_ask(control, SONDE_REQUEST_STOP, SONDE_BY_USER, "second");
     sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_USER, NULL);
     assert_true(sonde_control_take(control, &request));
-    assert_int_equal(request.kind, SONDE_REQUEST_CHECKPOINT);
+    assert_string_equal(sonde_request_kind_name(request.kind), "checkpoint");
     assert_string_equal(request.text, "");
     assert_true(sonde_control_take(control, &request));
     assert_int_equal(request.kind, SONDE_REQUEST_STOP);
