@@ -63,15 +63,13 @@ static arguments read_arguments(int argc, char **argv)
             a.markdown = true;
         } else if (strcmp(argv[i], "--verbose") == 0) {
             faults_verbose = true;
-        } else if (value == NULL) {
-            usage(argv[i]);
-        } else if (strcmp(argv[i], "--seeds") == 0) {
+        } else if (value != NULL && strcmp(argv[i], "--seeds") == 0) {
             a.seeds = strtol(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--first") == 0) {
+        } else if (value != NULL && strcmp(argv[i], "--first") == 0) {
             a.first = strtol(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--only") == 0) {
+        } else if (value != NULL && strcmp(argv[i], "--only") == 0) {
             a.only = strtol(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--record") == 0) {
+        } else if (value != NULL && strcmp(argv[i], "--record") == 0) {
             a.record = argv[++i];
         } else {
             usage(argv[i]);

@@ -52,6 +52,9 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
 
         if (info->same_as != id && alias_count < MOST_ALIASES) {
             (void)snprintf(aliases[alias_count++], sizeof aliases[0], "%s", info->name);
+            if (!sonde_dtype_is_float(info->dtype)) {
+                continue; /* labels under a second name would be counted twice */
+            }
         }
         for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
             tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
