@@ -39,7 +39,8 @@ bool sonde__counts(const sonde_trial *trial, sonde__worker *worker, int64_t glob
 static void take_bytes(void *user, const sonde__item *item)
 {
     sonde_trial *trial = user;
-    const sonde__form *form = &trial->forms.items[((const sonde__raw_item *)item)->form];
+    const sonde__raw_item *raw = (const void *)item;
+    const sonde__form *form = &trial->forms.items[raw->form];
     const sonde_view view =
         sonde_view_of((sonde_dtype)form->dtype, form->rank, form->shape, NULL);
 

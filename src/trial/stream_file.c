@@ -183,44 +183,45 @@ static sonde__file_list *files_of(sonde__worker *worker, sonde__file_kind kind)
                                                        : (int)SONDE__STEP_FILES];
 }
 
-static sonde_err read_on(sonde__stream_reading *of, sonde_diag *diag)
+/* of: what the kind is; the rest is filled in here. */
+static sonde_err read_on(sonde__stream_reading of, sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
-    sonde_trial *trial = of->trial;
-    sonde__worker *worker = of->worker;
-    const uint64_t number = of->progress->number;
+    sonde_trial *trial = of.trial;
+    sonde__worker *worker = of.worker;
+    const uint64_t number = of.progress->number;
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
     int fd = -1;
 
-    of->file = sonde__file_of(files_of(worker, of->kind), number);
-    if (of->file == NULL) {
+    of.file = sonde__file_of(files_of(worker, of.kind), number);
+    if (of.file == NULL) {
         return sonde__fail_nomem(diag, "the files of a run");
     }
-    if (of->file->head == 0) {
-        of->file->first = worker->stats_rows;
+    if (of.file->head == 0) {
+        of.file->first = worker->stats_rows;
     }
-    of->path = path;
-    of->where = where;
-    of->diag = &why;
-    of->lost = false;
-    fd = sonde__file_open(trial, worker, of->kind, of->file, path);
-    of->over = of->file->closed || trial->ended || worker->said_ended || worker->crashed;
-    sonde__worker_limit(worker, of->kind, number);
-    sonde__file_name(name, of->kind, number, !of->file->closed);
+    of.path = path;
+    of.where = where;
+    of.diag = &why;
+    of.lost = false;
+    fd = sonde__file_open(trial, worker, of.kind, of.file, path);
+    of.over = of.file->closed || trial->ended || worker->said_ended || worker->crashed;
+    sonde__worker_limit(worker, of.kind, number);
+    sonde__file_name(name, of.kind, number, !of.file->closed);
     (void)sonde__trial_where(worker, name, where);
     if (fd < 0) {
         err = sonde__fail_errno(&why, path, "cannot be opened");
     } else {
-        err = read_open(of, fd);
+        err = read_open(&of, fd);
         (void)close(fd);
     }
-    sonde__damage_flush(trial, of->progress, where);
+    sonde__damage_flush(trial, of.progress, where);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(diag, path);
     }
-    if (err != SONDE_OK && !of->file->broken) {
-        of->file->broken = true;
+    if (err != SONDE_OK && !of.file->broken) {
+        of.file->broken = true;
         sonde__damage(trial, where, "%s", why.found);
     }
     return SONDE_OK;
@@ -231,14 +232,14 @@ sonde_err sonde__stream_read(sonde_trial *trial, sonde__worker *worker,
                              sonde__stream_take *take, sonde_diag *diag)
 {
     for (;;) {
-        sonde__stream_reading of = {.trial = trial,
-                                    .worker = worker,
-                                    .kind = kind,
-                                    .take = take,
-                                    .progress = progress};
+        const sonde__stream_reading of = {.trial = trial,
+                                          .worker = worker,
+                                          .kind = kind,
+                                          .take = take,
+                                          .progress = progress};
         uint64_t next = 0;
         const bool more = sonde__progress_peek(trial, worker, progress, kind, &next);
-        sonde_err err = progress->begun ? read_on(&of, diag) : SONDE_OK;
+        sonde_err err = progress->begun ? read_on(of, diag) : SONDE_OK;
 
         if (err == SONDE_OK && more) {
             err = sonde__progress_move(trial, worker, progress, kind, next, diag);
