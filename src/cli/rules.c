@@ -349,7 +349,7 @@ const cli_command cli_rules = {
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
                 "sonde rules run --plugin ./my_rule.lua # and by one of your own\n"
                 "sonde rules run --report run.html # a page with curves, for people\n"
-                                "sonde rules --follow run # while it trains\n"
+                "sonde rules --follow run # while it trains\n"
                 "sonde rules --follow run --on-finding error=stop",
     .options = options,
     .option_count = CLI_COUNT_OF(options),

@@ -109,7 +109,8 @@ static sonde_err add_observers(training *run, const char *job, sonde_diag *diag)
     const char *path = NULL;
     char checkpoints[4096];
     const cli_record record = cli_resume_record(&asked->record, &run->resume);
-    sonde_err err = cli_hook_open(&record, job, run->job, "sonde train", &run->hook, diag);
+    sonde_err err =
+        cli_hook_open(&record, job, run->job, "sonde train", &run->hook, diag);
 
     if (err == SONDE_OK) {
         err = sonde_nn_session_attach_hook(run->session, run->hook, diag);
@@ -480,11 +481,15 @@ const cli_command cli_train = {
         "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
         "describes any other.\n"
         "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130. With --resume\n"
-        "training goes on as if it had never been interrupted, and what was recorded beyond\n"
+        "training goes on as if it had never been interrupted, and what was recorded "
+        "beyond\n"
         "the checkpoint counts no more.\n"
-        "Training is judged by rules while it runs ('sonde rules list'). A finding is printed\n"
-        "at once and kept in RUN/findings if the run is recorded; a line at the end sums up.\n"
-        "One that --stop-on names ends training after its step as at its end, but for the\n"
+        "Training is judged by rules while it runs ('sonde rules list'). A finding is "
+        "printed\n"
+        "at once and kept in RUN/findings if the run is recorded; a line at the end sums "
+        "up.\n"
+        "One that --stop-on names ends training after its step as at its end, but for "
+        "the\n"
         "evaluation, with code 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"

@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 
 enum {
-    LINE = 64,      /* bytes that leave the write-combining buffer as one */
+    LINE = 64,       /* bytes that leave the write-combining buffer as one */
     LEAST = 2 * 1024 /* below, the fence costs more than the cache loses */
 };
 

@@ -104,7 +104,7 @@ struct sonde_rules {
     sonde_rule_file **files; /* of users' rules */
     size_t file_count, file_capacity;
     sonde_rule_limits limits; /* of rules in them */
-    sonde_catalogue *own; /* of all that is attached; NULL: nothing is */
+    sonde_catalogue *own;     /* of all that is attached; NULL: nothing is */
     sonde__attached *attached;
 };
 

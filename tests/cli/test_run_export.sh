@@ -35,13 +35,13 @@ run 0 "$sonde" export run values.csv --to csv --values
 same "$out" <(echo 'values.csv: 8 tensors, 84 values')
 run 0 "$sonde" export run values.jsonl --to jsonl --values --quiet
 run 0 "$sonde" export run few.csv 'conv1*' --to csv --values --elements 2 --steps 0:6 --quiet
-same few.csv <(
+same <(sed -E '2,$s/^(([^,]*,){4})[0-9]+\.[0-9]{6},/\1then,/' few.csv) <(
     cat <<'END'
-step,mode,mode_step,worker,tensor,micro_batch,replica,index,value
-0,train,0,0,conv1.weight,0,0,0,0.25
-0,train,0,0,conv1.weight,0,0,1,1.125
-5,train,5,0,conv1.weight,0,0,0,-0.25
-5,train,5,0,conv1.weight,0,0,1,0.625
+step,mode,mode_step,worker,time,tensor,micro_batch,replica,index,value
+0,train,0,0,then,conv1.weight,0,0,0,0.25
+0,train,0,0,then,conv1.weight,0,0,1,1.125
+5,train,5,0,then,conv1.weight,0,0,0,-0.25
+5,train,5,0,then,conv1.weight,0,0,1,0.625
 END
 )
 python3 - <<'END' || fail "values"

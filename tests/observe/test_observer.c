@@ -94,12 +94,11 @@ static void what_is_bad_is_told_at_any_step(void **state)
     const sonde_observer_gate *gate = NULL;
     sonde_observer *observer = NULL;
     sonde_selector *what = NULL;
-    sonde_tap tap = {.how = SONDE_HOW_RAW, .where = &sink.sink, .when_bad = true};
+    sonde_tap tap = {.how = SONDE_HOW_VITALS, .where = &sink.sink, .when_bad = true};
     float x[2] = {1.0F, 2.0F};
     const int64_t shape = 2;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
     sonde_vitals vitals;
-    sonde_diag diag = {0};
     uint32_t id = 0;
 
     sonde_vitals_of(&view, &vitals);
@@ -108,8 +107,6 @@ static void what_is_bad_is_told_at_any_step(void **state)
     assert_int_equal(sonde_selector_create("loss", &what, NULL), SONDE_OK);
     tap.what = what;
     tap.when[SONDE_MODE_TRAIN] = tenth;
-    assert_int_equal(sonde_observer_add(observer, &tap, NULL, &diag), SONDE_EINVAL);
-    tap.how = SONDE_HOW_VITALS;
     assert_int_equal(sonde_observer_add(observer, &tap, NULL, NULL), SONDE_OK);
     sonde_selector_destroy(what);
     assert_int_equal(sonde_observer_bind(observer, &one, NULL), SONDE_OK);

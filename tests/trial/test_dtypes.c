@@ -79,13 +79,15 @@ static void values_as_text(void **state)
     char *json = (char *)exported(trial, SONDE_EXPORT_JSONL, true, &size);
 
     (void)state;
-    assert_non_null(strstr(csv, "0,train,0,0,float8_e4m3fn,0,0,0,1\n"
-                                "0,train,0,0,float8_e4m3fn,0,0,1,-1\n"
-                                "0,train,0,0,float8_e4m3fn,0,0,2,nan\n"));
-    assert_non_null(strstr(csv, "complex64,0,0,0,1.5-2j\n"
-                                "0,train,0,0,complex64,0,0,1,0+0.1j\n"
-                                "0,train,0,0,complex64,0,0,2,3+4j\n"
-                                "0,train,0,0,complex64,0,0,3,-inf+nanj\n"));
+    assert_non_null(strstr(csv,
+                           "0,train,0,0,1769860800.005000,float8_e4m3fn,0,0,0,1\n"
+                           "0,train,0,0,1769860800.005000,float8_e4m3fn,0,0,1,-1\n"
+                           "0,train,0,0,1769860800.005000,float8_e4m3fn,0,0,2,nan\n"));
+    assert_non_null(strstr(csv,
+                           "complex64,0,0,0,1.5-2j\n"
+                           "0,train,0,0,1769860800.005000,complex64,0,0,1,0+0.1j\n"
+                           "0,train,0,0,1769860800.005000,complex64,0,0,2,3+4j\n"
+                           "0,train,0,0,1769860800.005000,complex64,0,0,3,-inf+nanj\n"));
     assert_non_null(strstr(json,
                            "\"tensor\":\"float8_e4m3fn\",\"micro_batch\":0,\"replica\":0,"
                            "\"dtype\":\"float8_e4m3fn\",\"shape\":[2,2],"

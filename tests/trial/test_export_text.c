@@ -50,9 +50,9 @@ static void rows_are_exact_text(void **state)
     (void)state;
     add_row_text(SONDE_EXPORT_CSV, NULL, 0, 4, &text);
     add_row_text(SONDE_EXPORT_CSV, (double[]){0.1, -INFINITY, 0.2}, 0, 4, &text);
-    assert_string_equal(text.data,
-                        "step,mode,mode_step,worker,time,tensor,count,mean,max,min\n"
-                        "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
+    assert_string_equal(
+        text.data, "step,mode,mode_step,worker,time,tensor,count,mean,max,min\n"
+                   "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",3,-inf,0.2,-inf\n");
     text.length = 0;
     add_row_text(SONDE_EXPORT_JSONL, (double[]){0.1, 1.0 / 3.0, 0.2}, 2, 2, &text);
     add_row_text(SONDE_EXPORT_JSONL, (double[]){(double)NAN, 1.0, 0.2}, 1, 1, &text);
@@ -67,12 +67,12 @@ static void rows_are_exact_text(void **state)
     text.length = 0;
     add_row_text(SONDE_EXPORT_CSV, (double[]){1.0, 2.0, 3.0}, 4, 2, &text);
     add_row_text(SONDE_EXPORT_JSONL, (double[]){1.0, 2.0, 3.0}, 4, 2, &text);
-    assert_string_equal(text.data,
-                        "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",,0000000000000abc\n"
-                        "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
-        "\"time\":1769860800.012345,"
-                        "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"p50\":null,"
-                        "\"hash\":\"0000000000000abc\"}\n");
+    assert_string_equal(
+        text.data, "12,eval,2,3,1769860800.012345,\"a,\"\"b\"\"\n\",,0000000000000abc\n"
+                   "{\"step\":12,\"mode\":\"eval\",\"mode_step\":2,\"worker\":3,"
+                   "\"time\":1769860800.012345,"
+                   "\"tensor\":\"a,\\\"b\\\"\\u000a\",\"p50\":null,"
+                   "\"hash\":\"0000000000000abc\"}\n");
     assert_int_equal(sonde_export_row_text(SONDE_EXPORT_NPZ, NULL, NULL, 0, &text, &diag),
                      SONDE_EINVAL);
     sonde_text_fini(&text);
