@@ -43,6 +43,7 @@ typedef struct demo {
     const char *look;                /* a selector for `sonde plot` */
     const char *model;               /* of the job */
     bool pair;                       /* two runs, which are compared */
+    bool each_weight;                /* weights are recorded at each step */
     demo_side wrong, right;
 } demo;
 

@@ -52,14 +52,16 @@ static sonde_err fail_memory(sonde_diag *diag)
 static sonde_err open_job(running *run, sonde_diag *diag)
 {
     const char *model = run->side->model != NULL ? run->side->model : run->of->model;
-    const size_t size = strlen(model) + strlen(run->side->job) + sizeof recording;
+    const char *weights = run->of->each_weight ? "    weights: {save_interval: 1}\n" : "";
+    const size_t size =
+        strlen(model) + strlen(run->side->job) + sizeof recording + strlen(weights);
     char *text = malloc(size);
     sonde_err err = SONDE_OK;
 
     if (text == NULL) {
         return fail_memory(diag);
     }
-    (void)snprintf(text, size, "%s%s%s", model, run->side->job, recording);
+    (void)snprintf(text, size, "%s%s%s%s", model, run->side->job, recording, weights);
     err = sonde_nn_job_parse(text, strlen(text), run->of->name, &run->job, diag);
     free(text);
     if (err != SONDE_OK) {

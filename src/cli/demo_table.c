@@ -192,13 +192,15 @@ const demo cli_demos[] = {
     {.name = "learning_rate_too_small",
      .what = "Training runs, and nothing moves.",
      .why =
-         "The learning rate is 1e-9: updates are smaller than what a weight can resolve.",
+         "The learning rate is 2e-5, a thousandth of what was meant: a digit lost in a\n"
+         "configuration.",
      .repair = "A learning rate of 0.02.",
      .rule = "WeightUpdateRatio",
      .statistic = "l2",
      .look = "fc*.weight",
+     .each_weight = true,
      .model = SMALL,
-     .wrong = {.job = GARMENTS SGD("1e-9") OPTIONS("1"), .data = {STEPS_100}},
+     .wrong = {.job = GARMENTS SGD("2e-5") OPTIONS("1"), .data = {STEPS_100}},
      .right = {.job = GARMENTS SGD("0.02") OPTIONS("1"), .data = {STEPS_100}}},
     {.name = "loss_not_decreasing",
      .what = "The loss falls at first, then rises and stays high.",
