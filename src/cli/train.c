@@ -4,11 +4,10 @@
 #include "cli/job.h"
 #include "cli/judge.h"
 #include "cli/pictures.h"
+#include "cli/prints.h"
 #include "cli/record.h"
 #include "cli/resume.h"
 #include "cli/run.h"
-
-#include <sonde/print.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -73,35 +72,6 @@ static void apply_overrides(const train_values *asked, sonde_nn_job_info *info)
     }
 }
 
-static sonde_err add_prints(training *run, sonde_diag *diag)
-{
-    const size_t taps = sonde_nn_job_tap_count(run->job);
-    sonde_err err = SONDE_OK;
-
-    if (taps + run->asked->print.count == 0) {
-        return SONDE_OK;
-    }
-    err = sonde_printer_create(NULL, NULL, &run->printer, diag);
-    for (size_t i = 0; err == SONDE_OK && i < run->asked->print.count; i++) {
-        const sonde_schedule always = sonde_schedule_always();
-
-        err = sonde_nn_session_tap(run->session, run->asked->print.text[i], &always,
-                                   SONDE_HOW_RAW, sonde_printer_sink(run->printer), diag);
-    }
-    for (size_t i = 0; err == SONDE_OK && i < taps; i++) {
-        const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
-        const sonde_schedule schedule = {
-            .interval = tap->every, .start = tap->start, .end = tap->end};
-
-        if (tap->print) {
-            err =
-                sonde_nn_session_tap(run->session, tap->tensors, &schedule, SONDE_HOW_RAW,
-                                     sonde_printer_sink(run->printer), diag);
-        }
-    }
-    return err;
-}
-
 /* Whoever records, judges and may ask the session for something. */
 static sonde_err add_observers(training *run, const char *job, sonde_diag *diag)
 {
@@ -158,7 +128,7 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
                                         &run->info->optimizer, &run->session, diag);
     }
     if (err == SONDE_OK) {
-        err = add_prints(run, diag);
+        err = cli_prints_open(&asked->print, run->job, run->session, &run->printer, diag);
     }
     if (err == SONDE_OK) {
         err = add_observers(run, job, diag);

@@ -7,21 +7,10 @@
  * and without anything due there is no observer: the loop is the kernels and nothing else.
  * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
-#include "nn/ops/operand_vitals.h"
-#include "nn/run/run.h"
+#include "nn/run/execution.h"
 
 #include <math.h>
 #include <string.h>
-
-typedef struct execution {
-    sonde_nn_session *session;
-    const sonde_view *inputs;
-    sonde__team *team; /* NULL: member 0 runs everything alone */
-    sonde_coordinate at;
-    bool due;   /* something is observed at this step */
-    bool again; /* the forward pass is computed once more */
-    bool bad;   /* something was told of that is not finite */
-} execution;
 
 void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
                          const sonde_coordinate *at, const sonde_view *inputs)
@@ -32,150 +21,6 @@ void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *b
     return buffer->place == SONDE__IN_INPUT
                ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
                : buffer->data;
-}
-
-/* --- showing ---------------------------------------------------------------------- */
-
-/* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
- * reordered into scratch. NULL where only its vital signs exist. */
-static void *find_data(const execution *run, const sonde__showing *showing)
-{
-    sonde__plan *plan = &run->session->plan;
-    const sonde__kernel *const *kernels = sonde__op_reorder.kernels();
-    sonde__call call = {.in_count = 1, .out_count = 1};
-    const sonde__buffer *buffer = NULL;
-
-    if (showing->buffer < 0) {
-        return NULL;
-    }
-    buffer = &plan->buffers[showing->buffer];
-    if (buffer->layout == SONDE__PLAIN) {
-        return sonde__buffer_data(run->session, buffer, &run->at, run->inputs);
-    }
-    call.in[0].shape.dtype = showing->view.dtype;
-    call.in[0].shape.rank = showing->view.rank;
-    memcpy(call.in[0].shape.dim, showing->view.shape, sizeof showing->view.shape);
-    call.out[0].shape = call.in[0].shape;
-    call.in[0].layout = buffer->layout;
-    call.in[0].data = buffer->data;
-    call.out[0].data = plan->show_scratch;
-    while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&call)) {
-        kernels++;
-    }
-    kernels[0]->run(&call, 0, 1);
-    return plan->show_scratch;
-}
-
-/* Vital signs of a value that no kernel tells, without reordering it. */
-static void take_vitals(const execution *run, const sonde__showing *showing,
-                        sonde_vitals *vitals)
-{
-    const sonde__buffer *buffer = &run->session->plan.buffers[showing->buffer];
-    const sonde__operand operand = {
-        buffer->shape, buffer->layout,
-        sonde__buffer_data(run->session, buffer, &run->at, run->inputs)};
-
-    if (sonde__has_operand_vitals(operand.shape.dtype, operand.layout)) {
-        sonde__operand_vitals(&operand, vitals);
-    } else {
-        sonde_view view = showing->view;
-
-        view.data = find_data(run, showing);
-        sonde_vitals_of(&view, vitals);
-    }
-}
-
-static void show(const execution *run, int first, int count)
-{
-    const sonde_nn_session *session = run->session;
-    const sonde__plan *plan = &session->plan;
-    int taken = -1; /* the slot that take_vitals filled last */
-
-    for (int i = first; i < first + count; i++) {
-        const sonde__showing *showing = &plan->showings[i];
-        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
-        const unsigned wants = sonde_observer_wants(session->gate, showing->id);
-        sonde_vitals *vitals = fused ? &plan->vitals[showing->slot] : NULL;
-        sonde_view found;
-        const sonde_view *view = &showing->view;
-
-        if (wants == 0) {
-            continue;
-        }
-        if ((wants & SONDE_HOW_VITALS) != 0 && !fused) {
-            vitals = &plan->vitals[showing->slot];
-            if (taken != showing->slot) {
-                take_vitals(run, showing, vitals);
-                taken = showing->slot;
-            }
-        }
-        if (view->data == NULL && wants != SONDE_HOW_VITALS) {
-            found = *view;
-            found.data = find_data(run, showing);
-            view = &found;
-        }
-        sonde_observer_observe(session->observer, showing->id, view, vitals,
-                               run->at.micro_batch, run->at.replica);
-    }
-}
-
-/* Asks a kernel for the vital signs that are wanted of what it handles anyway. */
-static void ask_vitals(const execution *run, sonde__step *step, bool ask)
-{
-    sonde__plan *plan = &run->session->plan;
-
-    for (int i = step->first_showing; i < step->first_showing + step->showing_count;
-         i++) {
-        const sonde__showing *showing = &plan->showings[i];
-        sonde_vitals *vitals = &plan->vitals[showing->slot];
-        const bool wanted =
-            ask && (sonde_observer_wants(run->session->gate, showing->id) &
-                    SONDE_HOW_VITALS) != 0;
-
-        if (showing->vitals_in >= 0) {
-            step->call.in_vitals[showing->vitals_in] = wanted ? vitals : NULL;
-        }
-        if (showing->vitals_out >= 0 && (wanted || !ask)) {
-            step->call.out_vitals[showing->vitals_out] = wanted ? vitals : NULL;
-        }
-    }
-}
-
-/* --- gradients that are not finite ------------------------------------------------ */
-
-/* Whether an update that several parts have run, or member 0 alone, found its gradient bad:
- * then all members come to the same answer, else only member 0 may ask. */
-static bool is_bad(const sonde__step *step, int parts, int member)
-{
-    bool bad = false;
-
-    for (int i = 0; step->call.bad != NULL && (parts > 1 || member == 0) && i < parts;
-         i++) {
-        bad = bad || step->call.bad[i] != 0;
-    }
-    return bad;
-}
-
-/* Tells the vital signs of the gradient, before anybody writes over it. */
-static void tell_bad(execution *run, sonde__step *step)
-{
-    const int operand = step->kernel->again != NULL ? -1 : 1;
-    const sonde__shape *shape =
-        operand < 0 ? &step->call.out[1].shape : &step->call.in[operand].shape;
-    sonde_view view = sonde_view_of(shape->dtype, shape->rank, shape->dim, NULL);
-    sonde_vitals vitals;
-
-    if (operand < 0) {
-        step->call.out_vitals[1] = &vitals;
-        step->kernel->again(&step->call);
-        step->call.out_vitals[1] = NULL;
-    } else {
-        view.data = step->call.in[operand].data;
-        sonde_vitals_of(&view, &vitals);
-    }
-    sonde_observer_observe_bad(run->session->observer, &run->at, step->gradient, &view,
-                               &vitals);
-    run->bad = true;
 }
 
 /* --- running ---------------------------------------------------------------------- */
@@ -189,7 +34,7 @@ static int run_parts(execution *run, sonde__step *step, int member)
     const int parts = alone ? 1 : step->parts; /* vital signs have a fixed order */
 
     if (step->fuses && member == 0) {
-        ask_vitals(run, step, true);
+        sonde__ask_vitals(run, step, true);
     }
     if (step->fuses && parts > 1) { /* the question goes round before the work */
         sonde__team_barrier(team);
@@ -216,16 +61,16 @@ static void run_observed(execution *run, size_t from, size_t to, int member)
         sonde__step *step = &plan->steps[i];
         const int parts = run_parts(run, step, member);
         const bool several = i + 1 < to && plan->steps[i + 1].parts > 1;
-        const bool bad = is_bad(step, parts, member);
+        const bool bad = sonde__is_bad(step, parts, member);
 
         if (member == 0 && step->showing_count > 0) {
-            show(run, step->first_showing, step->showing_count);
+            sonde__show(run, step->first_showing, step->showing_count);
         }
         if (member == 0 && step->fuses) {
-            ask_vitals(run, step, false);
+            sonde__ask_vitals(run, step, false);
         }
         if (member == 0 && bad) {
-            tell_bad(run, step);
+            sonde__tell_bad(run, step);
         }
         if (run->team != NULL &&
             (several || i + 1 == to || (parts > 1 && (step->showing_count > 0 || bad)))) {
@@ -246,8 +91,8 @@ static void run_list(execution *run, size_t from, size_t to, int member)
     if (team == NULL) {
         for (size_t i = from; i < to; i++) {
             plan->steps[i].kernel->run(&plan->steps[i].call, 0, 1);
-            if (is_bad(&plan->steps[i], 1, 0)) {
-                tell_bad(run, &plan->steps[i]);
+            if (sonde__is_bad(&plan->steps[i], 1, 0)) {
+                sonde__tell_bad(run, &plan->steps[i]);
             }
         }
         return;
@@ -262,51 +107,14 @@ static void run_list(execution *run, size_t from, size_t to, int member)
         if (step->parts > 1) {
             sonde__team_barrier(team);
         }
-        bad = is_bad(step, step->parts, member);
+        bad = sonde__is_bad(step, step->parts, member);
         if (bad && member == 0) {
-            tell_bad(run, step);
+            sonde__tell_bad(run, step);
         }
         if (step->parts > 1 ? bad : i + 1 == to || plan->steps[i + 1].parts > 1) {
             sonde__team_barrier(team);
         }
     }
-}
-
-/* Whether anybody wants, at this step, what a kernel does not tell of its output
- * without keeping it. */
-static bool is_wanted(const execution *run, const sonde__step *step, int operand)
-{
-    const int buffer = step->out_buffer[operand];
-    const bool kept = (step->kernel->vitals_kept >> (unsigned)operand & 1U) != 0;
-
-    for (int i = step->first_showing; i < step->first_showing + step->showing_count;
-         i++) {
-        const sonde__showing *showing = &run->session->plan.showings[i];
-        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
-        const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
-
-        if (showing->buffer == buffer &&
-            (wants & (fused && !kept ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Has the outputs computed that exist only to be shown, or leaves them out. */
-static void set_watched(const execution *run)
-{
-    sonde__plan *plan = &run->session->plan;
-
-    for (size_t i = 0; i < plan->watched_count; i++) {
-        sonde__step *step = &plan->steps[plan->watched[i].step];
-        const int operand = plan->watched[i].operand;
-        const int buffer = step->out_buffer[operand];
-
-        step->call.out[operand].data =
-            run->due && is_wanted(run, step, operand) ? plan->buffers[buffer].data : NULL;
-    }
-    plan->watching = run->due;
 }
 
 /* Points the plan at the micro-batch's share of the caller's inputs. */
@@ -356,7 +164,7 @@ static void begin_step(execution *run)
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
     if (run->due || plan->watching) {
-        set_watched(run);
+        sonde__set_watched(run);
     }
 #endif
 }
@@ -398,8 +206,8 @@ static void look_again(execution *run, size_t end, int member)
         run->again = is_bad_loss(run) && sonde_observer_look_again(observer, &run->at);
         if (run->again) {
             run->due = true;
-            set_watched(run);
-            show(run, plan->first_start, plan->start_count);
+            sonde__set_watched(run);
+            sonde__show(run, plan->first_start, plan->start_count);
         }
     }
     if (run->team != NULL) {
@@ -411,7 +219,7 @@ static void look_again(execution *run, size_t end, int member)
     run_list(run, 0, end, member);
     if (member == 0) {
         sonde_observer_look_on(observer);
-        set_watched(run);
+        sonde__set_watched(run);
     }
     if (run->team != NULL) {
         sonde__team_barrier(run->team);
@@ -434,7 +242,7 @@ static void run_micro_batch(execution *run, int member)
     if (member == 0) {
         point_inputs(run);
         if (run->due) {
-            show(run, plan->first_start, plan->start_count);
+            sonde__show(run, plan->first_start, plan->start_count);
         }
     }
     if (team != NULL) {
@@ -447,7 +255,7 @@ static void run_micro_batch(execution *run, int member)
     run_list(run, to_loss, plan->micro_steps, member);
     if (member == 0) {
         if (run->due) {
-            show(run, plan->first_end, plan->end_count);
+            sonde__show(run, plan->first_end, plan->end_count);
         }
         sonde__outputs_put(run->session, &run->at, run->inputs);
     }
