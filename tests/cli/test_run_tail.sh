@@ -53,7 +53,7 @@ same followed "$out" # each step once, in order, none missing
 
 # --- it crashes, and is gone on with from an earlier step: who followed is told ----------------
 run 0 "${make[@]}" again crash=1 blocks=2 # to step 23
-flock -o again/w0000/lock sleep 60 &
+flock -o again/w0000/lock sleep 60 >.holder 2>&1 &
 holder=$!
 while flock -n again/w0000/lock true; do
     sleep 0.01
@@ -66,6 +66,7 @@ for _ in $(seq 500); do
     sleep 0.01
 done
 kill "$holder"
+wait "$holder" 2>.holder || true # the lock is free when it has ended
 run 0 "${make[@]}" again resume=15 blocks=3 pause=5
 code=0
 wait "$reader" || code=$?
