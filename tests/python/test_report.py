@@ -102,7 +102,7 @@ def main():
                                   capture_output=True, text=True)
             check(f"{demo}: {done.stderr}", done.returncode in (0, 1))
             look_at(run + ".html")
-    print(f"{results[True]} good, {results[False]} bad")
+    print(f"{results[True]} passed, {results[False]} failed")
     sys.exit(1 if results[False] else 0)
 
 
