@@ -23,7 +23,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS = 300, ROUNDS = 7, RECORDED = 100000, TENSORS = 12 };
+/* STEPS: in which all that is looked at seldom is due equally often, wherever they begin. */
+enum { STEPS = 200, RECORDED = 100000, TENSORS = 12 };
 
 /* --- in process ------------------------------------------------------------------- */
 
@@ -129,12 +130,12 @@ static double engine_seconds(const sonde_catalogue *catalogue)
     return begun;
 }
 
-static void of_training(const char *job, const char *engine_limit)
+static void of_training(const char *job, int rounds, const char *engine_limit)
 {
     bench_batches batches;
     bench_network bare, stats, all, usual;
     attached of_stats = {default_rules(), 1, INT64_MAX / 2};
-    attached of_all = {default_rules(), 1, 10}, of_usual = {default_rules(), 10, 100};
+    attached of_all = {default_rules(), 1, 10}, of_usual = {default_rules(), 20, 200};
     double best[4] = {1e9, 1e9, 1e9, 1e9};
     char name[64];
 
@@ -143,7 +144,7 @@ static void of_training(const char *job, const char *engine_limit)
     make_judged(&stats, job, &of_stats);
     make_judged(&all, job, &of_all);
     make_judged(&usual, job, &of_usual);
-    for (int64_t round = 0; round < ROUNDS; round++) {
+    for (int64_t round = 0; round < rounds; round++) {
         best[0] = SONDE_MIN(best[0], seconds_a_step(&bare, &batches, round * STEPS));
         best[1] = SONDE_MIN(best[1], seconds_a_step(&stats, &batches, round * STEPS));
         best[2] = SONDE_MIN(best[2], seconds_a_step(&all, &batches, round * STEPS));
@@ -161,7 +162,7 @@ static void of_training(const char *job, const char *engine_limit)
     (void)snprintf(name, sizeof name, "%s_rules_all_added", job);
     bench_row(name, 100.0 * (best[2] / best[0] - 1.0), "%", "");
     (void)snprintf(name, sizeof name, "%s_rules_usual_added", job);
-    bench_row(name, 100.0 * (best[3] / best[0] - 1.0), "%", "");
+    bench_row(name, 100.0 * (best[3] / best[0] - 1.0), "%", "<=5");
     bench_network_free(&bare);
     bench_network_free(&usual);
     bench_network_free(&stats);
@@ -365,8 +366,8 @@ int main(int argc, char **argv)
     bench_header();
     of_live(argc > 1 ? argv[1] : "/tmp");
     of_recorded(argc > 1 ? argv[1] : "/tmp");
-    of_training("fashion_cnn", "<=2");
-    of_training("mnist_mlp_small", "");
-    of_training("mnist_mlp", "<=1");
+    of_training("fashion_cnn", 20, "<=2");
+    of_training("mnist_mlp_small", 20, "");
+    of_training("mnist_mlp", 5, "<=1");
     return 0;
 }

@@ -95,7 +95,7 @@ void cli_judge_close(cli_judge *judge);
          0,                                                                              \
          CLI_SIZE,                                                                       \
          "N",                                                                            \
-         "look at everything at every N-th step (10), at losses at each",                \
+         "look at everything at every N-th step (20), at losses at each",                \
          offsetof(values, judging.interval)},                                            \
     {                                                                                    \
         "stop-on", 0, CLI_LIST, "WHAT",                                                  \

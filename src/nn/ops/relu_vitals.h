@@ -74,9 +74,119 @@ static inline void relu_acc_tail(relu_acc *a, const float *p, size_t n)
                       _mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1)));
 }
 
+/* All vectors of n elements. */
+static inline void relu_acc_vectors(relu_acc *a, const float *p, size_t n)
+{
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        relu_acc_add(a, p + i);
+    }
+}
+
 static inline double relu_acc_tree(const __m512d sums[2])
 {
     return sonde__vacc_tree(_mm512_add_pd(sums[0], sums[1]));
+}
+#elif VF_WIDTH == 8 && defined(__AVX2__) && defined(__FMA__)
+/* Lanes 4q to 4q + 3 are in [q]. */
+typedef struct relu_acc {
+    sonde__vacc pre; /* its l1 means nothing */
+    __m256d sum[4], sumsq[4];
+    size_t positive;
+} relu_acc;
+
+static inline void relu_acc_init(relu_acc *a)
+{
+    sonde__vacc_init(&a->pre);
+    for (int q = 0; q < 4; q++) {
+        a->sum[q] = a->sumsq[q] = _mm256_setzero_pd();
+    }
+    a->positive = 0;
+}
+
+/* Extremes of eight elements, and how many of them are not 0 or less. */
+VEC_INLINE void relu_acc_range(relu_acc *a, __m256 v)
+{
+    const __m256 above = _mm256_cmp_ps(v, _mm256_setzero_ps(), _CMP_NLE_UQ);
+
+    sonde__vacc_range(&a->pre, v);
+    a->positive += (size_t)__builtin_popcount((unsigned)_mm256_movemask_ps(above));
+}
+
+/* Sums of four elements and of those eight further. */
+VEC_INLINE void relu_acc_quarter(sonde__vacc *pre, int q, __m128 low, __m128 high)
+{
+    const __m256d x = _mm256_cvtps_pd(low), y = _mm256_cvtps_pd(high);
+
+    pre->sum[q] = _mm256_add_pd(pre->sum[q], _mm256_add_pd(x, y));
+    pre->sumsq[q] = _mm256_fmadd_pd(x, x, pre->sumsq[q]);
+    pre->sumsq[q + 2] = _mm256_fmadd_pd(y, y, pre->sumsq[q + 2]);
+}
+
+VEC_INLINE void relu_acc_moments(sonde__vacc *pre, sonde__v16 v)
+{
+    relu_acc_quarter(pre, 0, _mm256_castps256_ps128(v.half[0]),
+                     _mm256_castps256_ps128(v.half[1]));
+    relu_acc_quarter(pre, 1, _mm256_extractf128_ps(v.half[0], 1),
+                     _mm256_extractf128_ps(v.half[1], 1));
+}
+
+/* Sums of the ReLU of four elements; a NaN stays one. */
+VEC_INLINE void relu_acc_positive(__m256d sum[4], __m256d sumsq[4], int q, __m128 v)
+{
+    const __m256d x = _mm256_cvtps_pd(_mm_max_ps(_mm_setzero_ps(), v));
+
+    sum[q] = _mm256_add_pd(sum[q], x);
+    sumsq[q] = _mm256_fmadd_pd(x, x, sumsq[q]);
+}
+
+/* All vectors of n elements: in three goes, for sixteen registers do not hold all that is
+ * added up. What a go came to is put away in memory, lest the compiler do it in the loop. */
+static inline void relu_acc_vectors(relu_acc *a, const float *p, size_t n)
+{
+    sonde__vacc pre = a->pre;
+    __m256d sum[4], sumsq[4];
+
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        relu_acc_range(a, _mm256_loadu_ps(p + i));
+        relu_acc_range(a, _mm256_loadu_ps(p + i + 8));
+    }
+    __asm__("" : "+m"(*a));
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        relu_acc_moments(&pre, sonde__v16_load(p + i));
+    }
+    memcpy(a->pre.sum, pre.sum, sizeof pre.sum);
+    memcpy(a->pre.sumsq, pre.sumsq, sizeof pre.sumsq);
+    __asm__("" : "+m"(*a));
+    memcpy(sum, a->sum, sizeof sum);
+    memcpy(sumsq, a->sumsq, sizeof sumsq);
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        VEC_UNROLL
+        for (int q = 0; q < 4; q++) {
+            relu_acc_positive(sum, sumsq, q, _mm_loadu_ps(p + i + 4 * (size_t)q));
+        }
+    }
+    memcpy(a->sum, sum, sizeof sum);
+    memcpy(a->sumsq, sumsq, sizeof sumsq);
+}
+
+static inline void relu_acc_tail(relu_acc *a, const float *p, size_t n)
+{
+    float padded[16] = {0.0F};
+
+    sonde__vacc_tail(&a->pre, p, n);
+    for (size_t l = 0; l < n; l++) {
+        padded[l] = p[l];
+        a->positive += !(p[l] <= 0.0F);
+    }
+    for (int q = 0; q < 4; q++) {
+        relu_acc_positive(a->sum, a->sumsq, q, _mm_loadu_ps(padded + 4 * (size_t)q));
+    }
+}
+
+static inline double relu_acc_tree(const __m256d sums[4])
+{
+    return sonde__vacc_tree(_mm256_add_pd(sums[0], sums[2]),
+                            _mm256_add_pd(sums[1], sums[3]));
 }
 #else
 typedef struct relu_acc {
@@ -102,10 +212,12 @@ static inline void relu_acc_positive(relu_acc *a, const float *p, size_t n)
     }
 }
 
-static inline void relu_acc_add(relu_acc *a, const float *p)
+static inline void relu_acc_vectors(relu_acc *a, const float *p, size_t n)
 {
-    sonde__vacc_add_at(&a->pre, p);
-    relu_acc_positive(a, p, 16);
+    for (size_t i = 0; i + 16 <= n; i += 16) {
+        sonde__vacc_add_at(&a->pre, p + i);
+        relu_acc_positive(a, p + i, 16);
+    }
 }
 
 static inline void relu_acc_tail(relu_acc *a, const float *p, size_t n)
@@ -160,15 +272,13 @@ static void relu_vitals_by_memory(const float *x, size_t n, sonde_vitals *into)
 static void relu_vitals_block(const float *x, size_t n, relu_signs *into)
 {
     sonde__vitals_sums pre, relu;
+    const size_t whole = n / 16 * 16;
     relu_acc acc;
-    size_t i = 0;
 
     relu_acc_init(&acc);
-    for (; i + 16 <= n; i += 16) {
-        relu_acc_add(&acc, x + i);
-    }
-    if (i < n) {
-        relu_acc_tail(&acc, x + i, n - i);
+    relu_acc_vectors(&acc, x, n);
+    if (whole < n) {
+        relu_acc_tail(&acc, x + whole, n - whole);
     }
     relu_acc_close(&acc, n, &pre, &relu);
     if (sonde__vitals_is_plain(&pre, n) && pre.abs_min > 0.0) {
