@@ -1,21 +1,12 @@
 /*
  * output.c - see output.h.
- *
- * The file is first written under a short name of its own in the same folder (process id
- * and a counter, opened exclusively), so two threads and two processes never share one
- * and a long file name never gets longer.
  */
 #include "plot/output.h"
 
 #include <sonde/plot.h>
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 /* --- kinds -----------------------------------------------------------------------------
  */
@@ -76,84 +67,4 @@ void sonde__bytes_add(sonde__bytes *bytes, const void *data, size_t size)
 void sonde__bytes_add_text(sonde__bytes *bytes, const char *text)
 {
     sonde__bytes_add(bytes, text, strlen(text));
-}
-
-/* --- the file --------------------------------------------------------------------------
- */
-
-/* Opens a new file in path's folder; its name is in temporary. -1: see errno. */
-static int open_beside(const char *path, char *temporary, size_t size)
-{
-    static atomic_uint counter;
-    const char *const slash = strrchr(path, '/');
-    const int folder = slash != NULL ? (int)(slash - path) + 1 : 0;
-
-    for (int attempt = 0; attempt < 100; attempt++) {
-        const unsigned number =
-            atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
-        int file = -1;
-
-        (void)snprintf(temporary, size, "%.*s.plot-%ld-%u.tmp", folder, path,
-                       (long)getpid(), number);
-        file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file >= 0 || errno != EEXIST) {
-            return file;
-        }
-    }
-    return -1;
-}
-
-static bool write_all(int file, const unsigned char *data, size_t size)
-{
-    while (size > 0) {
-        const ssize_t done = write(file, data, size);
-
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            errno = done == 0 ? EIO : errno;
-            return false;
-        }
-        data += done;
-        size -= (size_t)done;
-    }
-    return true;
-}
-
-sonde_err sonde__write_whole(const char *path, const void *data, size_t size,
-                             sonde_diag *diag)
-{
-    const size_t room = strlen(path) + 64;
-    char *temporary = sonde__malloc(room);
-    sonde_err err = SONDE_OK;
-    bool good = false;
-    int file = -1;
-
-    if (temporary == NULL) {
-        return sonde__fail_nomem(diag, "a file name");
-    }
-    file = open_beside(path, temporary, room);
-    if (file < 0) {
-        err = sonde__fail_errno(diag, path, "cannot write");
-        sonde__free(temporary);
-        return err;
-    }
-    good = write_all(file, data, size) && fsync(file) == 0;
-    if (!good) {
-        err = sonde__fail_errno(diag, path, "cannot write");
-    }
-    if (close(file) != 0 && good) {
-        good = false;
-        err = sonde__fail_errno(diag, path, "cannot write");
-    }
-    if (good && rename(temporary, path) != 0) {
-        good = false;
-        err = sonde__fail_errno(diag, path, "cannot write");
-    }
-    if (!good) {
-        (void)unlink(temporary);
-    }
-    sonde__free(temporary);
-    return err;
 }

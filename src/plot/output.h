@@ -1,5 +1,5 @@
 /*
- * output.h - the kind of file that a path asks for, and files that appear whole.
+ * output.h - the kind of file that a path asks for, and bytes that grow.
  */
 #ifndef SONDE_PLOT_OUTPUT_H
 #define SONDE_PLOT_OUTPUT_H
@@ -20,9 +20,5 @@ typedef struct sonde__bytes {
 void sonde__bytes_fini(sonde__bytes *bytes);
 void sonde__bytes_add(sonde__bytes *bytes, const void *data, size_t size);
 void sonde__bytes_add_text(sonde__bytes *bytes, const char *text);
-
-/* Writes beside path, syncs, renames. What was at path stays if anything fails. */
-sonde_err sonde__write_whole(const char *path, const void *data, size_t size,
-                             sonde_diag *diag);
 
 #endif

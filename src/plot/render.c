@@ -5,6 +5,7 @@
  * details: straight lines and boxes snap to whole pixels, and images that an SVG would
  * enlarge are enlarged here, pixel by pixel, since viewers would blur them.
  */
+#include "base/whole_file.h"
 #include "plot/output.h"
 #include "plot/text.h"
 
@@ -336,7 +337,7 @@ sonde_err sonde__scene_save(const sonde__scene *scene, const char *path, sonde_d
     }
     status = kind == SONDE__PLOT_PNG ? make_png(scene, &bytes) : make_svg(scene, &bytes);
     if (status == CAIRO_STATUS_SUCCESS && !bytes.full) {
-        err = sonde__write_whole(path, bytes.data, bytes.size, diag);
+        err = sonde__whole_put(path, bytes.data, bytes.size, diag);
     } else if (status == CAIRO_STATUS_NO_MEMORY || bytes.full) {
         err = sonde__fail_nomem(diag, "a picture");
     } else {

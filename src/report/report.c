@@ -1,6 +1,7 @@
 /*
  * report.c - the page as a whole: what the parts share, its frame, its file.
  */
+#include "base/whole_file.h"
 #include "report/compose.h"
 
 #include <sonde/report.h>
@@ -227,7 +228,7 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     err = sonde__report_group(&report, diag);
     err = err == SONDE_OK ? draw(&report, diag) : err;
     err = err == SONDE_OK
-              ? sonde__write_whole(path, report.page.data, report.page.size, diag)
+              ? sonde__whole_put(path, report.page.data, report.page.size, diag)
               : err;
     sonde__bytes_fini(&report.page);
     sonde__free(report.groups);

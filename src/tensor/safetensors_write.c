@@ -2,20 +2,15 @@
  * safetensors_write.c - writing safetensors files whole.
  *
  * Wider elements come first, so that every tensor lies aligned for its dtype: some
- * readers ask for that. The file is written beside its place under a name of its own,
- * synced, renamed, and the folder synced: at any moment there is the old file or the new
- * one.
+ * readers ask for that. At any moment there is the old file or the new one.
  */
+#include "base/whole_file.h"
 #include "tensor/convert.h"
 
 #include <sonde/safetensors.h>
 
-#include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define METADATA "__metadata__"
 
@@ -278,29 +273,12 @@ typedef struct output {
     size_t used;
 } output;
 
-static bool write_all(int fd, const unsigned char *bytes, size_t n)
-{
-    while (n > 0) {
-        const ssize_t written = write(fd, bytes, n);
-
-        if (written < 0 && errno == EINTR) {
-            continue;
-        }
-        if (written <= 0) {
-            return false;
-        }
-        bytes += written;
-        n -= (size_t)written;
-    }
-    return true;
-}
-
 static bool flush(output *out)
 {
     const size_t n = out->used;
 
     out->used = 0;
-    return write_all(out->fd, out->buffer, n);
+    return sonde__write_all(out->fd, out->buffer, n);
 }
 
 static bool emit(output *out, const void *bytes, size_t n)
@@ -309,7 +287,7 @@ static bool emit(output *out, const void *bytes, size_t n)
         return false;
     }
     if (n >= BUFFER) {
-        return write_all(out->fd, bytes, n);
+        return sonde__write_all(out->fd, bytes, n);
     }
     if (n > 0) {
         memcpy(out->buffer + out->used, bytes, n);
@@ -354,7 +332,7 @@ static sonde_err write_file(const request *r, const text *header, int fd)
             }
         }
     }
-    good = good && flush(&out) && fsync(fd) == 0;
+    good = good && flush(&out);
     if (!good) {
         err = sonde__fail_errno(r->diag, r->path, "cannot be written");
     }
@@ -362,69 +340,18 @@ static sonde_err write_file(const request *r, const text *header, int fd)
     return err;
 }
 
-/* A new file beside path; its name to temporary, which has room for it. */
-static int create_beside(const char *path, char *temporary, size_t size)
-{
-    static atomic_uint serial; /* names must differ, in no particular order */
-    int fd = -1;
-
-    for (int attempt = 0; attempt < 100; attempt++) {
-        (void)snprintf(temporary, size, "%s.%ld-%u.tmp", path, (long)getpid(),
-                       atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
-        fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) {
-            break;
-        }
-    }
-    return fd;
-}
-
-/* So that the rename survives a power loss. Some file systems cannot; the file is then as
- * safe as they make it. */
-static void sync_folder(const char *path, char *folder)
-{
-    const char *slash = strrchr(path, '/');
-    const size_t n = slash == NULL ? 0 : slash == path ? 1 : (size_t)(slash - path);
-    int fd = -1;
-
-    memcpy(folder, n > 0 ? path : ".", n > 0 ? n : 1);
-    folder[n > 0 ? n : 1] = '\0';
-    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)fsync(fd);
-        (void)close(fd);
-    }
-}
-
 static sonde_err publish(const request *r, const text *header)
 {
-    const size_t size = strlen(r->path) + 64;
-    char *temporary = sonde__malloc(size);
-    sonde_err err = SONDE_OK;
-    int fd = -1;
+    sonde__whole_file file;
+    sonde_err err = sonde__whole_open(&file, r->path, r->diag);
 
-    if (temporary == NULL) {
-        return sonde__fail_nomem(r->diag, "a file name");
+    if (err == SONDE_OK) {
+        err = write_file(r, header, file.fd);
     }
-    fd = create_beside(r->path, temporary, size);
-    if (fd < 0) {
-        err = sonde__fail_errno(r->diag, r->path, "cannot be created");
-        sonde__free(temporary);
-        return err;
+    if (err == SONDE_OK) {
+        err = sonde__whole_commit(&file, SONDE__REPLACE, r->diag);
     }
-    err = write_file(r, header, fd);
-    if (close(fd) != 0 && err == SONDE_OK) {
-        err = sonde__fail_errno(r->diag, r->path, "cannot be written");
-    }
-    if (err == SONDE_OK && rename(temporary, r->path) != 0) {
-        err = sonde__fail_errno(r->diag, r->path, "cannot be put in place");
-    }
-    if (err != SONDE_OK) {
-        (void)unlink(temporary);
-    } else {
-        sync_folder(r->path, temporary);
-    }
-    sonde__free(temporary);
+    sonde__whole_close(&file);
     return err;
 }
 

@@ -59,7 +59,7 @@ static sonde_err open_stream(board *to, sonde_mode mode, sonde_diag *diag)
     used = snprintf(path, size, "%s/%s%s%s", to->folder, to->worker,
                     to->worker[0] != '\0' ? "-" : "", sonde_mode_name(mode));
     if (mkdir(path, 0777) != 0) {
-        err = sonde__fail_errno(diag, path, "cannot be created");
+        err = sonde__fail_errno(diag, path, "cannot be written");
     }
     if (err == SONDE_OK) {
         (void)snprintf(path + used, size - (size_t)used,
@@ -219,7 +219,7 @@ static sonde_err make_board(board *to, const char *path, sonde_diag *diag)
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                           "nothing of these tensors and steps was recorded");
     }
-    return err == SONDE_OK ? sonde__out_publish(to->folder, path, diag) : err;
+    return err == SONDE_OK ? sonde__publish(to->folder, path, SONDE__KEEP, diag) : err;
 }
 
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
@@ -237,7 +237,11 @@ sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                "a statistic that is a number", "a scalar of TensorBoard");
         }
     }
-    err = sonde__out_folder(path, &folder, diag);
+    err = sonde__out_free_place(path, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__folder_beside(path, &folder, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -6,15 +6,12 @@
 #include "tensor/convert.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <ftw.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ATTEMPTS = 100 };
 #if defined(SONDE_STRESS) && SONDE_STRESS
 enum { BUFFER = 23 };
 #else
@@ -35,91 +32,9 @@ sonde_err sonde__out_free_place(const char *path, sonde_diag *diag)
                            "exists already");
     }
     if (errno != ENOENT) {
-        return sonde__fail_errno(diag, path, "cannot be created");
+        return sonde__fail_errno(diag, path, "cannot be written");
     }
     return SONDE_OK;
-}
-
-/* "path.PID-N.tmp": makes the file or folder of the first such name that is free. */
-static sonde_err make_beside(const char *path, bool folder, char **name, int *fd,
-                             sonde_diag *diag)
-{
-    static atomic_uint serial; /* names must differ, in no particular order */
-    size_t length = strlen(path);
-    size_t size = 0;
-    char *temporary = NULL;
-    int made = -1;
-
-    while (length > 1 && path[length - 1] == '/') {
-        length--; /* of a folder; beside it, not in it */
-    }
-    size = length + 64;
-    temporary = sonde__malloc(size);
-    if (temporary == NULL) {
-        return sonde__fail_nomem(diag, "a file name");
-    }
-    for (int attempt = 0; attempt < ATTEMPTS && made < 0; attempt++) {
-        (void)snprintf(temporary, size, "%.*s.%ld-%u.tmp", (int)length, path,
-                       (long)getpid(),
-                       atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
-        made = folder ? mkdir(temporary, 0777)
-                      : open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (made < 0 && errno != EEXIST) {
-            break;
-        }
-    }
-    if (made < 0) {
-        const sonde_err err = sonde__fail_errno(diag, path, "cannot be created");
-
-        sonde__free(temporary);
-        return err;
-    }
-    *name = temporary;
-    *fd = made;
-    return SONDE_OK;
-}
-
-/* So that the rename survives a power loss, where the file system can. */
-static void sync_folder_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    char *folder = slash == NULL
-                       ? sonde__strdup(".")
-                       : sonde__strndup(path, slash == path ? 1 : (size_t)(slash - path));
-    const int fd = folder == NULL ? -1 : open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-    if (fd >= 0) {
-        (void)fsync(fd);
-        (void)close(fd);
-    }
-    sonde__free(folder);
-}
-
-sonde_err sonde__out_publish(const char *temporary, const char *path, sonde_diag *diag)
-{
-    int code = renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE);
-
-    if (code != 0 && (errno == EINVAL || errno == ENOSYS)) { /* a file system without */
-        const sonde_err err = sonde__out_free_place(path, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-        code = rename(temporary, path);
-    }
-    if (code != 0) {
-        return sonde__fail_errno(diag, path, "cannot be put in place");
-    }
-    sync_folder_of(path);
-    return SONDE_OK;
-}
-
-sonde_err sonde__out_folder(const char *path, char **temporary, sonde_diag *diag)
-{
-    int unused = 0;
-    const sonde_err err = sonde__out_free_place(path, diag);
-
-    return err == SONDE_OK ? make_beside(path, true, temporary, &unused, diag) : err;
 }
 
 static int remove_one(const char *path, const struct stat *status, int kind,
@@ -142,39 +57,24 @@ sonde_err sonde__out_open(sonde__out_file *file, const char *path, sonde_diag *d
 {
     sonde_err err = SONDE_OK;
 
-    *file = (sonde__out_file){.fd = -1};
+    *file = (sonde__out_file){.file = {.fd = -1}};
     err = sonde__out_free_place(path, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    file->path = sonde__strdup(path);
     file->buffer = sonde__malloc(BUFFER);
-    if (file->path == NULL || file->buffer == NULL) {
-        err = sonde__fail_nomem(diag, "a write buffer");
-    }
-    if (err == SONDE_OK) {
-        err = make_beside(path, false, &file->temporary, &file->fd, diag);
-    }
+    err = file->buffer != NULL ? sonde__whole_open(&file->file, path, diag)
+                               : sonde__fail_nomem(diag, "a write buffer");
     if (err != SONDE_OK) {
         sonde__out_abandon(file);
     }
     return err;
 }
 
-static void write_all(sonde__out_file *file, const unsigned char *bytes, size_t n)
+static void write_all(sonde__out_file *file, const void *bytes, size_t n)
 {
-    while (n > 0 && file->error == 0) {
-        const ssize_t done = write(file->fd, bytes, n);
-
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            file->error = done == 0 ? EIO : errno;
-            return;
-        }
-        bytes += done;
-        n -= (size_t)done;
+    if (file->error == 0 && !sonde__whole_write(&file->file, bytes, n)) {
+        file->error = errno;
     }
 }
 
@@ -225,7 +125,7 @@ void sonde__out_view(sonde__out_file *file, const sonde_view *view)
 void sonde__out_patch(sonde__out_file *file, uint64_t at, const void *bytes, size_t n)
 {
     flush(file);
-    if (file->error == 0 && pwrite(file->fd, bytes, n, (off_t)at) != (ssize_t)n) {
+    if (file->error == 0 && pwrite(file->file.fd, bytes, n, (off_t)at) != (ssize_t)n) {
         file->error = errno != 0 ? errno : EIO;
     }
 }
@@ -236,21 +136,14 @@ sonde_err sonde__out_status(const sonde__out_file *file, sonde_diag *diag)
         return SONDE_OK;
     }
     errno = file->error;
-    return sonde__fail_errno(diag, file->path, "cannot be written");
+    return sonde__fail_errno(diag, file->file.path, "cannot be written");
 }
 
 void sonde__out_abandon(sonde__out_file *file)
 {
-    if (file->fd >= 0 && file->temporary != NULL) {
-        (void)close(file->fd);
-    }
-    if (file->temporary != NULL) {
-        (void)unlink(file->temporary);
-    }
-    sonde__free(file->path);
-    sonde__free(file->temporary);
+    sonde__whole_close(&file->file);
     sonde__free(file->buffer);
-    *file = (sonde__out_file){.fd = -1};
+    file->buffer = NULL;
 }
 
 sonde_err sonde__out_close(sonde__out_file *file, sonde_diag *diag)
@@ -258,20 +151,9 @@ sonde_err sonde__out_close(sonde__out_file *file, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     flush(file);
-    if (file->error == 0 && fsync(file->fd) != 0) {
-        file->error = errno;
-    }
-    if (close(file->fd) != 0 && file->error == 0) {
-        file->error = errno;
-    }
-    file->fd = -1;
     err = sonde__out_status(file, diag);
     if (err == SONDE_OK) {
-        err = sonde__out_publish(file->temporary, file->path, diag);
-    }
-    if (err == SONDE_OK) {
-        sonde__free(file->temporary); /* it has the other name now */
-        file->temporary = NULL;
+        err = sonde__whole_commit(&file->file, SONDE__KEEP, diag);
     }
     sonde__out_abandon(file);
     return err;

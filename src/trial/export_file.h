@@ -9,16 +9,15 @@
 #ifndef SONDE_TRIAL_EXPORT_FILE_H
 #define SONDE_TRIAL_EXPORT_FILE_H
 
-#include "base/base.h"
+#include "base/whole_file.h"
 
 #include <sonde/tensor.h>
 
 typedef struct sonde__out_file {
-    char *path, *temporary;
+    sonde__whole_file file;
     unsigned char *buffer;
     size_t used;
     uint64_t written; /* bytes put so far */
-    int fd;           /* -1: not open */
     int error;        /* errno of the first failure; 0 */
 } sonde__out_file;
 
@@ -41,11 +40,6 @@ SONDE_API void sonde__out_abandon(sonde__out_file *file);
 
 /* SONDE_EEXIST if anything is at path, even a link that leads nowhere. */
 sonde_err sonde__out_free_place(const char *path, sonde_diag *diag);
-/* A new empty folder beside path, for what shall become path; its name is new and the
- * caller's. */
-sonde_err sonde__out_folder(const char *path, char **temporary, sonde_diag *diag);
-/* Renames it, never over anything. */
-sonde_err sonde__out_publish(const char *temporary, const char *path, sonde_diag *diag);
 /* Removes a folder of ours with everything in it. */
 void sonde__out_remove_folder(const char *temporary);
 

@@ -304,7 +304,7 @@ sonde_err sonde__npz_add(sonde__npz *npz, const char *name, const sonde_view *vi
     sonde_err err = SONDE_OK;
 
     if (e.name_length > UINT16_MAX) {
-        return sonde__fail(diag, SONDE_EINVAL, npz->file.path, "at most 65531",
+        return sonde__fail(diag, SONDE_EINVAL, npz->file.file.path, "at most 65531",
                            "a name of %zu bytes", e.name_length - 4);
     }
     e.crc = sonde__crc_add(&npz->crc, 0, head, head_size);

@@ -295,7 +295,7 @@ static sonde_err put_header(sonde__out_file *to, const sonde__export *work,
     }
     length = to->written - sizeof length;
     if (length > MOST_HEADER) {
-        return sonde__fail(diag, SONDE_EINVAL, to->path,
+        return sonde__fail(diag, SONDE_EINVAL, to->file.path,
                            "fewer tensors or steps: at most 100 MB",
                            "a header of %llu bytes", (unsigned long long)length);
     }

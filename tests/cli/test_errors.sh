@@ -75,7 +75,7 @@ check 'data/train-.*: 200 samples for batches of 500 on 1 rank \(expected at lea
 check 'learning_rate: -1 .*' train --data data --out out --learning-rate=-1
 
 # pictures
-check 'nowhere/x\.png: cannot write: No such file or directory' \
+check 'nowhere/x\.png: cannot be written: No such file or directory' \
     eval good/model.safetensors --data data --confusion nowhere/x.png
 check "x\.gif: pictures of the kind '\.gif' cannot be written \(expected \.png or \.svg\)" \
     eval good/model.safetensors --data data --confusion x.gif

@@ -89,8 +89,8 @@ check '.*' export run
 for kind in tensorboard npz safetensors csv jsonl; do
     check 'file: exists already \(expected a path where nothing is\)' export run file --to $kind
     check 'empty: exists already .*' export run empty --to $kind
-    check 'no/out: cannot be created: No such file or directory' export run no/out --to $kind
-    check 'file/out: cannot be created: Not a directory' export run file/out --to $kind
+    check 'no/out: cannot be written: No such file or directory' export run no/out --to $kind
+    check 'file/out: cannot be written: Not a directory' export run file/out --to $kind
 done
 check '.*no/out\.png.*No such file or directory' plot run loss -o no/out.png
 

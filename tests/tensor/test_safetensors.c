@@ -49,7 +49,7 @@ static int count_files(bool and_remove)
 
     assert_non_null(dir);
     while ((file = readdir(dir)) != NULL) {
-        if (file->d_name[0] != '.') {
+        if (strcmp(file->d_name, ".") != 0 && strcmp(file->d_name, "..") != 0) {
             count++;
             if (and_remove) {
                 (void)unlink(in_folder(file->d_name));

@@ -33,7 +33,7 @@ static inline int count_files(bool remove_them)
     for (struct dirent *entry = readdir(dir); entry != NULL; entry = readdir(dir)) {
         char path[512];
 
-        if (entry->d_name[0] == '.') {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) {
             continue;
         }
         (void)snprintf(path, sizeof path, "%s/%s", folder, entry->d_name);

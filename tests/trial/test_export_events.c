@@ -196,7 +196,7 @@ static sonde_err write_both(void)
     const int64_t shape = 2;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
     sonde_vitals vitals;
-    sonde__events events = {.file = {.fd = -1}};
+    sonde__events events = {0};
     sonde__npz npz;
     sonde_err err = sonde__npz_open(&npz, in_folder("n"), NULL);
 

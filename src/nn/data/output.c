@@ -11,85 +11,68 @@
 sonde_err sonde__output_open(sonde__output *output, const char *path, bool gzip,
                              sonde_diag *diag)
 {
-    const size_t size = strlen(path) + 32;
+    sonde_err err = SONDE_OK;
+    int own = -1;
 
-    *output = (sonde__output){.path = path};
-    output->temporary = sonde__malloc(size);
-    if (output->temporary == NULL) {
-        return sonde__fail_nomem(diag, "a file name");
-    }
-    (void)snprintf(output->temporary, size, "%s.tmp%ld", path, (long)getpid());
-    errno = 0;
-    if (gzip) {
-        output->gzip = gzopen(output->temporary, "wb1");
-    } else {
-        output->file = fopen(output->temporary, "wb");
-    }
-    if (output->gzip == NULL && output->file == NULL) {
-        const sonde_err err = errno != 0 ? sonde__fail_errno(diag, path, "cannot write")
-                                         : sonde__fail_nomem(diag, "gzip");
-
-        sonde__output_close(output);
+    *output = (sonde__output){.file = {.fd = -1}};
+    err = sonde__whole_open(&output->file, path, diag);
+    if (err != SONDE_OK || !gzip) {
         return err;
     }
-    if (gzip) {
-        (void)gzbuffer(output->gzip, 256 * 1024);
+    own = dup(output->file.fd);
+    output->gzip = own >= 0 ? gzdopen(own, "wb1") : NULL;
+    if (output->gzip == NULL) {
+        err = own < 0 ? sonde__fail_errno(diag, path, "cannot be written")
+                      : sonde__fail_nomem(diag, "gzip");
+        (void)close(own);
+        sonde__whole_close(&output->file);
+        return err;
     }
+    (void)gzbuffer(output->gzip, 256 * 1024);
     return SONDE_OK;
+}
+
+static bool put_gzipped(gzFile to, const char *from, size_t size)
+{
+    while (size > 0) {
+        const size_t step = SONDE_MIN(size, (size_t)1 << 28);
+
+        if (gzwrite(to, from, (unsigned)step) != (int)step) {
+            return false;
+        }
+        from += step;
+        size -= step;
+    }
+    return true;
 }
 
 sonde_err sonde__output_write(sonde__output *output, const void *bytes, size_t size,
                               sonde_diag *diag)
 {
-    const char *from = bytes;
+    const bool good = output->gzip != NULL
+                          ? put_gzipped(output->gzip, bytes, size)
+                          : sonde__whole_write(&output->file, bytes, size);
 
-    while (size > 0) {
-        const size_t step = SONDE_MIN(size, (size_t)1 << 28);
-        const size_t done = output->gzip != NULL
-                                ? (size_t)gzwrite(output->gzip, from, (unsigned)step)
-                                : fwrite(from, 1, step, output->file);
-
-        if (done != step) {
-            return sonde__fail_errno(diag, output->path, "cannot write");
-        }
-        from += step;
-        size -= step;
-    }
-    return SONDE_OK;
+    return good ? SONDE_OK
+                : sonde__fail_errno(diag, output->file.path, "cannot be written");
 }
 
 sonde_err sonde__output_commit(sonde__output *output, sonde_diag *diag)
 {
-    bool good = true;
+    const bool good = output->gzip == NULL || gzclose(output->gzip) == Z_OK;
 
-    if (output->gzip != NULL) {
-        good = gzclose(output->gzip) == Z_OK;
-    } else {
-        good = fclose(output->file) == 0;
-    }
     output->gzip = NULL;
-    output->file = NULL;
-    if (!good || rename(output->temporary, output->path) != 0) {
-        return sonde__fail_errno(diag, output->path, "cannot write");
-    }
-    sonde__free(output->temporary);
-    output->temporary = NULL;
-    return SONDE_OK;
+    return good ? sonde__whole_commit(&output->file, SONDE__REPLACE, diag)
+                : sonde__fail_errno(diag, output->file.path, "cannot be written");
 }
 
 void sonde__output_close(sonde__output *output)
 {
     if (output->gzip != NULL) {
         (void)gzclose(output->gzip);
+        output->gzip = NULL;
     }
-    if (output->file != NULL) {
-        (void)fclose(output->file);
-    }
-    if (output->temporary != NULL) {
-        (void)unlink(output->temporary);
-        sonde__free(output->temporary);
-    }
-    *output = (sonde__output){0};
+    sonde__whole_close(&output->file);
 }
 
 sonde_err sonde__make_folders(const char *path, sonde_diag *diag)

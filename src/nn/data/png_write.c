@@ -38,7 +38,7 @@ static void fail(png_structp png, png_const_charp message)
 {
     png_job *job = png_get_error_ptr(png);
 
-    job->err = sonde__fail(job->diag, SONDE_EIO, job->output->path, NULL,
+    job->err = sonde__fail(job->diag, SONDE_EIO, job->output->file.path, NULL,
                            "cannot write PNG: %s", message);
     png_longjmp(png, 1);
 }

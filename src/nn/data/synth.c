@@ -11,6 +11,7 @@
 #include <sonde/nn/idx.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { PATH_SIZE = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000, REPORT_EVERY = 500 };
