@@ -120,6 +120,18 @@ int sonde__wants_chosen(sonde_rule_run *run, uint32_t id, bool otherwise);
 sonde_err sonde__need_choice(const char *rule, const char *collection_names,
                              const char *tensor_regex, sonde_diag *diag);
 
+/* Training steps, or those of another mode, from the one that *last stands for (0 at first) to
+ * this one, which it stands for then; 0 if there was none. Rules that compare a value with the one
+ * before ask: it may be that of many steps ago. */
+static inline int64_t sonde__steps_since(const sonde_rule_run *run, int64_t *last)
+{
+    const int64_t now = sonde_rule_at(run)->mode_step + 1;
+    const int64_t since = *last > 0 && now > *last ? now - *last : 0;
+
+    *last = now;
+    return since;
+}
+
 /* --- the rules -------------------------------------------------------------------- */
 
 extern const sonde_rule sonde__all_zero, sonde__check_input_images,

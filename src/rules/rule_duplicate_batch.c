@@ -1,8 +1,9 @@
 /*
  * DuplicateBatch - the same batch again, or on two replicas.
  *
- * Fires when an input is the same, bit for bit, as at the training step before, or on another
- * replica at the same step. Inputs that have never changed are let be: whoever trains on one
+ * Fires when an input is the same, bit for bit, as at the training step before (the very step
+ * before: a few batches in a fixed order come again and again), or on another replica at the same
+ * step. Inputs that have never changed are let be: whoever trains on one
  * batch, or feeds a constant, means it. Inputs of fewer than 32 elements and of integers or bools
  * are not looked at: they may well be alike. Evidence: hashes of inputs, else their vital signs.
  */
@@ -10,10 +11,10 @@
 
 typedef struct memory {
     sonde_vitals before;
-    bool has_before, changed, hashed;
+    bool changed, hashed;
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
-    int64_t hash_step, step_before;
+    int64_t hash_step, last;
     int replica;
 } memory;
 
@@ -52,7 +53,6 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     if (!of->hashed || of->hash_step != seen->at.global_step) {
         of->hash_before = of->hash;
-        of->step_before = of->hashed ? of->hash_step : -1;
         of->hash = seen->hash;
         of->hash_step = seen->at.global_step;
         of->replica = seen->at.replica;
@@ -75,20 +75,20 @@ static void step(sonde_rule_run *run)
     for (size_t i = 0; i < count; i++) {
         memory *of = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
-        const bool by_hash = of->hashed && of->hash_step == now && of->step_before >= 0;
-        const bool by_vitals = !of->hashed && v != NULL && of->has_before;
-        const bool same = by_hash     ? of->hash == of->hash_before
-                          : by_vitals ? sonde__same_vitals(v, &of->before)
-                                      : false;
+        const bool by_hash = of->hashed && of->hash_step == now;
+        const bool by_vitals = !of->hashed && v != NULL;
+        const bool follows =
+            (by_hash || by_vitals) && sonde__steps_since(run, &of->last) == 1;
+        const bool same = follows && (by_hash ? of->hash == of->hash_before
+                                              : sonde__same_vitals(v, &of->before));
 
         if (same && of->changed &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
             sonde_rule_say(run, NULL, "It is the batch of the step before, bit for bit.");
         }
-        of->changed = of->changed || ((by_hash || by_vitals) && !same);
+        of->changed = of->changed || (follows && !same);
         if (v != NULL) {
             of->before = *v;
-            of->has_before = true;
         }
     }
 }

@@ -1,12 +1,24 @@
 /*
  * LossSpike - the loss jumps up and does not come back.
  *
- * Fires when the loss has been above `factor` times the median of the 32 observed steps before
- * the jump, and above their largest, for `patience` observed training steps on end. A spike that
- * recovers sooner is let be. Evidence: vital signs of losses.
+ * With B the last `patience` observed training steps and A the 64 before them, fires when
+ *     all of B but a tenth are above nine tenths of A, and
+ *     the median of B is above `factor` times that of A; above that of A's largest, as long as
+ *     there are fewer than 16 of them.
+ * Losses of small batches differ from each other by a factor of a hundred. So none is left out of A
+ * for being large, and B is compared with where A's losses lie, not with their size alone: of
+ * independent losses of one distribution, whatever its tails, it stands out like that once in some
+ * 10^9 steps. A spike that recovers sooner is let be. Evidence: vital
+ * signs of losses.
  */
 #include "rules/builtin.h"
-#include "rules/spikes.h"
+
+#include "base/base.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { BEFORE = 64, FEW = 16, MOST = 256 };
 
 typedef struct spike {
     double factor;
@@ -14,17 +26,16 @@ typedef struct spike {
 } spike;
 
 typedef struct memory {
-    sonde__recent before; /* steps that were not above */
-    int64_t above;
-    double jumped_to;
+    double losses[BEFORE + MOST]; /* the last ones, oldest first */
+    size_t count;
 } memory;
 
 static const sonde_rule_param params[] = {
     {"factor", SONDE_RULE_REAL, "2", 1, 1e300, "times the median before the jump",
      offsetof(spike, factor), false},
-    {"patience", SONDE_RULE_COUNT, "15", 1, 1e9, "observed steps that it stays up",
+    {"patience", SONDE_RULE_COUNT, "15", 1, MOST, "observed steps that it stays up",
      offsetof(spike, patience), false},
-    {"least", SONDE_RULE_COUNT, "5", 1, 32, "observed steps before it judges",
+    {"least", SONDE_RULE_COUNT, "5", 1, BEFORE, "observed steps before the jump",
      offsetof(spike, least), false},
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
@@ -36,6 +47,73 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                                     : SONDE_RULE_IGNORE;
 }
 
+/* --- ranks ------------------------------------------------------------------------ */
+
+static size_t count_above(const double *values, size_t count, double limit)
+{
+    size_t above = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        above += values[i] > limit;
+    }
+    return above;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* How many of so many may be on the wrong side. */
+static size_t tenth(size_t count)
+{
+    return count / 10;
+}
+
+/* --- judging ---------------------------------------------------------------------- */
+
+static void take(memory *of, double loss, size_t room)
+{
+    if (of->count == room) {
+        memmove(of->losses, of->losses + 1, (room - 1) * sizeof *of->losses);
+        of->count--;
+    }
+    of->losses[of->count++] = loss;
+}
+
+static void judge(sonde_rule_run *run, size_t i, const memory *of)
+{
+    const spike *state = sonde_rule_state(run);
+    const size_t patience = (size_t)state->patience;
+    const size_t before = of->count - patience;
+    const double *after = of->losses + before;
+    const double now = of->losses[of->count - 1];
+    double sorted[BEFORE], later[MOST], limit = 0.0;
+
+    /* The last one tells, mostly, and sorting takes longer. */
+    if (count_above(of->losses, before, now) > tenth(before)) {
+        return;
+    }
+    memcpy(sorted, of->losses, before * sizeof *sorted);
+    qsort(sorted, before, sizeof *sorted, by_size);
+    limit = sorted[before - 1 - tenth(before)];
+    if (count_above(after, patience, limit) < patience - tenth(patience)) {
+        return;
+    }
+    memcpy(later, after, patience * sizeof *later);
+    qsort(later, patience, sizeof *later, by_size);
+    limit = fmax(limit, state->factor * sorted[before < FEW ? before - 1 : before / 2]);
+    if (limit > 0.0 && later[patience / 2] > limit &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", now, limit)) {
+        sonde_rule_say(run, NULL,
+                       "It jumped from about %.4g to %.4g %zu observed steps ago and has "
+                       "not come back (now %.4g).",
+                       sorted[before / 2], later[patience / 2], patience - 1, now);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     const spike *state = sonde_rule_state(run);
@@ -45,30 +123,13 @@ static void step(sonde_rule_run *run)
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         memory *of = tensors[i].memory;
-        double loss = 0.0, limit = 0.0;
 
         if (v == NULL || sonde__finite(v) == 0) {
             continue;
         }
-        loss = v->mean;
-        if (loss > of->before.ceiling) { /* else not above the largest of them */
-            limit = fmax(state->factor * sonde__recent_median(&of->before),
-                         of->before.ceiling);
-        }
-        if (of->before.count < state->least || limit <= 0.0 || loss <= limit) {
-            sonde__recent_take(&of->before, loss);
-            of->above = 0;
-            continue;
-        }
-        of->jumped_to = of->above++ == 0 ? loss : of->jumped_to;
-        if (of->above >= state->patience &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", loss, limit)) {
-            sonde_rule_say(
-                run, NULL,
-                "It jumped from about %.4g to %.4g %lld observed steps ago and "
-                "has not come back (now %.4g).",
-                sonde__recent_median(&of->before), of->jumped_to,
-                (long long)of->above - 1, loss);
+        take(of, v->mean, BEFORE + (size_t)state->patience);
+        if (of->count >= (size_t)(state->least + state->patience)) {
+            judge(run, i, of);
         }
     }
 }
@@ -78,8 +139,9 @@ const sonde_rule sonde__loss_spike = {
     .name = "LossSpike",
     .summary = "the loss jumps up and does not come back",
     .condition =
-        "The loss stays above `factor` times the median before it jumped, and above the "
-        "largest then, for `patience` observed steps.",
+        "Over the last `patience` observed steps the median loss is above `factor` times "
+        "that of the 64 before, and nine tenths of the losses above nine tenths of "
+        "those.",
     .advice =
         "Lower the learning rate or clip gradients, and go on from a checkpoint before "
         "the jump.",

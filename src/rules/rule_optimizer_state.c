@@ -15,6 +15,7 @@
  *               the same, to a quarter. Usual ones have 1 - b2 at least ten times smaller than
  *               1 - b1. Where another gradient is used than is seen (clipped later, of several
  *               micro-batches), the solutions are not the same each time, and nothing fires.
+ *               Steps that do not follow the one observed before say nothing.
  *
  * Tensors by their names: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's w.exp_avg,
  * w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
@@ -34,6 +35,7 @@ typedef struct optimizer_state {
 typedef struct memory {
     size_t g, m, v, t; /* of a parameter: indices */
     double sum_m, sum_v, step;
+    int64_t last;
     bool has_before;
     int64_t stuck, swapped; /* steps on end */
     double beta1, beta2;    /* as they were solved for at the last of these */
@@ -201,7 +203,8 @@ static void step(sonde_rule_run *run)
         if (m != NULL && t != NULL) {
             judge_counter(run, of, m, t);
         }
-        if (m != NULL && v != NULL && g != NULL) {
+        if (m != NULL && v != NULL && sonde__steps_since(run, &of->last) == 1 &&
+            g != NULL) {
             judge_betas(run, of, g, m, v);
         }
         of->sum_m = m != NULL ? m->sum : of->sum_m;

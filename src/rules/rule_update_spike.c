@@ -1,10 +1,10 @@
 /*
  * UpdateSpike - one element of a parameter jumps.
  *
- * With a the largest magnitude of the parameter, a' that of the step before, and q and q' their
- * sums of squares, fires when, of at least `least` comparisons,
+ * With a the largest magnitude of the parameter, a' that of the observed step before, k training
+ * steps ago, and q and q' their sums of squares, fires when, of at least `least` comparisons,
  *     a - a' > a' / 2                   it more than outgrows all others, at once
- *     a - a' > factor m                 m the median of |a - a'| over the last 32
+ *     a - a' > factor k m               m the median of |a - a'| / k over the last 32
  *     0.3 a^2 < q - q' < 3 a^2          and the others hardly do: the change of the whole tensor
  *                                       is for a good part that of one element
  * which is what a flipped bit of an exponent does, and an update does not: that moves all elements,
@@ -24,9 +24,9 @@ typedef struct spike {
 } spike;
 
 typedef struct memory {
-    sonde__recent changes; /* of the largest magnitude */
+    sonde__recent changes; /* of the largest magnitude, a step */
     double largest, sumsq;
-    bool has_before;
+    int64_t last;
 } memory;
 
 static const sonde_rule_param params[] = {
@@ -47,7 +47,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                : SONDE_RULE_IGNORE;
 }
 
-static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_vitals *v)
+static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_vitals *v,
+                  double steps)
 {
     const spike *state = sonde_rule_state(run);
     const double jump = v->abs_max - of->largest, square = v->abs_max * v->abs_max;
@@ -58,15 +59,15 @@ static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_v
         change >= 3.0 * square || of->changes.count < state->least) {
         return;
     }
-    median = sonde__recent_median(&of->changes);
+    median = steps * sonde__recent_median(&of->changes);
     if (jump > state->factor * median &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_max", v->abs_max,
                          of->largest + state->factor * median)) {
         sonde_rule_say(
             run, NULL,
-            "One of its elements jumped to %.4g, while the largest was %.4g the "
-            "step before and used to change by %.2g.",
-            v->abs_max, of->largest, median);
+            "One of its elements jumped to %.4g, while the largest was %.4g %.0f step%s "
+            "before and used to change by %.2g in such a time.",
+            v->abs_max, of->largest, steps, steps > 1.0 ? "s" : "", median);
     }
 }
 
@@ -78,17 +79,18 @@ static void step(sonde_rule_run *run)
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         memory *of = tensors[i].memory;
+        double steps = 0.0;
 
         if (v == NULL || v->count < ELEMENTS || sonde__bad(v) > 0) {
             continue;
         }
-        if (of->has_before) {
-            judge(run, i, of, v);
-            sonde__recent_take(&of->changes, fabs(v->abs_max - of->largest));
+        steps = (double)sonde__steps_since(run, &of->last);
+        if (steps > 0.0) {
+            judge(run, i, of, v, steps);
+            sonde__recent_take(&of->changes, fabs(v->abs_max - of->largest) / steps);
         }
         of->largest = v->abs_max;
         of->sumsq = v->sumsq;
-        of->has_before = true;
     }
 }
 

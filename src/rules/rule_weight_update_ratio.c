@@ -4,7 +4,10 @@
  *     r = |w - w'|2 / (|w'|2 + epsilon)        w' the value at the last observed step
  *
  * over SAMPLE elements of each weight, evenly spread. Networks that learn have an r of 1e-4 ... 5e-2
- * a step. Fires
+ * a step. Where k training steps lie between w' and w, weights have changed by at least r / k at
+ * each on average, which is what large, fast and in vain go by; and r itself is not less than what
+ * would have come of one step, which is what slow and small go by. So they say less, not more, of
+ * steps that are looked at seldom. Fires
  *     large      when r of a weight > large_threshold, at `patience` comparisons on end;
  *     fast       when the median r over weights was above 2 `fast` at three comparisons on end: all
  *                weights are replaced within a few steps;
@@ -18,7 +21,8 @@
  *     small      when 0 < r < small_threshold (a weight that does not change at all is
  *                FrozenParameter's), at `patience` and at least SMALL_ON_END comparisons on end, over
  *                which it has not doubled: what lies behind a branch that begins at 0 wakes slowly.
- * num_steps: w' is the value at least so many observed steps back, 1 by default. Of fast, in vain
+ * num_steps: w' is the value at least so many observed steps back, 1 by default, and r is of so many
+ * steps then. Of fast, in vain
  * and slow the weight that changes most is named.
  *
  * So that weights that begin at 0 may rise, |w'| is not taken below a root mean square of
@@ -54,8 +58,9 @@ typedef struct update_ratio {
     int64_t num_steps, patience;
     double large_threshold, small_threshold, epsilon, fast, slow;
     /* of this step */
-    double ratios[MOST_WEIGHTS], most; /* r of weights; the largest */
-    size_t count, fastest;             /* how many; the tensor that has it */
+    double ratios[MOST_WEIGHTS], most; /* r / k of weights; the largest */
+    double most_between;               /* the largest r */
+    size_t count, fastest;             /* how many; the tensor that has the largest */
     double loss;
     /* fast and in vain */
     double medians[ON_END]; /* the last ones */
@@ -75,10 +80,12 @@ typedef struct memory {
     double *raw; /* sample of w' */
     size_t raw_count;
     int64_t raw_age, vitals_age;
-    int64_t large, small; /* comparisons on end */
-    double ratio;         /* of this step by raw values; NaN: none */
-    double norm;          /* |w'| */
-    double small_ratio;   /* the first of those that were small */
+    int64_t raw_last, vitals_last; /* see sonde__steps_since */
+    int64_t large, small;          /* comparisons on end */
+    double change;                 /* |w - w'| of this step by raw values; NaN: none */
+    double steps;                  /* k / num_steps of it */
+    double norm;                   /* |w'| */
+    double small_ratio;            /* the first of those that were small */
     sonde_vitals before;
     bool has_before;
 } memory;
@@ -116,6 +123,15 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                            : SONDE_RULE_IGNORE;
 }
 
+/* k / num_steps, at least 1. */
+static double steps_between(sonde_rule_run *run, int64_t *last)
+{
+    const update_ratio *state = sonde_rule_state(run);
+    const double steps = (double)sonde__steps_since(run, last);
+
+    return fmax(steps / (double)state->num_steps, 1.0);
+}
+
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
@@ -141,7 +157,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     of->raw_age = 0;
     of->norm = sqrt(norm);
-    of->ratio = of->raw_count != count ? (double)NAN : sqrt(change);
+    of->steps = steps_between(run, &of->raw_last);
+    of->change = of->raw_count != count ? (double)NAN : sqrt(change);
     of->raw_count = count;
 }
 
@@ -175,13 +192,21 @@ static double tame_ratio(const update_ratio *state, double change, double norm,
     return change / (fmax(norm, LEAST_RMS * sqrt(count)) + state->epsilon);
 }
 
-static void judge(sonde_rule_run *run, size_t i, memory *of, double change, double norm,
-                  double count, bool exact)
+/* What lies between w' and w. */
+typedef struct comparison {
+    double change, norm; /* |w - w'| and |w'| */
+    double steps;        /* k / num_steps */
+    double count;        /* elements */
+    bool exact;          /* change is not just a bound */
+} comparison;
+
+static void judge(sonde_rule_run *run, size_t i, memory *of, const comparison *seen)
 {
     const update_ratio *state = sonde_rule_state(run);
-    const double ratio = change / (norm + state->epsilon);
-    const bool large = tame_ratio(state, change, norm, count) > state->large_threshold;
-    const bool small = exact && ratio > 0.0 && ratio < state->small_threshold;
+    const double ratio = seen->change / (seen->norm + state->epsilon);
+    const double tame = tame_ratio(state, seen->change, seen->norm, seen->count);
+    const bool large = tame / seen->steps > state->large_threshold;
+    const bool small = seen->exact && ratio > 0.0 && ratio < state->small_threshold;
 
     of->large = large ? of->large + 1 : 0;
     if (!small || of->small == 0 || ratio > 2.0 * of->small_ratio) {
@@ -190,11 +215,12 @@ static void judge(sonde_rule_run *run, size_t i, memory *of, double change, doub
     }
     of->small += small;
     if (of->large >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio", ratio,
-                         state->large_threshold)) {
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio",
+                         ratio / seen->steps, state->large_threshold)) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
                        "Its last change is %s%.3g times as large as the weight itself.",
-                       exact ? "" : "at least ", ratio);
+                       seen->exact && seen->steps <= 1.0 ? "" : "at least ",
+                       ratio / seen->steps);
     }
     if (of->small >= SONDE_MAX(state->patience, (int64_t)SMALL_ON_END) &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "update_ratio", ratio,
@@ -287,14 +313,14 @@ static void judge_fast(sonde_rule_run *run, double median)
 static void judge_slow(sonde_rule_run *run)
 {
     update_ratio *state = sonde_rule_state(run);
-    const double mean = (state->sum += state->most) / SLOW_STEPS;
+    const double mean = (state->sum += state->most_between) / SLOW_STEPS;
     const int64_t at = state->compared++;
 
     if (at < SLOW_PART) {
-        state->first_part += state->most;
+        state->first_part += state->most_between;
         state->first_loss += state->loss;
     } else if (at >= SLOW_STEPS - SLOW_PART) {
-        state->last_part += state->most;
+        state->last_part += state->most_between;
         state->last_loss += state->loss;
     }
     if (state->compared == SLOW_STEPS && mean > 0.0 && mean < state->slow &&
@@ -312,6 +338,20 @@ static void judge_slow(sonde_rule_run *run)
     }
 }
 
+/* Among the weights of this step. */
+static void count_in(update_ratio *state, size_t i, const comparison *seen)
+{
+    const double between = tame_ratio(state, seen->change, seen->norm, seen->count);
+    const double tame = between / seen->steps;
+
+    if (seen->count > 1.0 && state->count < MOST_WEIGHTS) {
+        state->ratios[state->count++] = tame;
+        state->fastest = tame >= state->most ? i : state->fastest;
+        state->most = fmax(state->most, tame);
+        state->most_between = fmax(state->most_between, between);
+    }
+}
+
 /* Judges weight i by itself, and counts it in. */
 static void take_weight(sonde_rule_run *run, size_t i, const sonde_rule_tensor *tensor)
 {
@@ -320,24 +360,24 @@ static void take_weight(sonde_rule_run *run, size_t i, const sonde_rule_tensor *
     memory *of = tensor->memory;
     const bool finite = now != NULL && sonde__bad(now) == 0 && now->count > 0;
 
-    if (of->raw_count > 0 && of->raw_age == 0 && isfinite(of->ratio)) {
-        const double n = (double)of->raw_count;
-        const double tame = tame_ratio(state, of->ratio, of->norm, n);
+    if (of->raw_count > 0 && of->raw_age == 0 && isfinite(of->change)) {
+        const comparison seen = {of->change, of->norm, of->steps, (double)of->raw_count,
+                                 true};
 
-        judge(run, i, of, of->ratio, of->norm, n, true);
-        if (n > 1.0 && state->count < MOST_WEIGHTS) {
-            state->ratios[state->count++] = tame;
-            state->fastest = tame >= state->most ? i : state->fastest;
-            state->most = fmax(state->most, tame);
-        }
+        judge(run, i, of, &seen);
+        count_in(state, i, &seen);
     } else if (finite && of->has_before && of->vitals_age + 1 >= state->num_steps) {
-        judge(run, i, of, least_change(now, &of->before), sqrt(of->before.sumsq),
-              (double)now->count, false);
+        int64_t last = of->vitals_last;
+        const comparison seen = {least_change(now, &of->before), sqrt(of->before.sumsq),
+                                 steps_between(run, &last), (double)now->count, false};
+
+        judge(run, i, of, &seen);
     }
-    of->ratio = NAN;
+    of->change = NAN;
     if (finite) {
         of->vitals_age++;
         if (!of->has_before || of->vitals_age >= state->num_steps) {
+            (void)sonde__steps_since(run, &of->vitals_last);
             of->before = *now;
             of->has_before = true;
             of->vitals_age = 0;
@@ -355,7 +395,7 @@ static void step(sonde_rule_run *run)
         state->seen ? state->from_start : sonde_rule_at(run)->mode_step == 0;
     state->seen = true;
     state->count = 0;
-    state->most = 0.0;
+    state->most = state->most_between = 0.0;
     state->loss = NAN;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 enum { HOWS = 16, SLOWER = 10, MODES = SONDE_MODE_GLOBAL };
-enum { CLOSELY = 20 }; /* steps at the beginning at which everything is looked at */
+enum { CLOSELY = 50 }; /* steps at the beginning at which everything is looked at */
 
 typedef struct rules_sink {
     sonde_sink sink; /* first */

@@ -20,28 +20,22 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double sonde__recent_median(const sonde__recent *recent)
+double sonde__recent_quantile(const sonde__recent *recent, double part)
 {
     double sorted[SONDE__RECENT];
     const size_t count = kept(recent);
 
     memcpy(sorted, recent->value, sizeof sorted);
     qsort(sorted, count, sizeof *sorted, by_size);
-    return count > 0 ? sorted[count / 2] : 0.0;
+    return count > 0 ? sorted[(size_t)(part * (double)count)] : 0.0;
+}
+
+double sonde__recent_median(const sonde__recent *recent)
+{
+    return sonde__recent_quantile(recent, 0.5);
 }
 
 void sonde__recent_take(sonde__recent *recent, double value)
 {
-    double *place = &recent->value[recent->count % SONDE__RECENT];
-    const bool leaves = recent->count >= SONDE__RECENT && *place >= recent->ceiling;
-
-    *place = value;
-    recent->count++;
-    if (leaves) {
-        recent->ceiling = 0.0;
-        for (size_t i = 0; i < kept(recent); i++) {
-            recent->ceiling = SONDE_MAX(recent->ceiling, recent->value[i]);
-        }
-    }
-    recent->ceiling = SONDE_MAX(recent->ceiling, value);
+    recent->value[recent->count++ % SONDE__RECENT] = value;
 }

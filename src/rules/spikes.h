@@ -1,6 +1,5 @@
 /*
- * spikes.h - what GradientSpike and LossSpike share: the last values of a number, and whether a
- * new one stands out.
+ * spikes.h - the last values of a number, for rules that ask whether a new one stands out.
  */
 #ifndef SONDE_RULES_SPIKES_H
 #define SONDE_RULES_SPIKES_H
@@ -13,12 +12,12 @@ enum { SONDE__RECENT = 32 };
 /* The last values, oldest overwritten. */
 typedef struct sonde__recent {
     double value[SONDE__RECENT];
-    int64_t count;  /* ever taken */
-    double ceiling; /* the largest that is kept, at least 0 */
+    int64_t count; /* ever taken */
 } sonde__recent;
 
 void sonde__recent_take(sonde__recent *recent, double value);
-/* Of those that are kept; 0 if there is none. */
+/* Of those that are kept; 0 if there is none. part: below 1. */
+double sonde__recent_quantile(const sonde__recent *recent, double part);
 double sonde__recent_median(const sonde__recent *recent);
 
 #endif

@@ -51,6 +51,32 @@ static void a_batch_that_comes_again_is_found(void **state)
     }
 }
 
+/* Looked at every fifth step, five batches in a fixed order are the same one each time. */
+static void steps_between_are_not_forgotten(void **state)
+{
+    for (int kind = 0; kind < 2; kind++) {
+        stream s;
+        uint32_t input = 0;
+
+        (void)state;
+        stream_open(&s, "DuplicateBatch");
+        input = stream_declare(&s, "input", SONDE_ROLE_INPUT, 8, 8);
+        stream_begin(&s);
+        for (int step = 0; step < 10 * STEPS; step++) {
+            if (step < 10 || step % 5 == 0) {
+                if (kind == 0) {
+                    stream_put_all(&s, input, (float)(step % 5));
+                } else {
+                    put_hash(&s, input, 1000 + (uint64_t)step % 5, 0);
+                }
+            }
+            stream_end(&s);
+        }
+        stream_expect_clean(&s);
+        stream_close(&s);
+    }
+}
+
 static void a_batch_on_two_replicas_is_found(void **state)
 {
     stream s;
@@ -214,6 +240,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_that_comes_again_is_found),
+        cmocka_unit_test(steps_between_are_not_forgotten),
         cmocka_unit_test(a_batch_on_two_replicas_is_found),
         cmocka_unit_test(replicas_that_part_are_found),
         cmocka_unit_test(outputs_that_change_in_evaluation_are_found),

@@ -116,7 +116,37 @@ static void curves_that_rise_are_found(void **state)
     assert_true(found != NULL && found->step > 200 && found->step < 400);
     stream_close(&s);
     run_curve(&s, "LossSpike", jumps, 0.2, 600);
-    (void)stream_expect(&s, "loss_output_0", 214);
+    (void)stream_expect(&s, "loss_output_0", 213); /* 14 of 15 are enough */
+    stream_close(&s);
+}
+
+/* A loss of a small batch late in training: most are next to nothing, some are not. */
+static void losses_that_scatter_are_no_spike(void **state)
+{
+    stream s;
+    const uint32_t loss = open_loss(&s, "LossSpike");
+
+    (void)state;
+    for (int step = 0; step < 50000; step++) {
+        put_loss(&s, loss, SONDE_MODE_TRAIN, 0.01 * exp(2.0 * (double)stream_normal(&s)));
+    }
+    stream_expect_clean(&s);
+    stream_close(&s);
+}
+
+static void scattered_losses_that_jump_are_found(void **state)
+{
+    const sonde_finding *found = NULL;
+    stream s;
+    const uint32_t loss = open_loss(&s, "LossSpike");
+
+    (void)state;
+    for (int step = 0; step < 1000; step++) {
+        put_loss(&s, loss, SONDE_MODE_TRAIN,
+                 (step < 900 ? 0.01 : 2.0) * exp((double)stream_normal(&s)));
+    }
+    found = stream_found(&s, "loss_output_0");
+    assert_true(found != NULL && found->step >= 900 && found->step < 920);
     stream_close(&s);
 }
 
@@ -217,6 +247,26 @@ static void spikes_of_gradients_are_found(void **state)
     }
 }
 
+static void gradients_that_scatter_are_no_spike(void **state)
+{
+    stream s;
+    uint32_t gradient = 0;
+
+    (void)state;
+    stream_open(&s, "GradientSpike");
+    gradient = stream_declare(&s, "Gradient___w", SONDE_ROLE_GRADIENT, 8, 8);
+    stream_begin(&s);
+    for (int step = 0; step < 20000; step++) {
+        stream_put_all(&s, gradient, 0.01F * expf(2.0F * stream_normal(&s)));
+        stream_end(&s);
+    }
+    stream_expect_clean(&s);
+    stream_put_all(&s, gradient, 1e8F);
+    stream_end(&s);
+    assert_non_null(stream_found(&s, "Gradient___w"));
+    stream_close(&s);
+}
+
 static void silence_is_counted(void **state)
 {
     stream s;
@@ -237,10 +287,13 @@ int main(void)
         cmocka_unit_test(comparisons_are_num_steps_apart),
         cmocka_unit_test(healthy_curves_are_fine),
         cmocka_unit_test(curves_that_rise_are_found),
+        cmocka_unit_test(losses_that_scatter_are_no_spike),
+        cmocka_unit_test(scattered_losses_that_jump_are_found),
         cmocka_unit_test(overfitting_is_found),
         cmocka_unit_test(training_without_gain_is_found),
         cmocka_unit_test(without_evaluation_it_does_not_judge),
         cmocka_unit_test(spikes_of_gradients_are_found),
+        cmocka_unit_test(gradients_that_scatter_are_no_spike),
         cmocka_unit_test(silence_is_counted),
     };
 

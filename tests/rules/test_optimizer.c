@@ -127,11 +127,44 @@ static void an_element_that_jumps_is_found(void **state)
     }
 }
 
+/* Of 20 steps at once a drift is 20 times as large, and no jump; a flipped bit still is. */
+static void steps_between_count(void **state)
+{
+    (void)state;
+    for (int flipped = 0; flipped < 2; flipped++) {
+        stream s;
+        uint32_t id = 0;
+        float w[N];
+
+        stream_open(&s, "UpdateSpike");
+        id = stream_declare(&s, "fc.weight", SONDE_ROLE_WEIGHT, 6, 10);
+        stream_begin(&s);
+        for (int i = 0; i < N; i++) {
+            w[i] = 0.02F * stream_normal(&s);
+        }
+        for (int step = 0; step < 200; step++) {
+            w[3] += step < 20 ? 0.01F : 0.02F;
+            w[3] = flipped && step == 155 ? 1e20F : w[3];
+            if (step < 20 || step % 20 == 0) {
+                stream_put(&s, id, w);
+            }
+            stream_end(&s);
+        }
+        if (flipped) {
+            (void)stream_expect(&s, "fc.weight", 160);
+        } else {
+            stream_expect_clean(&s);
+        }
+        stream_close(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_cannot_be_is_found),
         cmocka_unit_test(an_element_that_jumps_is_found),
+        cmocka_unit_test(steps_between_count),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

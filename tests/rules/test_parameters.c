@@ -194,9 +194,11 @@ static void copies_that_follow_are_let_be(void **state)
     }
 }
 
-/* Weights that change by `change` of themselves a step from step `from` on; the loss of a step. */
-static void run_changes(stream *s, double change, int from, int steps,
-                        double (*loss)(int step))
+/* Weights that change by `change` of themselves a step from step `from` on; the loss of a step.
+ * Weights are seen at the first ten steps and then at every interval-th; with one that is not 1 they
+ * change the same way at every step, so that changes add up. */
+static void run_changes_seen(stream *s, double change, int from, int steps,
+                             double (*loss)(int step), int interval)
 {
     uint32_t weight = 0, id = 0;
     float w[N];
@@ -212,12 +214,20 @@ static void run_changes(stream *s, double change, int from, int steps,
         for (int i = 0; i < N; i++) {
             const double by = step >= from ? change : 0.01;
 
-            w[i] *= 1.0F + (float)((i % 4 < 2) == (step % 2) ? by : -by);
+            w[i] *= 1.0F + (float)((i % 4 < 2) == (interval == 1 && step % 2) ? by : -by);
         }
-        stream_put(s, weight, w);
+        if (step < 10 || step % interval == 0) {
+            stream_put(s, weight, w);
+        }
         stream_put_all(s, id, (float)loss(step));
         stream_end(s);
     }
+}
+
+static void run_changes(stream *s, double change, int from, int steps,
+                        double (*loss)(int step))
+{
+    run_changes_seen(s, change, from, steps, loss, 1);
 }
 
 static double falls(int step)
@@ -246,6 +256,19 @@ static void bold_updates_have_to_pay(void **state)
     stream_close(&s);
     run_changes(&s, 0.01, 0, 60, stays);
     stream_expect_clean(&s);
+    stream_close(&s);
+}
+
+static void steps_between_count(void **state)
+{
+    stream s;
+
+    (void)state;
+    run_changes_seen(&s, 0.03, 0, 120, stays, 20);
+    stream_expect_clean(&s);
+    stream_close(&s);
+    run_changes_seen(&s, 0.9, 30, 120, stays, 5);
+    assert_non_null(stream_found(&s, "fc.weight"));
     stream_close(&s);
 }
 
@@ -312,6 +335,7 @@ int main(void)
         cmocka_unit_test(a_frozen_layer_that_changes_is_found),
         cmocka_unit_test(copies_that_follow_are_let_be),
         cmocka_unit_test(bold_updates_have_to_pay),
+        cmocka_unit_test(steps_between_count),
         cmocka_unit_test(a_rate_that_teaches_nothing_is_found),
         cmocka_unit_test(updates_out_of_proportion_are_found),
         cmocka_unit_test(a_weight_may_rise_from_zero),
