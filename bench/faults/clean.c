@@ -105,6 +105,21 @@ static void of_data(int variant, uint64_t seed, const char *record, sonde_rules 
     finish(&plan, rules);
 }
 
+/* Small batches, until all is known by heart: losses and gradients of most batches are next to
+ * nothing by then, and scatter. Of every other seed rules see what they see in `sonde train`. */
+static void long_run(int variant, uint64_t seed, const char *record, sonde_rules **rules)
+{
+    faults_plan plan = faults_usual((faults_net)variant, seed);
+
+    plan.data = DATA_IMAGES;
+    plan.batch = (int64_t[]){4, 16}[seed / 2 % 2];
+    plan.steps = 5000;
+    plan.optimizer.learning_rate *= 0.3F;
+    plan.interval = seed % 2 == 0 ? 20 : 1;
+    plan.record = record;
+    finish(&plan, rules);
+}
+
 /* One batch in twenty is of another world: the loss jumps and comes back. */
 static void spoil_now_and_then(faults_training *of, int64_t step)
 {
@@ -311,6 +326,9 @@ const faults_clean faults_clean_rows[] = {
     {"MLP, tiny data", of_data, DATA_TINY},
     {"MLP, regression", of_data, DATA_REGRESSION},
     {"MLP, images", of_data, DATA_IMAGES},
+    {"MLP, long", long_run, NET_MLP},
+    {"CNN, long", long_run, NET_CNN},
+    {"residual, long", long_run, NET_RESIDUAL},
     {"MLP, spikes that recover", spikes, NET_MLP},
     {"CNN, spikes that recover", spikes, NET_CNN},
     {"MLP, sparse ReLUs", sparse, NET_MLP},

@@ -164,7 +164,8 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
     if (of->plan.record != NULL) {
         of->recorder = faults_record(of->plan.record, catalogue, observer);
     }
-    return sonde_rules_attach(of->rules, catalogue, observer, 1, 0, diag);
+    return sonde_rules_attach(of->rules, catalogue, observer,
+                              SONDE_MAX(of->plan.interval, (int64_t)1), 0, diag);
 }
 
 sonde_view faults_parameter(const faults_training *training, const char *name)
