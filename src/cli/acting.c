@@ -9,9 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cli_print_finding(FILE *stream, const sonde_finding *finding)
+int cli_sentence(const char *text)
 {
-    (void)fprintf(stream, "step %lld: %s: %s%s%s: %s", (long long)finding->step,
+    const size_t length = strlen(text);
+
+    return (int)length - (length > 0 && text[length - 1] == '.');
+}
+
+void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
+{
+    char when[32] = "";
+
+    if (epoch > 0) {
+        (void)snprintf(when, sizeof when, " (epoch %d)", epoch);
+    }
+    (void)fprintf(stream, "step %lld%s: %s: %s%s%s: %s", (long long)finding->step, when,
                   sonde_severity_name(finding->severity), finding->rule,
                   finding->tensor[0] != '\0' ? ": " : "", finding->tensor,
                   finding->message);

@@ -11,6 +11,8 @@
 #include "cli/job.h"
 #include "cli/record.h"
 
+#include <sonde/nn/session.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -40,7 +40,12 @@ static void tell(cli_judge *judge, const sonde_finding *finding)
 
     if (judge->json) {
         (void)sonde_finding_json(finding, line, sizeof line);
-        (void)printf("{\"event\": \"finding\", %s\n", line + 1);
+        (void)printf("{\"event\": \"finding\", ");
+        if (judge->epoch > 0) {
+            (void)printf("\"epoch\": %d, ",
+                         judge->epoch - 1); /* as events of epochs count */
+        }
+        (void)printf("%s\n", line + 1);
         (void)fflush(stdout);
         return;
     }
@@ -49,7 +54,7 @@ static void tell(cli_judge *judge, const sonde_finding *finding)
     }
     times = count_spoken(judge, finding->rule);
     if (times <= PRINTED) {
-        cli_print_finding(stderr, finding);
+        cli_print_finding(stderr, finding, judge->epoch);
     } else if (times == PRINTED + 1) {
         (void)fprintf(stderr, "step %lld: more of %s, not shown one by one\n",
                       (long long)finding->step, finding->rule);
@@ -186,23 +191,6 @@ static verdict look(sonde_rules *rules)
     return seen;
 }
 
-/* "18,750" */
-static const char *with_commas(uint64_t number, char buf[32])
-{
-    char digits[24];
-    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
-    size_t used = 0;
-
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0) {
-            buf[used++] = ',';
-        }
-        buf[used++] = digits[i];
-    }
-    buf[used] = '\0';
-    return buf;
-}
-
 /* "2 errors, 1 warning" */
 static void print_counts(const verdict *seen)
 {
@@ -244,17 +232,16 @@ void cli_judge_verdict(cli_judge *judge)
         (void)printf("not judged: no rule had what it needs\n");
     } else if (seen.worst == NULL) {
         (void)printf("healthy: %zu rule%s judged %s step%s\n", seen.judged,
-                     seen.judged == 1 ? "" : "s", with_commas(seen.steps, steps),
+                     seen.judged == 1 ? "" : "s", cli_commas(seen.steps, steps),
                      seen.steps == 1 ? "" : "s");
     } else {
         const sonde_finding *worst = seen.worst;
-        const size_t length = strlen(worst->message);
-        const bool stops = length > 0 && worst->message[length - 1] == '.';
 
         print_counts(&seen);
         (void)printf(": %s at step %" PRId64 "%s%s: %.*s; sonde rules show %s\n",
                      worst->rule, worst->step, worst->tensor[0] != '\0' ? " in " : "",
-                     worst->tensor, (int)length - stops, worst->message, worst->rule);
+                     worst->tensor, cli_sentence(worst->message), worst->message,
+                     worst->rule);
     }
     (void)fflush(stdout);
 }

@@ -13,8 +13,11 @@
 
 /* --- findings ----------------------------------------------------------------------- */
 
-/* One line: "step 412: error: ExplodingTensor: fc1.weight: message advice". */
-void cli_print_finding(FILE *stream, const sonde_finding *finding);
+/* One line: "step 412 (epoch 2): error: ExplodingTensor: fc1.weight: message advice"; epoch 0 is
+ * not said. */
+void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch);
+/* How much of a sentence stands before its full stop, for "%.*s". */
+int cli_sentence(const char *text);
 
 /* --- actions ------------------------------------------------------------------------ */
 
@@ -67,6 +70,7 @@ typedef struct cli_judge {
     sonde_control *control; /* there, whoever judges */
     int64_t interval;
     bool json;
+    int epoch; /* that is trained, from 1; 0: not told */
     struct {
         const char *rule; /* that spoke, and how often */
         size_t times;

@@ -6,6 +6,8 @@
  */
 #include "cli/job.h"
 
+#include <sonde/nn/metrics.h>
+#include <sonde/nn/session.h>
 #include <sonde/plot.h>
 
 #include <math.h>

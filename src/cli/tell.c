@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -48,6 +49,22 @@ void cli_warn(const char *fmt, ...)
 }
 
 /* --- numbers ---------------------------------------------------------------------- */
+
+const char *cli_commas(uint64_t number, char buf[32])
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
+    size_t used = 0;
+
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) {
+            buf[used++] = ',';
+        }
+        buf[used++] = digits[i];
+    }
+    buf[used] = '\0';
+    return buf;
+}
 
 const char *cli_bytes_text(double bytes, char *buf, size_t size)
 {

@@ -28,8 +28,8 @@ same "$out" <(echo "healthy: 2 rules judged 50 steps")
 train 0 --out hot --quiet --learning-rate 1e6 --record hot-run
 tail -1 "$out" | grep -qE '^[0-9]+ errors.*: [A-Za-z]+ at step [0-9]+ in [^ ]+: .*; sonde rules show [A-Za-z]+$' ||
     fail "$(cat "$out")"
-grep -qE '^step [0-9]+: error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"
-[ "$(grep -cE '^step [0-9]+: error: ExplodingTensor: ' "$err")" -eq 3 ] || fail "$(cat "$err")"
+grep -qE '^step [0-9]+ \(epoch 1\): error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"
+[ "$(grep -cE '^step [0-9]+ \(epoch 1\): error: ExplodingTensor: ' "$err")" -eq 3 ] || fail "$(cat "$err")"
 grep -q 'more of ExplodingTensor, not shown one by one' "$err" || fail "$(cat "$err")"
 [ "$(wc -l <hot-run/findings/ExplodingTensor.jsonl)" -gt 20 ] || fail "few findings are kept"
 # the tensor is named, not only the loss, although everything is looked at every tenth step
@@ -40,7 +40,7 @@ python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 found = [row for row in rows if row["event"] == "finding"]
-assert found and all(row["rule"] and row["severity"] and row["message"] for row in found)
+assert found and all(row["epoch"] == 0 and row["rule"] and row["severity"] and row["message"] for row in found)
 verdict, = [row for row in rows if row["event"] == "verdict"]
 assert not verdict["healthy"] and verdict["errors"] + verdict["warnings"] + verdict["notes"] == len(found)
 END
