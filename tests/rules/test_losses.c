@@ -230,6 +230,32 @@ static void without_evaluation_it_does_not_judge(void **state)
     stream_close(&s);
 }
 
+static void a_few_evaluations_are_not_enough(void **state)
+{
+    static const char *const rules[] = {"Overfit", "Overtraining"};
+    static const double train[] = {2, 1, 0.5, 0.3, 0.2, 0.1};
+    static const double eval[] = {2, 1.2, 0.8, 0.7, 0.69, 0.68};
+    sonde_rule_account account;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const int least = i / 2 == 0 ? 4 : 6, rounds = least - i % 2;
+        stream s;
+
+        run_rounds(&s, rules[i / 2], train, eval, rounds);
+        sonde_rules_finish(s.rules);
+        sonde_rules_account(s.rules, 0, &account);
+        assert_int_equal(account.judged, rounds == least);
+        if (rounds < least) {
+            assert_string_equal(
+                account.lacked,
+                least == 4 ? "3 of the 4 evaluations between training that it takes"
+                           : "5 of the 6 evaluations between training that it takes");
+        }
+        stream_close(&s);
+    }
+}
+
 static void spikes_of_gradients_are_found(void **state)
 {
     static const double factors[] = {1.0, 20.0, 5000.0};
@@ -282,6 +308,7 @@ int main(void)
         cmocka_unit_test(training_that_gets_worse_is_no_overfitting),
         cmocka_unit_test(training_without_gain_is_found),
         cmocka_unit_test(without_evaluation_it_does_not_judge),
+        cmocka_unit_test(a_few_evaluations_are_not_enough),
         cmocka_unit_test(spikes_of_gradients_are_found),
         cmocka_unit_test(silence_is_counted),
     };
