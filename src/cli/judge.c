@@ -12,7 +12,7 @@
 
 /* Vital signs of everything at every step make a small network's step a fifth longer; at every
  * tenth, together with losses at each, they cost a few percent. */
-enum { INTERVAL = 10, RAW_EVERY = 10 };
+enum { INTERVAL = 10 };
 /* Findings of a rule that are printed one by one: NaN goes everywhere within a step. */
 enum { PRINTED = 3 };
 
@@ -32,10 +32,10 @@ static size_t count_spoken(cli_judge *judge, const char *rule)
     return 1;
 }
 
-/* Over a progress bar, which is drawn anew. */
-static void tell(cli_judge *judge, const sonde_finding *finding)
+/* Over a progress bar, which is drawn anew. False if the finding itself is not shown. */
+static bool tell(cli_judge *judge, const sonde_finding *finding)
 {
-    char line[8192];
+    char line[8192], when[64];
     size_t times = 0;
 
     if (judge->json) {
@@ -47,7 +47,7 @@ static void tell(cli_judge *judge, const sonde_finding *finding)
         }
         (void)printf("%s\n", line + 1);
         (void)fflush(stdout);
-        return;
+        return false; /* not where the log is */
     }
     if (isatty(STDERR_FILENO)) {
         (void)fputs("\r\033[K", stderr);
@@ -56,9 +56,10 @@ static void tell(cli_judge *judge, const sonde_finding *finding)
     if (times <= PRINTED) {
         cli_print_finding(stderr, finding, judge->epoch);
     } else if (times == PRINTED + 1) {
-        (void)fprintf(stderr, "step %lld: more of %s, not shown one by one\n",
-                      (long long)finding->step, finding->rule);
+        (void)fprintf(stderr, "%s: more of %s, not shown one by one\n",
+                      cli_when_text(finding->step, judge->epoch, when), finding->rule);
     }
+    return times <= PRINTED;
 }
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
@@ -68,10 +69,11 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
     if (again) {
         return;
     }
-    tell(judge, finding);
+    cli_log_told(tell(judge, finding));
     if (judge->actions != NULL) {
         sonde_actions_take(judge->actions, finding);
     }
+    cli_log_told(false);
 }
 
 /* --- opening ------------------------------------------------------------------------ */
@@ -144,7 +146,7 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
     const cli_judge *judge = user;
 
     return sonde_rules_attach(judge->rules, catalogue, observer, judge->interval,
-                              RAW_EVERY * judge->interval, diag);
+                              judge->raw_interval, diag);
 }
 
 sonde_err cli_judge_attach(cli_judge *judge, sonde_nn_session *session, sonde_diag *diag)

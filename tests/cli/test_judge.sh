@@ -57,6 +57,19 @@ grep -q "\"last_step\":$step}" stopped-run/end.json || fail "not at the next ste
 ! grep -q '^Eval' "$out" || fail "evaluated all the same"
 train 0 --out healthy --quiet --stop-on any --stop-on error
 
+# what is done is told as the command tells all else, and a finding that stands there not once more
+run 1 env -u SONDE_LOG_LEVEL "$sonde" train --data data --no-pictures --quiet --out spoken \
+    --learning-rate 1e6 --on-finding log --stop-on error --on-finding 'command:cat >/dev/null'
+! grep -vE '^(step [0-9]+ \(epoch 1\)|sonde: warning|sonde): ' "$err" || fail "$(cat "$err")"
+grep -qE '^sonde: stop asked for: [A-Za-z]+ at step [0-9]+ in ' "$err" || fail "$(cat "$err")"
+grep -qE "^sonde: command 'cat >/dev/null' for .*: status 0\$" "$err" || fail "$(cat "$err")"
+first=$(sed -nE '1s/^step [0-9]+ \(epoch 1\): [a-z]+: ([A-Za-z]+): .*/\1/p' "$err")
+! grep -q "^sonde: error: $first at step" "$err" || fail "told twice: $(cat "$err")"
+# with a level it is a log, of its own
+SONDE_LOG_LEVEL=info run 1 "$sonde" train --data data --no-pictures --quiet --out spoken \
+    --learning-rate 1e6 --stop-on error
+grep -qE '^\[[0-9:.]+\] \[actions\] \[info\] stop asked for: ' "$err" || fail "$(cat "$err")"
+
 # the same in a job, and what a command is given
 cat >job.yaml <<'END'
 model: fashion_cnn
