@@ -55,7 +55,7 @@ static sonde_err evaluate(const eval_values *asked, sonde_nn_job *job,
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_nn_dataset *set = NULL;
     cli_evaluation *run = NULL;
-    sonde_err err = sonde_nn_model_load(model, weights, diag);
+    sonde_err err = cli_weights_load(model, weights, asked->model, diag);
 
     if (err == SONDE_OK) {
         err = cli_data_open(info, asked->data, SONDE_NN_TEST, asked->quiet, &set, diag);
@@ -87,7 +87,6 @@ static int run_eval(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = cli_job_open(asked->model, &job, &diag);
 
-    (void)argc;
     cli_catch_interrupt();
     if (err == SONDE_OK) {
         sonde_nn_job_info *info = sonde_nn_job_get_info(job);
@@ -101,7 +100,7 @@ static int run_eval(const void *values, int argc, char **argv)
         err = cli_evaluation_model(job, &model, &diag);
     }
     if (err == SONDE_OK) {
-        err = evaluate(asked, job, model, argv[0], &diag);
+        err = evaluate(asked, job, model, argc > 0 ? argv[0] : NULL, &diag);
     }
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
@@ -127,12 +126,15 @@ static const cli_option eval_options[] = {
 
 const cli_command cli_eval = {
     .name = "eval",
-    .arguments = "WEIGHTS.safetensors",
+    .arguments = "[WEIGHTS.safetensors]",
     .summary = "evaluate saved weights on the test set",
-    .examples = "  sonde eval sonde-out/model.safetensors --confusion confusion.png",
+    .details = "Without WEIGHTS those of sonde-out/model.safetensors, which 'sonde "
+               "train' leaves there.",
+    .examples =
+        "  sonde eval\n"
+        "  sonde eval runs/mnist.safetensors --model mnist_mlp --confusion confusion.png",
     .options = eval_options,
     .option_count = CLI_COUNT_OF(eval_options),
-    .least = 1,
     .most = 1,
     .values_size = sizeof(eval_values),
     .run = run_eval,

@@ -28,6 +28,25 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
     return sonde_nn_job_builtin(text, out, diag);
 }
 
+sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
+                           sonde_diag *diag)
+{
+    const char *file = path != NULL ? path : "sonde-out/model.safetensors";
+    const sonde_err err = sonde_nn_model_load(model, file, diag);
+
+    if ((err == SONDE_ENOTFOUND && access(file, F_OK) == 0) || err == SONDE_ESHAPE) {
+        char other[64] = "weights";
+
+        if (diag->expected[0] != '\0') {
+            (void)snprintf(other, sizeof other, "%.60s", diag->expected);
+        }
+        (void)snprintf(diag->expected, sizeof diag->expected,
+                       "%s of %.60s; --model says of which", other,
+                       text != NULL ? text : "fashion_cnn");
+    }
+    return err;
+}
+
 /* --- data ------------------------------------------------------------------------- */
 
 static bool on_fetch(void *user, const char *file, uint64_t done, uint64_t total)

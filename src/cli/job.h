@@ -14,6 +14,11 @@
  * model. NULL: fashion_cnn. */
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
+/* Saved weights into a model. path NULL: those that sonde train leaves in sonde-out. text is what
+ * cli_job_open was given, which an error names. */
+sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
+                           sonde_diag *diag);
+
 /*
  * A split of the job's data. dir (may be NULL or "auto") replaces the usual places. Data that
  * is nowhere is fetched into the cache; if that fails, a stand-in is drawn there, and said.

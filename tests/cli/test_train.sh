@@ -50,6 +50,19 @@ same "$out" <(echo "$accuracy")
 run 0 "$sonde" eval one/model.safetensors --data data
 grep -qx "Eval loss: $loss" "$out" || fail "$(cat "$out")"
 
+# the weights that training leaves where nothing else is said; those of another model
+run 2 "$sonde" eval --data data
+grep -q '^sonde: error: sonde-out/model.safetensors: ' "$err" || fail "$(cat "$err")"
+mkdir sonde-out && cp one/model.safetensors sonde-out
+run 0 "$sonde" eval --data data --quiet
+same "$out" <(echo "$accuracy")
+for command in eval "predict $images/trousers.jpg"; do
+    # shellcheck disable=SC2086
+    run 2 "$sonde" $command --model mnist_mlp
+    grep -qE '^sonde: error: sonde-out/model.safetensors: .* \(expected .* of mnist_mlp; --model says of which\)$' "$err" ||
+        fail "$(cat "$err")"
+done
+
 # images: a JPEG, and a PNG
 cp "$images/trousers.jpg" .
 run 0 "$sonde" predict --weights one/model.safetensors trousers.jpg one/loss.png \

@@ -12,23 +12,23 @@
 
 enum { STREAM = 0x5350 }; /* of random numbers: "SP" */
 
-static sonde_err make_part(const sonde_nn_dataset *whole, int64_t count,
-                           sonde_nn_dataset **out, sonde_diag *diag)
+/* Room for count samples; NULL: out of memory. */
+static sonde_nn_dataset *make_part(const sonde_nn_dataset *whole, int64_t count)
 {
     sonde_nn_dataset *part = sonde__calloc(1, sizeof *part);
 
-    if (part != NULL) {
-        part->chosen = sonde__calloc((size_t)count, sizeof *part->chosen);
+    if (part == NULL) {
+        return NULL;
     }
-    if (part == NULL || part->chosen == NULL) {
+    part->chosen = sonde__calloc((size_t)count, sizeof *part->chosen);
+    if (part->chosen == NULL) {
         sonde__free(part);
-        return sonde__fail_nomem(diag, "a part of a data set");
+        return NULL;
     }
     part->whole = whole;
     part->traits = whole->traits;
     part->traits.count = 0;
-    *out = part;
-    return SONDE_OK;
+    return part;
 }
 
 static sonde_err check_count(const sonde_nn_dataset *set, int64_t count, bool rest,
@@ -51,17 +51,17 @@ sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set, int64_t count,
 {
     const int64_t all = set->traits.count;
     sonde_nn_dataset *drawn = NULL, *left = NULL;
-    sonde_err err = check_count(set, count, rest != NULL, diag);
+    const sonde_err err = check_count(set, count, rest != NULL, diag);
 
-    if (err == SONDE_OK) {
-        err = make_part(set, count, &drawn, diag);
-    }
-    if (err == SONDE_OK && rest != NULL) {
-        err = make_part(set, all - count, &left, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(drawn);
         return err;
+    }
+    drawn = make_part(set, count);
+    left = rest != NULL ? make_part(set, all - count) : NULL;
+    if (drawn == NULL || (rest != NULL && left == NULL)) {
+        sonde_nn_dataset_destroy(drawn);
+        sonde_nn_dataset_destroy(left);
+        return sonde__fail_nomem(diag, "a part of a data set");
     }
     for (int64_t i = 0; i < all; i++) {
         const uint64_t wanted = (uint64_t)(count - drawn->traits.count);
