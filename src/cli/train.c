@@ -263,7 +263,7 @@ static const cli_option train_options[] = {
     OPTION("eval-every", 0, CLI_COUNT, "N", eval_every,
            "evaluate every N epochs (1); 0: only at the end"),
     OPTION("eval-samples", 0, CLI_COUNT, "N", eval_samples,
-           "samples such an evaluation takes at most (2048); 0: all"),
+           "samples such an evaluation takes at most (1024); 0: all"),
     OPTION("validation", 0, CLI_REAL, "SHARE", validation,
            "hold out this share of the training samples, and evaluate epochs on it"),
     OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume,

@@ -60,7 +60,7 @@ typedef struct sonde_nn_job_rules {
 } sonde_nn_job_rules;
 
 /* Samples that an evaluation between epochs takes, if a job does not say how many. */
-enum { SONDE_NN_JOB_EVAL_SAMPLES = 2048 };
+enum { SONDE_NN_JOB_EVAL_SAMPLES = 1024 };
 
 /* What a job says; strings belong to the job. */
 typedef struct sonde_nn_job_info {
