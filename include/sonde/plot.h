@@ -163,6 +163,7 @@ typedef struct sonde_plot_series {
     const char *name; /* for the legend; NULL: "series 1" and so on */
     sonde_view y;
     sonde_view x;
+    bool plain; /* it is not smoothed, whatever the plot's others are */
 } sonde_plot_series;
 
 /*

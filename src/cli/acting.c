@@ -9,9 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cli_print_finding(FILE *stream, const sonde_finding *finding)
+int cli_sentence(const char *text)
 {
-    (void)fprintf(stream, "step %lld: %s: %s%s%s: %s", (long long)finding->step,
+    const size_t length = strlen(text);
+
+    return (int)length - (length > 0 && text[length - 1] == '.');
+}
+
+const char *cli_when_text(int64_t step, int epoch, char buf[64])
+{
+    const int used = snprintf(buf, 64, "step %lld", (long long)step);
+
+    if (epoch > 0) {
+        (void)snprintf(buf + used, 64 - (size_t)used, " (epoch %d)", epoch);
+    }
+    return buf;
+}
+
+void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
+{
+    char when[64];
+
+    (void)fprintf(stream, "%s: %s: %s%s%s: %s", cli_when_text(finding->step, epoch, when),
                   sonde_severity_name(finding->severity), finding->rule,
                   finding->tensor[0] != '\0' ? ": " : "", finding->tensor,
                   finding->message);

@@ -85,6 +85,13 @@ void cli_print_overview(FILE *stream);
 int cli_fail(const sonde_diag *diag);
 int cli_fail_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void cli_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* From now on the log speaks as the command does, warnings and worse; or, if SONDE_LOG_LEVEL says
+ * a level, in lines of its own, with time and room. */
+void cli_log_open(void);
+/* While whether, a line of the log about a finding is left out: it has just been told. */
+void cli_log_told(bool whether);
+/* "18,750"; returns buf. */
+const char *cli_commas(uint64_t number, char buf[32]);
 /* Bytes as "12.3 MB", seconds as "4.2 s" or "1:02:03"; returns buf. */
 const char *cli_bytes_text(double bytes, char *buf, size_t size);
 const char *cli_seconds_text(double seconds, char *buf, size_t size);

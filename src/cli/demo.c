@@ -1,6 +1,6 @@
 /*
- * demo.c - `sonde demo`: trains a network that goes wrong, records it, and has the rules say
- * what they find.
+ * demo.c - `sonde demo`: trains a network that goes wrong, has the rules say what they find while
+ * it does, records it, and explains.
  */
 #include "cli/demo.h"
 
@@ -24,6 +24,8 @@ typedef struct showing {
     const demo *of;
     const demo_side *side;
     char run[PATH_SIZE], other[PATH_SIZE + 8]; /* other: the second of a pair */
+    sonde_rules *rules;                        /* NULL: nobody judges */
+    int epoch; /* of a network that is evaluated behind each; 0: it is not */
     size_t findings;
     bool as_told; /* the rules said what the demo is there for */
 } showing;
@@ -127,7 +129,35 @@ static void introduce(const showing *of)
     if (it->rule != NULL) {
         tell_lines("rule", it->rule);
     }
-    (void)printf("\nTraining; recorded in %s\n", of->run);
+}
+
+/* As it is found, a line; of a rule the first few. */
+static void on_finding(void *user, const sonde_finding *finding, bool again)
+{
+    const showing *of = user;
+    size_t count = 0, same = 0;
+    const sonde_finding *all = sonde_rules_findings(of->rules, &count);
+
+    if (again || of->asked->quiet) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        same += strcmp(all[i].rule, finding->rule) == 0;
+    }
+    if (same > SHOWN + 1) {
+        return;
+    }
+    if (of->epoch > 0) {
+        (void)printf("  epoch %2d: found: ", of->epoch);
+    } else {
+        (void)printf("  step %4lld: found: ", (long long)finding->step);
+    }
+    if (same == SHOWN + 1) {
+        (void)printf("more of %s, not shown one by one\n", finding->rule);
+    } else {
+        (void)printf("%s%s%s\n", finding->rule, finding->tensor[0] != '\0' ? " in " : "",
+                     finding->tensor);
+    }
     (void)fflush(stdout);
 }
 
@@ -262,28 +292,6 @@ static void tell_next(const showing *of)
 
 /* --- doing ------------------------------------------------------------------------ */
 
-static sonde_err train(const showing *of, sonde_diag *diag)
-{
-    const demo_values *asked = of->asked;
-    demo_options options = {.run = of->run,
-                            .data = asked->data,
-                            .seed = asked->seed != CLI_NOT_GIVEN ? asked->seed : 0,
-                            .threads = asked->threads,
-                            .learning_rate = asked->learning_rate,
-                            .quiet = asked->quiet};
-    sonde_err err = cli_demo_train(of->of, of->side, &options, diag);
-
-    if (err == SONDE_OK && of->of->pair) {
-        options.run = of->other;
-        options.seed += of->side->seeds;
-        if (!asked->quiet) {
-            (void)printf("Again; recorded in %s\n", of->other);
-        }
-        err = cli_demo_train(of->of, of->side, &options, diag);
-    }
-    return err;
-}
-
 /* SimilarAcrossRuns with the other run, whose commas are escaped. */
 static sonde_err add_comparison(const showing *of, sonde_rules *rules, sonde_diag *diag)
 {
@@ -300,26 +308,63 @@ static sonde_err add_comparison(const showing *of, sonde_rules *rules, sonde_dia
     return sonde_rules_add(rules, text, diag);
 }
 
-static sonde_err judge(showing *of, sonde_diag *diag)
+static sonde_err open_rules(showing *of, sonde_diag *diag)
 {
-    sonde_rules *rules = NULL;
-    sonde_trial *trial = NULL;
-    sonde_err err = sonde_rules_create(&rules, diag);
+    sonde_err err = sonde_rules_create(&of->rules, diag);
 
-    err = err == SONDE_OK ? sonde_rules_add_defaults(rules, diag) : err;
-    err = err == SONDE_OK && of->of->pair ? add_comparison(of, rules, diag) : err;
-    err = err == SONDE_OK ? sonde_trial_open(of->run, NULL, &trial, diag) : err;
-    err = err == SONDE_OK ? sonde_rules_write_to(rules, of->run, diag) : err;
-    err = err == SONDE_OK ? sonde_rules_judge(rules, trial, NULL, diag) : err;
+    err = err == SONDE_OK ? sonde_rules_add_defaults(of->rules, diag) : err;
+    err = err == SONDE_OK && of->of->pair ? add_comparison(of, of->rules, diag) : err;
+    err = err == SONDE_OK ? sonde_rules_write_to(of->rules, of->run, diag) : err;
     if (err == SONDE_OK) {
-        size_t count = 0;
-        const sonde_finding *all = sonde_rules_findings(rules, &count);
-
-        tell_findings(of, all, count);
+        sonde_rules_on_finding(of->rules, on_finding, of);
     }
-    sonde_rules_destroy(rules);
-    sonde_trial_close(trial);
     return err;
+}
+
+/* Of a pair, the other run comes first, for the one that is judged to be compared with it. */
+static sonde_err train(showing *of, bool judged, sonde_diag *diag)
+{
+    const demo_values *asked = of->asked;
+    demo_options options = {.run = of->run,
+                            .data = asked->data,
+                            .seed = asked->seed != CLI_NOT_GIVEN ? asked->seed : 0,
+                            .threads = asked->threads,
+                            .learning_rate = asked->learning_rate,
+                            .quiet = asked->quiet};
+    sonde_err err = SONDE_OK;
+
+    if (of->of->pair) {
+        demo_options other = options;
+
+        other.run = of->other;
+        other.seed += of->side->seeds;
+        if (!asked->quiet) {
+            (void)printf("\nTraining the run to compare with; recorded in %s\n",
+                         of->other);
+        }
+        err = cli_demo_train(of->of, of->side, &other, diag);
+    }
+    if (err == SONDE_OK && judged) {
+        err = open_rules(of, diag);
+    }
+    if (err == SONDE_OK && !asked->quiet) {
+        (void)printf("\nTraining%s; recorded in %s\n",
+                     judged ? ", judged as it goes" : "", of->run);
+        (void)fflush(stdout);
+    }
+    options.rules = of->rules;
+    options.epoch = &of->epoch;
+    return err == SONDE_OK ? cli_demo_train(of->of, of->side, &options, diag) : err;
+}
+
+static void conclude(showing *of)
+{
+    size_t count = 0;
+    const sonde_finding *all = NULL;
+
+    sonde_rules_finish(of->rules);
+    all = sonde_rules_findings(of->rules, &count);
+    tell_findings(of, all, count);
 }
 
 static int run_demo(const void *values, int argc, char **argv)
@@ -346,11 +391,12 @@ static int run_demo(const void *values, int argc, char **argv)
     err = choose_run(&of, &diag);
     if (err == SONDE_OK) {
         introduce(&of);
-        err = train(&of, &diag);
+        err = train(&of, judged, &diag);
     }
     if (err == SONDE_OK && judged) {
-        err = judge(&of, &diag);
+        conclude(&of);
     }
+    sonde_rules_destroy(of.rules);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }

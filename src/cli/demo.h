@@ -9,8 +9,9 @@
 #define SONDE_CLI_DEMO_H
 
 #include <sonde/nn/dataset.h>
+#include <sonde/rules.h>
 
-#include "cli/cli.h"
+#include "cli/judge.h"
 
 /* The samples: drawn garments, or those of --data. */
 typedef struct demo_data {
@@ -44,6 +45,7 @@ typedef struct demo {
     const char *model;               /* of the job */
     bool pair;                       /* two runs, which are compared */
     bool each_weight;                /* weights are recorded at each step */
+    const char *besides; /* collections that are recorded as well; NULL: none */
     demo_side wrong, right;
 } demo;
 
@@ -58,9 +60,13 @@ typedef struct demo_options {
     int64_t threads;      /* CLI_NOT_GIVEN: as the job */
     double learning_rate; /* NAN: as the job */
     bool quiet;
+    sonde_rules
+        *rules; /* that judge it, and tell themselves what they find; NULL: nobody */
+    int *epoch; /* counts, from 1, where epochs are evaluated; may be NULL */
 } demo_options;
 
-/* Trains one side of it and records it. Says how the loss goes, unless quiet. */
+/* Trains one side of it, records it and has it judged, before each next step. Says how the loss
+ * goes, unless quiet. */
 sonde_err cli_demo_train(const demo *of, const demo_side *side,
                          const demo_options *options, sonde_diag *diag);
 

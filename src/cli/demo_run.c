@@ -3,30 +3,40 @@
  *
  *     for every epoch: train steps, then the test samples, with their loss
  *
- * What is recorded is what the rules ask for: vital signs of everything at every step, raw
- * values of labels and scores at every step, of parameters, gradients and activations now and
- * then.
+ * Rules look on, and see what is recorded: vital signs of everything at every step, raw values of
+ * labels and scores at every step, of parameters, gradients and activations now and then. So the
+ * record, judged again, says the same.
  */
 #include "cli/demo.h"
+#include "cli/evaluation.h"
 #include "cli/job.h"
 #include "cli/record.h"
+
+#include <sonde/nn/session.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* What rules look at in the process: each value under its own name, and what goes into an
+ * activation under that of the activation as well. */
 static const char recording[] =
     "record:\n"
-    "  save_interval: 20\n"
+    "  save_interval: 20\n" /* RAW_INTERVAL */
     "  vitals_interval: 1\n"
     "  compress: true\n"
     "  collections:\n"
-    "    inputs: {save_interval: 1, reductions: [mean]}\n"
+    "    inputs: {exclude: 're:^(fc|conv|max_pool|relu[0-9]|loss|log_softmax).*_input_',"
+    " save_interval: 1, reductions: [mean]}\n"
     "    outputs: {save_interval: 1, reductions: [mean]}\n"
     "    activations: {save_interval: 1, reductions: [mean]}\n"
+    "    activation_gradients: {exclude: 're:_input_[0-9]$', save_interval: 1,"
+    " reductions: [mean]}\n"
+    "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', save_interval: 1,"
+    " reductions: [mean]}\n"
     "    labels: {include: 'input/1', save_interval: 1}\n"
-    "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$',"
-    " save_interval: 10}\n";
+    "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$'}\n";
+enum { RAW_INTERVAL = 20 };
 
 typedef struct running {
     const demo *of;
@@ -35,10 +45,12 @@ typedef struct running {
     sonde_nn_job *job;
     sonde_nn_job_info *info;
     sonde_nn_model *model;
-    sonde_nn_session *training, *evaluation;
+    sonde_nn_session *training;
+    cli_evaluation *evaluation; /* NULL: none */
     sonde_hook *hook;
+    cli_judge judge;
     demo_set train, test;
-    sonde_nn_loader *loader, *tester;
+    sonde_nn_loader *loader;
 } running;
 
 static sonde_err fail_memory(sonde_diag *diag)
@@ -53,15 +65,17 @@ static sonde_err open_job(running *run, sonde_diag *diag)
 {
     const char *model = run->side->model != NULL ? run->side->model : run->of->model;
     const char *weights = run->of->each_weight ? "    weights: {save_interval: 1}\n" : "";
-    const size_t size =
-        strlen(model) + strlen(run->side->job) + sizeof recording + strlen(weights);
+    const char *besides = run->of->besides != NULL ? run->of->besides : "";
+    const size_t size = strlen(model) + strlen(run->side->job) + sizeof recording +
+                        strlen(weights) + strlen(besides);
     char *text = malloc(size);
     sonde_err err = SONDE_OK;
 
     if (text == NULL) {
         return fail_memory(diag);
     }
-    (void)snprintf(text, size, "%s%s%s%s", model, run->side->job, recording, weights);
+    (void)snprintf(text, size, "%s%s%s%s%s", model, run->side->job, recording, weights,
+                   besides);
     err = sonde_nn_job_parse(text, strlen(text), run->of->name, &run->job, diag);
     free(text);
     if (err != SONDE_OK) {
@@ -110,25 +124,20 @@ static void leave_out(const running *run)
 
 /* --- setting up ------------------------------------------------------------------- */
 
-static sonde_err open_data(running *run, int64_t batch, sonde_diag *diag)
+static sonde_err open_data(running *run, sonde_diag *diag)
 {
     const demo_data *data = &run->side->data;
     sonde_err err = cli_demo_data(data, run->asked->data, SONDE_NN_TRAIN, run->info->seed,
                                   &run->train, diag);
 
     if (err == SONDE_OK) {
-        err = cli_loader_create(run->info, run->train.set, batch, true, 0, &run->loader,
-                                diag);
+        err = cli_loader_create(run->info, run->train.set, run->info->batch_size, true, 0,
+                                &run->loader, diag);
     }
-    if (err == SONDE_OK && data->test > 0) {
-        err = cli_demo_data(data, run->asked->data, SONDE_NN_TEST, run->info->seed,
-                            &run->test, diag);
-        if (err == SONDE_OK) {
-            err = cli_loader_create(run->info, run->test.set, run->info->eval_batch_size,
-                                    false, 0, &run->tester, diag);
-        }
-    }
-    return err;
+    return err == SONDE_OK && data->test > 0
+               ? cli_demo_data(data, run->asked->data, SONDE_NN_TEST, run->info->seed,
+                               &run->test, diag)
+               : err;
 }
 
 static sonde_err make_training(running *run, sonde_diag *diag)
@@ -142,34 +151,36 @@ static sonde_err make_training(running *run, sonde_diag *diag)
     err = err == SONDE_OK ? sonde_nn_job_hook(run->job, &hook, &run->hook, diag) : err;
     err = err == SONDE_OK ? sonde_nn_session_attach_hook(run->training, run->hook, diag)
                           : err;
+    err = err == SONDE_OK ? cli_judge_attach(&run->judge, run->training, diag) : err;
     return err == SONDE_OK ? sonde_nn_session_compile(run->training, diag) : err;
 }
 
 static sonde_err make_evaluation(running *run, sonde_diag *diag)
 {
-    sonde_nn_options options = run->info->options;
-    sonde_err err = SONDE_OK;
+    const cli_evaluating of = {.info = run->info,
+                               .model = run->model,
+                               .set = run->test.set,
+                               .hook = run->hook,
+                               .judge = &run->judge,
+                               .quiet = true};
 
-    sonde_nn_batch_size(&options, run->info->eval_batch_size);
-    err = sonde_nn_inference_session(run->model, &options, &run->evaluation, diag);
-    err = err == SONDE_OK ? sonde_nn_session_attach_hook(run->evaluation, run->hook, diag)
-                          : err;
-    return err == SONDE_OK ? sonde_nn_session_compile(run->evaluation, diag) : err;
+    return cli_evaluation_create(&of, &run->evaluation, diag);
 }
 
 static sonde_err set_up(running *run, sonde_diag *diag)
 {
     sonde_err err = open_job(run, diag);
 
-    err = err == SONDE_OK ? sonde_nn_job_build(run->job, &run->model, diag) : err;
+    err = err == SONDE_OK ? cli_evaluation_model(run->job, &run->model, diag) : err;
     if (err != SONDE_OK) {
         return err;
     }
     set_weights(run);
     leave_out(run);
-    /* so that evaluation knows its loss as well */
-    sonde_nn_output(run->model, sonde_nn_model_loss(run->model));
-    err = open_data(run, run->info->batch_size, diag);
+    run->judge = (cli_judge){.rules = run->asked->rules,
+                             .interval = 1,
+                             .raw_interval = run->of->each_weight ? 1 : RAW_INTERVAL};
+    err = open_data(run, diag);
     err = err == SONDE_OK ? make_training(run, diag) : err;
     return err == SONDE_OK && run->side->data.test > 0 ? make_evaluation(run, diag) : err;
 }
@@ -177,9 +188,8 @@ static sonde_err set_up(running *run, sonde_diag *diag)
 static void tear_down(running *run)
 {
     sonde_nn_loader_destroy(run->loader);
-    sonde_nn_loader_destroy(run->tester);
     sonde_nn_session_destroy(run->training);
-    sonde_nn_session_destroy(run->evaluation);
+    cli_evaluation_destroy(run->evaluation);
     sonde_nn_model_destroy(run->model);
     cli_demo_data_free(&run->train);
     cli_demo_data_free(&run->test);
@@ -188,30 +198,19 @@ static void tear_down(running *run)
 
 /* --- running ---------------------------------------------------------------------- */
 
-/* Output i of the session as numbers. */
-static sonde_err output(const sonde_nn_session *session, size_t i, const float **values,
-                        sonde_diag *diag)
-{
-    sonde_view view;
-    const sonde_err err = sonde_nn_session_output(session, i, &view, diag);
-
-    if (err == SONDE_OK) {
-        *values = view.data;
-    }
-    return err;
-}
-
 static sonde_err train_step(const running *run, const sonde_nn_batch *batch, double *loss,
                             sonde_diag *diag)
 {
-    sonde_view inputs[2];
-    const float *values = NULL;
+    sonde_view inputs[2], view;
     sonde_err err = SONDE_OK;
 
     cli_batch_views(run->info, batch, inputs);
     err = sonde_nn_session_run(run->training, inputs, 2, diag);
-    err = err == SONDE_OK ? output(run->training, 1, &values, diag) : err;
-    *loss = err == SONDE_OK ? (double)values[0] : 0.0;
+    err = err == SONDE_OK ? sonde_nn_session_output(run->training, 1, &view, diag) : err;
+    *loss = err == SONDE_OK ? (double)*(const float *)view.data : 0.0;
+    if (isnan(*loss)) {
+        *loss = (double)NAN; /* a NaN has a sign that means nothing */
+    }
     if (err == SONDE_OK && run->side->decay > 0.0F) {
         run->info->optimizer.learning_rate *= run->side->decay;
         err = sonde_nn_session_set_optimizer(run->training, &run->info->optimizer, diag);
@@ -219,27 +218,25 @@ static sonde_err train_step(const running *run, const sonde_nn_batch *batch, dou
     return err;
 }
 
-static void say_loss(const running *run, const char *what, int64_t step, double loss)
+static void say_step(const running *run, int64_t step, double loss)
 {
-    if (!run->asked->quiet) {
-        /* a NaN has a sign that means nothing */
-        (void)printf("  %s %4lld: loss %.4g\n", what, (long long)step,
-                     isnan(loss) ? (double)NAN : loss);
+    if (!run->asked->quiet && run->evaluation == NULL) {
+        (void)printf("  step %4lld: loss %.4g\n", (long long)step, loss);
         (void)fflush(stdout);
     }
 }
 
-static sonde_err train_epoch(const running *run, int epoch, sonde_diag *diag)
+static sonde_err train_epoch(const running *run, int epoch, sonde_nn_running_mean *mean,
+                             sonde_diag *diag)
 {
-    const int64_t every = run->side->data.test > 0 ? INT64_MAX : 20;
+    enum { EVERY = 20 };
+    int64_t step = 0;
     double loss = 0.0;
     sonde_nn_batch batch = {.count = 1};
     sonde_err err = SONDE_OK;
 
     sonde_nn_loader_start_epoch(run->loader, (uint64_t)epoch);
     while (err == SONDE_OK) {
-        int64_t step = 0;
-
         err = sonde_nn_loader_next(run->loader, &batch, diag);
         if (err != SONDE_OK || batch.count == 0) {
             break;
@@ -247,45 +244,35 @@ static sonde_err train_epoch(const running *run, int epoch, sonde_diag *diag)
         for (int i = 0; err == SONDE_OK && i < (run->side->twice ? 2 : 1); i++) {
             step = sonde_nn_session_step(run->training);
             err = train_step(run, &batch, &loss, diag);
-            if (err == SONDE_OK && step % every == 0 && every != INT64_MAX) {
-                say_loss(run, "step", step, loss);
+            sonde_nn_running_mean_add(mean, loss, 1.0);
+            if (err == SONDE_OK && step % EVERY == 0) {
+                say_step(run, step, loss);
             }
         }
         if (err == SONDE_OK && cli_interrupted()) {
             err = diag->err = SONDE_EINTERRUPTED;
         }
     }
-    if (err == SONDE_OK) {
-        say_loss(run, "step", sonde_nn_session_step(run->training) - 1, loss);
+    if (err == SONDE_OK && step % EVERY != 0) {
+        say_step(run, step, loss);
     }
     return err;
 }
 
-static sonde_err evaluate(const running *run, sonde_diag *diag)
+static sonde_err run_epoch(const running *run, int epoch, sonde_diag *diag)
 {
-    sonde_nn_batch batch = {.count = 1};
-    double sum = 0.0;
-    int64_t batches = 0;
-    sonde_err err = SONDE_OK;
+    sonde_nn_running_mean mean = {0};
+    sonde_err err = train_epoch(run, epoch, &mean, diag);
 
-    sonde_nn_loader_start_epoch(run->tester, 0);
-    while (err == SONDE_OK) {
-        sonde_view inputs[2];
-        const float *loss = NULL;
-
-        err = sonde_nn_loader_next(run->tester, &batch, diag);
-        if (err != SONDE_OK || batch.count < run->info->eval_batch_size) {
-            break;
-        }
-        cli_batch_views(run->info, &batch, inputs);
-        err = sonde_nn_session_run(run->evaluation, inputs, 2, diag);
-        err = err == SONDE_OK ? output(run->evaluation, 1, &loss, diag) : err;
-        sum += err == SONDE_OK ? (double)loss[0] : 0.0;
-        batches++;
+    if (err != SONDE_OK || run->evaluation == NULL) {
+        return err;
     }
-    if (err == SONDE_OK && batches > 0) {
-        say_loss(run, "     of the test samples,", batches * run->info->eval_batch_size,
-                 sum / (double)batches);
+    err = cli_evaluation_run(run->evaluation, diag);
+    if (err == SONDE_OK && !run->asked->quiet) {
+        (void)printf("  epoch %2d: loss %.4g, test loss %.4g\n", epoch + 1,
+                     sonde_nn_running_mean_get(&mean),
+                     cli_evaluation_score(run->evaluation).loss);
+        (void)fflush(stdout);
     }
     return err;
 }
@@ -295,10 +282,10 @@ static sonde_err run_all(const running *run, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     for (int epoch = 0; err == SONDE_OK && epoch < run->info->epochs; epoch++) {
-        err = train_epoch(run, epoch, diag);
-        if (err == SONDE_OK && run->evaluation != NULL) {
-            err = evaluate(run, diag);
+        if (run->asked->epoch != NULL && run->evaluation != NULL) {
+            *run->asked->epoch = epoch + 1;
         }
+        err = run_epoch(run, epoch, diag);
     }
     return err;
 }

@@ -1,9 +1,10 @@
 /*
  * eval.c - `sonde eval`: how well saved weights do on the test set.
  */
+#include "cli/evaluation.h"
 #include "cli/job.h"
 
-#include <string.h>
+#include <math.h>
 
 typedef struct eval_values {
     const char *model, *data, *picture;
@@ -11,14 +12,15 @@ typedef struct eval_values {
     bool json, quiet;
 } eval_values;
 
-static void print_json(const sonde_nn_confusion *matrix)
+static void print_json(const cli_score *score, const sonde_nn_confusion *matrix)
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
 
+    (void)printf("{\"loss\": ");
+    (void)printf(isfinite(score->loss) ? "%.9g" : "null", score->loss);
     (void)printf(
-        "{\"accuracy\": %.6f, \"samples\": %llu, \"nan\": %llu, \"confusion\": [",
-        sonde_nn_confusion_accuracy(matrix),
-        (unsigned long long)sonde_nn_confusion_total(matrix),
+        ", \"accuracy\": %.6f, \"samples\": %lld, \"nan\": %llu, \"confusion\": [",
+        score->accuracy, (long long)score->samples,
         (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
     for (int64_t i = 0; i < classes; i++) {
         (void)printf("%s[", i > 0 ? ", " : "");
@@ -31,30 +33,48 @@ static void print_json(const sonde_nn_confusion *matrix)
     (void)puts("]}");
 }
 
+static sonde_err show(const eval_values *asked, const cli_evaluation *run,
+                      const sonde_nn_dataset *set, sonde_diag *diag)
+{
+    const cli_score score = cli_evaluation_score(run);
+    const sonde_nn_confusion *matrix = cli_evaluation_matrix(run);
+
+    if (asked->json) {
+        print_json(&score, matrix);
+    } else {
+        cli_print_scores(&score, matrix, set, asked->quiet);
+    }
+    return asked->picture != NULL
+               ? cli_draw_confusion(asked->picture, matrix, set, "Confusion matrix", diag)
+               : SONDE_OK;
+}
+
 static sonde_err evaluate(const eval_values *asked, sonde_nn_job *job,
                           sonde_nn_model *model, const char *weights, sonde_diag *diag)
 {
-    sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
     sonde_nn_dataset *set = NULL;
-    sonde_nn_confusion *matrix = NULL;
-    sonde_err err = sonde_nn_model_load(model, weights, diag);
+    cli_evaluation *run = NULL;
+    sonde_err err = cli_weights_load(model, weights, asked->model, diag);
 
     if (err == SONDE_OK) {
         err = cli_data_open(info, asked->data, SONDE_NN_TEST, asked->quiet, &set, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_evaluate(info, model, set, NULL, NULL, asked->quiet || asked->json,
-                           &matrix, diag);
+        const cli_evaluating of = {.info = info,
+                                   .model = model,
+                                   .set = set,
+                                   .quiet = asked->quiet || asked->json};
+
+        err = cli_evaluation_create(&of, &run, diag);
     }
-    if (err == SONDE_OK && asked->json) {
-        print_json(matrix);
-    } else if (err == SONDE_OK) {
-        cli_print_scores(matrix, set, !asked->quiet);
+    if (err == SONDE_OK) {
+        err = cli_evaluation_run(run, diag);
     }
-    if (err == SONDE_OK && asked->picture != NULL) {
-        err = cli_draw_confusion(asked->picture, matrix, set, "Confusion matrix", diag);
+    if (err == SONDE_OK) {
+        err = show(asked, run, set, diag);
     }
-    sonde_nn_confusion_destroy(matrix);
+    cli_evaluation_destroy(run);
     sonde_nn_dataset_destroy(set);
     return err;
 }
@@ -67,7 +87,6 @@ static int run_eval(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = cli_job_open(asked->model, &job, &diag);
 
-    (void)argc;
     cli_catch_interrupt();
     if (err == SONDE_OK) {
         sonde_nn_job_info *info = sonde_nn_job_get_info(job);
@@ -78,10 +97,10 @@ static int run_eval(const void *values, int argc, char **argv)
         if (asked->threads != CLI_NOT_GIVEN) {
             info->options.threads = (int)asked->threads;
         }
-        err = sonde_nn_job_build(job, &model, &diag);
+        err = cli_evaluation_model(job, &model, &diag);
     }
     if (err == SONDE_OK) {
-        err = evaluate(asked, job, model, argv[0], &diag);
+        err = evaluate(asked, job, model, argc > 0 ? argv[0] : NULL, &diag);
     }
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);
@@ -107,12 +126,15 @@ static const cli_option eval_options[] = {
 
 const cli_command cli_eval = {
     .name = "eval",
-    .arguments = "WEIGHTS.safetensors",
+    .arguments = "[WEIGHTS.safetensors]",
     .summary = "evaluate saved weights on the test set",
-    .examples = "  sonde eval sonde-out/model.safetensors --confusion confusion.png",
+    .details = "Without WEIGHTS those of sonde-out/model.safetensors, which 'sonde "
+               "train' leaves there.",
+    .examples =
+        "  sonde eval\n"
+        "  sonde eval runs/mnist.safetensors --model mnist_mlp --confusion confusion.png",
     .options = eval_options,
     .option_count = CLI_COUNT_OF(eval_options),
-    .least = 1,
     .most = 1,
     .values_size = sizeof(eval_values),
     .run = run_eval,

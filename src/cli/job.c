@@ -1,13 +1,11 @@
 /*
- * job.c - jobs, data and evaluation for the commands that need them.
+ * job.c - jobs and data for the commands that need them.
  */
 #include "cli/job.h"
 
 #include <sonde/nn/fetch.h>
 #include <sonde/nn/synth.h>
-#include <sonde/plot.h>
 
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -28,6 +26,25 @@ sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag)
         return sonde_nn_job_load(text, out, diag);
     }
     return sonde_nn_job_builtin(text, out, diag);
+}
+
+sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
+                           sonde_diag *diag)
+{
+    const char *file = path != NULL ? path : "sonde-out/model.safetensors";
+    const sonde_err err = sonde_nn_model_load(model, file, diag);
+
+    if ((err == SONDE_ENOTFOUND && access(file, F_OK) == 0) || err == SONDE_ESHAPE) {
+        char other[64] = "weights";
+
+        if (diag->expected[0] != '\0') {
+            (void)snprintf(other, sizeof other, "%.60s", diag->expected);
+        }
+        (void)snprintf(diag->expected, sizeof diag->expected,
+                       "%s of %.60s; --model says of which", other,
+                       text != NULL ? text : "fashion_cnn");
+    }
+    return err;
 }
 
 /* --- data ------------------------------------------------------------------------- */
@@ -204,158 +221,4 @@ void cli_batch_views(const sonde_nn_job_info *info, const sonde_nn_batch *batch,
     inputs[0] = sonde_view_of(SONDE_F32, info->sample_rank + 1, shape, batch->data);
     inputs[1] = sonde_view_of(SONDE_I64, 1, shape, NULL);
     memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
-}
-
-/* --- evaluating ------------------------------------------------------------------- */
-
-typedef struct evaluation {
-    const sonde_nn_job_info *info;
-    sonde_nn_session *session;
-    sonde_nn_loader *loader;
-    sonde_nn_confusion *matrix;
-    float *filled; /* room for one whole batch, for the last one */
-    size_t sample; /* floats of one sample */
-    int64_t batch;
-} evaluation;
-
-static sonde_err evaluate_batch(evaluation *run, sonde_nn_batch *batch, sonde_diag *diag)
-{
-    const int64_t count = batch->count;
-    sonde_view inputs[2], scores, labels;
-    sonde_err err = SONDE_OK;
-
-    if (count < run->batch) {
-        memset(run->filled, 0, (size_t)run->batch * run->sample * sizeof *run->filled);
-        memcpy(run->filled, batch->data,
-               (size_t)count * run->sample * sizeof *run->filled);
-        batch->data = run->filled;
-        batch->count = run->batch;
-    }
-    cli_batch_views(run->info, batch, inputs);
-    err = sonde_nn_session_run(run->session, inputs, 1, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_output(run->session, 0, &scores, diag);
-    }
-    if (err == SONDE_OK) {
-        labels = sonde_view_of(SONDE_I64, 1, &count, inputs[1].data);
-        scores.shape[0] = count;
-        err = sonde_nn_confusion_update(run->matrix, &scores, &labels, diag);
-    }
-    return err;
-}
-
-static sonde_err evaluate_all(evaluation *run, bool quiet, sonde_diag *diag)
-{
-    cli_progress progress;
-    int64_t done = 0;
-    sonde_err err = SONDE_OK;
-
-    cli_progress_begin(&progress, "evaluating", "samples",
-                       sonde_nn_loader_samples(run->loader), quiet);
-    sonde_nn_loader_start_epoch(run->loader, 0);
-    while (err == SONDE_OK) {
-        sonde_nn_batch batch;
-
-        err = sonde_nn_loader_next(run->loader, &batch, diag);
-        if (err != SONDE_OK || batch.count == 0) {
-            break;
-        }
-        done += batch.count;
-        err = evaluate_batch(run, &batch, diag);
-        cli_progress_update(&progress, done, NULL);
-        if (err == SONDE_OK && cli_interrupted()) {
-            err = diag->err = SONDE_EINTERRUPTED;
-        }
-    }
-    cli_progress_end(&progress);
-    return err;
-}
-
-sonde_err cli_evaluate(const sonde_nn_job_info *info, sonde_nn_model *model,
-                       const sonde_nn_dataset *set, sonde_hook *hook, cli_judge *judge,
-                       bool quiet, sonde_nn_confusion **out, sonde_diag *diag)
-{
-    evaluation run = {.info = info, .batch = info->eval_batch_size, .sample = 1};
-    sonde_nn_options options = info->options;
-    sonde_err err = SONDE_OK;
-
-    for (int i = 0; i < info->sample_rank; i++) {
-        run.sample *= (size_t)info->sample_shape[i];
-    }
-    options.on_progress = NULL;
-    options.device_iterations = 1;
-    options.gradient_accumulation = 1;
-    options.output_mode = SONDE_ANCHOR_ALL;
-    sonde_nn_batch_size(&options, run.batch);
-    run.filled = malloc((size_t)run.batch * run.sample * sizeof *run.filled);
-    if (run.filled == NULL) {
-        *diag = (sonde_diag){.err = SONDE_ENOMEM, .found = "out of memory"};
-        return SONDE_ENOMEM;
-    }
-    err = sonde_nn_inference_session(model, &options, &run.session, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_attach_hook(run.session, hook, diag);
-    }
-    if (err == SONDE_OK && judge != NULL) {
-        err = cli_judge_attach(judge, run.session, diag);
-    }
-    if (err == SONDE_OK) {
-        err = cli_loader_create(info, set, run.batch, false, 1, &run.loader, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_nn_confusion_create(info->classes, &run.matrix, diag);
-    }
-    if (err == SONDE_OK) {
-        err = evaluate_all(&run, quiet, diag);
-    }
-    sonde_nn_loader_destroy(run.loader);
-    sonde_nn_session_destroy(run.session);
-    free(run.filled);
-    if (err != SONDE_OK) {
-        sonde_nn_confusion_destroy(run.matrix);
-        return err;
-    }
-    *out = run.matrix;
-    return SONDE_OK;
-}
-
-void cli_print_scores(const sonde_nn_confusion *matrix, const sonde_nn_dataset *set,
-                      bool per_class)
-{
-    const int64_t classes = sonde_nn_confusion_classes(matrix);
-
-    (void)printf("Eval accuracy: %.2f%%\n", 100.0 * sonde_nn_confusion_accuracy(matrix));
-    if (sonde_nn_confusion_nan_rows(matrix) > 0) {
-        (void)printf("%llu predictions were NaN and count as wrong\n",
-                     (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
-    }
-    if (per_class) {
-        (void)printf("%-12s %9s %9s %9s %9s\n", "class", "samples", "precision", "recall",
-                     "f1");
-    }
-    for (int64_t i = 0; per_class && i < classes; i++) {
-        const sonde_nn_class_scores scores = sonde_nn_confusion_class(matrix, i);
-        char number[24];
-        const char *name = sonde_nn_dataset_class_name(set, i);
-
-        (void)snprintf(number, sizeof number, "%lld", (long long)i);
-        (void)printf("%-12s %9llu %8.1f%% %8.1f%% %8.1f%%\n",
-                     name[0] != '\0' ? name : number, (unsigned long long)scores.support,
-                     100.0 * scores.precision, 100.0 * scores.recall, 100.0 * scores.f1);
-    }
-}
-
-sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
-                             const sonde_nn_dataset *set, const char *title,
-                             sonde_diag *diag)
-{
-    const int64_t classes = sonde_nn_confusion_classes(matrix);
-    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
-    const uint64_t *counts = sonde_nn_confusion_counts(matrix);
-    sonde_confusion_plot plot = {.page = {.title = title}};
-
-    plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){classes, classes}, NULL);
-    memcpy(&plot.counts.data, &counts, sizeof counts);
-    plot.classes = traits->classes == classes ? traits->class_names : NULL;
-    return sonde_plot_confusion(path, &plot, diag);
 }

@@ -12,7 +12,7 @@
 
 /* Vital signs of everything make a small network's step a third to a half longer; at every
  * twentieth, together with losses at each, they cost a few percent (bench_rules: usual). */
-enum { INTERVAL = 20, RAW_EVERY = 10 };
+enum { INTERVAL = 20 };
 /* Findings of a rule that are printed one by one: NaN goes everywhere within a step. */
 enum { PRINTED = 3 };
 
@@ -32,28 +32,34 @@ static size_t count_spoken(cli_judge *judge, const char *rule)
     return 1;
 }
 
-/* Over a progress bar, which is drawn anew. */
-static void tell(cli_judge *judge, const sonde_finding *finding)
+/* Over a progress bar, which is drawn anew. False if the finding itself is not shown. */
+static bool tell(cli_judge *judge, const sonde_finding *finding)
 {
-    char line[8192];
+    char line[8192], when[64];
     size_t times = 0;
 
     if (judge->json) {
         (void)sonde_finding_json(finding, line, sizeof line);
-        (void)printf("{\"event\": \"finding\", %s\n", line + 1);
+        (void)printf("{\"event\": \"finding\", ");
+        if (judge->epoch > 0) {
+            (void)printf("\"epoch\": %d, ",
+                         judge->epoch - 1); /* as events of epochs count */
+        }
+        (void)printf("%s\n", line + 1);
         (void)fflush(stdout);
-        return;
+        return false; /* not where the log is */
     }
     if (isatty(STDERR_FILENO)) {
         (void)fputs("\r\033[K", stderr);
     }
     times = count_spoken(judge, finding->rule);
     if (times <= PRINTED) {
-        cli_print_finding(stderr, finding);
+        cli_print_finding(stderr, finding, judge->epoch);
     } else if (times == PRINTED + 1) {
-        (void)fprintf(stderr, "step %lld: more of %s, not shown one by one\n",
-                      (long long)finding->step, finding->rule);
+        (void)fprintf(stderr, "%s: more of %s, not shown one by one\n",
+                      cli_when_text(finding->step, judge->epoch, when), finding->rule);
     }
+    return times <= PRINTED;
 }
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
@@ -63,10 +69,11 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
     if (again) {
         return;
     }
-    tell(judge, finding);
+    cli_log_told(tell(judge, finding));
     if (judge->actions != NULL) {
         sonde_actions_take(judge->actions, finding);
     }
+    cli_log_told(false);
 }
 
 /* --- opening ------------------------------------------------------------------------ */
@@ -139,7 +146,7 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
     const cli_judge *judge = user;
 
     return sonde_rules_attach(judge->rules, catalogue, observer, judge->interval,
-                              RAW_EVERY * judge->interval, diag);
+                              judge->raw_interval, diag);
 }
 
 sonde_err cli_judge_attach(cli_judge *judge, sonde_nn_session *session, sonde_diag *diag)
@@ -186,23 +193,6 @@ static verdict look(sonde_rules *rules)
     return seen;
 }
 
-/* "18,750" */
-static const char *with_commas(uint64_t number, char buf[32])
-{
-    char digits[24];
-    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
-    size_t used = 0;
-
-    for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0) {
-            buf[used++] = ',';
-        }
-        buf[used++] = digits[i];
-    }
-    buf[used] = '\0';
-    return buf;
-}
-
 /* "2 errors, 1 warning" */
 static void print_counts(const verdict *seen)
 {
@@ -244,17 +234,16 @@ void cli_judge_verdict(cli_judge *judge)
         (void)printf("not judged: no rule had what it needs\n");
     } else if (seen.worst == NULL) {
         (void)printf("healthy: %zu rule%s judged %s step%s\n", seen.judged,
-                     seen.judged == 1 ? "" : "s", with_commas(seen.steps, steps),
+                     seen.judged == 1 ? "" : "s", cli_commas(seen.steps, steps),
                      seen.steps == 1 ? "" : "s");
     } else {
         const sonde_finding *worst = seen.worst;
-        const size_t length = strlen(worst->message);
-        const bool stops = length > 0 && worst->message[length - 1] == '.';
 
         print_counts(&seen);
         (void)printf(": %s at step %" PRId64 "%s%s: %.*s; sonde rules show %s\n",
                      worst->rule, worst->step, worst->tensor[0] != '\0' ? " in " : "",
-                     worst->tensor, (int)length - stops, worst->message, worst->rule);
+                     worst->tensor, cli_sentence(worst->message), worst->message,
+                     worst->rule);
     }
     (void)fflush(stdout);
 }

@@ -13,8 +13,12 @@
 
 /* --- findings ----------------------------------------------------------------------- */
 
-/* One line: "step 412: error: ExplodingTensor: fc1.weight: message advice". */
-void cli_print_finding(FILE *stream, const sonde_finding *finding);
+/* "step 412 (epoch 2)", or "step 412" where epoch is 0; returns buf. */
+const char *cli_when_text(int64_t step, int epoch, char buf[64]);
+/* One line: "step 412 (epoch 2): error: ExplodingTensor: fc1.weight: message advice". */
+void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch);
+/* How much of a sentence stands before its full stop, for "%.*s". */
+int cli_sentence(const char *text);
 
 /* --- actions ------------------------------------------------------------------------ */
 
@@ -64,9 +68,10 @@ typedef struct cli_judging {
 typedef struct cli_judge {
     sonde_rules *rules; /* NULL: nobody */
     sonde_actions *actions;
-    sonde_control *control; /* there, whoever judges */
-    int64_t interval;
+    sonde_control *control;         /* there, whoever judges */
+    int64_t interval, raw_interval; /* in steps; raw 0: ten times as rarely */
     bool json;
+    int epoch; /* that is trained, from 1; 0: not told */
     struct {
         const char *rule; /* that spoke, and how often */
         size_t times;

@@ -86,17 +86,6 @@ static int fail_command(int argc, char **argv)
                          nearest != NULL ? nearest : "", nearest != NULL ? ")" : "");
 }
 
-static void check_log_level(const char *text)
-{
-    sonde_log_level level = SONDE_LOG_INFO;
-    sonde_diag diag = {0};
-
-    if (text != NULL && sonde_log_level_parse(text, &level, &diag) != SONDE_OK) {
-        cli_warn("SONDE_LOG_LEVEL: %s (expected %s)", diag.found, diag.expected);
-    }
-    sonde_log_set_level(text != NULL ? level : SONDE_LOG_WARNING);
-}
-
 /* What was printed counts only if it arrived. */
 static int finish(int code)
 {
@@ -114,8 +103,7 @@ int main(int argc, char **argv)
     int words = 0;
     const cli_command *command = NULL;
 
-    sonde_log_to_stream(stderr);
-    check_log_level(getenv("SONDE_LOG_LEVEL"));
+    cli_log_open();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         cli_print_overview(argc < 2 ? stderr : stdout);

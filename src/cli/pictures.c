@@ -3,12 +3,42 @@
  */
 #include "cli/pictures.h"
 
-#include "cli/job.h"
+#include "cli/evaluation.h"
+#include "cli/run.h"
 
 #include <sonde/plot.h>
 
 #include <stdlib.h>
 #include <string.h>
+
+sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag)
+{
+    if (curve->count == curve->capacity) {
+        const size_t capacity = curve->capacity > 0 ? 2 * curve->capacity : 1024;
+        float *xs = realloc(curve->x, capacity * sizeof *xs), *ys = NULL;
+
+        if (xs == NULL) {
+            return cli_fail_memory(diag);
+        }
+        curve->x = xs;
+        ys = realloc(curve->y, capacity * sizeof *ys);
+        if (ys == NULL) {
+            return cli_fail_memory(diag);
+        }
+        curve->y = ys;
+        curve->capacity = capacity;
+    }
+    curve->x[curve->count] = (float)x;
+    curve->y[curve->count++] = (float)y;
+    return SONDE_OK;
+}
+
+void cli_curve_free(cli_curve *curve)
+{
+    free(curve->x);
+    free(curve->y);
+    *curve = (cli_curve){0};
+}
 
 /* The first samples of the training set under their labels. */
 static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_diag *diag)
@@ -53,19 +83,28 @@ static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_d
     return err;
 }
 
+static sonde_plot_series series_of(const char *name, const cli_curve *curve, bool plain)
+{
+    const int64_t count = (int64_t)curve->count;
+
+    return (sonde_plot_series){.name = name,
+                               .x = sonde_view_of(SONDE_F32, 1, &count, curve->x),
+                               .y = sonde_view_of(SONDE_F32, 1, &count, curve->y),
+                               .plain = plain};
+}
+
 static sonde_err draw_loss(const cli_pictures *run, const char *path, sonde_diag *diag)
 {
-    const int64_t count = (int64_t)run->loss_count;
-    const sonde_plot_series series = {
-        .name = "loss", .y = sonde_view_of(SONDE_F32, 1, &count, run->losses)};
-    const sonde_curves_plot plot = {.page = {.title = "Training loss"},
-                                    .series = &series,
-                                    .count = 1,
+    const sonde_plot_series series[] = {series_of("training", run->losses, false),
+                                        series_of("evaluation", run->evaluations, true)};
+    const sonde_curves_plot plot = {.page = {.title = "Loss"},
+                                    .series = series,
+                                    .count = run->evaluations->count > 0 ? 2 : 1,
                                     .x_label = "Call",
                                     .y_label = "Loss",
-                                    .smooth = count > 200 ? 0.98 : 0.0};
+                                    .smooth = run->losses->count > 200 ? 0.98 : 0.0};
 
-    return count > 0 ? sonde_plot_curves(path, &plot, diag) : SONDE_OK;
+    return run->losses->count > 0 ? sonde_plot_curves(path, &plot, diag) : SONDE_OK;
 }
 
 sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag)

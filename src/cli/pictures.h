@@ -9,12 +9,21 @@
 
 #include "cli/cli.h"
 
+/* Points of a curve. {0} has none. */
+typedef struct cli_curve {
+    float *x, *y;
+    size_t count, capacity;
+} cli_curve;
+
+sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag);
+void cli_curve_free(cli_curve *curve);
+
 /* What there is to be drawn; borrowed. */
 typedef struct cli_pictures {
     const char *out; /* folder */
     const sonde_nn_dataset *train, *test;
-    float *losses; /* of every call */
-    size_t loss_count;
+    const cli_curve *losses;          /* of every call, whose number is x */
+    const cli_curve *evaluations;     /* their losses, at the calls they came behind */
     const sonde_nn_confusion *matrix; /* NULL: none */
 } cli_pictures;
 

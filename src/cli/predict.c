@@ -6,6 +6,8 @@
  */
 #include "cli/job.h"
 
+#include <sonde/nn/metrics.h>
+#include <sonde/nn/session.h>
 #include <sonde/plot.h>
 
 #include <math.h>
@@ -195,11 +197,7 @@ static int run_predict(const void *values, int argc, char **argv)
         err = sonde_nn_job_build(job, &model, &diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_nn_model_load(model,
-                                  run.asked->weights != NULL
-                                      ? run.asked->weights
-                                      : "sonde-out/model.safetensors",
-                                  &diag);
+        err = cli_weights_load(model, run.asked->weights, run.asked->model, &diag);
     }
     if (err == SONDE_OK) {
         err = sonde_nn_inference_session(model, &options, &run.session, &diag);

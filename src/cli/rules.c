@@ -40,7 +40,7 @@ static void print_finding(const work *of, const sonde_finding *finding)
         (void)fflush(stdout);
         return;
     }
-    cli_print_finding(stdout, finding);
+    cli_print_finding(stdout, finding, 0);
 }
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)

@@ -3,10 +3,15 @@
  */
 #include "cli/cli.h"
 
+#include <sonde/log.h>
+
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -47,7 +52,64 @@ void cli_warn(const char *fmt, ...)
     (void)fputc('\n', stderr);
 }
 
+/* --- the log ---------------------------------------------------------------------- */
+
+static atomic_bool told; /* what the log says next of a finding stands there already */
+
+/* As the command itself speaks, over a progress bar, which is drawn anew. */
+static void on_log(void *user, sonde_log_level level, const char *room,
+                   const char *message)
+{
+    (void)user;
+    if (atomic_load(&told) && strcmp(room, "rules") == 0) {
+        return;
+    }
+    (void)fprintf(stderr, "%ssonde: %s%s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "",
+                  level >= SONDE_LOG_ERROR     ? "error: "
+                  : level == SONDE_LOG_WARNING ? "warning: "
+                                               : "",
+                  message);
+}
+
+void cli_log_open(void)
+{
+    const char *text = getenv("SONDE_LOG_LEVEL");
+    sonde_log_level level = SONDE_LOG_INFO;
+    sonde_diag diag = {0};
+
+    if (text == NULL) {
+        sonde_log_set_sink(on_log, NULL);
+    } else {
+        sonde_log_to_stream(stderr);
+        if (sonde_log_level_parse(text, &level, &diag) != SONDE_OK) {
+            cli_warn("SONDE_LOG_LEVEL: %s (expected %s)", diag.found, diag.expected);
+        }
+    }
+    sonde_log_set_level(text != NULL ? level : SONDE_LOG_WARNING);
+}
+
+void cli_log_told(bool whether)
+{
+    atomic_store(&told, whether);
+}
+
 /* --- numbers ---------------------------------------------------------------------- */
+
+const char *cli_commas(uint64_t number, char buf[32])
+{
+    char digits[24];
+    const int length = snprintf(digits, sizeof digits, "%" PRIu64, number);
+    size_t used = 0;
+
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0) {
+            buf[used++] = ',';
+        }
+        buf[used++] = digits[i];
+    }
+    buf[used] = '\0';
+    return buf;
+}
 
 const char *cli_bytes_text(double bytes, char *buf, size_t size)
 {

@@ -4,6 +4,8 @@
  */
 #include "cli/job.h"
 
+#include <sonde/nn/session.h>
+
 #include <stdlib.h>
 #include <string.h>
 

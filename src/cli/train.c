@@ -1,52 +1,16 @@
 /*
  * train.c - `sonde train`: a job from its data to a judged model, with pictures.
  */
+#include "cli/train.h"
+
 #include "cli/job.h"
-#include "cli/judge.h"
-#include "cli/pictures.h"
 #include "cli/prints.h"
-#include "cli/record.h"
-#include "cli/resume.h"
-#include "cli/run.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-typedef struct train_values {
-    const char *data, *out, *resume;
-    int64_t epochs, batch, seed, threads, iterations, accumulation;
-    double learning_rate;
-    cli_list print;
-    cli_record record;
-    cli_judging judging;
-    cli_acting acting;
-    bool no_eval, no_pictures, json, quiet;
-} train_values;
-
-/* Everything a run holds. */
-typedef struct training {
-    const train_values *asked;
-    sonde_nn_job *job;
-    sonde_nn_job_info *info;
-    sonde_nn_dataset *train, *test;
-    sonde_nn_model *model;
-    sonde_nn_session *session;
-    sonde_printer *printer;
-    sonde_hook *hook; /* NULL: nothing is recorded */
-    cli_judge judge;
-    const sonde_request *stopped; /* whoever asked for it; NULL: nobody */
-    sonde_nn_loader *loader;
-    sonde_nn_confusion *matrix;
-    float *losses; /* of every call */
-    size_t loss_count, loss_capacity;
-    cli_resume resume;
-    char out[3072];
-} training;
 
 /* --- setting up ------------------------------------------------------------------- */
 
-static void apply_overrides(const train_values *asked, sonde_nn_job_info *info)
+static void apply_overrides(const cli_train_values *asked, sonde_nn_job_info *info)
 {
     if (asked->epochs != CLI_NOT_GIVEN) {
         info->epochs = (int)asked->epochs;
@@ -67,15 +31,24 @@ static void apply_overrides(const train_values *asked, sonde_nn_job_info *info)
     if (asked->accumulation != CLI_NOT_GIVEN) {
         info->options.gradient_accumulation = (int)asked->accumulation;
     }
+    if (asked->eval_every != CLI_NOT_GIVEN) {
+        info->eval_every = asked->eval_every;
+    }
+    if (asked->eval_samples != CLI_NOT_GIVEN) {
+        info->eval_samples = asked->eval_samples;
+    }
     if (!isnan(asked->learning_rate)) {
         info->optimizer.learning_rate = (float)asked->learning_rate;
+    }
+    if (!isnan(asked->validation)) {
+        info->validation = (float)asked->validation;
     }
 }
 
 /* Whoever records, judges and may ask the session for something. */
-static sonde_err add_observers(training *run, const char *job, sonde_diag *diag)
+static sonde_err add_observers(cli_training *run, const char *job, sonde_diag *diag)
 {
-    const train_values *asked = run->asked;
+    const cli_train_values *asked = run->asked;
     const char *path = NULL;
     char checkpoints[4096];
     const cli_record record = cli_resume_record(&asked->record, &run->resume);
@@ -102,9 +75,57 @@ static sonde_err add_observers(training *run, const char *job, sonde_diag *diag)
                            : err;
 }
 
-static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
+/* The training samples, less those that are held out of it, and the test set. */
+static sonde_err open_data(cli_training *run, sonde_diag *diag)
 {
-    const train_values *asked = run->asked;
+    enum { SEED = 0 }; /* the same are held out, whatever the run's seed */
+    const cli_train_values *asked = run->asked;
+    const double share = (double)run->info->validation;
+    sonde_err err = SONDE_OK;
+
+    if (!(share >= 0.0 && share < 1.0)) {
+        *diag = (sonde_diag){
+            .err = SONDE_EINVAL, .where = "--validation", .expected = "a share, below 1"};
+        (void)snprintf(diag->found, sizeof diag->found, "%g", share);
+        return SONDE_EINVAL;
+    }
+    err = cli_data_open(run->info, asked->data, SONDE_NN_TRAIN, asked->quiet, &run->train,
+                        diag);
+    if (err == SONDE_OK && share > 0.0) {
+        const int64_t all = sonde_nn_dataset_get_traits(run->train)->count;
+
+        err = sonde_nn_dataset_split(run->train, llround(share * (double)all), SEED,
+                                     &run->held_out, &run->kept, diag);
+    }
+    if (err == SONDE_OK && !asked->no_eval) {
+        err = cli_data_open(run->info, asked->data, SONDE_NN_TEST, asked->quiet,
+                            &run->test, diag);
+    }
+    return err;
+}
+
+/* Behind the training session, which names what only it has. */
+static sonde_err open_evaluation(cli_training *run, sonde_diag *diag)
+{
+    const bool quiet = run->asked->quiet || run->asked->json;
+    const sonde_nn_dataset *set = run->held_out != NULL ? run->held_out : run->test;
+    const cli_evaluating of = {.info = run->info,
+                               .model = run->model,
+                               .set = set,
+                               .most = run->info->eval_samples,
+                               .hook = run->hook,
+                               .judge = &run->judge,
+                               .unbroken = true,
+                               .quiet = quiet};
+
+    return run->asked->no_eval || run->info->eval_every == 0
+               ? SONDE_OK
+               : cli_evaluation_create(&of, &run->between, diag);
+}
+
+static sonde_err set_up(cli_training *run, const char *job, sonde_diag *diag)
+{
+    const cli_train_values *asked = run->asked;
     sonde_err err = cli_job_open(job, &run->job, diag);
 
     if (err != SONDE_OK) {
@@ -121,7 +142,7 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
         err = cli_resume_find(asked->resume, run->out, &run->resume, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_nn_job_build(run->job, &run->model, diag);
+        err = cli_evaluation_model(run->job, &run->model, diag);
     }
     if (err == SONDE_OK) {
         err = sonde_nn_training_session(run->model, &run->info->options,
@@ -140,229 +161,33 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
         err = sonde_nn_session_load(run->session, run->resume.path, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_data_open(run->info, asked->data, SONDE_NN_TRAIN, asked->quiet,
-                            &run->train, diag);
+        err = open_data(run, diag);
     }
-    if (err == SONDE_OK && !asked->no_eval) {
-        err = cli_data_open(run->info, asked->data, SONDE_NN_TEST, asked->quiet,
-                            &run->test, diag);
-    }
-    return err;
+    return err == SONDE_OK ? open_evaluation(run, diag) : err;
 }
 
-static void tear_down(training *run)
+static void tear_down(cli_training *run)
 {
-    sonde_nn_confusion_destroy(run->matrix);
+    cli_evaluation_destroy(run->between);
+    cli_evaluation_destroy(run->final);
     sonde_nn_loader_destroy(run->loader);
     sonde_nn_session_destroy(run->session);
     cli_judge_close(&run->judge);
     sonde_printer_destroy(run->printer);
     sonde_nn_model_destroy(run->model);
+    sonde_nn_dataset_destroy(run->held_out);
+    sonde_nn_dataset_destroy(run->kept);
     sonde_nn_dataset_destroy(run->train);
     sonde_nn_dataset_destroy(run->test);
     sonde_nn_job_destroy(run->job);
-    free(run->losses);
+    cli_curve_free(&run->losses);
+    cli_curve_free(&run->evaluations);
 }
 
-/* --- training --------------------------------------------------------------------- */
-
-static sonde_err keep_loss(training *run, sonde_nn_running_mean *mean, sonde_diag *diag)
-{
-    const size_t last = sonde_nn_session_output_count(run->session) - 1;
-    sonde_view loss;
-    sonde_err err = sonde_nn_session_output(run->session, last, &loss, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (run->loss_count == run->loss_capacity) {
-        const size_t capacity = run->loss_capacity > 0 ? 2 * run->loss_capacity : 4096;
-        float *grown = realloc(run->losses, capacity * sizeof *grown);
-
-        if (grown == NULL) {
-            return diag->err = SONDE_ENOMEM;
-        }
-        run->losses = grown;
-        run->loss_capacity = capacity;
-    }
-    run->losses[run->loss_count++] = *(const float *)loss.data;
-    sonde_nn_running_mean_add(mean, (double)*(const float *)loss.data, 1.0);
-    return SONDE_OK;
-}
-
-static sonde_err save_checkpoint(const training *run, sonde_diag *diag)
-{
-    char path[4096];
-    const sonde_err err =
-        cli_join(run->out, "checkpoint.safetensors", path, sizeof path, diag);
-
-    return err == SONDE_OK ? sonde_nn_session_save(run->session, path, diag) : err;
-}
-
-static sonde_err train_epoch(training *run, int epoch, int64_t skip,
-                             sonde_nn_running_mean *mean, sonde_diag *diag)
-{
-    cli_progress progress;
-    char title[48], note[48] = "";
-    sonde_err err = SONDE_OK;
-
-    (void)snprintf(title, sizeof title, "epoch %d/%d", epoch + 1, run->info->epochs);
-    cli_progress_begin(&progress, title, "samples", sonde_nn_loader_samples(run->loader),
-                       run->asked->quiet || run->asked->json);
-    sonde_nn_loader_start_epoch(run->loader, (uint64_t)epoch);
-    while (err == SONDE_OK && !cli_interrupted()) {
-        sonde_nn_batch batch;
-        sonde_view inputs[2];
-
-        err = sonde_nn_loader_next(run->loader, &batch, diag);
-        if (err != SONDE_OK || batch.count == 0) {
-            break;
-        }
-        if (batch.number < skip) {
-            continue; /* done before the checkpoint that the run goes on from */
-        }
-        cli_batch_views(run->info, &batch, inputs);
-        err = sonde_nn_session_run(run->session, inputs, 2, diag);
-        if (err == SONDE_OK) {
-            err = keep_loss(run, mean, diag);
-        }
-        if (err == SONDE_OK) {
-            err = sonde_nn_session_heed(run->session, diag);
-        }
-        if (progress.terminal && (batch.number & 63) == 0) {
-            (void)snprintf(note, sizeof note, "loss %.4f",
-                           sonde_nn_running_mean_get(mean));
-        }
-        cli_progress_update(&progress, (batch.number + 1) * batch.count, note);
-    }
-    cli_progress_end(&progress);
-    return err;
-}
-
-static void report_epoch(const training *run, int epoch, double loss, double seconds,
-                         int64_t samples)
-{
-    const double rate = seconds > 0.0 ? (double)samples / seconds : 0.0;
-
-    if (run->asked->json) {
-        (void)printf("{\"event\": \"epoch\", \"epoch\": %d, \"step\": %lld, \"loss\": ",
-                     epoch, (long long)sonde_nn_session_step(run->session));
-        (void)printf(isfinite(loss) ? "%.9g" : "null", loss);
-        (void)printf(", \"seconds\": %.6f, \"samples_per_second\": %.1f}\n", seconds,
-                     rate);
-    } else if (!run->asked->quiet) {
-        (void)printf("epoch %d/%d: loss %.4f, %.2f s, %.0f samples/s\n", epoch + 1,
-                     run->info->epochs, loss, seconds, rate);
-    }
-    (void)fflush(stdout);
-}
-
-static sonde_err tell_hook(const training *run, const char *name, double value,
-                           sonde_diag *diag)
-{
-    return run->hook != NULL ? sonde_hook_scalar(run->hook, name, value, diag) : SONDE_OK;
-}
-
-/* Ctrl-C, or a request: what is needed to go on is saved. */
-static sonde_err break_off(training *run, sonde_diag *diag)
-{
-    const sonde_request *asked = sonde_nn_session_stopped(run->session);
-    const long long step = (long long)sonde_nn_session_step(run->session);
-    const sonde_err err = save_checkpoint(run, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (asked == NULL) {
-        cli_warn("interrupted at step %lld; go on with --resume "
-                 "%s/checkpoint.safetensors",
-                 step, run->out);
-        return diag->err = SONDE_EINTERRUPTED;
-    }
-    run->stopped = asked;
-    if (run->asked->json) {
-        (void)printf("{\"event\": \"stopped\", \"step\": %lld, \"by\": \"%s\", "
-                     "\"text\": ",
-                     step, asked->by == SONDE_BY_RULE ? "rule" : "user");
-        cli_json_string(stdout, asked->text);
-        (void)puts("}");
-    }
-    cli_warn(
-        "stopped after %lld steps: %s; go on with --resume %s/checkpoint.safetensors",
-        step, asked->text, run->out);
-    return SONDE_OK;
-}
-
-static sonde_err train_all(training *run, sonde_diag *diag)
-{
-    sonde_nn_session_info plan;
-    int64_t batches = 0, done = 0;
-    sonde_err err = sonde_nn_session_describe(run->session, &plan, diag);
-
-    if (err == SONDE_OK) {
-        err = cli_loader_create(run->info, run->train, plan.combined_batch, true, 1,
-                                &run->loader, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    batches = sonde_nn_loader_batches(run->loader);
-    done = sonde_nn_session_step(run->session) / plan.device_iterations;
-    for (int epoch = (int)(done / batches); err == SONDE_OK && epoch < run->info->epochs;
-         epoch++) {
-        const double started = cli_now();
-        const int64_t skip = epoch == (int)(done / batches) ? done % batches : 0;
-        sonde_nn_running_mean mean = {0};
-
-        err = train_epoch(run, epoch, skip, &mean, diag);
-        if (sonde_nn_session_stopped(run->session) != NULL ||
-            (err == SONDE_OK && cli_interrupted())) {
-            return break_off(run, diag);
-        }
-        if (err != SONDE_OK) {
-            break;
-        }
-        report_epoch(run, epoch, sonde_nn_running_mean_get(&mean), cli_now() - started,
-                     (batches - skip) * plan.combined_batch);
-        err = tell_hook(run, "epoch_loss", sonde_nn_running_mean_get(&mean), diag);
-        if (err == SONDE_OK) {
-            err = save_checkpoint(run, diag);
-        }
-    }
-    return err;
-}
-
-static sonde_err judge(training *run, sonde_diag *diag)
-{
-    char path[4096];
-    sonde_err err = cli_join(run->out, "model.safetensors", path, sizeof path, diag);
-
-    if (err == SONDE_OK) {
-        err = sonde_nn_model_save(run->model, path, diag);
-    }
-    if (err != SONDE_OK || run->asked->no_eval || run->stopped != NULL) {
-        return err;
-    }
-    err = cli_evaluate(run->info, run->model, run->test, run->hook, &run->judge,
-                       run->asked->quiet || run->asked->json, &run->matrix, diag);
-    if (err == SONDE_OK) {
-        err = tell_hook(run, "accuracy", sonde_nn_confusion_accuracy(run->matrix), diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (run->asked->json) {
-        (void)printf("{\"event\": \"eval\", \"accuracy\": %.6f, \"samples\": %llu}\n",
-                     sonde_nn_confusion_accuracy(run->matrix),
-                     (unsigned long long)sonde_nn_confusion_total(run->matrix));
-    } else {
-        cli_print_scores(run->matrix, run->test, !run->asked->quiet);
-    }
-    return SONDE_OK;
-}
+/* --- running ---------------------------------------------------------------------- */
 
 /* Closes everything. */
-static int end(training *run, sonde_err err, const sonde_diag *diag)
+static int end(cli_training *run, sonde_err err, const sonde_diag *diag)
 {
     int code = CLI_OK;
 
@@ -378,25 +203,25 @@ static int end(training *run, sonde_err err, const sonde_diag *diag)
 
 static int run_train(const void *values, int argc, char **argv)
 {
-    training run = {.asked = values};
+    cli_training run = {.asked = values};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
     cli_catch_interrupt();
     err = set_up(&run, argc > 0 ? argv[0] : NULL, &diag);
     if (err == SONDE_OK) {
-        err = train_all(&run, &diag);
+        err = cli_train_all(&run, &diag);
     }
     if (err == SONDE_OK) {
-        err = judge(&run, &diag);
+        err = cli_train_finish(&run, &diag);
         cli_judge_verdict(&run.judge);
     }
     if (err == SONDE_OK && !run.asked->no_pictures) {
         const cli_pictures pictures = {.out = run.out,
                                        .train = run.train,
                                        .test = run.test,
-                                       .losses = run.losses,
-                                       .loss_count = run.loss_count,
+                                       .losses = &run.losses,
+                                       .evaluations = &run.evaluations,
                                        .matrix = run.matrix};
 
         err = cli_draw_pictures(&pictures, &diag);
@@ -413,7 +238,7 @@ static int run_train(const void *values, int argc, char **argv)
 
 #define OPTION(name, letter, kind, argument, field, help)                                \
     {                                                                                    \
-        name, letter, kind, argument, help, offsetof(train_values, field)                \
+        name, letter, kind, argument, help, offsetof(cli_train_values, field)            \
     }
 
 static const cli_option train_options[] = {
@@ -432,12 +257,18 @@ static const cli_option train_options[] = {
            "micro-batches a step"),
     OPTION("print", 'p', CLI_LIST, "TENSORS", print,
            "print these at every step to stderr; may be given again"),
-    CLI_RECORD_OPTIONS(train_values),
-    CLI_JUDGING_OPTIONS(train_values),
-    CLI_ACTING_OPTIONS(train_values),
+    CLI_RECORD_OPTIONS(cli_train_values),
+    CLI_JUDGING_OPTIONS(cli_train_values),
+    CLI_ACTING_OPTIONS(cli_train_values),
+    OPTION("eval-every", 0, CLI_COUNT, "N", eval_every,
+           "evaluate every N epochs (1); 0: only at the end"),
+    OPTION("eval-samples", 0, CLI_COUNT, "N", eval_samples,
+           "samples such an evaluation takes at most (1024); 0: all"),
+    OPTION("validation", 0, CLI_REAL, "SHARE", validation,
+           "hold out this share of the training samples, and evaluate epochs on it"),
     OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume,
            "go on from a checkpoint (the one in --out), and with its run"),
-    OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate at the end"),
+    OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate"),
     OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "draw nothing"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line on stdout"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "only the result and errors"),
@@ -454,6 +285,12 @@ const cli_command cli_train = {
         "training goes on as if it had never been interrupted, and what was recorded "
         "beyond\n"
         "the checkpoint counts no more.\n"
+        "Every epoch ends with an evaluation, which changes nothing of the training: of "
+        "the test\n"
+        "set, or better of samples that are held out (--validation), as whoever chooses "
+        "by the\n"
+        "test set can no longer trust it. The score at the end is of the whole test "
+        "set.\n"
         "Training is judged by rules while it runs ('sonde rules list'). A finding is "
         "printed\n"
         "at once and kept in RUN/findings if the run is recorded; a line at the end sums "
@@ -470,6 +307,6 @@ const cli_command cli_train = {
     .options = train_options,
     .option_count = CLI_COUNT_OF(train_options),
     .most = 1,
-    .values_size = sizeof(train_values),
+    .values_size = sizeof(cli_train_values),
     .run = run_train,
 };

@@ -59,7 +59,8 @@ static sonde_err read_series(chart *c, sonde_diag *diag)
         sonde_err err = SONDE_OK;
 
         (void)snprintf(where, sizeof where, "series '%.100s'", name_of(c, i));
-        err = sonde__series_read(&plot->series[i], plot->log_y, plot->smooth, where,
+        err = sonde__series_read(&plot->series[i], plot->log_y,
+                                 plot->series[i].plain ? 0.0 : plot->smooth, where,
                                  &c->series[i], diag);
         if (err != SONDE_OK) {
             return err;

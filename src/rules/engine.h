@@ -88,7 +88,7 @@ struct sonde_rules {
         *before; /* ids with vital signs at this step, and those shown; room for all */
     size_t now_count, before_count;
     uint64_t stamp; /* of the step that is on, from 1 */
-    int64_t next_global;
+    int64_t next_global, next_of_mode[SONDE_MODE_COUNT];
     uint64_t steps; /* with any evidence */
     sonde_coordinate at;
     uint64_t bad;       /* NaN and infinities at this step */

@@ -31,9 +31,13 @@ bool sonde__phases_take(sonde__phases *phases, const sonde_coordinate *at, doubl
     return ended;
 }
 
-void sonde__phases_lacked(sonde_rule_run *run, int64_t rounds)
+void sonde__phases_lacked(sonde_rule_run *run, int64_t rounds, int64_t least)
 {
     if (rounds == 0) {
         sonde_rule_lacked(run, "no losses of both training and evaluation were recorded");
+    } else if (rounds < least) {
+        sonde_rule_lacked(run,
+                          "%lld of the %lld evaluations between training that it takes",
+                          (long long)rounds, (long long)least);
     }
 }

@@ -21,7 +21,7 @@ typedef struct sonde__phases {
 bool sonde__phases_take(sonde__phases *phases, const sonde_coordinate *at, double loss);
 /* The end of the run: true if that ends a round. */
 bool sonde__phases_end(sonde__phases *phases);
-/* Says what was missing if there has been no round of any tensor. */
-void sonde__phases_lacked(sonde_rule_run *run, int64_t rounds);
+/* Says what was missing if no tensor has had as many rounds as the rule cannot do without. */
+void sonde__phases_lacked(sonde_rule_run *run, int64_t rounds, int64_t least);
 
 #endif

@@ -93,6 +93,7 @@ static void step(sonde_rule_run *run)
 
 static void finish(sonde_rule_run *run)
 {
+    const overtraining *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     int64_t rounds = 0;
@@ -103,9 +104,10 @@ static void finish(sonde_rule_run *run)
         if (sonde__phases_end(&of->phases)) {
             judge(run, i, of);
         }
-        rounds += of->phases.rounds;
+        rounds = SONDE_MAX(rounds, of->phases.rounds);
     }
-    sonde__phases_lacked(run, rounds);
+    sonde__phases_lacked(
+        run, rounds, SONDE_MIN(state->patience_train, state->patience_validation) + 1);
 }
 
 const sonde_rule sonde__overtraining = {

@@ -2,7 +2,7 @@
  * sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
- * through what its tap asked for. Losses come at every step; what rules need of the others at
+ * through what its tap asked for. Losses come at every step, which also numbers it; what rules need of the others at
  * every interval-th, at the first few, which tell of what was set up wrong, and at those that go
  * wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of a step
  * have their values before the first is told that it ends, which is when rules are evaluated.
@@ -28,20 +28,28 @@ struct sonde__attached {
     sonde_rules *rules;
     uint32_t *map;  /* ids of the catalogue attached to -> ids of the rules' */
     int64_t offset; /* to be added to its global steps */
+    int64_t mode_offset[SONDE_MODE_COUNT];
+    int64_t step; /* its own, which the offsets are of; -1: none yet */
     rules_sink sinks[HOWS];
 };
 
 /* --- while stepping --------------------------------------------------------------- */
 
-/* Where the step is, over all that are attached. */
+/* Where the step is, over all that are attached: behind those of the others, in its mode too. */
 static sonde_coordinate place(sonde__attached *to, const sonde_coordinate *at)
 {
+    const sonde_rules *rules = to->rules;
+    int64_t *mode_offset = &to->mode_offset[at->mode];
     sonde_coordinate placed = *at;
 
-    if (at->global_step + to->offset < to->rules->next_global) {
-        to->offset = to->rules->next_global - at->global_step;
+    if (to->step != at->global_step) {
+        to->step = at->global_step;
+        to->offset = SONDE_MAX(to->offset, rules->next_global - at->global_step);
+        *mode_offset =
+            SONDE_MAX(*mode_offset, rules->next_of_mode[at->mode] - at->mode_step);
     }
     placed.global_step += to->offset;
+    placed.mode_step += *mode_offset;
     return placed;
 }
 
@@ -61,12 +69,14 @@ static void sink_put(sonde_sink *sink, const sonde_observation *seen)
 static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
 {
     const rules_sink *of = (rules_sink *)sink;
+    sonde_rules *rules = of->to->rules;
+    const sonde_coordinate placed = place(of->to, at);
 
-    if (of->to->rules->any) { /* not told by another sink already */
-        const sonde_coordinate placed = place(of->to, at);
-
-        sonde_rules_end_step(of->to->rules, &placed);
+    if (rules->any) { /* not told by another sink already */
+        sonde_rules_end_step(rules, &placed);
     }
+    rules->next_global = placed.global_step + 1;
+    rules->next_of_mode[placed.mode] = placed.mode_step + 1;
 }
 
 void sonde__rules_free_attached(sonde_rules *rules)
@@ -147,6 +157,9 @@ static void collect(const attaching *work, int mode)
                 *(cheap ? &always[id] : &each[id]) |= (uint8_t)now;
                 rest[id] |= (uint8_t)(need->how & ~now);
             }
+        }
+        if (cheap && info->same_as == id) {
+            always[id] |= SONDE_HOW_VITALS; /* if only to count every step */
         }
         rest[id] &= (uint8_t) ~(each[id] | always[id]);
     }
@@ -237,6 +250,7 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
     work.ids = sonde__calloc(work.count, sizeof *work.ids);
     if (work.to != NULL) {
         work.to->rules = rules;
+        work.to->step = -1;
         work.to->map = sonde__calloc(work.count, sizeof *work.to->map);
         work.to->next = rules->attached;
         rules->attached = work.to; /* stays, for the taps that do */

@@ -29,7 +29,7 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
 {
     sonde__slot *slot = NULL;
 
-    if (seen->id >= rules->slot_count) {
+    if (seen->id >= rules->slot_count || rules->slots[seen->id].how == 0) {
         return;
     }
     slot = &rules->slots[seen->id];
@@ -106,10 +106,11 @@ static void show_step(sonde_rules *rules)
 
 void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
 {
+    bool judged = false;
+
     rules->at = *at;
     rules->at.micro_batch = 0;
     rules->at.replica = 0;
-    rules->next_global = at->global_step + 1;
     if (!rules->any) {
         return;
     }
@@ -119,13 +120,14 @@ void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at)
 
         if ((run->any || run->shown > 0) && judges(run, at->mode)) {
             run->steps++;
+            judged = true;
             if (run->rule->step != NULL) {
                 run->rule->step(run);
             }
         }
         run->any = false;
     }
-    rules->steps++;
+    rules->steps += judged;
     rules->any = false;
     rules->bad = 0;
     rules->stamp++;

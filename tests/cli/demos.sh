@@ -4,13 +4,24 @@
 #
 #     try_demos K N       the K-th of N parts of all demos
 
+# What its rule found while it trained is what is found in its record, to the id, and was told then.
+same_again() {
+    local other=()
+    [ -s wrong/findings/"$rule".jsonl ] || fail "$1: findings are not kept"
+    grep -oE '^  (step|epoch) +[0-9]+: found: '"$rule" "$out" >/dev/null || fail "$1: not told while it trains: $(cat "$out")"
+    cp wrong/findings/"$rule".jsonl live.jsonl
+    [ ! -d wrong-other ] || other=(--other wrong-other)
+    run 1 "$sonde" rules wrong --rule "$rule" "${other[@]}" --json
+    same <(grep -o '"id":"[0-9a-f]*"' live.jsonl | sort -u) <(grep -o '"id":"[0-9a-f]*"' "$out" | sort -u)
+}
+
 try_demo() {
     run 0 "$sonde" demo "$1" --record wrong
     [ ! -s "$err" ] || fail "$1: $(cat "$err")"
     rule=$(sed -n 's/^  rule  *//p' "$out")
     if [ -n "$rule" ]; then
         grep -q "^  $rule  " "$out" || fail "$1: no finding of $rule: $(cat "$out")"
-        [ -s wrong/findings/"$rule".jsonl ] || fail "$1: findings are not kept"
+        same_again "$1"
     else
         grep -qx 'The rules found nothing.' "$out" || fail "$1: $(cat "$out")"
     fi

@@ -80,7 +80,7 @@ check "--seed: '9223372036854775808' (expected a whole number from 0 to 92233720
     train --seed 9223372036854775808
 check "--learning-rate: 'nan' (expected a finite number)" train --learning-rate nan
 check "train: unexpected argument 'b'" train a b
-check "eval: expected WEIGHTS.safetensors" eval
+check "eval: unexpected argument 'b'" eval a b
 check "predict: expected IMAGE..." predict
 check "data fetch: expected NAME" data fetch
 check "--completion: 'fish' (expected bash or zsh)" manual --completion fish

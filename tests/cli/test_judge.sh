@@ -28,8 +28,8 @@ same "$out" <(echo "healthy: 2 rules judged 50 steps")
 train 0 --out hot --quiet --learning-rate 1e6 --record hot-run
 tail -1 "$out" | grep -qE '^[0-9]+ errors.*: [A-Za-z]+ at step [0-9]+ in [^ ]+: .*; sonde rules show [A-Za-z]+$' ||
     fail "$(cat "$out")"
-grep -qE '^step [0-9]+: error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"
-[ "$(grep -cE '^step [0-9]+: error: ExplodingTensor: ' "$err")" -eq 3 ] || fail "$(cat "$err")"
+grep -qE '^step [0-9]+ \(epoch 1\): error: NonFinite: ' "$err" || fail "nobody spoke: $(cat "$err")"
+[ "$(grep -cE '^step [0-9]+ \(epoch 1\): error: ExplodingTensor: ' "$err")" -eq 3 ] || fail "$(cat "$err")"
 grep -q 'more of ExplodingTensor, not shown one by one' "$err" || fail "$(cat "$err")"
 [ "$(wc -l <hot-run/findings/ExplodingTensor.jsonl)" -gt 20 ] || fail "few findings are kept"
 # the tensor is named, not only the loss, although everything is looked at every tenth step
@@ -40,7 +40,7 @@ python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
 import json, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 found = [row for row in rows if row["event"] == "finding"]
-assert found and all(row["rule"] and row["severity"] and row["message"] for row in found)
+assert found and all(row["epoch"] == 0 and row["rule"] and row["severity"] and row["message"] for row in found)
 verdict, = [row for row in rows if row["event"] == "verdict"]
 assert not verdict["healthy"] and verdict["errors"] + verdict["warnings"] + verdict["notes"] == len(found)
 END
@@ -56,6 +56,19 @@ grep -q "\"last_step\":$step}" stopped-run/end.json || fail "not at the next ste
 [ -s stopped/model.safetensors ] && [ -s stopped/checkpoint.safetensors ] || fail "nothing is saved"
 ! grep -q '^Eval' "$out" || fail "evaluated all the same"
 train 0 --out healthy --quiet --stop-on any --stop-on error
+
+# what is done is told as the command tells all else, and a finding that stands there not once more
+run 1 env -u SONDE_LOG_LEVEL "$sonde" train --data data --no-pictures --quiet --out spoken \
+    --learning-rate 1e6 --on-finding log --stop-on error --on-finding 'command:cat >/dev/null'
+! grep -vE '^(step [0-9]+ \(epoch 1\)|sonde: warning|sonde): ' "$err" || fail "$(cat "$err")"
+grep -qE '^sonde: stop asked for: [A-Za-z]+ at step [0-9]+ in ' "$err" || fail "$(cat "$err")"
+grep -qE "^sonde: command 'cat >/dev/null' for .*: status 0\$" "$err" || fail "$(cat "$err")"
+first=$(sed -nE '1s/^step [0-9]+ \(epoch 1\): [a-z]+: ([A-Za-z]+): .*/\1/p' "$err")
+! grep -q "^sonde: error: $first at step" "$err" || fail "told twice: $(cat "$err")"
+# with a level it is a log, of its own
+SONDE_LOG_LEVEL=info run 1 "$sonde" train --data data --no-pictures --quiet --out spoken \
+    --learning-rate 1e6 --stop-on error
+grep -qE '^\[[0-9:.]+\] \[actions\] \[info\] stop asked for: ' "$err" || fail "$(cat "$err")"
 
 # the same in a job, and what a command is given
 cat >job.yaml <<'END'

@@ -15,13 +15,17 @@ END
 # an epoch
 run 0 "$sonde" train fashion_cnn --data data --out one --epochs 1
 [ ! -s "$err" ] || fail "training warns: $(cat "$err")"
-grep -qE '^epoch 1/1: loss [0-9.]+, [0-9.]+ s, [0-9]+ samples/s$' "$out" || fail "$(cat "$out")"
+grep -qE '^epoch 1/1: loss [0-9.]+, test loss [0-9.]+, test accuracy [0-9.]+%, [0-9.]+ s, [0-9]+ samples/s$' \
+    "$out" || fail "$(cat "$out")"
+# the set is small: the epoch's evaluation has taken all of it, and is the score
+loss=$(sed -nE 's/^Eval loss: //p' "$out")
+grep -q ", test loss $loss, test $(sed -nE 's/^Eval (accuracy): (.*)/\1 \2/p' "$out")," "$out" || fail "$(cat "$out")"
 grep -qE '^Eval accuracy: [0-9.]+%$' "$out" || fail "$(cat "$out")"
 tail -1 "$out" | grep -qx "Saved to one: model.safetensors, checkpoint.safetensors, samples.png, loss.png, confusion.png" ||
     fail "$(tail -1 "$out")"
 same <(cd one && ls) <(printf '%s\n' checkpoint.safetensors confusion.png loss.png \
     model.safetensors samples.png)
-accuracy=$(grep '^Eval' "$out")
+accuracy=$(grep '^Eval accuracy' "$out")
 # ten classes, drawn to be told apart: an epoch gets four times better than chance
 percent=${accuracy//[!0-9.]/}
 [ "${percent%.*}" -ge 40 ] || fail "$accuracy after an epoch"
@@ -31,16 +35,33 @@ run 0 "$sonde" eval one/model.safetensors --data data --quiet
 same "$out" <(echo "$accuracy")
 run 0 "$sonde" eval one/model.safetensors --data data --json --confusion matrix.svg
 grep -q '<svg' matrix.svg || fail "no picture of the confusion matrix"
-python3 - "$out" "$accuracy" <<'END' || fail "eval --json: $(cat "$out")"
+python3 - "$out" "$accuracy" "$loss" <<'END' || fail "eval --json: $(cat "$out")"
 import json, sys
 row, = [json.loads(line) for line in open(sys.argv[1])]
 matrix = row["confusion"]
 assert sum(map(sum, matrix)) == row["samples"] == 500
+assert "%.4f" % row["loss"] == sys.argv[3]
 assert abs(sum(matrix[i][i] for i in range(10)) / 500 - row["accuracy"]) < 1e-6
 assert "Eval accuracy: %.2f%%" % (100 * row["accuracy"]) == sys.argv[2]
 END
 run 0 "$sonde" eval one/model.safetensors --data data --quiet --batch-size 7 # 500 = 71*7 + 3
 same "$out" <(echo "$accuracy")
+
+run 0 "$sonde" eval one/model.safetensors --data data
+grep -qx "Eval loss: $loss" "$out" || fail "$(cat "$out")"
+
+# the weights that training leaves where nothing else is said; those of another model
+run 2 "$sonde" eval --data data
+grep -q '^sonde: error: sonde-out/model.safetensors: ' "$err" || fail "$(cat "$err")"
+mkdir sonde-out && cp one/model.safetensors sonde-out
+run 0 "$sonde" eval --data data --quiet
+same "$out" <(echo "$accuracy")
+for command in eval "predict $images/trousers.jpg"; do
+    # shellcheck disable=SC2086
+    run 2 "$sonde" $command --model mnist_mlp
+    grep -qE '^sonde: error: sonde-out/model.safetensors: .* \(expected .* of mnist_mlp; --model says of which\)$' "$err" ||
+        fail "$(cat "$err")"
+done
 
 # images: a JPEG, and a PNG
 cp "$images/trousers.jpg" .

@@ -83,7 +83,7 @@ static void an_unknown_built_in_job_lists_the_known(void **state)
 static void a_job_replaces_single_values_of_a_built_in_one(void **state)
 {
     sonde_nn_job *job = parse("model: fashion_cnn\n"
-                              "data: {path: /data/mine, std: 0.25}\n"
+                              "data: {path: /data/mine, std: 0.25, validation: 0.125}\n"
                               "optimizer: {learning_rate: 0.5}\n"
                               "options: {epochs: 9, seed: 4}\n");
     const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
@@ -97,6 +97,9 @@ static void a_job_replaces_single_values_of_a_built_in_one(void **state)
                 info->optimizer.momentum == 0.9F);
     assert_int_equal(info->epochs, 9);
     assert_int_equal(info->batch_size, 16);
+    assert_int_equal(info->eval_every, 1);
+    assert_int_equal(info->eval_samples, SONDE_NN_JOB_EVAL_SAMPLES);
+    assert_true(info->validation == 0.125F);
     assert_int_equal(info->seed, 4);
     sonde_nn_job_destroy(job);
 }
@@ -124,8 +127,8 @@ static const char whole[] =
     "optimizer: {kind: adamw, learning_rate: 0.1, weight_decay: 0.2, beta1: 0.3, beta2: "
     "0.4,\n"
     "            eps: 0.5}\n"
-    "options: {epochs: 3, batch_size: 7, eval_batch_size: 11, seed: 5, "
-    "device_iterations: 2,\n"
+    "options: {epochs: 3, batch_size: 7, eval_batch_size: 11, eval_every: 2,\n"
+    "          eval_samples: 12, seed: 5, device_iterations: 2,\n"
     "          gradient_accumulation: 3, threads: 1, reduction: sum}\n"
     "observe:\n"
     "  - {tensors: 'Gradient___fc.weight', every: 5, start: 10, end: 100, print: false}\n"
@@ -152,6 +155,8 @@ static void every_key_is_read(void **state)
     assert_int_equal(info->epochs, 3);
     assert_int_equal(info->batch_size, 7);
     assert_int_equal(info->eval_batch_size, 11);
+    assert_int_equal(info->eval_every, 2);
+    assert_int_equal(info->eval_samples, 12);
     assert_int_equal(info->seed, 5);
     assert_int_equal(info->options.device_iterations, 2);
     assert_int_equal(info->options.gradient_accumulation, 3);
@@ -323,7 +328,8 @@ static void misspelt_keys_are_told_the_nearest(void **state)
             "job:3: unknown key 'batchsize' (expected batch_size)");
     refused(MLP "options: {xyzzy: 5}\n", SONDE_EINVAL,
             "job:2: unknown key 'xyzzy' (expected one of epochs, batch_size, "
-            "eval_batch_size, seed, device_iterations, gradient_accumulation, threads, "
+            "eval_batch_size, eval_every, eval_samples, seed, device_iterations, "
+            "gradient_accumulation, threads, "
             "reduction)");
     refused(MLP "observe:\n  - {tensors: a, evry: 5}\n", SONDE_EINVAL,
             "job:3: unknown key 'evry' (expected every)");

@@ -218,6 +218,96 @@ static void evaluation_is_judged_as_well(void **state)
     judged_close(&of);
 }
 
+/* A rule that writes down where it has been: at gradients in training, or at losses elsewhere. */
+static sonde_coordinate visited[32];
+static size_t visits;
+
+static int wants_gradients(sonde_rule_run *run, const sonde_tensor_info *info,
+                           uint32_t id)
+{
+    (void)run;
+    (void)id;
+    return info->role == SONDE_ROLE_GRADIENT ? 0 : SONDE_RULE_IGNORE;
+}
+
+static int wants_losses(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return info->role == SONDE_ROLE_LOSS && info->same_as == id ? 0 : SONDE_RULE_IGNORE;
+}
+
+static void visit(sonde_rule_run *run)
+{
+    assert_true(visits < SONDE_COUNT_OF(visited));
+    visited[visits++] = *sonde_rule_at(run);
+}
+
+/* Two steps of training, five of evaluation in two sessions that take turns, one of training. */
+static void run_sessions(int (*wants)(sonde_rule_run *, const sonde_tensor_info *,
+                                      uint32_t),
+                         unsigned modes)
+{
+    static const sonde_rule_need needs[] = {{"them", SONDE_HOW_VITALS, false, false}};
+    const sonde_rule rule = {.abi = SONDE_RULE_ABI,
+                             .name = "Visit",
+                             .needs = needs,
+                             .need_count = 1,
+                             .modes = modes,
+                             .wants = wants,
+                             .step = visit};
+    static const int order[] = {0, 1, 0, 0, 1};
+    judged of = {.interval = 1, .raw_interval = 1};
+    sonde_nn_session *evals[2] = {NULL, NULL};
+    engine_batch batch;
+
+    visits = 0;
+    engine_mlp(&of.net, 4);
+    sonde_nn_output(of.net.model, sonde_nn_model_loss(of.net.model));
+    must(sonde_nn_training_session(of.net.model, NULL, NULL, &of.session, &engine_diag));
+    must(sonde_rules_create(&of.rules, &engine_diag));
+    must(sonde_rules_add_rule(of.rules, &rule, NULL, &engine_diag));
+    must(sonde_nn_session_attach(of.session, attach, &of, &engine_diag));
+    must(sonde_nn_session_compile(of.session, &engine_diag));
+    for (int i = 0; i < 2; i++) {
+        must(sonde_nn_inference_session(of.net.model, NULL, &evals[i], &engine_diag));
+        must(sonde_nn_session_attach(evals[i], attach, &of, &engine_diag));
+        must(sonde_nn_session_compile(evals[i], &engine_diag));
+    }
+    engine_batch_init(&batch, &of.net, 4, 1);
+    for (uint64_t i = 0; i < 2; i++) {
+        engine_train(&of.net, of.session, i);
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
+        must(sonde_nn_session_run(evals[order[i]], batch.views, 2, &engine_diag));
+    }
+    engine_train(&of.net, of.session, 2);
+    assert_int_equal(sonde_rules_steps(of.rules), visits);
+    engine_batch_fini(&batch);
+    sonde_nn_session_destroy(evals[0]);
+    sonde_nn_session_destroy(evals[1]);
+    judged_close(&of);
+}
+
+/* Steps are counted as a recorded run counts them, whether a rule looks at all of them or not. */
+static void steps_of_all_sessions_are_counted(void **state)
+{
+    static const int64_t train[][2] = {{0, 0}, {1, 1}, {7, 2}};
+
+    (void)state;
+    run_sessions(wants_gradients, 1U << SONDE_MODE_TRAIN);
+    assert_int_equal(visits, 3);
+    for (size_t i = 0; i < visits; i++) {
+        assert_int_equal(visited[i].global_step, train[i][0]);
+        assert_int_equal(visited[i].mode_step, train[i][1]);
+    }
+    run_sessions(wants_losses, 1U << SONDE_MODE_EVAL);
+    assert_int_equal(visits, 5);
+    for (size_t i = 0; i < visits; i++) {
+        assert_int_equal(visited[i].global_step, 2 + (int64_t)i);
+        assert_int_equal(visited[i].mode_step, (int64_t)i);
+    }
+}
+
 /* --- control ---------------------------------------------------------------------- */
 
 static sonde_control *control;
@@ -304,6 +394,7 @@ int main(void)
         cmocka_unit_test(what_was_seen_is_not_seen_twice),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(evaluation_is_judged_as_well),
+        cmocka_unit_test(steps_of_all_sessions_are_counted),
         cmocka_unit_test(a_finding_stops_before_the_next_step),
         cmocka_unit_test(a_checkpoint_is_saved_between_steps),
     };

@@ -183,6 +183,28 @@ static void test_smoothing(void **state)
     sonde__scene_fini(&scene);
 }
 
+/* A plain one is drawn as it is beside those that are smoothed. */
+static void test_plain_among_smoothed(void **state)
+{
+    double y[4] = {3, 2, 4, 1}, few[4] = {5, 1, 5, 1};
+    sonde_plot_series both[] = {series_of("training", y, 4),
+                                series_of("evaluation", few, 4)};
+    const sonde_curves_plot plot = {.series = both, .count = 2, .smooth = 0.9};
+
+    (void)state;
+    for (int plain = 0; plain < 2; plain++) {
+        sonde__scene scene = {0};
+
+        both[1].plain = plain == 1;
+        assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
+        assert_int_equal(count_lines(&scene, sonde__faded(sonde__line_colour(0), 0x48)),
+                         1);
+        assert_int_equal(count_lines(&scene, sonde__faded(sonde__line_colour(1), 0x48)),
+                         plain == 1 ? 0 : 1);
+        sonde__scene_fini(&scene);
+    }
+}
+
 static void test_curve_errors(void **state)
 {
     double y[3] = {1, 2, 3}, x[3] = {0, 1, NAN};
@@ -285,6 +307,7 @@ int main(void)
         cmocka_unit_test(test_single_point),
         cmocka_unit_test(test_long_series),
         cmocka_unit_test(test_smoothing),
+        cmocka_unit_test(test_plain_among_smoothed),
         cmocka_unit_test(test_curve_errors),
         cmocka_unit_test(test_long_tick_labels),
         cmocka_unit_test(test_extreme_values),

@@ -166,20 +166,60 @@ static void run_rounds(stream *s, const char *rule, const double *train,
 
 static void overfitting_is_found(void **state)
 {
-    static const double train[] = {2, 1, 0.5, 0.3, 0.2, 0.1};
-    static const double good[] = {2, 1.2, 0.8, 0.7, 0.69, 0.7};
-    static const double bad[] = {2, 1.2, 0.8, 0.9, 1.0, 1.2};
+    static const double train[] = {2, 1, 0.5, 0.3, 0.2, 0.1, 0.08, 0.06};
+    static const double good[] = {2, 1.2, 0.8, 0.7, 0.69, 0.7, 0.68, 0.69};
+    static const double bad[] = {2, 1.2, 0.8, 0.9, 1.0, 1.2, 1.3, 1.4};
+    sonde_finding found;
     stream s;
 
     (void)state;
-    run_rounds(&s, "Overfit", train, good, 6);
+    run_rounds(&s, "Overfit", train, good, 8);
     stream_expect_clean(&s);
     stream_close(&s);
-    run_rounds(&s, "Overfit", train, bad, 6);
-    (void)stream_expect(&s, "loss_output_0", 4 * 13); /* when the next training begins */
+    run_rounds(&s, "Overfit", train, bad, 8);
+    found =
+        stream_expect(&s, "loss_output_0", 6 * 13); /* when the next training begins */
+    assert_non_null(strstr(found.message, "Evaluation 6 has a loss of 1.2,"));
+    assert_non_null(strstr(found.message, "at evaluation 4 they were about 0.9 and"));
     stream_close(&s);
-    run_rounds(&s, "Overfit:rising=0,patience=2", train, good, 6);
+    run_rounds(&s, "Overfit:rising=0,patience=2", train, good, 8);
     (void)stream_expect(&s, "loss_output_0", 3 * 13);
+    stream_close(&s);
+}
+
+/* Small test sets swing while a network learns: these are of 200 samples. */
+static void evaluations_that_swing_are_well(void **state)
+{
+    static const double train[] = {1.26, 0.52, 0.43, 0.38, 0.35, 0.33,
+                                   0.32, 0.29, 0.28, 0.26, 0.24, 0.23};
+    static const double evals[][12] = {
+        {0.589, 0.436, 0.392, 0.410, 0.419, 0.351, 0.328, 0.343, 0.337, 0.305, 0.342,
+         0.299},
+        {0.609, 0.459, 0.399, 0.464, 0.356, 0.357, 0.343, 0.329, 0.311, 0.303, 0.322,
+         0.328},
+        /* one that stands out, and a plateau */
+        {0.6, 0.5, 0.45, 0.44, 0.43, 0.43, 0.48, 0.43, 0.42, 0.43, 0.47, 0.42},
+        {0.6, 0.5, 0.5, 0.42, 0.5, 0.41, 0.49, 0.5, 0.42, 0.5, 0.49, 0.5}};
+    stream s;
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(evals); i++) {
+        run_rounds(&s, "Overfit", train, evals[i], 12);
+        stream_expect_clean(&s);
+        stream_close(&s);
+    }
+}
+
+/* Both losses rise: what is learnt is lost, not learnt by heart. */
+static void training_that_gets_worse_is_no_overfitting(void **state)
+{
+    static const double train[] = {2, 1, 0.5, 0.55, 0.6, 0.7, 0.8, 0.9};
+    static const double eval[] = {2, 1.2, 0.8, 0.9, 1.0, 1.2, 1.3, 1.4};
+    stream s;
+
+    (void)state;
+    run_rounds(&s, "Overfit", train, eval, 8);
+    stream_expect_clean(&s);
     stream_close(&s);
 }
 
@@ -218,6 +258,32 @@ static void without_evaluation_it_does_not_judge(void **state)
     assert_string_equal(account.lacked,
                         "no losses of both training and evaluation were recorded");
     stream_close(&s);
+}
+
+static void a_few_evaluations_are_not_enough(void **state)
+{
+    static const char *const rules[] = {"Overfit", "Overtraining"};
+    static const double train[] = {2, 1, 0.5, 0.3, 0.2, 0.1};
+    static const double eval[] = {2, 1.2, 0.8, 0.7, 0.69, 0.68};
+    sonde_rule_account account;
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        const int least = i / 2 == 0 ? 4 : 6, rounds = least - i % 2;
+        stream s;
+
+        run_rounds(&s, rules[i / 2], train, eval, rounds);
+        sonde_rules_finish(s.rules);
+        sonde_rules_account(s.rules, 0, &account);
+        assert_int_equal(account.judged, rounds == least);
+        if (rounds < least) {
+            assert_string_equal(
+                account.lacked,
+                least == 4 ? "3 of the 4 evaluations between training that it takes"
+                           : "5 of the 6 evaluations between training that it takes");
+        }
+        stream_close(&s);
+    }
 }
 
 static void spikes_of_gradients_are_found(void **state)
@@ -290,8 +356,11 @@ int main(void)
         cmocka_unit_test(losses_that_scatter_are_no_spike),
         cmocka_unit_test(scattered_losses_that_jump_are_found),
         cmocka_unit_test(overfitting_is_found),
+        cmocka_unit_test(evaluations_that_swing_are_well),
+        cmocka_unit_test(training_that_gets_worse_is_no_overfitting),
         cmocka_unit_test(training_without_gain_is_found),
         cmocka_unit_test(without_evaluation_it_does_not_judge),
+        cmocka_unit_test(a_few_evaluations_are_not_enough),
         cmocka_unit_test(spikes_of_gradients_are_found),
         cmocka_unit_test(gradients_that_scatter_are_no_spike),
         cmocka_unit_test(silence_is_counted),

@@ -3,8 +3,8 @@
  *
  * A data set is a map from 0 ... count - 1 to a sample (an array of uint8 or float32) and
  * a label. It comes from a pair of IDX files, a folder of images with one sub-folder a
- * class, one image file, or arrays in memory; and two public sets and one drawn one are
- * found by name. What can be wrong with it is found when it is opened: truncated and
+ * class, one image file, arrays in memory, or another set, of which it is a part; and two
+ * public sets and one drawn one are found by name. What can be wrong with it is found when it is opened: truncated and
  * foreign files, counts that differ, labels out of range, image headers that do not fit.
  * Only the pixel data of images in a folder is read later, sample by sample.
  *
@@ -114,6 +114,18 @@ SONDE_API const char *const *sonde_nn_dataset_class_names(const char *name);
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_data_cache(const char *name, char *path,
                                                       size_t size, sonde_diag *diag);
+
+/*
+ * Some samples of a set, and all its others: *part has count of them, drawn by seed, *rest (may
+ * be NULL: not wanted) those that are left. Both keep the order of the set and borrow it until
+ * they are destroyed; the same seed always draws the same. SONDE_ERANGE unless count is at least
+ * 1 and at most the set's, below it if rest is wanted. Cost: 8 bytes a sample.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set,
+                                                         int64_t count, uint64_t seed,
+                                                         sonde_nn_dataset **part,
+                                                         sonde_nn_dataset **rest,
+                                                         sonde_diag *diag);
 
 SONDE_API void sonde_nn_dataset_destroy(sonde_nn_dataset *set);
 

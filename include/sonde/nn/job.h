@@ -59,6 +59,9 @@ typedef struct sonde_nn_job_rules {
     bool each;
 } sonde_nn_job_rules;
 
+/* Samples that an evaluation between epochs takes, if a job does not say how many. */
+enum { SONDE_NN_JOB_EVAL_SAMPLES = 1024 };
+
 /* What a job says; strings belong to the job. */
 typedef struct sonde_nn_job_info {
     const char *model_name; /* of a built-in model, else "" */
@@ -67,7 +70,11 @@ typedef struct sonde_nn_job_info {
     float mean, std;        /* of the normalisation */
     sonde_nn_optimizer optimizer;
     sonde_nn_options options;
+    float validation; /* share of the training samples to be held out; 0: none */
     int64_t batch_size, eval_batch_size;
+    int64_t
+        eval_every; /* epochs from one evaluation to the next; 0: none between epochs */
+    int64_t eval_samples; /* that one of these takes at most; 0: all */
     int epochs;
     uint64_t seed;
     int64_t classes; /* columns of the model's output */

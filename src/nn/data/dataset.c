@@ -192,6 +192,7 @@ void sonde_nn_dataset_destroy(sonde_nn_dataset *set)
     }
     sonde__free(set->files);
     sonde__free(set->names);
+    sonde__free(set->chosen);
     sonde__free(set->owned_data);
     sonde__free(set->owned_labels);
     sonde__free(set->source);
@@ -208,9 +209,9 @@ const sonde_nn_dataset_traits *sonde_nn_dataset_get_traits(const sonde_nn_datase
 
 const char *sonde_nn_dataset_class_name(const sonde_nn_dataset *set, int64_t label)
 {
-    const bool known = set->names != NULL && label >= 0 && label < set->traits.classes;
+    const char *const *names = set->traits.class_names;
 
-    return known ? set->names[label] : "";
+    return names != NULL && label >= 0 && label < set->traits.classes ? names[label] : "";
 }
 
 /* scratch: | the file | interleaved pixels | planar pixels |, each on 16 bytes */
@@ -221,6 +222,9 @@ static size_t round_up(size_t bytes)
 
 size_t sonde_nn_dataset_scratch(const sonde_nn_dataset *set)
 {
+    if (set->whole != NULL) {
+        return sonde_nn_dataset_scratch(set->whole);
+    }
     return set->files == NULL
                ? 0
                : round_up(set->file_bytes + 1) + 2 * round_up(set->sample_bytes);
@@ -268,8 +272,11 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
         char expected[64];
 
         (void)snprintf(expected, sizeof expected, "0 to %" PRId64, set->traits.count - 1);
-        return sonde__fail(diag, SONDE_ERANGE, set->source, expected, "sample %" PRId64,
-                           index);
+        return sonde__fail(diag, SONDE_ERANGE, set->traits.source, expected,
+                           "sample %" PRId64, index);
+    }
+    if (set->whole != NULL) {
+        return sonde_nn_dataset_get(set->whole, set->chosen[index], scratch, out, diag);
     }
     sample.label = set->labels != NULL ? set->labels[index] : SONDE_NN_NO_LABEL;
     if (set->files != NULL) {
@@ -287,12 +294,19 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
 int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)
 {
     assert(index >= 0 && index < set->traits.count);
+    if (set->whole != NULL) {
+        return sonde_nn_dataset_label(set->whole, set->chosen[index]);
+    }
     return set->labels != NULL ? set->labels[index] : SONDE_NN_NO_LABEL;
 }
 
 const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)
 {
-    const bool file = set->files != NULL && index >= 0 && index < set->traits.count;
+    const bool inside = index >= 0 && index < set->traits.count;
+    const bool file = set->files != NULL && inside;
 
-    return file ? set->files[index].path : set->source;
+    if (set->whole != NULL && inside) {
+        return sonde_nn_dataset_where(set->whole, set->chosen[index]);
+    }
+    return file ? set->files[index].path : set->traits.source;
 }

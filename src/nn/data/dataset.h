@@ -1,8 +1,8 @@
 /*
  * dataset.h - what a data set is inside.
  *
- * Two kinds: samples side by side in memory (data), or one image file each (files).
- * Either may own its data and labels or borrow them.
+ * Three kinds: samples side by side in memory (data), one image file each (files), or some of
+ * another set (whole). The first two may own their data and labels or borrow them.
  */
 #ifndef SONDE_NN_DATA_DATASET_H
 #define SONDE_NN_DATA_DATASET_H
@@ -23,7 +23,9 @@ struct sonde_nn_dataset {
     const int64_t *labels;     /* (count) or NULL */
     sonde__image_file *files;  /* count entries or NULL */
     size_t file_capacity;
-    size_t file_bytes; /* the largest file */
+    size_t file_bytes;             /* the largest file */
+    const sonde_nn_dataset *whole; /* of a part: the set it is of; NULL otherwise */
+    int64_t *chosen;               /* (count): its samples there, ascending */
     void *owned_data;
     int64_t *owned_labels;
     size_t label_capacity;
@@ -39,6 +41,9 @@ static inline void sonde__dataset_prefetch(const sonde_nn_dataset *set, int64_t 
     enum { LINE = 64, MOST = 2048 };
     const size_t bytes = SONDE_MIN(set->sample_bytes, (size_t)MOST);
 
+    for (; set->whole != NULL; set = set->whole) {
+        index = set->chosen[index];
+    }
     if (set->files == NULL) {
         const unsigned char *sample = set->data + (size_t)index * set->sample_bytes;
 

@@ -111,8 +111,8 @@ static void count_classes(const sonde_nn_dataset *set, int64_t *counts,
     for (int64_t c = 0; c < set->traits.classes; c++) {
         counts[c] = 0;
     }
-    for (int64_t i = 0; set->labels != NULL && i < set->traits.count; i++) {
-        counts[set->labels[i]]++;
+    for (int64_t i = 0; set->traits.has_labels && i < set->traits.count; i++) {
+        counts[sonde_nn_dataset_label(set, i)]++;
     }
     for (int64_t c = 0; c < set->traits.classes; c++) {
         info->smallest = SONDE_MIN(info->smallest, counts[c]);

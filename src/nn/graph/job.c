@@ -42,7 +42,7 @@ const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i)
 static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *section,
                            sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"name", "path", "mean", "std"};
+    static const char *const keys[] = {"name", "path", "mean", "std", "validation"};
     sonde_err err = SONDE_OK;
 
     if (section->kind == SONDE__YAML_SCALAR) {
@@ -65,6 +65,13 @@ static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *
     if (err == SONDE_OK && info->std <= 0.0F) {
         err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "std > 0", "std is %g",
                                (double)info->std);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_float(reader, section, "validation", &info->validation);
+    }
+    if (err == SONDE_OK && !(info->validation >= 0.0F && info->validation < 1.0F)) {
+        err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "a share, below 1",
+                               "validation is %g", (double)info->validation);
     }
     return err;
 }
@@ -131,9 +138,9 @@ static sonde_err read_options(const sonde__yaml_reader *reader,
                               const sonde__yaml *section, sonde_nn_job_info *info)
 {
     static const char *const keys[] = {
-        "epochs",  "batch_size",        "eval_batch_size",
-        "seed",    "device_iterations", "gradient_accumulation",
-        "threads", "reduction"};
+        "epochs",       "batch_size", "eval_batch_size",   "eval_every",
+        "eval_samples", "seed",       "device_iterations", "gradient_accumulation",
+        "threads",      "reduction"};
     int64_t epochs = info->epochs, seed = (int64_t)info->seed;
     int64_t iterations = info->options.device_iterations;
     int64_t accumulation = info->options.gradient_accumulation;
@@ -147,6 +154,8 @@ static sonde_err read_options(const sonde__yaml_reader *reader,
     } numbers[] = {{"epochs", 0, 1000000, &epochs},
                    {"batch_size", 1, 1 << 20, &info->batch_size},
                    {"eval_batch_size", 1, 1 << 20, &info->eval_batch_size},
+                   {"eval_every", 0, 1000000, &info->eval_every},
+                   {"eval_samples", 0, INT64_MAX, &info->eval_samples},
                    {"seed", 0, INT64_MAX, &seed},
                    {"device_iterations", 1, 1 << 20, &iterations},
                    {"gradient_accumulation", 1, 1 << 20, &accumulation},
@@ -350,6 +359,8 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
                                     .optimizer = sonde_nn_sgd(0.01F, 0.0F),
                                     .batch_size = 32,
                                     .eval_batch_size = 32,
+                                    .eval_every = 1,
+                                    .eval_samples = SONDE_NN_JOB_EVAL_SAMPLES,
                                     .epochs = 1};
     sonde_nn_options_init(&job->info.options);
     job->name = sonde__strdup(name);

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# A network that learns its few samples by heart is told so while it trains, and stopped if that is
+# wanted; its record, judged again, says the same. One that has samples enough is told nothing.
+. "$(dirname "$0")/lib.sh"
+
+run 0 "$sonde" data synth --folder few --train 320 --test 500 --quiet
+run 0 "$sonde" data synth --folder enough --train 6400 --test 500 --quiet
+cat >job.yaml <<'END'
+model:
+  input: [1, 28, 28]
+  layers:
+    - flatten: {axis: 1}
+    - linear: {name: fc1, out: 128}
+    - relu
+    - linear: {name: fc2, out: 10}
+  loss: {cross_entropy: {name: loss}}
+data: {name: fashion-synth, mean: 0.286, std: 0.353}
+optimizer: {kind: adam, learning_rate: 0.001}
+options: {epochs: 100, batch_size: 64, eval_batch_size: 100}
+END
+train=("$sonde" train job.yaml --no-pictures)
+
+run 0 "${train[@]}" --data few --record few-run --out few-out
+line=$(grep ': Overfit: ' "$err")
+[ "$(echo "$line" | wc -l)" -eq 1 ] || fail "told more than once: $line"
+echo "$line" | grep -qE '^step [0-9]+ \(epoch [0-9]+\): warning: Overfit: loss_output_0: Evaluation [0-9]+ has a loss of ' ||
+    fail "not told while it trains: $(cat "$err")"
+# an evaluation behind every epoch: it is found as the next one begins
+epoch=$(echo "$line" | sed -E 's/.*\(epoch ([0-9]+)\).*/\1/')
+echo "$line" | grep -q ": Evaluation $((epoch - 1)) has a loss of " || fail "$line"
+[ "$epoch" -le 80 ] || fail "found late: $line"
+grep -q ': Overtraining: loss_output_0: ' "$err" || fail "no Overtraining: $(cat "$err")"
+tail -2 "$out" | grep -q '^1 warning, .*: Overfit at step ' || fail "$(tail -2 "$out")"
+
+# the record says the same: rule, tensor, step and id
+ids() {
+    python3 - "$1" <<'END'
+import json, sys
+rows = [json.loads(line) for line in open(sys.argv[1])]
+print(sorted({(r["id"], r["rule"], r["tensor"], r["step"], r["mode_step"]) for r in rows
+              if r["rule"] in ("Overfit", "Overtraining")}))
+END
+}
+cat few-run/findings/Overfit.jsonl few-run/findings/Overtraining.jsonl >live.jsonl
+run 1 "$sonde" rules few-run --rule Overfit --rule Overtraining --json
+same <(ids live.jsonl) <(ids "$out")
+[ "$(ids live.jsonl | grep -o "'Over[a-z]*', 'loss_output_0'" | wc -l)" -eq 2 ] || fail "$(ids live.jsonl)"
+
+# stopped in the epoch that it is found in
+run 1 "${train[@]}" --data few --out stopped --stop-on Overfit
+[ "$(grep -c '^epoch ' "$out")" -eq $((epoch - 1)) ] || fail "$(cat "$out")"
+# and without evaluations between epochs nobody can tell, which is said of the record
+run 0 "${train[@]}" --data few --eval-every 0 --rules Overfit,Overtraining --quiet --out blind --record blind
+grep -q '^not judged: ' "$out" || fail "$(cat "$out")"
+
+# 20 times as many samples: not a word
+run 0 "${train[@]}" --data enough --epochs 12 --out enough-out --record enough-run
+[ ! -s "$err" ] || fail "a healthy run: $(cat "$err")"
+grep -qE '^healthy: [0-9]+ rules judged ' "$out" || fail "$(cat "$out")"
+run 0 "$sonde" rules enough-run --rule Overfit --rule Overtraining
