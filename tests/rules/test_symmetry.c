@@ -4,13 +4,23 @@
 #include "rules/stream.h"
 
 enum { ROWS = 6, COLUMNS = 10, N = ROWS * COLUMNS, STEPS = 30 };
-enum { RANDOM, CONSTANT, ROWS_ALIKE, ZERO_AT_FIRST, ZERO_FOR_EVER, ONE_PAIR, KINDS };
+enum {
+    RANDOM,
+    CONSTANT,
+    ROWS_ALIKE,
+    ZERO_AT_FIRST,
+    ZERO_FOR_EVER,
+    ONE_PAIR,
+    NOT_A_NUMBER,
+    KINDS
+};
 
 static float start(stream *s, int kind, int i)
 {
     return kind == CONSTANT                                 ? 0.1F
            : kind == ROWS_ALIKE                             ? (float)(i % COLUMNS) * 0.1F
            : kind == ZERO_AT_FIRST || kind == ZERO_FOR_EVER ? 0.0F
+           : kind == NOT_A_NUMBER                           ? NAN
            : kind == ONE_PAIR && i >= COLUMNS && i < 2 * COLUMNS ? -1.0F
            : kind == ONE_PAIR && i < COLUMNS                     ? -1.0F
                                                                  : stream_normal(s);
@@ -39,7 +49,8 @@ static void units_that_are_alike_are_found(void **state)
                                                            : 0.0F;
             }
         }
-        if (kind == RANDOM || kind == ZERO_AT_FIRST || kind == ONE_PAIR) {
+        if (kind == RANDOM || kind == ZERO_AT_FIRST || kind == ONE_PAIR ||
+            kind == NOT_A_NUMBER) {
             stream_expect_clean(&s);
         } else {
             (void)stream_expect(&s, "fc.weight", kind == ZERO_FOR_EVER ? 4 : 0);
