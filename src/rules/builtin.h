@@ -90,6 +90,10 @@ void sonde__link(sonde_rule_run *run, int from, int to,
                  bool (*fits)(const sonde_tensor_info *info), size_t offset);
 /* Whether a tensor is what goes into an activation ("relu", any case), by its name: relu1_input_0. */
 bool sonde__is_input_of(const char *name, const char *activation);
+/* The activation that a tensor goes into, "relu", "tanh" ..., by its name or, of a module's input,
+ * by the op of that module's output; NULL if it is not known to go into one. Cost: one look at the
+ * catalogue. */
+const char *sonde__goes_into(const sonde_rule_run *run, const sonde_tensor_info *info);
 /* A value of its own, not another name of one. */
 static inline bool sonde__is_own(const sonde_tensor_info *info, uint32_t id)
 {

@@ -14,9 +14,11 @@
  *     stuck    the loss moved by less than 0.01 % of itself within `patience` steps, and some
  *              gradient's values lie within distribution_range of each other.
  *
+ * A step counts for the layers if it has inputs of activations, for the loss if it has a loss.
+ *
  * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default, inputs of
- * activations by their names, with what goes into the loss), of losses and of gradients. A range
- * from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
+ * activations, by their names or by the op of their module's output, with what goes into the loss),
+ * of losses and of gradients. A range from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
  */
 #include "rules/builtin.h"
 #include "rules/labels.h"
@@ -31,8 +33,9 @@ enum { INPUTS = 0, LOSSES = 1, GRADIENTS = 2, REGEX = 0, FIRST = 2 };
 typedef struct poor {
     const char *activation_inputs_regex;
     double threshold, distribution_range;
-    int64_t patience, steps, seen;
-    bool done, narrow; /* some gradient is narrow at this step */
+    int64_t patience, steps;
+    int64_t seen, heard; /* steps with inputs of activations; with a loss */
+    bool narrow;         /* some gradient is narrow at this step */
 } poor;
 
 typedef struct memory {
@@ -62,26 +65,15 @@ static const sonde_rule_need needs[] = {
     {"losses", SONDE_HOW_VITALS, true, false},
     {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
 
-static bool goes_into_activation(const sonde_tensor_info *info)
-{
-    static const char *const names[] = {"relu",    "elu",  "tanh",
-                                        "sigmoid", "silu", "softplus"};
-
-    for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
-        if (sonde__is_input_of(info->name, names[i])) {
-            return true;
-        }
-    }
-    return sonde__looks_like_predictions(info) && info->rank == 2 && info->shape[1] > 1;
-}
-
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     const poor *state = sonde_rule_state(run);
-    const bool by_name = strcmp(state->activation_inputs_regex, DEFAULT_REGEX) == 0 &&
-                         goes_into_activation(info);
+    const bool usual = strcmp(state->activation_inputs_regex, DEFAULT_REGEX) == 0;
+    const bool scores =
+        sonde__looks_like_predictions(info) && info->rank == 2 && info->shape[1] > 1;
 
-    return (sonde_rule_matches(run, REGEX, id) || by_name) &&
+    return (sonde_rule_matches(run, REGEX, id) ||
+            (usual && (scores || sonde__goes_into(run, info) != NULL))) &&
                    info->pass != SONDE_PASS_BACKWARD &&
                    sonde_dtype_is_float(info->dtype) &&
                    info->role != SONDE_ROLE_ACTIVATION_GRADIENT
@@ -92,10 +84,11 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                            : SONDE_RULE_IGNORE;
 }
 
-/* The variance of each layer against that of the one before. */
-static void compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t count)
+/* The variance of each layer against that of the one before; whether any was seen. */
+static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t count)
 {
     double before = 0.0;
+    bool any = false;
 
     for (size_t i = 0; i < count; i++) {
         memory *of = tensors[i].memory;
@@ -116,7 +109,9 @@ static void compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
             }
         }
         before = of->variance;
+        any = true;
     }
+    return any;
 }
 
 /* grown: those that grow are looked for, else those that die. */
@@ -146,7 +141,7 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
 static void judge_loss(sonde_rule_run *run, size_t i, memory *of, double loss)
 {
     const poor *state = sonde_rule_state(run);
-    const bool still = state->seen > 1 && fabs(loss - of->loss) < 1e-4 * fabs(of->loss);
+    const bool still = state->heard > 1 && fabs(loss - of->loss) < 1e-4 * fabs(of->loss);
 
     of->still = still && state->narrow ? of->still + 1 : 0;
     of->loss =
@@ -160,25 +155,22 @@ static void judge_loss(sonde_rule_run *run, size_t i, memory *of, double loss)
     }
 }
 
-static void step(sonde_rule_run *run)
+static void judge_losses(sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                         size_t count)
 {
     poor *state = sonde_rule_state(run);
-    size_t count = 0;
-    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool any = false;
 
-    if (state->done) {
-        return;
-    }
-    state->seen++;
     state->narrow = false;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
+        any = any || (tensors[i].need == LOSSES && v != NULL);
         state->narrow = state->narrow || (tensors[i].need == GRADIENTS && v != NULL &&
                                           v->count > 1 && sonde__bad(v) == 0 &&
                                           v->max - v->min < state->distribution_range);
     }
-    compare_layers(state, tensors, count);
+    state->heard += any;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
 
@@ -186,22 +178,35 @@ static void step(sonde_rule_run *run)
             judge_loss(run, i, tensors[i].memory, v->mean);
         }
     }
-    if (state->seen == FIRST) {
-        judge_layers(run, tensors, count, true);
-    }
-    if (state->seen >= state->steps) {
-        judge_layers(run, tensors, count, false);
-        state->done = true;
-    }
 }
 
-static void finish(sonde_rule_run *run)
+static void step(sonde_rule_run *run)
 {
     poor *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    if (!state->done && state->seen > 0) {
+    if (state->heard < state->steps) {
+        judge_losses(run, tensors, count);
+    }
+    if (state->seen < state->steps && compare_layers(state, tensors, count)) {
+        state->seen++;
+        if (state->seen == FIRST) {
+            judge_layers(run, tensors, count, true);
+        }
+        if (state->seen == state->steps) {
+            judge_layers(run, tensors, count, false);
+        }
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    if (state->seen > 0 && state->seen < state->steps) {
         judge_layers(run, tensors, count, true);
         judge_layers(run, tensors, count, false);
     }

@@ -12,8 +12,9 @@
  *               to nothing flows back. Of sigmoid only where outputs lie at both ends (a mean of
  *               0.1 ... 0.9): outputs that are nearly all 0 may be rare labels.
  *
- * Of inputs that the expressions select (by default those of tanh and sigmoid, by their names):
- * those whose name contains "sigmoid" have the sigmoid's range, others tanh's. Evidence: raw inputs;
+ * Of inputs that the expressions select (by default those of tanh and sigmoid, by their names or by
+ * the op of their module's output): those of a sigmoid have the sigmoid's range, others tanh's.
+ * Evidence: raw inputs;
  * vital signs of outputs; those of inputs show only a layer all of whose values are outside.
  */
 #include "rules/builtin.h"
@@ -85,6 +86,14 @@ static bool is_output(const sonde_tensor_info *info)
     return false;
 }
 
+static bool into(const sonde_rule_run *run, const sonde_tensor_info *info,
+                 const char *activation)
+{
+    const char *name = sonde__goes_into(run, info);
+
+    return name != NULL && strcmp(name, activation) == 0;
+}
+
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     const saturated *state = sonde_rule_state(run);
@@ -97,8 +106,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
         return SONDE_RULE_IGNORE;
     }
     if (sonde_rule_selected(run, id, NULL) ||
-        (usual && (sonde__is_input_of(info->name, "tanh") ||
-                   sonde__is_input_of(info->name, "sigmoid")))) {
+        (usual && (into(run, info, "tanh") || into(run, info, "sigmoid")))) {
         return INPUTS;
     }
     return usual && sonde__is_own(info, id) && is_output(info) ? OUTPUTS
@@ -112,8 +120,9 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
     memory *of = tensors[i].memory;
-    const bool sigmoid =
-        strcasestr(info->name, "sigmoid") != NULL || strcasecmp(info->op, "sigmoid") == 0;
+    const bool sigmoid = strcasestr(info->name, "sigmoid") != NULL ||
+                         strcasecmp(info->op, "sigmoid") == 0 ||
+                         into(run, info, "sigmoid");
 
     of->sigmoid = sigmoid;
     of->low = sigmoid ? state->sigmoid_min : state->tanh_min;

@@ -106,6 +106,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     sonde__reader reader;
     double values[SONDE__CHUNK];
     int64_t length = 0, at = 0;
+    bool finite = true;
 
     if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
         seen->at.micro_batch != 0 || seen->at.replica != 0 ||
@@ -127,6 +128,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             } element = {.value = values[i] + 0.0}; /* no -0 */
             uint64_t *row = &of->rows[at / length];
 
+            finite = finite && isfinite(values[i]);
             if (element.bits != 0 || *row != 0) {
                 *row = (*row ^ (element.bits + (uint64_t)(at % length))) *
                            UINT64_C(0x9E3779B97F4A7C15) +
@@ -134,7 +136,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             }
         }
     }
-    of->percent = duplicates(of->rows, (size_t)rows);
+    of->percent = finite ? duplicates(of->rows, (size_t)rows) : -1.0; /* NonFinite's */
 }
 
 /* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at all. */

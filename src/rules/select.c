@@ -1,8 +1,10 @@
 /*
- * select.c - the tensors that a rule's parameters mean: expressions and collections.
+ * select.c - the tensors that a rule's parameters mean: expressions and collections; and those
+ * that a rule knows by what the catalogue says of their module.
  *
  * Marks are made anew for what a catalogue has grown by.
  */
+#include "rules/builtin.h"
 #include "rules/engine.h"
 
 #include <stdio.h>
@@ -165,4 +167,31 @@ bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool *given)
         *given = could;
     }
     return does;
+}
+
+const char *sonde__goes_into(const sonde_rule_run *run, const sonde_tensor_info *info)
+{
+    static const char *const names[] = {"relu", "gelu",    "selu", "elu",
+                                        "tanh", "sigmoid", "silu", "softplus"};
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+
+    for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
+        if (sonde__is_input_of(info->name, names[i])) {
+            return names[i];
+        }
+    }
+    if (info->role != SONDE_ROLE_INPUT || info->module[0] == '\0') {
+        return NULL;
+    }
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *of = sonde_catalogue_info(catalogue, id);
+
+        for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
+            if (of->role == SONDE_ROLE_OUTPUT && strcmp(of->module, info->module) == 0 &&
+                strcasecmp(of->op, names[i]) == 0) {
+                return names[i];
+            }
+        }
+    }
+    return NULL;
 }

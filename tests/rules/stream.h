@@ -21,7 +21,8 @@ typedef struct stream {
     sonde_catalogue *catalogue;
     sonde_rules *rules;
     sonde_coordinate at;
-    uint64_t draws; /* of random numbers */
+    uint64_t draws;          /* of random numbers */
+    const char *module, *op; /* of what is declared next; NULL: none */
 } stream;
 
 /* text: a rule with parameters. */
@@ -49,6 +50,8 @@ static inline uint32_t stream_declare(stream *s, const char *name, sonde_role ro
                                       int64_t rows, int64_t columns)
 {
     sonde_tensor_info info = {.name = name,
+                              .module = s->module,
+                              .op = s->op,
                               .role = role,
                               .dtype = SONDE_F32,
                               .rank = rows == 0      ? 0

@@ -48,6 +48,42 @@ static void variances_that_grow_or_die_are_found(void **state)
     stream_close(&s);
 }
 
+/* Activations known by the op of their module, and seen at every other step only: steps between
+ * have but a loss, and say nothing of layers. */
+static void steps_without_activations_do_not_count(void **state)
+{
+    static const double deviation[] = {1, 1, 0.01};
+    uint32_t ids[3], loss = 0;
+    stream s;
+
+    (void)state;
+    stream_open(&s, "PoorWeightInitialization");
+    for (int i = 0; i < 3; i++) {
+        char module[16], name[32];
+
+        (void)snprintf(module, sizeof module, "act%d", i);
+        s.module = module;
+        s.op = "Relu";
+        (void)snprintf(name, sizeof name, "act%d_output_0", i);
+        (void)stream_declare(&s, name, SONDE_ROLE_OUTPUT, 16, 20);
+        s.op = NULL;
+        (void)snprintf(name, sizeof name, "act%d_input_0", i);
+        ids[i] = stream_declare(&s, name, SONDE_ROLE_INPUT, 16, 20);
+    }
+    s.module = NULL;
+    loss = stream_declare(&s, "loss_output_0", SONDE_ROLE_LOSS, 0, 0);
+    stream_begin(&s);
+    for (int step = 0; step < 2 * STEPS; step++) {
+        for (int i = 0; i < 3 && step % 2 == 1; i++) {
+            stream_put_normal(&s, ids[i], 0.1, deviation[i]);
+        }
+        stream_put_all(&s, loss, 2.3F - 0.01F * (float)step);
+        stream_end(&s);
+    }
+    (void)stream_expect(&s, "act2_input_0", 19); /* the tenth with activations */
+    stream_close(&s);
+}
+
 static void a_loss_that_stands_still_is_found(void **state)
 {
     (void)state;
@@ -155,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variances_that_grow_or_die_are_found),
+        cmocka_unit_test(steps_without_activations_do_not_count),
         cmocka_unit_test(a_loss_that_stands_still_is_found),
         cmocka_unit_test(images_are_to_be_centred),
         cmocka_unit_test(tokens_features_and_trees_are_counted),

@@ -7,7 +7,7 @@ enum { BATCH = 40, CLASSES = 4, STEPS = 100 };
 
 typedef struct classes {
     stream s;
-    uint32_t labels, predictions, loss;
+    uint32_t labels, predictions, loss, gradient;
 } classes;
 
 static void classes_open(classes *c, const char *rule)
@@ -17,6 +17,8 @@ static void classes_open(classes *c, const char *rule)
     c->predictions =
         stream_declare(&c->s, "loss_input_0", SONDE_ROLE_OUTPUT, BATCH, CLASSES);
     c->loss = stream_declare(&c->s, "loss_output_0", SONDE_ROLE_LOSS, 0, 0);
+    c->gradient =
+        stream_declare(&c->s, "Gradient___w", SONDE_ROLE_GRADIENT, BATCH, CLASSES);
     stream_begin(&c->s);
 }
 
@@ -112,12 +114,45 @@ static void a_loss_at_the_entropy_is_found(void **state)
     }
 }
 
+/* The loss stands at the entropy because nothing moves yet: gradients of one batch and the next
+ * have a common part, of that share; or because nothing flows: they are 0. */
+static void a_network_that_has_not_begun_is_not_label_noise(void **state)
+{
+    static const struct {
+        double share, noise;
+    } cases[] = {{0.0, 1.0}, {0.7, 1.0}, {0.0, 0.0}};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
+        classes c;
+
+        classes_open(&c, "LabelNoise");
+        for (int step = 0; step < STEPS; step++) {
+            float gradient[BATCH * CLASSES];
+
+            for (int k = 0; k < BATCH * CLASSES; k++) {
+                gradient[k] = (float)(cases[i].share * cos(k) +
+                                      cases[i].noise * (double)stream_normal(&c.s));
+            }
+            stream_put(&c.s, c.gradient, gradient);
+            classes_step(&c, 4, 1, 0.0, 1.387 + 0.002 * (double)stream_normal(&c.s));
+        }
+        if (i == 0) {
+            (void)stream_expect(&c.s, "loss_output_0", 94);
+        } else {
+            stream_expect_clean(&c.s);
+        }
+        stream_close(&c.s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rare_and_missed_classes_are_found),
         cmocka_unit_test(classes_taken_for_others_are_found),
         cmocka_unit_test(a_loss_at_the_entropy_is_found),
+        cmocka_unit_test(a_network_that_has_not_begun_is_not_label_noise),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

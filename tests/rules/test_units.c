@@ -83,6 +83,39 @@ static void saturated_units_are_found(void **state)
     }
 }
 
+/* Of a module with a name of its own, whose output's op says what it is. */
+static void inputs_are_known_by_the_op_of_their_module(void **state)
+{
+    static const char *const ops[] = {"Tanh", "Sigmoid", "Add"};
+
+    (void)state;
+    for (size_t i = 0; i < SONDE_COUNT_OF(ops); i++) {
+        stream s;
+        uint32_t id = 0;
+
+        stream_open(&s, "SaturatedActivation");
+        s.module = "act";
+        s.op = ops[i];
+        (void)stream_declare(&s, "act_output_0", SONDE_ROLE_OUTPUT, BATCH, UNITS);
+        s.op = NULL;
+        id = stream_declare(&s, "act_input_0", SONDE_ROLE_INPUT, BATCH, UNITS);
+        stream_begin(&s);
+        for (int step = 0; step < STEPS; step++) {
+            stream_put_all(&s, id, 14.0F); /* far out for tanh, not for a sigmoid */
+            stream_end(&s);
+        }
+        if (i == 0) {
+            (void)stream_expect(&s, "act_input_0", 2);
+        } else if (i == 1) {
+            stream_expect_clean(&s);
+        } else {
+            sonde_rules_finish(s.rules);
+            assert_int_equal(stream_count(&s), 0);
+        }
+        stream_close(&s);
+    }
+}
+
 /* Outputs of tanh at both ends; of a sigmoid, at both or at one. */
 static void flat_outputs_are_found(void **state)
 {
@@ -132,6 +165,7 @@ int main(void)
         cmocka_unit_test(dead_units_are_found_after_the_patience),
         cmocka_unit_test(sparse_layers_are_fine),
         cmocka_unit_test(saturated_units_are_found),
+        cmocka_unit_test(inputs_are_known_by_the_op_of_their_module),
         cmocka_unit_test(flat_outputs_are_found),
     };
 
