@@ -11,10 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_ALIASES = 256 };
-static char aliases[MOST_ALIASES][96];
-static size_t alias_count;
-
 static bool at_each_step(const sonde_tensor_info *info)
 {
     return (info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE) ||
@@ -46,16 +42,9 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
 
     faults_record_remove(path);
     bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
-    alias_count = 0;
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
 
-        if (info->same_as != id && alias_count < MOST_ALIASES) {
-            (void)snprintf(aliases[alias_count++], sizeof aliases[0], "%s", info->name);
-            if (!sonde_dtype_is_float(info->dtype)) {
-                continue; /* labels under a second name would be counted twice */
-            }
-        }
         for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
             tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
                     SONDE_HOW_VITALS, 1);
@@ -76,15 +65,9 @@ void faults_record_end(sonde_recorder *recorder)
     }
 }
 
-/* A run does not say of a name that it is another one of the same tensor, so that rules look at
- * both there; and only who waits for a run sees that it has stalled. */
+/* Only who waits for a run sees that it has stalled. */
 static bool cannot_agree(const sonde_finding *finding)
 {
-    for (size_t i = 0; i < alias_count; i++) {
-        if (strcmp(aliases[i], finding->tensor) == 0) {
-            return true;
-        }
-    }
     return strcmp(finding->rule, "StalledTraining") == 0;
 }
 
