@@ -117,6 +117,19 @@ static bool append(char *text, size_t size, const char *part)
     return (size_t)snprintf(text + used, size - used, "%s", part) < size - used;
 }
 
+/* A value, with a backslash before each comma in it. */
+static bool append_value(char *text, size_t size, const char *value)
+{
+    bool fits = true;
+
+    for (; *value != '\0' && fits; value++) {
+        const char part[] = {*value, '\0'};
+
+        fits = append(text, size, *value == ',' ? "\\," : part);
+    }
+    return fits;
+}
+
 /* A rule as it was named, with the parameters of --param and --other. */
 static sonde_err add_rule(const work *of, const char *name, sonde_diag *diag)
 {
@@ -137,7 +150,7 @@ static sonde_err add_rule(const work *of, const char *name, sonde_diag *diag)
         if (others->count > 0) {
             fits = fits &&
                    append(text, sizeof text, colon ? ",other_trial=" : ":other_trial=") &&
-                   append(text, sizeof text, others->text[0]);
+                   append_value(text, sizeof text, others->text[0]);
         }
     }
     if (!fits) {
