@@ -2,6 +2,7 @@
  * rules.c - `sonde rules`: judges runs, recorded or being recorded.
  */
 #include "cli/judge.h"
+#include "cli/kept.h"
 
 #include <sonde/report.h>
 #include <sonde/rules.h>
@@ -77,9 +78,10 @@ static void explain(const work *of)
     }
 }
 
-/* The last line. */
+/* The last line, or two. */
 static void print_verdict(const work *of, size_t findings)
 {
+    const size_t kept = cli_kept_findings(of->path, of->rules);
     size_t judged = 0, silent = 0, fired = 0;
     sonde_run_info info;
 
@@ -106,6 +108,12 @@ static void print_verdict(const work *of, size_t findings)
                      of->asked->explain ? "" : " (--explain)");
     }
     (void)printf("\n");
+    if (kept > 0) {
+        (void)printf(
+            "%s/findings: %zu more of these rules, of who saw what was not recorded "
+            "or judged otherwise\n",
+            of->path, kept);
+    }
 }
 
 /* --- rules ------------------------------------------------------------------------ */
