@@ -162,7 +162,7 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
     faults_training *of = user;
 
     if (of->plan.record != NULL) {
-        of->recorder = faults_record(of->plan.record, catalogue, observer);
+        of->recorder = faults_record(of->plan.record, catalogue, observer, of->rules);
     }
     return sonde_rules_attach(of->rules, catalogue, observer,
                               SONDE_MAX(of->plan.interval, (int64_t)1), 0, diag);

@@ -28,10 +28,11 @@ static void make(loop *of)
     bench_check(sonde_catalogue_create(&of->catalogue, &diag), &diag);
     loop_declare(of);
     bench_check(sonde_observer_create(of->catalogue, &of->observer, &diag), &diag);
-    if (of->plan.record != NULL) {
-        of->recorder = faults_record(of->plan.record, of->catalogue, of->observer);
-    }
     of->rules = faults_default_rules();
+    if (of->plan.record != NULL) {
+        of->recorder =
+            faults_record(of->plan.record, of->catalogue, of->observer, of->rules);
+    }
     bench_check(sonde_rules_attach(of->rules, of->catalogue, of->observer, 1, 0, &diag),
                 &diag);
     bench_check(sonde_observer_bind(of->observer, &shape, &diag), &diag);

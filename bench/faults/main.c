@@ -3,12 +3,12 @@
  * default rules.
  *
  *     faults [--short] [--seeds N] [--first SEED] [--only NUMBER] [--clean | --planted]
- *            [--record FOLDER] [--rows] [--markdown] [--verbose]
+ *            [--record FOLDER [--every N]] [--rows] [--markdown] [--verbose]
  *
  *   --short     one seed and one severity of each fault, some clean runs: for the tests
  *   --seeds     how many (5); --first: the first of them (1)
  *   --only      one fault of the table
- *   --record    there, every eighth run is recorded as well and judged anew; the findings and
+ *   --record    there, every N-th run (8) is recorded as well and judged anew; the findings and
  *               their ids have to be the same
  *   --rows      a line a row instead of a line a fault
  *   --verbose   every finding of every run, not only of those that were missed
@@ -31,7 +31,7 @@ extern bool faults_verbose;
 
 typedef struct arguments {
     bool quick, clean, planted, every_row, markdown;
-    long seeds, first, only;
+    long seeds, first, only, every;
     const char *record;
 } arguments;
 
@@ -46,7 +46,7 @@ static _Noreturn void usage(const char *what)
 
 static arguments read_arguments(int argc, char **argv)
 {
-    arguments a = {.clean = true, .planted = true, .seeds = 5, .first = 1};
+    arguments a = {.clean = true, .planted = true, .seeds = 5, .first = 1, .every = 8};
 
     for (int i = 1; i < argc; i++) {
         const char *value = i + 1 < argc ? argv[i + 1] : NULL;
@@ -71,9 +71,14 @@ static arguments read_arguments(int argc, char **argv)
             a.only = strtol(argv[++i], NULL, 10);
         } else if (value != NULL && strcmp(argv[i], "--record") == 0) {
             a.record = argv[++i];
+        } else if (value != NULL && strcmp(argv[i], "--every") == 0) {
+            a.every = strtol(argv[++i], NULL, 10);
         } else {
             usage(argv[i]);
         }
+    }
+    if (a.every < 1) {
+        usage("--every");
     }
     return a;
 }
@@ -81,7 +86,7 @@ static arguments read_arguments(int argc, char **argv)
 /* The folder of this run, or NULL if it is none of those that are recorded. */
 static const char *folder(const arguments *a, char *path, size_t size)
 {
-    if (a->record == NULL || runs++ % 8 != 0) {
+    if (a->record == NULL || runs++ % a->every != 0) {
         return NULL;
     }
     (void)snprintf(path, size, "%s/faults-run", a->record);

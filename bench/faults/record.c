@@ -1,5 +1,5 @@
 /*
- * record.c - recording a run, and judging it a second time.
+ * record.c - recording a run, judging it from beside while it is made, and a second time.
  */
 #include "record.h"
 
@@ -8,12 +8,49 @@
 #include <sonde/trial.h>
 
 #include <ftw.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ALIASES = 256 };
-static char aliases[MOST_ALIASES][96];
-static size_t alias_count;
+/* --- live --------------------------------------------------------------------------- */
+
+/* Who follows the run that is being made. */
+static struct {
+    pthread_t thread;
+    char path[512];
+    sonde_rules *rules;
+} live;
+
+static void judge(const char *path, sonde_rules *rules, bool follow)
+{
+    const sonde_rules_pace pace = {.follow = follow};
+    sonde_trial *trial = NULL;
+    sonde_diag diag = {0};
+
+    bench_check(sonde_trial_open(path, NULL, &trial, &diag), &diag);
+    bench_check(sonde_rules_judge(rules, trial, &pace, &diag), &diag);
+    sonde_trial_close(trial);
+}
+
+static void *follow_run(void *arg)
+{
+    (void)arg;
+    judge(live.path, live.rules, true);
+    return NULL;
+}
+
+static void begin_live(const char *path)
+{
+    (void)snprintf(live.path, sizeof live.path, "%s", path);
+    live.rules = faults_default_rules();
+    if (pthread_create(&live.thread, NULL, follow_run, NULL) != 0) {
+        (void)fprintf(stderr, "error: no thread\n");
+        exit(2);
+    }
+}
+
+/* --- recording ---------------------------------------------------------------------- */
 
 static bool at_each_step(const sonde_tensor_info *info)
 {
@@ -37,7 +74,7 @@ static void tap_one(sonde_observer *observer, const char *name, sonde_sink *sink
 }
 
 sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue,
-                              sonde_observer *observer)
+                              sonde_observer *observer, sonde_rules *rules)
 {
     const sonde_recorder_options options = {.path = path,
                                             .when_full = SONDE_WHEN_FULL_WAIT};
@@ -46,16 +83,9 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
 
     faults_record_remove(path);
     bench_check(sonde_recorder_create(&options, catalogue, &recorder, &diag), &diag);
-    alias_count = 0;
     for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
 
-        if (info->same_as != id && alias_count < MOST_ALIASES) {
-            (void)snprintf(aliases[alias_count++], sizeof aliases[0], "%s", info->name);
-            if (!sonde_dtype_is_float(info->dtype)) {
-                continue; /* labels under a second name would be counted twice */
-            }
-        }
         for (int mode = 0; mode < SONDE_MODE_PREDICT; mode++) {
             tap_one(observer, info->name, sonde_recorder_sink(recorder), mode,
                     SONDE_HOW_VITALS, 1);
@@ -63,6 +93,8 @@ sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue
                     SONDE_HOW_RAW, at_each_step(info) ? 1 : 10);
         }
     }
+    bench_check(sonde_rules_write_to(rules, path, &diag), &diag);
+    begin_live(path);
     return recorder;
 }
 
@@ -76,19 +108,24 @@ void faults_record_end(sonde_recorder *recorder)
     }
 }
 
-/* A run does not say of a name that it is another one of the same tensor, so that rules look at
- * both there; and only who waits for a run sees that it has stalled. */
+/* --- comparing ---------------------------------------------------------------------- */
+
+/* Only who waits for a run sees that it has stalled. */
 static bool cannot_agree(const sonde_finding *finding)
 {
-    for (size_t i = 0; i < alias_count; i++) {
-        if (strcmp(aliases[i], finding->tensor) == 0) {
-            return true;
-        }
-    }
     return strcmp(finding->rule, "StalledTraining") == 0;
 }
 
-/* How many of a are not in b, which are told. */
+static bool is_same(const sonde_finding *a, const sonde_finding *b)
+{
+    static char lines[2][8192];
+
+    (void)sonde_finding_json(a, lines[0], sizeof lines[0]);
+    (void)sonde_finding_json(b, lines[1], sizeof lines[1]);
+    return a->id == b->id && strcmp(lines[0], lines[1]) == 0;
+}
+
+/* How many of a are not in b to the letter, which are told. */
 static size_t missing(sonde_rules *a, sonde_rules *b, const char *where)
 {
     size_t count_a = 0, count_b = 0, lost = 0;
@@ -99,29 +136,58 @@ static size_t missing(sonde_rules *a, sonde_rules *b, const char *where)
         bool has = cannot_agree(&all_a[i]);
 
         for (size_t j = 0; j < count_b && !has; j++) {
-            has = all_a[i].id == all_b[j].id;
+            has = is_same(&all_a[i], &all_b[j]);
         }
         if (!has) {
             lost++;
-            (void)fprintf(stderr, "only %s: %s %s at step %lld\n", where, all_a[i].rule,
-                          all_a[i].tensor, (long long)all_a[i].step);
+            (void)fprintf(stderr, "only %s: %s %s at step %lld, %llu steps\n", where,
+                          all_a[i].rule, all_a[i].tensor, (long long)all_a[i].step,
+                          (unsigned long long)all_a[i].steps);
         }
     }
     return lost;
 }
 
+static long findings_bytes;
+
+static int add_bytes(const char *path, const struct stat *status, int kind,
+                     struct FTW *walk)
+{
+    (void)path;
+    (void)walk;
+    findings_bytes += kind == FTW_F ? (long)status->st_size : 0;
+    return 0;
+}
+
+/* Of the run's files of findings. */
+static long count_bytes(const char *path)
+{
+    char folder[600];
+
+    (void)snprintf(folder, sizeof folder, "%s/findings", path);
+    findings_bytes = 0;
+    (void)nftw(folder, add_bytes, 16, FTW_PHYS);
+    return findings_bytes;
+}
+
 size_t faults_record_compare(const char *path, sonde_rules *found)
 {
+    const long kept = count_bytes(path);
     sonde_rules *again = faults_default_rules();
-    sonde_trial *trial = NULL;
     sonde_diag diag = {0};
     size_t apart = 0;
 
-    bench_check(sonde_trial_open(path, NULL, &trial, &diag), &diag);
-    bench_check(sonde_rules_judge(again, trial, NULL, &diag), &diag);
-    apart = missing(found, again, "in process") + missing(again, found, "offline");
+    (void)pthread_join(live.thread, NULL);
+    bench_check(sonde_rules_write_to(again, path, &diag), &diag);
+    judge(path, again, false);
+    apart = missing(found, again, "in process") + missing(again, found, "offline") +
+            missing(live.rules, again, "live") + missing(again, live.rules, "not live");
+    if (count_bytes(path) != kept) {
+        apart++;
+        (void)fprintf(stderr, "judging again has added to the files of findings\n");
+    }
     sonde_rules_destroy(again);
-    sonde_trial_close(trial);
+    sonde_rules_destroy(live.rules);
     return apart;
 }
 

@@ -10,11 +10,13 @@
 
 #include <sonde/recorder.h>
 
-/* Before the observer is bound. */
+/* Before the observer is bound. The rules write into the run what they find, and others follow
+ * it from a thread of their own. */
 sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue,
-                              sonde_observer *observer);
+                              sonde_observer *observer, sonde_rules *rules);
 void faults_record_end(sonde_recorder *recorder); /* NULL is fine */
-/* Judges what lies in path anew, and compares: how many findings of either have no twin. */
+/* Judges what lies in path anew, and compares: how many findings of the process, of those who
+ * followed and of this have no twin in the others. */
 size_t faults_record_compare(const char *path, sonde_rules *found);
 void faults_record_remove(const char *path);
 

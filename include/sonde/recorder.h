@@ -97,8 +97,14 @@ SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end
 
 /* For taps. Belongs to the recorder. */
 SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
-/* The collections a tensor belongs to, for the catalogue's line: before its first put.
- * Copied. */
+/* Values of the tensor will come. The catalogue of the run begins with all that are expected
+ * when the first value comes, in the order of their ids, which is then that of a trial and of
+ * its rules; a tensor that is not is listed when its first value comes. Taps that end in the
+ * sink say so of theirs. SONDE_ERANGE, SONDE_ENOMEM. */
+SONDE_API SONDE_CHECKED sonde_err sonde_recorder_expect(sonde_recorder *recorder,
+                                                        uint32_t id, sonde_diag *diag);
+/* The collections a tensor belongs to, for the catalogue's line: before its first put, of one
+ * that is expected before any. Copied. */
 SONDE_API SONDE_CHECKED sonde_err sonde_recorder_collections(sonde_recorder *recorder,
                                                              uint32_t id,
                                                              const char *const *names,

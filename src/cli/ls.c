@@ -1,7 +1,7 @@
 /*
  * ls.c - `sonde ls`: what a run is, and the tensors in it.
  */
-#include "cli/run.h"
+#include "cli/ls_runs.h"
 
 #include <inttypes.h>
 
@@ -257,8 +257,9 @@ static void print_run_json(sonde_trial *trial)
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-static void print_tensor_json(const sonde_tensor_info *info, const saved *kinds,
-                              bool first)
+/* same_as: the tensor that an alias is one of, or "". */
+static void print_tensor_json(const sonde_tensor_info *info, const char *same_as,
+                              const saved *kinds, bool first)
 {
     (void)printf("%s\n  {\"name\": ", first ? "" : ",");
     cli_json_string(stdout, info->name);
@@ -269,12 +270,15 @@ static void print_tensor_json(const sonde_tensor_info *info, const saved *kinds,
     for (int d = 0; d < info->rank; d++) {
         (void)printf("%s%" PRId64, d > 0 ? ", " : "", info->shape[d]);
     }
-    (void)printf("], \"values\": %zu, \"vitals\": %zu, \"sketches\": %zu, "
+    (void)fputs("], \"same_as\": ", stdout);
+    cli_json_string(stdout, same_as);
+    (void)printf(", \"values\": %zu, \"vitals\": %zu, \"sketches\": %zu, "
                  "\"first_step\": %" PRId64 ", \"last_step\": %" PRId64 "}",
                  kinds->raw, kinds->vitals, kinds->sketch, kinds->first, kinds->last);
 }
 
-static void print_tensor(const sonde_tensor_info *info, const saved *kinds, int width)
+static void print_tensor(const sonde_tensor_info *info, const char *same_as,
+                         const saved *kinds, int width)
 {
     char shape[96], steps[64] = "-";
 
@@ -283,10 +287,10 @@ static void print_tensor(const sonde_tensor_info *info, const saved *kinds, int 
         (void)snprintf(steps, sizeof steps, "%" PRId64 " ... %" PRId64, kinds->first,
                        kinds->last);
     }
-    (void)printf("%-*s  %-19s %-9s %-18s %8zu %8zu %8zu  %s\n",
+    (void)printf("%-*s  %-19s %-9s %-18s %8zu %8zu %8zu  %s%s%s\n",
                  cli_field(info->name, width), info->name, sonde_role_name(info->role),
                  sonde_dtype_name(info->dtype), shape, kinds->raw, kinds->vitals,
-                 kinds->sketch, steps);
+                 kinds->sketch, steps, same_as[0] != '\0' ? "  = " : "", same_as);
 }
 
 static int name_width(const sonde_catalogue *catalogue, const uint32_t *ids, size_t count)
@@ -317,6 +321,9 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
     }
     for (size_t i = 0; err == SONDE_OK && i < count; i++) {
         const sonde_tensor_info *info = sonde_catalogue_info(catalogue, ids[i]);
+        const char *same_as = info->same_as != ids[i]
+                                  ? sonde_catalogue_info(catalogue, info->same_as)->name
+                                  : "";
         saved kinds;
 
         if (asked->names) {
@@ -325,9 +332,9 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
         }
         err = look(trial, ids[i], &kinds, diag);
         if (err == SONDE_OK && asked->json) {
-            print_tensor_json(info, &kinds, i == 0);
+            print_tensor_json(info, same_as, &kinds, i == 0);
         } else if (err == SONDE_OK) {
-            print_tensor(info, &kinds, width);
+            print_tensor(info, same_as, &kinds, width);
         }
     }
     if (err == SONDE_OK && asked->json) {
@@ -338,17 +345,22 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
 
 static int run_ls(const void *values, int argc, char **argv)
 {
+    const ls_values *asked = values;
     sonde_trial *trial = NULL;
     uint32_t *ids = NULL;
     size_t count = 0;
     sonde_diag diag = {0};
     sonde_err err = sonde_trial_open(argv[0], NULL, &trial, &diag);
 
+    if (err == SONDE_EFORMAT && argc == 1 &&
+        cli_ls_runs(argv[0], asked->names, asked->json)) {
+        return CLI_OK;
+    }
     if (err == SONDE_OK) {
         err = cli_select(trial, argc > 1 ? argv[1] : NULL, &ids, &count, &diag);
     }
     if (err == SONDE_OK) {
-        err = list(values, trial, ids, count, &diag);
+        err = list(asked, trial, ids, count, &diag);
     }
     sonde_selector_free_ids(ids);
     sonde_trial_close(trial);
@@ -356,7 +368,8 @@ static int run_ls(const void *values, int argc, char **argv)
 }
 
 static const cli_option ls_options[] = {
-    {"names", 'n', CLI_FLAG, NULL, "names of tensors alone", offsetof(ls_values, names)},
+    {"names", 'n', CLI_FLAG, NULL, "names alone, of tensors or runs",
+     offsetof(ls_values, names)},
     {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout", offsetof(ls_values, json)},
 };
 
@@ -367,8 +380,10 @@ const cli_command cli_ls = {
     .details = "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or "
                "several\nwith commas between. The columns values, vitals and sketches "
                "count the steps at\nwhich each was saved. A run that is being written "
-               "can be listed at any time.",
-    .examples = "  sonde ls runs/first\n"
+               "can be listed at any time.\nOf a folder that is no run but holds some, "
+               "these are listed.",
+    .examples = "  sonde ls runs\n"
+                "  sonde ls runs/first\n"
                 "  sonde ls runs/first 'Gradient___*' --json",
     .options = ls_options,
     .option_count = CLI_COUNT_OF(ls_options),

@@ -2,6 +2,7 @@
  * rules.c - `sonde rules`: judges runs, recorded or being recorded.
  */
 #include "cli/judge.h"
+#include "cli/kept.h"
 
 #include <sonde/report.h>
 #include <sonde/rules.h>
@@ -77,9 +78,10 @@ static void explain(const work *of)
     }
 }
 
-/* The last line. */
+/* The last line, or two. */
 static void print_verdict(const work *of, size_t findings)
 {
+    const size_t kept = cli_kept_findings(of->path, of->rules);
     size_t judged = 0, silent = 0, fired = 0;
     sonde_run_info info;
 
@@ -106,6 +108,12 @@ static void print_verdict(const work *of, size_t findings)
                      of->asked->explain ? "" : " (--explain)");
     }
     (void)printf("\n");
+    if (kept > 0) {
+        (void)printf(
+            "%s/findings: %zu more of these rules, of who saw what was not recorded "
+            "or judged otherwise\n",
+            of->path, kept);
+    }
 }
 
 /* --- rules ------------------------------------------------------------------------ */
@@ -115,6 +123,19 @@ static bool append(char *text, size_t size, const char *part)
     const size_t used = strlen(text);
 
     return (size_t)snprintf(text + used, size - used, "%s", part) < size - used;
+}
+
+/* A value, with a backslash before each comma in it. */
+static bool append_value(char *text, size_t size, const char *value)
+{
+    bool fits = true;
+
+    for (; *value != '\0' && fits; value++) {
+        const char part[] = {*value, '\0'};
+
+        fits = append(text, size, *value == ',' ? "\\," : part);
+    }
+    return fits;
 }
 
 /* A rule as it was named, with the parameters of --param and --other. */
@@ -137,7 +158,7 @@ static sonde_err add_rule(const work *of, const char *name, sonde_diag *diag)
         if (others->count > 0) {
             fits = fits &&
                    append(text, sizeof text, colon ? ",other_trial=" : ":other_trial=") &&
-                   append(text, sizeof text, others->text[0]);
+                   append_value(text, sizeof text, others->text[0]);
         }
     }
     if (!fits) {

@@ -265,25 +265,38 @@ static sonde_err add_when_nans(attaching *work)
     return err;
 }
 
+/* The hook's own id of a tensor; of an alias, behind that of its tensor. */
+static sonde_err map_tensor(attaching *work, uint32_t id)
+{
+    sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
+    uint32_t known = sonde__hook_tensor_named(work->hook, info.name);
+    sonde_err err = SONDE_OK;
+
+    if (known == SONDE_NO_TENSOR && info.same_as != id) {
+        err = map_tensor(work, info.same_as);
+        if (err == SONDE_OK) {
+            sonde__make_alias(&info, work->hook->catalogue, work->to->map[info.same_as]);
+        }
+    } else {
+        info.same_as = SONDE_NO_TENSOR;
+    }
+    if (err == SONDE_OK && known == SONDE_NO_TENSOR) {
+        err = sonde__hook_add_tensor(work->hook, &info, &work->tensors[id], &known,
+                                     work->diag);
+    }
+    work->to->map[id] = known;
+    return err;
+}
+
 /* The hook's own ids of the tensors that are ever recorded. */
 static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;
 
     for (uint32_t id = 0; id < work->count && err == SONDE_OK; id++) {
-        const sonde__hook_tensor *of = &work->tensors[id];
-        sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
-        uint32_t known = SONDE_NO_TENSOR;
-
-        if (of->member == 0 && of->vital == 0) {
-            continue;
+        if (work->tensors[id].member != 0 || work->tensors[id].vital != 0) {
+            err = map_tensor(work, id);
         }
-        known = sonde__hook_tensor_named(work->hook, info.name);
-        info.same_as = SONDE_NO_TENSOR;
-        if (known == SONDE_NO_TENSOR) {
-            err = sonde__hook_add_tensor(work->hook, &info, of, &known, work->diag);
-        }
-        work->to->map[id] = known;
     }
     return err;
 }

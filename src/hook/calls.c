@@ -6,6 +6,7 @@
 const sonde__recorder_calls sonde__recorder_itself = {
     .create = sonde_recorder_create,
     .close = sonde_recorder_close,
+    .expect = sonde_recorder_expect,
     .collections = sonde_recorder_collections,
     .put = sonde_recorder_put,
     .put_vitals = sonde_recorder_put_vitals,

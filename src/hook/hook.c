@@ -185,17 +185,25 @@ static bool grow_arrays(sonde_hook *hook, size_t count)
     return true;
 }
 
-static sonde_err tell_collections(sonde_hook *hook, uint32_t id, sonde_diag *diag)
+/* The collections of a tensor, and that it will come, to the recorder. */
+static sonde_err tell_recorder(sonde_hook *hook, uint32_t id, sonde_diag *diag)
 {
     const char *names[SONDE__MOST_COLLECTIONS];
     size_t count = 0;
+    sonde_err err = SONDE_OK;
 
+    if (hook->recorder == NULL) {
+        return SONDE_OK;
+    }
+    if (hook->tensors[id].member != 0 || hook->tensors[id].vital != 0) {
+        err = hook->calls->expect(hook->recorder, id, diag);
+    }
     for (uint64_t sets = hook->tensors[id].member; sets != 0; sets &= sets - 1) {
         names[count++] = hook->collections[__builtin_ctzll(sets)].name;
     }
-    return hook->recorder != NULL && count > 0
+    return err == SONDE_OK && count > 0
                ? hook->calls->collections(hook->recorder, id, names, count, diag)
-               : SONDE_OK;
+               : err;
 }
 
 sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info,
@@ -218,7 +226,7 @@ sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info
     hook->due[added] = 0;
     hook->vital |= of->vital;
     *id = added;
-    return tell_collections(hook, added, diag);
+    return tell_recorder(hook, added, diag);
 }
 
 sonde_err sonde_hook_declare(sonde_hook *hook, const sonde_tensor_info *info,
@@ -240,7 +248,7 @@ sonde_err sonde_hook_declare(sonde_hook *hook, const sonde_tensor_info *info,
             sonde__hook_members(hook, hook->catalogue, added, false, hook->tensors, diag);
         hook->vital |= hook->tensors[added].vital;
         if (err == SONDE_OK) {
-            err = tell_collections(hook, added, diag);
+            err = tell_recorder(hook, added, diag);
         }
         sonde__hook_look_again(hook);
     }
@@ -326,7 +334,7 @@ sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
     }
     for (uint32_t id = 0; err == SONDE_OK && id < sonde_catalogue_count(hook->catalogue);
          id++) {
-        err = tell_collections(hook, id, diag);
+        err = tell_recorder(hook, id, diag);
     }
     hook->open = err == SONDE_OK;
     return err;

@@ -123,6 +123,7 @@ typedef struct sonde__recorder_calls {
                         sonde_diag *diag);
     sonde_err (*close)(sonde_recorder *recorder, sonde_run_end reason, const char *text,
                        sonde_diag *diag);
+    sonde_err (*expect)(sonde_recorder *recorder, uint32_t id, sonde_diag *diag);
     sonde_err (*collections)(sonde_recorder *recorder, uint32_t id,
                              const char *const *names, size_t count, sonde_diag *diag);
     void (*put)(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,

@@ -219,6 +219,17 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
     return err == SONDE_OK ? add_entry(catalogue, info, id, diag) : err;
 }
 
+void sonde__make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
+                       uint32_t tensor)
+{
+    const sonde_tensor_info *of = sonde_catalogue_info(catalogue, tensor);
+
+    info->same_as = tensor;
+    info->dtype = of->dtype;
+    info->rank = of->rank;
+    memcpy(info->shape, of->shape, sizeof info->shape);
+}
+
 /* --- finding ---------------------------------------------------------------------- */
 
 static bool ends_in(const char *text, size_t length, const char *end)

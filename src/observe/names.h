@@ -56,6 +56,11 @@ SONDE_API sonde_err sonde__selector_mark(const sonde_selector *selector,
                                          bool unknown_is_fine, uint8_t *marks,
                                          sonde_diag *diag);
 
+/* Makes info that of an alias of a tensor of the catalogue, with its dtype and shape: in the
+ * catalogue that info is from the batch may be of another size. */
+SONDE_API void sonde__make_alias(sonde_tensor_info *info,
+                                 const sonde_catalogue *catalogue, uint32_t tensor);
+
 /* Whether a tensor belongs to that module or to one inside it. path is not empty. */
 SONDE_API bool sonde__in_module(const sonde_tensor_info *info, const char *path);
 /* The same of any tensor of the catalogue. */

@@ -283,7 +283,7 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
         const sonde__entry *to = &observer->entries[i];
         const sonde__tap *of = &observer->taps[to->tap];
 
-        if (of->when_bad && !of->due && (of->how & SONDE_HOW_VITALS) != 0) {
+        if (looks_again(of, at) && (of->how & SONDE_HOW_VITALS) != 0) {
             seen.id = to->id;
             seen.info = sonde_catalogue_info(observer->catalogue, to->id);
             observer->sink_due[of->sink] = 1;

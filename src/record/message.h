@@ -44,6 +44,7 @@ typedef struct sonde__end_message {
 typedef struct sonde__tensor_message {
     sonde__block block;
     uint32_t id;
+    uint32_t same_as; /* the producer's id of the tensor that an alias is one of, or id */
     sonde_role role;
     sonde_pass pass;
     sonde_dtype dtype;

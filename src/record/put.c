@@ -65,8 +65,9 @@ void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned
 static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
                   bool waits)
 {
-    if ((id >= recorder->told_count || !recorder->told[id]) &&
-        id >= sonde_catalogue_count(recorder->catalogue)) {
+    const bool told = id < recorder->told_count && recorder->told[id] == SONDE__TOLD;
+
+    if (!told && id >= sonde_catalogue_count(recorder->catalogue)) {
         sonde__recorder_refuse(recorder, "the catalogue has no such tensor", id);
         return false;
     }
@@ -76,8 +77,7 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
         return false;
     }
     recorder->anything = true;
-    return (id < recorder->told_count && recorder->told[id]) ||
-           sonde__recorder_tell(recorder, id, waits);
+    return told || sonde__recorder_tell(recorder, id, waits);
 }
 
 /* --- values ----------------------------------------------------------------------- */

@@ -18,6 +18,13 @@ typedef struct sonde__shown {
     unsigned how; /* SONDE_HOW_ bits that are written */
 } sonde__shown;
 
+/* What the writer knows of a tensor. */
+enum {
+    SONDE__UNKNOWN = 0,
+    SONDE__EXPECTED = 1, /* nothing, but values of it will come */
+    SONDE__TOLD = 2
+};
+
 /* The collections of a tensor: names, each with its NUL. */
 typedef struct sonde__collected {
     char *text;
@@ -30,8 +37,9 @@ struct sonde_recorder {
     const sonde_catalogue *catalogue;
 
     /* The producer's alone: */
-    uint8_t *told; /* by id, up to told_count: whether the writer knows the tensor */
+    uint8_t *told; /* by id, up to told_count: SONDE__UNKNOWN ... */
     size_t told_count;
+    size_t expected;             /* of them */
     sonde__collected *collected; /* by id */
     size_t collected_count, collected_capacity;
     sonde__shown *shown; /* by id */
@@ -65,8 +73,8 @@ SONDE_API void sonde__recorder_refuse(sonde_recorder *recorder, const char *what
                                       unsigned long id);
 /* Tells of the last step, if nothing was put at it. */
 SONDE_API void sonde__recorder_end_quiet(sonde_recorder *recorder);
-/* Sees to it that the writer knows the tensor, whose id is below the catalogue's count.
- * False: not now (counted as lost for a full ring), or never (refused). */
+/* Sees to it that the writer knows the tensor, whose id is below the catalogue's count, after
+ * those that are expected. False: not now (counted as lost for a full ring), or never (refused). */
 SONDE_API bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits);
 /* SONDE_OK if a name is not too long. */
 SONDE_API sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag);

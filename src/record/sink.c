@@ -37,7 +37,9 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
     while (recorder->shown_count <= id) {
         recorder->shown[recorder->shown_count++] = (sonde__shown){0};
     }
-    return sonde__recorder_check_name(info->name, diag);
+    return sonde__recorder_check_name(info->name, diag) == SONDE_OK
+               ? sonde_recorder_expect(recorder, id, diag)
+               : SONDE_EINVAL;
 }
 
 /* A call that is broken off and made again shows its values again: they are new. */

@@ -1,5 +1,8 @@
 /*
  * tell.c - how the writer learns of tensors: once, before the first value of each.
+ *
+ * Those that are expected are told of together, in the order of their ids: so readers, who know
+ * nothing but the order of the catalogue's file, have that of the program.
  */
 #include "record/recorder_state.h"
 
@@ -28,7 +31,7 @@ sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
         return sonde__fail(diag, SONDE_ERANGE, "collections of a tensor",
                            "an id of the catalogue", "tensor %lu", (unsigned long)id);
     }
-    if (id < recorder->told_count && recorder->told[id]) {
+    if (id < recorder->told_count && recorder->told[id] == SONDE__TOLD) {
         return sonde__fail(diag, SONDE_ESTATE,
                            sonde_catalogue_info(recorder->catalogue, id)->name,
                            "before the first value", "its collections are recorded");
@@ -91,6 +94,7 @@ static void fill(sonde__tensor_message *message, uint32_t id,
     char *to = message->text;
 
     message->id = id;
+    message->same_as = info->same_as;
     message->role = info->role;
     message->pass = info->pass;
     message->dtype = info->dtype;
@@ -106,7 +110,10 @@ static void fill(sonde__tensor_message *message, uint32_t id,
     message->length = (uint32_t)(to - message->text);
 }
 
-bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits)
+typedef enum telling { TOLD, TOLD_LATER, TOLD_NEVER } telling;
+
+/* An alias behind its tensor. */
+static telling tell(sonde_recorder *recorder, uint32_t id, bool waits)
 {
     const sonde_tensor_info *info = sonde_catalogue_info(recorder->catalogue, id);
     const sonde__collected none = {0};
@@ -117,17 +124,68 @@ bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits)
                         collected->length;
     sonde__tensor_message *message = NULL;
 
+    if (id < recorder->told_count && recorder->told[id] == SONDE__TOLD) {
+        return TOLD;
+    }
     if (size > sonde__ring_most(&recorder->ring) || !remember(recorder, id)) {
-        sonde__recorder_refuse(recorder, "no room for its catalogue line", id);
-        return false;
+        return TOLD_NEVER;
+    }
+    if (info->same_as != id && tell(recorder, info->same_as, waits) == TOLD_LATER) {
+        return TOLD_LATER;
     }
     message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_TENSOR, size, waits);
     if (message == NULL) {
-        sonde__recorder_lose_full(recorder);
-        return false;
+        return TOLD_LATER;
     }
     fill(message, id, info, collected);
     sonde__ring_commit(&recorder->ring);
-    recorder->told[id] = 1;
-    return true;
+    recorder->told[id] = SONDE__TOLD;
+    return TOLD;
+}
+
+/* Of all that are expected; what finds no room is told of when its first value comes. */
+static void tell_expected(sonde_recorder *recorder)
+{
+    const bool waits = sonde__recorder_waits(recorder, true);
+
+    for (uint32_t id = 0; recorder->expected > 0 && id < recorder->told_count; id++) {
+        if (recorder->told[id] == SONDE__EXPECTED) {
+            recorder->told[id] = SONDE__UNKNOWN;
+            recorder->expected--;
+            (void)tell(recorder, id, waits);
+        }
+    }
+}
+
+bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits)
+{
+    telling told = TOLD;
+
+    tell_expected(recorder);
+    told = tell(recorder, id, waits);
+    if (told == TOLD_NEVER) {
+        sonde__recorder_refuse(recorder, "no room for its catalogue line", id);
+    } else if (told == TOLD_LATER) {
+        sonde__recorder_lose_full(recorder);
+    }
+    return told == TOLD;
+}
+
+sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_diag *diag)
+{
+    uint32_t also = SONDE_NO_TENSOR; /* the tensor that an alias is one of */
+
+    if (id >= sonde_catalogue_count(recorder->catalogue)) {
+        return sonde__fail(diag, SONDE_ERANGE, "a tensor that is expected",
+                           "an id of the catalogue", "tensor %lu", (unsigned long)id);
+    }
+    if (!remember(recorder, id)) {
+        return sonde__fail_nomem(diag, "the tensors of a recorder");
+    }
+    if (recorder->told[id] == SONDE__UNKNOWN) {
+        recorder->told[id] = SONDE__EXPECTED;
+        recorder->expected++;
+    }
+    also = sonde_catalogue_info(recorder->catalogue, id)->same_as;
+    return also != id ? sonde_recorder_expect(recorder, also, diag) : SONDE_OK;
 }

@@ -56,8 +56,9 @@ static bool add_name(sonde__tensors *tensors, const char *escaped)
 
 /* --- lines ------------------------------------------------------------------------ */
 
+/* same_as: in the file, of an alias; else SONDE_NO_TENSOR. */
 static void print_line(sonde__text *text, const sonde__tensor_message *message,
-                       uint32_t id)
+                       uint32_t id, uint32_t same_as)
 {
     const char *const name = message->text, *const module = name + strlen(name) + 1,
                       *const op = module + strlen(module) + 1,
@@ -75,7 +76,11 @@ static void print_line(sonde__text *text, const sonde__tensor_message *message,
     for (int d = 0; d < message->rank; d++) {
         sonde__text_format(text, d > 0 ? ",%lld" : "%lld", (long long)message->shape[d]);
     }
-    sonde__text_add(text, "],\"collections\":[");
+    sonde__text_add(text, "]");
+    if (same_as != SONDE_NO_TENSOR) {
+        sonde__text_format(text, ",\"same_as\":%lu", (unsigned long)same_as);
+    }
+    sonde__text_add(text, ",\"collections\":[");
     for (uint32_t i = 0; i < message->collections; i++) {
         sonde__text_add(text, i > 0 ? "," : "");
         sonde__text_quote(text, collection);
@@ -105,9 +110,12 @@ static bool add_tensor(sonde__tensors *tensors, const sonde__tensor_message *mes
 {
     const size_t used = tensors->lines.used;
     const uint32_t id = (uint32_t)tensors->names.count;
+    const uint32_t same_as = message->same_as != message->id
+                                 ? sonde__tensors_find(tensors, message->same_as)
+                                 : SONDE_NO_TENSOR;
     size_t length = 0;
 
-    print_line(&tensors->lines, message, id);
+    print_line(&tensors->lines, message, id, same_as);
     length = tensors->lines.used - used;
     if (tensors->lines.failed) {
         goto nomem;

@@ -179,6 +179,7 @@ static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor,
     const unsigned how = run->rule->needs[need].how;
 
     slot->how |= how;
+    slot->modes |= run->rule->modes != 0 ? run->rule->modes : ~0U;
     if (!sonde__reserve(&slot->watch, &slot->watch_capacity, slot->watch_count + 1,
                         sizeof *slot->watch)) {
         return sonde__fail_nomem(diag, run->rule->name);

@@ -67,7 +67,8 @@ typedef struct sonde__slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
-    bool shown; /* those who watch have a pointer to vitals */
+    unsigned modes; /* bits of those in which anybody who watches judges */
+    bool shown;     /* those who watch have a pointer to vitals */
     sonde__watch *watch;
     size_t watch_count, watch_capacity;
     sonde__user *users;

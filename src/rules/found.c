@@ -13,6 +13,7 @@
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -295,13 +296,35 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
     return SONDE_OK;
 }
 
-/* Whether the file has that line, which ends in a newline. */
-static bool has_line(int file, const char *line, size_t length)
+/* Whether a line of the same finding is among these that tells of as many steps. */
+static bool is_among(const char *lines, size_t size, const char *line, uint64_t steps)
+{
+    static const char key[] = ",\"steps\":";
+    const size_t id = sizeof "{\"id\":\"0123456789abcdef\"" - 1; /* how a line begins */
+    const char *const end = lines + size;
+    const char *at = lines;
+
+    while ((at = memmem(at, (size_t)(end - at), line, id)) != NULL) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *said = newline != NULL
+                               ? memmem(at, (size_t)(newline - at), key, sizeof key - 1)
+                               : NULL;
+
+        if (said != NULL && strtoull(said + sizeof key - 1, NULL, 10) >= steps) {
+            return true;
+        }
+        at += id;
+    }
+    return false;
+}
+
+/* Whether the file tells of the finding already, and of as many steps. */
+static bool is_told(int file, const char *line, uint64_t steps)
 {
     struct stat status;
     char *content = NULL;
     ssize_t got = 0;
-    bool has = false;
+    bool told = false;
 
     if (fstat(file, &status) != 0 || status.st_size <= 0 ||
         (uint64_t)status.st_size > (1U << 26)) {
@@ -310,13 +333,14 @@ static bool has_line(int file, const char *line, size_t length)
     content = sonde__malloc((size_t)status.st_size);
     if (content != NULL) {
         got = pread(file, content, (size_t)status.st_size, 0);
-        has = got > 0 && memmem(content, (size_t)got, line, length) != NULL;
+        told = got > 0 && is_among(content, (size_t)got, line, steps);
     }
     sonde__free(content);
-    return has;
+    return told;
 }
 
-static bool append(const char *folder, const char *rule, const char *line, size_t length)
+static bool append(const char *folder, const sonde_finding *finding, const char *line,
+                   size_t length)
 {
     char path[4096];
     int file = -1;
@@ -325,7 +349,8 @@ static bool append(const char *folder, const char *rule, const char *line, size_
     if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
         return false;
     }
-    if ((size_t)snprintf(path, sizeof path, "%s/%s.jsonl", folder, rule) >= sizeof path) {
+    if ((size_t)snprintf(path, sizeof path, "%s/%s.jsonl", folder, finding->rule) >=
+        sizeof path) {
         errno = ENAMETOOLONG;
         return false;
     }
@@ -333,7 +358,8 @@ static bool append(const char *folder, const char *rule, const char *line, size_
     if (file < 0) {
         return false;
     }
-    done = has_line(file, line, length) || write(file, line, length) == (ssize_t)length;
+    done = is_told(file, line, finding->steps) ||
+           write(file, line, length) == (ssize_t)length;
     return close(file) == 0 && done;
 }
 
@@ -348,7 +374,7 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
         return;
     }
     line[length++] = '\n';
-    if (!append(rules->folder, finding->rule, line, length) && !rules->folder_failed) {
+    if (!append(rules->folder, finding, line, length) && !rules->folder_failed) {
         rules->folder_failed = true;
         sonde_log(SONDE_LOG_WARNING, "rules", "%s: findings cannot be written: %s",
                   rules->folder, strerror(errno));

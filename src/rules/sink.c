@@ -115,14 +115,8 @@ static sonde_err map_tensors(attaching *work)
 
         if (info.same_as == id) {
             info.same_as = SONDE_NO_TENSOR;
-        } else { /* of another batch size, maybe, than the tensor that has the name here */
-            const sonde_tensor_info *shared =
-                sonde_catalogue_info(work->rules->own, work->to->map[info.same_as]);
-
-            info.same_as = work->to->map[info.same_as];
-            info.dtype = shared->dtype;
-            info.rank = shared->rank;
-            memcpy(info.shape, shared->shape, sizeof info.shape);
+        } else {
+            sonde__make_alias(&info, work->rules->own, work->to->map[info.same_as]);
         }
         err = sonde_catalogue_declare(work->rules->own, &info, &work->to->map[id],
                                       work->diag);

@@ -33,6 +33,9 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
         return;
     }
     slot = &rules->slots[seen->id];
+    if ((slot->modes >> (unsigned)seen->at.mode & 1U) == 0) {
+        return; /* as in the process, where it is not tapped in that mode */
+    }
     rules->at = seen->at;
     rules->any = true;
     if (seen->vitals != NULL && (slot->how & SONDE_HOW_VITALS)) {

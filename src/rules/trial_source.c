@@ -6,6 +6,9 @@
  *         for every step: its rows; its raw values and sketches by a cursor; end_step
  *
  * A live run is read up to its last complete step, again and again, until it has ended.
+ *
+ * A tensor may have several names (aliases). Whichever of them it was recorded under, once or
+ * twice, rules see its value once under each name that they want, as in the process.
  */
 #include "rules/engine.h"
 
@@ -18,11 +21,13 @@
 enum { BLOCK = 2048, POLL_MS = 20 };
 #define STALL_SECONDS 1800.0
 
-/* The vital signs of a tensor over a block, and how far they have been handed over. */
+/* The vital signs of a name over a block, and how far they have been handed over. */
 typedef struct series {
     int64_t *steps;
     sonde_vitals *vitals;
     size_t count, at;
+    uint32_t next; /* the next name of the same tensor; SONDE_NO_TENSOR: none */
+    unsigned how;  /* of a tensor's own name: what is wanted under all of them */
 } series;
 
 typedef struct source {
@@ -43,12 +48,35 @@ static bool in_collection(const void *user, uint32_t id, const char *collection)
     return sonde_trial_in_collection(user, id, collection);
 }
 
+static const sonde_tensor_info *info_of(const source *from, uint32_t id)
+{
+    return sonde_catalogue_info(sonde_trial_catalogue(from->trial), id);
+}
+
 static void free_block(source *from)
 {
     for (size_t id = 0; id < from->count; id++) {
-        sonde_trial_free(from->series[id].steps);
-        sonde_trial_free(from->series[id].vitals);
-        from->series[id] = (series){0};
+        series *rows = &from->series[id];
+
+        sonde_trial_free(rows->steps);
+        sonde_trial_free(rows->vitals);
+        *rows = (series){.next = rows->next, .how = rows->how};
+    }
+}
+
+/* A name that is new, behind the others of its tensor. */
+static void add_name(source *from, uint32_t id)
+{
+    const uint32_t tensor = info_of(from, id)->same_as;
+    uint32_t last = tensor;
+
+    from->series[id] = (series){.next = SONDE_NO_TENSOR};
+    from->series[tensor].how |= sonde_rules_wants(from->rules, id);
+    while (from->series[last].next != SONDE_NO_TENSOR) {
+        last = from->series[last].next;
+    }
+    if (last != id) {
+        from->series[last].next = id;
     }
 }
 
@@ -60,10 +88,16 @@ static sonde_err grow(source *from, sonde_diag *diag)
         return sonde__fail_nomem(diag, "the tensors of a trial");
     }
     for (size_t id = from->count; id < count; id++) {
-        from->series[id] = (series){0};
+        add_name(from, (uint32_t)id);
     }
     from->count = count;
     return SONDE_OK;
+}
+
+/* What is wanted of the tensor that has this name, under all its names. */
+static unsigned wants(const source *from, uint32_t id)
+{
+    return from->series[info_of(from, id)->same_as].how;
 }
 
 /* The vital signs of global steps begin ... end - 1. */
@@ -75,10 +109,11 @@ static sonde_err read_block(source *from, int64_t begin, int64_t end, sonde_diag
     for (uint32_t id = 0; id < from->count && err == SONDE_OK; id++) {
         series *rows = &from->series[id];
 
-        if (sonde_rules_wants(from->rules, id) & SONDE_HOW_VITALS) {
+        if (wants(from, id) & SONDE_HOW_VITALS) {
             err = sonde_trial_vitals_series(from->trial, id, SONDE_MODE_GLOBAL, -1, begin,
                                             end, &rows->steps, &rows->vitals,
                                             &rows->count, diag);
+            err = err == SONDE_ENOTFOUND ? SONDE_OK : err; /* not under this name */
         }
     }
     return err;
@@ -109,7 +144,7 @@ static sonde_err open_cursor(source *from, sonde_diag *diag)
         return sonde__fail_nomem(diag, "the tensors of a trial");
     }
     for (uint32_t id = 0; id < from->count; id++) {
-        unsigned how = sonde_rules_wants(from->rules, id);
+        unsigned how = wants(from, id);
 
         how = (how & SONDE_HOW_HASH) ? how | SONDE_HOW_RAW : how;
         how &= SONDE_HOW_RAW | SONDE_HOW_SKETCH;
@@ -129,49 +164,84 @@ static sonde_err open_cursor(source *from, sonde_diag *diag)
     return err;
 }
 
+/* Shows it under every name of the tensor of which any of how is wanted. */
+static void put(source *from, uint32_t tensor, unsigned how, sonde_observation *seen)
+{
+    for (uint32_t id = tensor; id != SONDE_NO_TENSOR; id = from->series[id].next) {
+        if (sonde_rules_wants(from->rules, id) & how) {
+            seen->id = id;
+            seen->info = info_of(from, id);
+            sonde_rules_put(from->rules, seen);
+        }
+    }
+}
+
+/* Of one name; NULL if there are none at that step. */
+static const sonde_vitals *vitals_at(series *rows, int64_t step)
+{
+    while (rows->at < rows->count && rows->steps[rows->at] < step) {
+        rows->at++;
+    }
+    return rows->at < rows->count && rows->steps[rows->at] == step
+               ? &rows->vitals[rows->at]
+               : NULL;
+}
+
 static void put_vitals(source *from, const sonde_coordinate *at)
 {
     for (uint32_t id = 0; id < from->count; id++) {
-        series *rows = &from->series[id];
+        sonde_observation seen = {.at = *at};
+        uint32_t name = info_of(from, id)->same_as == id ? id : SONDE_NO_TENSOR;
 
-        while (rows->at < rows->count && rows->steps[rows->at] < at->global_step) {
-            rows->at++;
+        for (; name != SONDE_NO_TENSOR && seen.vitals == NULL;
+             name = from->series[name].next) {
+            seen.vitals = vitals_at(&from->series[name], at->global_step);
         }
-        if (rows->at < rows->count && rows->steps[rows->at] == at->global_step) {
-            const sonde_observation seen = {
-                .id = id,
-                .info = sonde_catalogue_info(sonde_trial_catalogue(from->trial), id),
-                .at = *at,
-                .vitals = &rows->vitals[rows->at]};
-
-            sonde_rules_put(from->rules, &seen);
+        if (seen.vitals != NULL) {
+            put(from, id, SONDE_HOW_VITALS, &seen);
         }
     }
+}
+
+/* Whether a record is under an earlier name of its tensor as well. */
+static bool has_earlier(const source *from, const sonde_trial_record *record)
+{
+    const sonde_trial_at at = {.mode = SONDE_MODE_GLOBAL,
+                               .step = record->at.global_step,
+                               .worker = record->worker,
+                               .micro_batch = record->at.micro_batch,
+                               .replica = record->at.replica};
+    uint32_t name = info_of(from, record->id)->same_as;
+
+    while (name != record->id &&
+           (sonde_trial_has(from->trial, name, &at) & record->how) == 0) {
+        name = from->series[name].next;
+    }
+    return name != record->id;
 }
 
 /* Raw values and sketches of the step. Replicas of worker w count from 1024 w. */
 static void put_records(source *from, int64_t step)
 {
-    while (from->has_record && from->record.at.global_step <= step) {
+    for (; from->has_record && from->record.at.global_step <= step; next_record(from)) {
         const sonde_trial_record *record = &from->record;
-        sonde_observation seen = {
-            .id = record->id,
-            .info = sonde_catalogue_info(sonde_trial_catalogue(from->trial), record->id),
-            .at = record->at};
+        const unsigned how = record->how & SONDE_HOW_RAW ? SONDE_HOW_RAW | SONDE_HOW_HASH
+                                                         : SONDE_HOW_SKETCH;
+        sonde_observation seen = {.at = record->at};
 
+        if (record->at.global_step < step || has_earlier(from, record)) {
+            continue;
+        }
         seen.at.replica += record->worker * 1024;
         if (record->how & SONDE_HOW_RAW) {
             seen.view = &record->view;
-            if (sonde_rules_wants(from->rules, record->id) & SONDE_HOW_HASH) {
-                seen.hash = sonde__hash_view(seen.view);
-            }
+            seen.hash = wants(from, record->id) & SONDE_HOW_HASH
+                            ? sonde__hash_view(seen.view)
+                            : 0;
         } else {
             seen.sketch = record->sketch;
         }
-        if (record->at.global_step == step) {
-            sonde_rules_put(from->rules, &seen);
-        }
-        next_record(from);
+        put(from, info_of(from, record->id)->same_as, how, &seen);
     }
 }
 

@@ -77,6 +77,30 @@ static const char *fill_info(const json_t *line, sonde_tensor_info *info)
     return NULL;
 }
 
+/* Of an alias: which tensor it is, and so of what dtype and shape. What is wrong with that;
+ * NULL if nothing is. */
+static const char *find_tensor(const context *of, const json_t *line,
+                               sonde_tensor_info *info)
+{
+    const json_t *same_as = json_object_get(line, "same_as");
+    const json_int_t id = json_is_integer(same_as) ? json_integer_value(same_as) : -1;
+    const sonde_tensor_info *tensor = NULL;
+
+    if (same_as == NULL) {
+        return NULL;
+    }
+    if (id < 0 || (uint64_t)id >= of->worker->id_count ||
+        of->worker->ids[id] == SONDE__NONE) {
+        return "the id of a line above as same_as";
+    }
+    info->same_as = of->worker->ids[id];
+    tensor = sonde_catalogue_info(of->trial->catalogue, info->same_as);
+    info->dtype = tensor->dtype;
+    info->rank = tensor->rank;
+    memcpy(info->shape, tensor->shape, sizeof info->shape);
+    return NULL;
+}
+
 static void bad_line(const context *of, const char *expected)
 {
     sonde__damage_in(of->trial, &of->worker->catalogue, of->where,
@@ -112,6 +136,9 @@ static sonde_err take_tensor(const context *of, const json_t *line)
                              (uint64_t)json_integer_value(id) >
                                  of->worker->id_count + of->worker->catalogue.line)) {
         expected = "ids in order";
+    }
+    if (expected == NULL) {
+        expected = find_tensor(of, line, &info);
     }
     if (expected != NULL) {
         bad_line(of, expected);

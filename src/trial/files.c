@@ -195,6 +195,7 @@ static sonde_err read_pieces(reading *of, int fd, const char *path, sonde_diag *
             continue;
         }
         err = sonde__read_at(fd, of->bytes + of->held, room, at, &count, path, diag);
+        of->progress->pieces++;
         if (err != SONDE_OK || count == 0) {
             return err;
         }

@@ -2,7 +2,8 @@
  * index_file.c - index lines to items.
  *
  * A value counts only if its extent lies inside its segment, so of every segment the length
- * is looked at, and the eight bytes that say where its data begin; nothing else of it.
+ * is looked at, and the eight bytes that say where its data begin; nothing else of it. Both
+ * may grow while they are read: the length that counts is one from after the line was read.
  */
 #include "trial/trial_state.h"
 
@@ -16,6 +17,7 @@ typedef struct context {
     const char *where;
     sonde_diag *diag;
     sonde__file *segment; /* of the index that is being read */
+    uint64_t looked; /* at the segment: behind which piece of the index; 0: not yet */
 } context;
 
 static void bad_line(const context *of, const char *found)
@@ -55,7 +57,7 @@ static sonde_err read_head(sonde__file *segment, int fd, const char *path,
 }
 
 /* Looks at the segment as it is now. What is wrong with it is told once. */
-static void look(const context *of)
+static void look(context *of)
 {
     sonde__file *segment = of->segment;
     char path[SONDE__PATH];
@@ -64,7 +66,7 @@ static void look(const context *of)
     const int fd =
         sonde__file_open(of->trial, of->worker, SONDE__FILE_SEGMENT, segment, path);
 
-    segment->looked = true;
+    of->looked = of->worker->index.pieces;
     if (fd < 0) {
         err = sonde__fail_errno(&why, path, "cannot be opened");
     } else {
@@ -79,12 +81,13 @@ static void look(const context *of)
 }
 
 /* What is wrong with the extent of a line; NULL if nothing is. */
-static const char *check_extent(const context *of, const sonde__index_line *line)
+static const char *check_extent(context *of, const sonde__index_line *line)
 {
-    sonde__file *segment = of->segment;
+    const sonde__file *segment = of->segment;
     const uint64_t end = line->offset + line->bytes;
 
-    if (!segment->looked && (segment->head == 0 || end > segment->size - segment->head)) {
+    if (of->looked != of->worker->index.pieces &&
+        (segment->head == 0 || end > segment->size - segment->head)) {
         look(of);
     }
     if (segment->broken || segment->head == 0) {
@@ -109,7 +112,7 @@ static uint64_t value_bytes(const sonde__index_line *line)
     return bytes;
 }
 
-static const char *check_value(const context *of, const sonde__index_line *line)
+static const char *check_value(context *of, const sonde__index_line *line)
 {
     if (line->replica > UINT16_MAX || line->micro_batch > INT32_MAX) {
         return "its replica is beyond 65535, or its micro-batch beyond 2^31";
@@ -180,7 +183,7 @@ static sonde_err take_value(const context *of, const sonde__index_line *line,
 
 static sonde_err take_line(void *user, char *text, size_t length)
 {
-    const context *of = user;
+    context *of = user;
     sonde__index_line line;
     const char *wrong = NULL;
     uint32_t step = 0;
@@ -210,14 +213,13 @@ static sonde_err take_line(void *user, char *text, size_t length)
 static sonde_err read_on(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
-    context of = {trial, worker, where, diag, NULL};
+    context of = {trial, worker, where, diag, NULL, 0};
     bool found = false;
 
     of.segment = sonde__file_of(&worker->files[SONDE__RAW], worker->index.number);
     if (of.segment == NULL) {
         return sonde__fail_nomem(diag, "the segments of a run");
     }
-    of.segment->looked = false;
     sonde__worker_limit(worker, SONDE__FILE_INDEX, worker->index.number);
     sonde__file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
     return sonde__read_lines(

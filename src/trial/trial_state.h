@@ -24,6 +24,7 @@ typedef struct sonde__progress {
     bool begun;       /* there is one */
     uint64_t offset;  /* read in it */
     uint64_t line;    /* of text: lines read in it */
+    uint64_t pieces;  /* of text: how often bytes were read */
     uint64_t size;    /* when it was last looked at */
     uint32_t bad;     /* damaged things in it so far */
     bool end_told;    /* its torn end was noted */
@@ -48,7 +49,7 @@ typedef struct sonde__file {
     uint32_t first; /* of a statistics file: the number of its first row */
     bool closed;    /* it has the name of a closed file */
     bool broken;    /* nothing in it can be found */
-    bool looked;    /* by the reading that is going on */
+    bool looked;    /* of one that grows by rows or records: as one that is over */
     uint64_t look;  /* of the trial, when its length was last seen to be size */
     char *name;     /* where it is not told by number; else NULL */
     sonde__mapping *mapping;

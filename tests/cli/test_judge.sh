@@ -34,7 +34,17 @@ grep -q 'more of ExplodingTensor, not shown one by one' "$err" || fail "$(cat "$
 [ "$(wc -l <hot-run/findings/ExplodingTensor.jsonl)" -gt 20 ] || fail "few findings are kept"
 # the tensor is named, not only the loss, although everything is looked at every tenth step
 ! grep -q 'NonFinite: loss_output_0' "$err" || fail "the loss is blamed: $(cat "$err")"
-# as the recorded run says, where that has the evidence
+# as the recorded run says, where that has the evidence; it says that more was found, and judging
+# it again adds nothing
+run 1 "$sonde" rules hot-run
+grep -qE '^hot-run: [0-9]+ findings of [0-9]+ rules up to step [0-9]+; ' "$out" || fail "$(cat "$out")"
+tail -1 "$out" | grep -qE '^hot-run/findings: [0-9]+ more of these rules, of who saw what was not recorded or judged otherwise$' ||
+    fail "$(tail -2 "$out")"
+cat hot-run/findings/* | sort >kept
+cp "$out" first
+run 1 "$sonde" rules hot-run
+same "$out" first
+same <(cat hot-run/findings/* | sort) kept
 train 0 --out hot --json --learning-rate 1e6
 python3 - "$out" <<'END' || fail "train --json: $(cat "$out")"
 import json, sys

@@ -42,6 +42,42 @@ run 0 "$sonde" ls run '@bias,module:conv1' -n
 same "$out" <(printf 'conv1.weight\nfc.bias\n')
 run 0 "$sonde" ls run @mine -n # a collection that was recorded
 same "$out" <(printf 'conv1.weight\nfc.bias\n')
+# a folder of runs
+mkdir -p runs/none
+cp -r run runs/second
+cp -r "$SONDE_TEST_DIR/golden/runs/v1-aliases" runs/first
+run 0 "$sonde" ls runs
+same "$out" <(
+    cat <<'END'
+run        steps  status
+first          4  ended: finished
+second        48  ended: finished
+END
+)
+run 0 "$sonde" ls runs/ --names
+same "$out" <(printf 'first\nsecond\n')
+run 0 "$sonde" ls runs/ --json
+python3 - "$out" <<'END' || fail "ls --json of runs"
+import json, sys
+assert json.load(open(sys.argv[1])) == {"runs": [
+    {"path": "runs/first", "steps": 4, "last_step": 3, "status": "ended",
+     "end_reason": "finished"},
+    {"path": "runs/second", "steps": 48, "last_step": 47, "status": "ended",
+     "end_reason": "finished"}]}
+END
+run 2 "$sonde" ls runs '*'
+run 2 "$sonde" ls runs/none
+# names of the same tensor
+run 0 "$sonde" ls runs/first
+grep -qE '^tied.weight .*  = fc1.weight$' "$out" || fail "ls of an alias: $(cat "$out")"
+run 0 "$sonde" ls runs/first --json
+python3 - "$out" <<'END' || fail "ls --json of an alias"
+import json, sys
+tensors = {t["name"]: t["same_as"] for t in json.load(open(sys.argv[1]))["tensors"]}
+assert tensors == {"fc1.weight": "", "fc1.bias": "", "loss": "", "tied.weight": "fc1.weight",
+                   "objective": "loss"}, tensors
+END
+rm -r runs
 run 0 "$sonde" ls run 'nothing*'
 stderr_is "sonde: warning: 'nothing*' matches no tensor"
 run 0 "$sonde" ls run/ --json

@@ -86,6 +86,7 @@ static void test_aliases(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
     producer of;
+    uint32_t alias = 0, tensor = 0;
 
     (void)state;
     save(hook, NULL, -1, every(2));
@@ -97,6 +98,14 @@ static void test_aliases(void **state)
     assert_steps("fc1_input_0", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "");
     assert_steps("input", 'r', SONDE_MODE_TRAIN, "0 2 ");
+    /* the recorder knows whose name it is, and which of both will come */
+    assert_int_equal(sonde_catalogue_find(journal.catalogue, "fc1_input_0", &alias, NULL),
+                     SONDE_OK);
+    assert_int_equal(
+        sonde_catalogue_find(journal.catalogue, "relu_output_0", &tensor, NULL),
+        SONDE_OK);
+    assert_int_equal(sonde_catalogue_info(journal.catalogue, alias)->same_as, tensor);
+    assert_true(journal.expected[alias] && !journal.expected[tensor]);
     drop(&of);
     finish(hook);
 }

@@ -52,10 +52,11 @@ class Worker:
         self.superseded = self.superseded_steps = 0
         with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
             self.state = json.load(file)
-        self.names = {}
+        self.names, self.same_as = {}, {}
         for line in complete_lines(os.path.join(folder, "catalogue.jsonl")):
             entry = json.loads(line)
             self.names[entry["id"]] = entry["name"]
+            self.same_as[entry["name"]] = self.names[entry.get("same_as", entry["id"])]
         generations = os.path.join(folder, "generations.jsonl")
         self.generations = [json.loads(line) for line in complete_lines(generations)] \
             if os.path.exists(generations) else []

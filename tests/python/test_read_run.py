@@ -38,20 +38,24 @@ def dumped(tool, path):
     about = next(line for line in lines if line["kind"] == "run")
     steps = {(line["worker"], line["step"]): line["time"]
              for line in lines if line["kind"] == "step"}
+    names = {line["name"]: line["same_as"] for line in lines if line["kind"] == "tensor"}
     rest = {(line["kind"], *(line[key] for key in PLACE)): line
-            for line in lines if line["kind"] not in ("run", "step")}
-    check("each place once", len(rest) + len(steps) == len(lines) - 1)
-    return about, steps, rest
+            for line in lines if line["kind"] not in ("run", "step", "tensor")}
+    check("each place once", len(rest) + len(steps) + len(names) == len(lines) - 1)
+    return about, names, steps, rest
 
 
 def compare(tool, path):
-    about, steps, theirs = dumped(tool, path)
+    about, names, steps, theirs = dumped(tool, path)
     run = read_run.Run(path)
     name = os.path.basename(path)
     check(name + ": id", about["id"] == run.about["id"])
     check(name + ": world", about["world"] == run.about["world"])
     check(name + ": workers", about["workers"] == len(run.workers))
     check(name + ": ended", about["ended"] == run.ended)
+    check(name + ": names of tensors", names == {
+        tensor: same_as for worker in run.workers
+        for tensor, same_as in worker.same_as.items()})
     check(name + ": records", about["records"] == len(run.all_records) > 0)
     check(name + ": superseded", about["superseded"] == run.superseded and
           about["superseded_steps"] == run.superseded_steps)
@@ -132,7 +136,7 @@ def main():
             os.path.join(os.environ.get("SONDE_BIN", "build/release/bin"),
                          "trial_test_golden"))
     runs = os.path.join(HERE, "..", "golden", "runs")
-    for name in ("v1", "v1-resumed"):
+    for name in ("v1", "v1-resumed", "v1-aliases"):
         golden = os.path.join(runs, name)
         by_safetensors(compare(tool, golden))
         by_numpy(golden)

@@ -380,6 +380,39 @@ static void the_catalogue_grows_and_says_all(void **state)
     run_remove(path);
 }
 
+/* What is expected is listed first, in the order of ids; the rest as it comes. */
+static void what_is_expected_is_listed_first(void **state)
+{
+    static const char *const listed[] = {"t0", "t2", "t1"};
+    const int64_t shape = 2;
+    float values[2] = {0};
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, values);
+    const sonde_coordinate at = run_at(1);
+    char path[RUN_PATH];
+    sonde_catalogue *catalogue = run_catalogue(4, 2);
+    sonde_recorder *recorder = run_create(
+        &(sonde_recorder_options){.path = run_path(path, "expected")}, catalogue);
+
+    (void)state;
+    assert_int_equal(sonde_recorder_expect(recorder, 2, NULL), SONDE_OK);
+    assert_int_equal(sonde_recorder_expect(recorder, 0, NULL), SONDE_OK);
+    assert_int_equal(sonde_recorder_expect(recorder, 2, NULL), SONDE_OK);
+    assert_int_equal(sonde_recorder_expect(recorder, 4, NULL), SONDE_ERANGE);
+    sonde_recorder_put(recorder, 1, &at, &view);
+    assert_int_equal(sonde_recorder_expect(recorder, 1, NULL), SONDE_OK);
+    sonde_recorder_put(recorder, 2, &at, &view);
+    assert_int_equal(sonde_recorder_close(recorder, SONDE_RUN_FINISHED, "", NULL),
+                     SONDE_OK);
+    for (size_t i = 0; i < 3; i++) {
+        json_t *line = catalogue_line(path, i);
+
+        assert_string_equal(text_of(line, "name"), listed[i]);
+        json_decref(line);
+    }
+    sonde_catalogue_destroy(catalogue);
+    run_remove(path);
+}
+
 /* The moment of its end is a step's time; a step of which nothing was put leaves no trace. */
 static void steps_have_times(void **state)
 {
@@ -422,6 +455,7 @@ int main(void)
         cmocka_unit_test(scalars_and_empty_tensors_are_values),
         cmocka_unit_test(vital_signs_and_sketches_come_back),
         cmocka_unit_test(the_catalogue_grows_and_says_all),
+        cmocka_unit_test(what_is_expected_is_listed_first),
         cmocka_unit_test(steps_have_times),
     };
 

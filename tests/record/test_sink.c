@@ -169,6 +169,42 @@ static void aliases_are_recorded_under_their_names(void **state)
     assert_int_equal(content.rows, 2);
 }
 
+/* The alias comes first and its tensor never: the catalogue begins with what is tapped all the
+ * same, in the order of ids, a tensor before its alias. */
+static void the_catalogue_is_in_the_order_of_ids(void **state)
+{
+    static const char expected[] =
+        "{\"id\":0,\"name\":\"t0\",\"role\":\"weight\",\"module\":\"\",\"op\":\"\","
+        "\"pass\":\"none\",\"dtype\":\"float32\",\"shape\":[8],\"collections\":[],"
+        "\"note\":\"\"}\n"
+        "{\"id\":1,\"name\":\"t1\",\"role\":\"weight\",\"module\":\"\",\"op\":\"\","
+        "\"pass\":\"none\",\"dtype\":\"float32\",\"shape\":[8],\"collections\":[],"
+        "\"note\":\"\"}\n"
+        "{\"id\":2,\"name\":\"t0_again\",\"role\":\"weight\",\"module\":\"\",\"op\":\"\","
+        "\"pass\":\"none\",\"dtype\":\"float32\",\"shape\":[8],\"same_as\":0,"
+        "\"collections\":[],\"note\":\"\"}\n";
+    char path[RUN_PATH + 32], text[sizeof expected + 64] = "";
+    run_content content = {0};
+    FILE *file = NULL;
+    session s;
+
+    (void)state;
+    begin(&s, "order");
+    tap(&s, "t1", SONDE_HOW_RAW, 2);
+    tap(&s, "t0_again", SONDE_HOW_RAW, 1);
+    assert_int_equal(bind(&s, 1, 1), SONDE_OK);
+    step(&s, 1, 1, 1, true);
+    assert_true(sonde_recorder_drain(s.recorder, 10));
+    (void)snprintf(path, sizeof path, "%s/w0000/catalogue.jsonl", s.path);
+    file = fopen(path, "r");
+    assert_non_null(file);
+    assert_true(fread(text, 1, sizeof text - 1, file) > 0);
+    assert_int_equal(fclose(file), 0);
+    assert_string_equal(text, expected);
+    end(&s, &content);
+    assert_int_equal(content.values, 1);
+}
+
 /* A step that was broken off and made again is recorded again. */
 static void a_step_made_again_is_recorded_again(void **state)
 {
@@ -210,6 +246,7 @@ int main(void)
         cmocka_unit_test(taps_that_overlap_record_once),
         cmocka_unit_test(what_is_not_asked_for_is_not_recorded),
         cmocka_unit_test(aliases_are_recorded_under_their_names),
+        cmocka_unit_test(the_catalogue_is_in_the_order_of_ids),
         cmocka_unit_test(a_step_made_again_is_recorded_again),
         cmocka_unit_test(taps_that_cannot_be_recorded_are_refused),
     };

@@ -131,6 +131,36 @@ static void what_it_lacks_is_told(void **state)
     stream_close(&s);
 }
 
+/* In the process nobody taps it in that mode: what only a rule of training wants is not there in
+ * evaluation, whoever else judges that. */
+static void what_is_wanted_in_another_mode_is_not_there(void **state)
+{
+    for (int mode = SONDE_MODE_TRAIN; mode <= SONDE_MODE_EVAL; mode++) {
+        stream s;
+        uint32_t id = 0, gradient = 0;
+        sonde_rule_account account;
+
+        open_own(&s, NULL);
+        assert_int_equal(sonde_rules_add(s.rules, "VanishingGradient", NULL), SONDE_OK);
+        id = stream_declare(&s, "w1", SONDE_ROLE_WEIGHT, 4, 4);
+        gradient = stream_declare(&s, "Gradient___w1", SONDE_ROLE_GRADIENT, 4, 4);
+        stream_begin(&s);
+        s.at.mode = (sonde_mode)mode;
+        stream_put_all(&s, gradient, NAN);
+        stream_end(&s);
+        assert_int_equal(sonde_rules_steps(s.rules), mode == SONDE_MODE_TRAIN);
+        stream_put_all(&s, gradient, NAN);
+        stream_put_all(&s, id, 1.0F);
+        stream_end(&s);
+        sonde_rules_finish(s.rules);
+        sonde_rules_account(s.rules, 0, &account);
+        assert_string_equal(account.lacked,
+                            mode == SONDE_MODE_TRAIN ? "finite values" : "");
+        stream_close(&s);
+    }
+    (void)state;
+}
+
 static void a_rule_that_fails_is_a_finding_about_it(void **state)
 {
     stream s;
@@ -194,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_finds_also_what_is_declared_later),
         cmocka_unit_test(what_it_lacks_is_told),
+        cmocka_unit_test(what_is_wanted_in_another_mode_is_not_there),
         cmocka_unit_test(a_rule_that_fails_is_a_finding_about_it),
         cmocka_unit_test(another_interface_is_refused),
         cmocka_unit_test(the_table_is_whole),

@@ -167,6 +167,24 @@ static void judge(sonde_rules *rules, const char *path, bool follow)
     sonde_trial_close(trial);
 }
 
+/* Its findings of the steps before end into its files. */
+static void judge_up_to(const char *path, int64_t end)
+{
+    const sonde_rules_pace pace = {.end = end};
+    sonde_rules *rules = make_rules();
+    sonde_trial *trial = NULL;
+    size_t count = 0;
+    sonde_diag diag = {0};
+
+    ok(sonde_rules_write_to(rules, path, &diag), &diag);
+    ok(sonde_trial_open(path, NULL, &trial, &diag), &diag);
+    ok(sonde_rules_judge(rules, trial, &pace, &diag), &diag);
+    (void)sonde_rules_findings(rules, &count);
+    assert_true(count > 0);
+    sonde_trial_close(trial);
+    sonde_rules_destroy(rules);
+}
+
 static void *produce_slowly(void *arg)
 {
     producer *of = arg;
@@ -225,6 +243,8 @@ static void three_ways_find_the_same(void **state)
     assert_int_equal(lines, 2); /* when it was found, and how long it lasted */
     ok(sonde_rules_write_to(again, path, NULL), &(sonde_diag){0});
     judge(again, path, false);
+    assert_int_equal(lines_of(file), lines);
+    judge_up_to(path, STEPS - 5); /* it lasted less long there, which is no news */
     assert_int_equal(lines_of(file), lines);
     sonde_rules_destroy(inside);
     sonde_rules_destroy(beside);

@@ -3,15 +3,15 @@
  * the same findings with the same ids, of vital signs, raw values, sketches and hashes, in C and
  * in Lua. tsan: yes
  */
+#include "rules/sources.h"
 #include "rules/user.h"
 
 #include <sonde/recorder.h>
 
 #include <dlfcn.h>
-#include <ftw.h>
 #include <pthread.h>
 
-enum { STEPS = 30, TENSORS = 4, ROWS = 3, COLUMNS = 4, LINES = 64 };
+enum { STEPS = 30, TENSORS = 4, ROWS = 3, COLUMNS = 4 };
 
 static const struct {
     const char *name;
@@ -57,24 +57,6 @@ static const char lua_rule[] =
     "return rule\n";
 
 static char folder[] = "/tmp/sonde_user_XXXXXX", run[64], lua_path[64];
-
-static int remove_one(const char *path, const struct stat *status, int kind,
-                      struct FTW *walk)
-{
-    (void)status;
-    (void)kind;
-    (void)walk;
-    return remove(path);
-}
-
-static void ok(sonde_err err, const sonde_diag *diag)
-{
-    char line[SONDE_DIAG_LINE];
-
-    if (err != SONDE_OK) {
-        fail_msg("%s", sonde_diag_line(diag, line, sizeof line));
-    }
-}
 
 /* --- a run ------------------------------------------------------------------------ */
 
@@ -205,96 +187,19 @@ static sonde_rules *hosted(const char *path, const char *collections)
     return rules;
 }
 
-static sonde_rules *judge(sonde_rules *rules, bool follow)
+static sonde_rules *judge(sonde_rules *rules)
 {
-    const sonde_rules_pace pace = {.follow = follow, .stall = 30};
-    sonde_trial *trial = NULL;
-    sonde_diag diag = {0};
-
-    ok(sonde_trial_open(run, NULL, &trial, &diag), &diag);
-    ok(sonde_rules_judge(rules, trial, &pace, &diag), &diag);
-    sonde_trial_close(trial);
-    return rules;
+    return sources_judge(rules, run, false);
 }
 
 static void *judge_live(void *arg)
 {
-    return judge(arg, true);
-}
-
-/* --- comparing -------------------------------------------------------------------- */
-
-typedef struct lines {
-    char text[LINES][1024];
-    size_t count;
-} lines;
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* Findings and how the rules got on, and forgets the rules. */
-static void take_lines(sonde_rules *rules, lines *out)
-{
-    size_t count = 0;
-    const sonde_finding *all = sonde_rules_findings(rules, &count);
-
-    assert_true(count + sonde_rules_count(rules) <= LINES);
-    for (size_t i = 0; i < count; i++) {
-        (void)sonde_finding_json(&all[i], out->text[i], sizeof out->text[i]);
-    }
-    /* What comes first within a step is the source's, and findings of a host come at its end. */
-    qsort(out->text, count, sizeof out->text[0], by_text);
-    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
-        sonde_rule_account account;
-
-        sonde_rules_account(rules, i, &account);
-        (void)snprintf(out->text[count++], sizeof out->text[0], "%s %zu %llu %zu %d %s",
-                       account.rule->name, account.tensors,
-                       (unsigned long long)account.steps, account.findings,
-                       account.judged, account.lacked);
-    }
-    out->count = count;
-    sonde_rules_destroy(rules);
+    return sources_judge(arg, run, true);
 }
 
 static void same(sonde_rules *a, sonde_rules *b, size_t least)
 {
-    static lines left, right;
-
-    take_lines(a, &left);
-    take_lines(b, &right);
-    assert_int_equal(left.count, right.count);
-    assert_true(left.count >= least);
-    for (size_t i = 0; i < left.count; i++) {
-        assert_string_equal(left.text[i], right.text[i]);
-    }
-}
-
-/* The same rules found something in the same tensors. What a rule that follows a run counts of
- * steps may be less than what is there: seen on busy machines, not yet explained. */
-static void alike(sonde_rules *a, sonde_rules *b, size_t least)
-{
-    sonde_rules *const both[] = {a, b};
-    static lines of[2];
-
-    for (int side = 0; side < 2; side++) {
-        const sonde_finding *all = sonde_rules_findings(both[side], &of[side].count);
-
-        assert_true(of[side].count >= least && of[side].count <= LINES);
-        for (size_t i = 0; i < of[side].count; i++) {
-            (void)snprintf(of[side].text[i], sizeof of[side].text[i], "%s %s %s",
-                           all[i].rule, all[i].tensor, all[i].statistic);
-        }
-        qsort(of[side].text, of[side].count, sizeof of[side].text[0], by_text);
-    }
-    assert_int_equal(of[0].count, of[1].count);
-    for (size_t i = 0; i < of[0].count; i++) {
-        assert_string_equal(of[0].text[i], of[1].text[i]);
-    }
-    sonde_rules_destroy(a);
-    sonde_rules_destroy(b);
+    sources_same(a, b, true, least);
 }
 
 /* A run is made, judged by inside while it is, and by live from a thread beside. */
@@ -303,7 +208,7 @@ static void make_run(sonde_rules *inside, sonde_rules *live)
     pthread_t trains, follows;
     producer of;
 
-    (void)nftw(run, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    sources_remove(run);
     producer_open(&of, inside);
     assert_int_equal(pthread_create(&trains, NULL, produce_slowly, &of), 0);
     assert_int_equal(pthread_create(&follows, NULL, judge_live, live), 0);
@@ -327,8 +232,8 @@ static void in_a_host_as_beside_it(void **state)
     live = hosted(path, NULL);
     make_run(inside, live);
     same(inside, inside_beside, 10);
-    alike(live, judge(beside(), false), 4);
-    same(judge(hosted(path, NULL), false), judge(beside(), false), 10);
+    same(live, judge(beside()), 10);
+    same(judge(hosted(path, NULL)), judge(beside()), 10);
 }
 
 /* collections is NULL or of such as are the same everywhere: a process knows roles alone. */
@@ -337,8 +242,8 @@ static void from_each_source(const char *path, const char *collections)
     sonde_rules *live = hosted(path, collections), *inside = hosted(path, collections);
 
     make_run(inside, live);
-    same(inside, judge(hosted(path, collections), false), 6);
-    alike(live, judge(hosted(path, collections), false), 4);
+    same(inside, judge(hosted(path, collections)), 6);
+    same(live, judge(hosted(path, collections)), 6);
 }
 
 static void in_c_from_each_source(void **state)
@@ -371,6 +276,6 @@ int main(void)
     (void)snprintf(run, sizeof run, "%s/run", folder);
     (void)snprintf(lua_path, sizeof lua_path, "%s/mirror.lua", folder);
     failed = cmocka_run_group_tests(tests, NULL, NULL);
-    (void)nftw(folder, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    sources_remove(folder);
     return failed;
 }

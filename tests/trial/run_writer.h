@@ -209,9 +209,10 @@ static inline void writer_open(writer *w, const char *run, int rank)
     writer_open_at(w, run, rank, 0, 0);
 }
 
-static inline uint32_t writer_tensor(writer *w, const char *name, const char *role,
-                                     sonde_dtype dtype, int rank, const int64_t *shape,
-                                     const char *collection)
+/* same_as: "", or ",\"same_as\":ID" of an alias. */
+static inline uint32_t writer_declare(writer *w, const char *name, const char *role,
+                                      sonde_dtype dtype, int rank, const int64_t *shape,
+                                      const char *same_as, const char *collection)
 {
     char dims[256] = "";
     const uint32_t id = w->tensors++;
@@ -225,11 +226,18 @@ static inline uint32_t writer_tensor(writer *w, const char *name, const char *ro
     assert(
         fprintf(w->catalogue,
                 "{\"id\":%u,\"name\":\"%s\",\"role\":\"%s\",\"module\":\"\",\"op\":\"\","
-                "\"pass\":\"none\",\"dtype\":\"%s\",\"shape\":[%s],"
+                "\"pass\":\"none\",\"dtype\":\"%s\",\"shape\":[%s]%s,"
                 "\"collections\":[\"%s\"],\"note\":\"\"}\n",
-                id, name, role, sonde_dtype_name(dtype), dims, collection) > 0 &&
+                id, name, role, sonde_dtype_name(dtype), dims, same_as, collection) > 0 &&
         fflush(w->catalogue) == 0);
     return id;
+}
+
+static inline uint32_t writer_tensor(writer *w, const char *name, const char *role,
+                                     sonde_dtype dtype, int rank, const int64_t *shape,
+                                     const char *collection)
+{
+    return writer_declare(w, name, role, dtype, rank, shape, "", collection);
 }
 
 /* --- values ------------------------------------------------------------------------ */

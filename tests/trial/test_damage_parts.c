@@ -64,6 +64,10 @@ static void bad_catalogue_lines_are_left_out(void **state)
         "\"shape\":[4611686018427387904,4611686018427387904]}\n",
         "{\"id\":-1,\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[]}\n",
         "{\"id\":4294967295,\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[]}\n",
+        "{\"id\":3,\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[],\"same_as\":-1}\n",
+        "{\"id\":3,\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[],\"same_as\":3}\n",
+        "{\"id\":3,\"name\":\"x\",\"dtype\":\"float32\",\"shape\":[],\"same_as\":"
+        "\"loss\"}\n",
         "{\"id\":3,\"id\":4}\n",
         "[3]\n",
         "\xC3\n",

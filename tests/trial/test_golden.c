@@ -5,12 +5,14 @@
  *                              packings, micro-batches, rotation, a part
  *     golden/runs/v1-resumed   steps 0 to 9; gone on with at 6 to 8, at 8, at 7 to 11; what
  *                              was saved by the n-th of them is of micro-batch n
+ *     golden/runs/v1-aliases   two tensors that have a second name
  *
  * With arguments it is the tool of trial_tool.h.
  */
 #include "trial/trial_tool.h"
 
 #define V1 SONDE_TEST_DIR "/golden/runs/v1"
+#define V1_ALIASES SONDE_TEST_DIR "/golden/runs/v1-aliases"
 #define V1_RESUMED SONDE_TEST_DIR "/golden/runs/v1-resumed"
 
 static void version_1_is_read(void **state)
@@ -164,6 +166,29 @@ static void version_1_is_gone_on_with(void **state)
     assert_true(report.resumed && report.ended);
 }
 
+static void version_1_has_aliases(void **state)
+{
+    static const char *const names[] = {"fc1.weight", "fc1.bias", "loss", "tied.weight",
+                                        "objective"};
+    static const uint32_t same_as[] = {0, 1, 2, 0, 2};
+    sonde_trial *trial = trial_opened(V1_ALIASES);
+    const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
+    const sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, 3);
+
+    (void)state;
+    assert_int_equal(count_damage(trial), 0);
+    assert_int_equal(sonde_catalogue_count(catalogue), SONDE_COUNT_OF(names));
+    for (uint32_t id = 0; id < SONDE_COUNT_OF(names); id++) {
+        assert_string_equal(sonde_catalogue_info(catalogue, id)->name, names[id]);
+        assert_int_equal(sonde_catalogue_info(catalogue, id)->same_as, same_as[id]);
+    }
+    assert_int_equal(sonde_trial_has(trial, 0, &at), SONDE_HOW_VITALS);
+    assert_int_equal(sonde_trial_has(trial, 2, &at), 0);
+    assert_int_equal(sonde_trial_has(trial, 3, &at), SONDE_HOW_RAW);
+    assert_int_equal(sonde_trial_has(trial, 4, &at), SONDE_HOW_RAW);
+    sonde_trial_close(trial);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +198,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(version_1_verifies),
         cmocka_unit_test(version_1_has_times),
         cmocka_unit_test(version_1_is_gone_on_with),
+        cmocka_unit_test(version_1_has_aliases),
     };
 
     if (argc > 1) {

@@ -319,6 +319,43 @@ static void a_refresh_reads_only_what_is_new(void **state)
     writer_drop(&w);
 }
 
+/* What a damaged line is told to: the writer gets on right then. */
+typedef struct meanwhile {
+    writer *writer;
+    int told;
+} meanwhile;
+
+static void write_on(void *user, const char *text)
+{
+    meanwhile *of = user;
+
+    (void)text;
+    if (of->told++ == 0) {
+        known_put(of->writer, writer_at(SONDE_MODE_TRAIN, 0, 0), 1, SONDE__PACKED_NOT);
+    }
+}
+
+/* The segment grows after its length was looked at, and its index while that is read. */
+static void both_files_may_grow_while_they_are_read(void **state)
+{
+    sonde_verify_report report;
+    writer w;
+    meanwhile of = {&w, 0};
+
+    (void)state;
+    writer_begin(test_run, 1);
+    writer_open(&w, test_run, 0);
+    writer_alive(&w);
+    known_declare(&w);
+    known_put(&w, writer_at(SONDE_MODE_TRAIN, 0, 0), 0, SONDE__PACKED_NOT);
+    assert_true(fputs("no line\n", w.index) >= 0 && fflush(w.index) == 0);
+    assert_int_equal(sonde_run_verify(test_run, &report, write_on, &of, NULL), SONDE_OK);
+    assert_int_equal(report.records, 2);
+    assert_int_equal(report.damaged, 1);
+    assert_int_equal(of.told, 1);
+    writer_drop(&w);
+}
+
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)
 
 int main(void)
@@ -331,6 +368,7 @@ int main(void)
         ON_ITS_OWN(status_is_told_by_heartbeat_and_process),
         ON_ITS_OWN(a_crash_completes_what_is_there),
         ON_ITS_OWN(a_refresh_reads_only_what_is_new),
+        ON_ITS_OWN(both_files_may_grow_while_they_are_read),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

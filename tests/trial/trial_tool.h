@@ -5,6 +5,7 @@
  *     dump RUN         what a trial reads, a JSON object a line
  *     make golden RUN  the run of golden/runs/v1, which is kept and not made again
  *     make resumed RUN that of golden/runs/v1-resumed, likewise
+ *     make aliases RUN that of golden/runs/v1-aliases, likewise
  *     make RUN         a run by the recorder: compressed, two workers, killed by no one
  */
 #ifndef SONDE_TESTS_TRIAL_TOOL_H
@@ -119,6 +120,18 @@ static int dump_records(sonde_trial *trial, sonde_trial_cursor *cursor)
     return err == SONDE_EEND ? 0 : tool_fail(&diag);
 }
 
+static void dump_tensors(const sonde_trial *trial)
+{
+    const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
+
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+
+        (void)printf("{\"kind\":\"tensor\",\"name\":\"%s\",\"same_as\":\"%s\"}\n",
+                     info->name, sonde_catalogue_info(catalogue, info->same_as)->name);
+    }
+}
+
 static void dump_steps(sonde_trial *trial)
 {
     size_t count = 0;
@@ -168,6 +181,7 @@ static int tool_dump(const char *path)
     for (size_t i = 0; sonde_trial_damage(trial, i) != NULL; i++) {
         (void)fprintf(stderr, "damage: %s\n", sonde_trial_damage(trial, i));
     }
+    dump_tensors(trial);
     dump_steps(trial);
     status = dump_records(trial, cursor);
     sonde_trial_cursor_destroy(cursor);
@@ -281,6 +295,35 @@ static int tool_make_resumed(const char *path)
     return 0;
 }
 
+/* The weight is recorded under its own name and an alias, the loss under an alias alone. */
+static int tool_make_aliases(const char *path)
+{
+    writer w;
+    uint32_t weight = 0, loss = 0;
+
+    writer_begin(path, 1);
+    writer_open_at(&w, path, 0, TOOL_HEAD, 0);
+    known_declare(&w);
+    weight = writer_declare(&w, "tied.weight", "weight", SONDE_F32, 2, known_shape,
+                            ",\"same_as\":0", "weights");
+    loss = writer_declare(&w, "objective", "other", SONDE_F32, 0, NULL, ",\"same_as\":2",
+                          "losses");
+    for (int64_t s = 0; s < 4; s++) {
+        float data[KNOWN_COUNT];
+        sonde_view view = known_value(0, s, 0, data);
+
+        known_put_row(&w, known_at(s), 0);
+        writer_put(&w, known_at(s), weight, &view, SONDE__PACKED_NOT);
+        view = known_value(2, s, 0, data);
+        writer_put(&w, known_at(s), loss, &view, SONDE__PACKED_NOT);
+        writer_end_step(&w, known_at(s));
+    }
+    writer_state(&w, "ended", 1, "elsewhere", 86400, 0);
+    writer_close(&w);
+    writer_end(path, "finished", 3);
+    return 0;
+}
+
 static sonde_catalogue *tool_catalogue(void)
 {
     sonde_catalogue *catalogue = NULL;
@@ -371,10 +414,13 @@ static int use_as_tool(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "make") == 0 && strcmp(argv[2], "resumed") == 0) {
         return tool_make_resumed(argv[3]);
     }
+    if (argc == 4 && strcmp(argv[1], "make") == 0 && strcmp(argv[2], "aliases") == 0) {
+        return tool_make_aliases(argv[3]);
+    }
     if (argc == 3 && strcmp(argv[1], "make") == 0) {
         return tool_make(argv[2]);
     }
-    (void)fprintf(stderr, "usage: dump RUN | make [golden | resumed] RUN\n");
+    (void)fprintf(stderr, "usage: dump RUN | make [golden | resumed | aliases] RUN\n");
     return 2;
 }
 

@@ -1,0 +1,134 @@
+/*
+ * ls_runs.c - `sonde ls` of a folder that is no run: the runs in it, a line each.
+ */
+#include "cli/ls_runs.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The runs among the entries of a folder, opened one after another. */
+typedef struct walk {
+    const char *folder;
+    struct dirent **entries;
+    int count, at;
+} walk;
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static bool begin(walk *of, const char *folder)
+{
+    *of = (walk){.folder = folder};
+    of->count = scandir(folder, &of->entries, is_visible, alphasort);
+    return of->count >= 0;
+}
+
+static void end(walk *of)
+{
+    for (int i = 0; i < of->count; i++) {
+        free(of->entries[i]);
+    }
+    free(of->entries);
+}
+
+/* The next run; its name within the folder. NULL: no more. */
+static sonde_trial *next(walk *of, const char **name)
+{
+    while (of->at < of->count) {
+        sonde_trial *trial = NULL;
+        const size_t length = strlen(of->folder);
+        const bool slash = length > 0 && of->folder[length - 1] == '/';
+        char path[4096];
+
+        *name = of->entries[of->at++]->d_name;
+        if ((size_t)snprintf(path, sizeof path, "%s%s%s", of->folder, slash ? "" : "/",
+                             *name) < sizeof path &&
+            sonde_trial_open(path, NULL, &trial, NULL) == SONDE_OK) {
+            return trial;
+        }
+    }
+    return NULL;
+}
+
+static void print_json(const sonde_run_info *info, size_t steps, bool first)
+{
+    (void)fputs(first ? "\n  {\"path\": " : ",\n  {\"path\": ", stdout);
+    cli_json_string(stdout, info->path);
+    (void)printf(", \"steps\": %zu, \"last_step\": %" PRId64
+                 ", \"status\": \"%s\", \"end_reason\": ",
+                 steps, info->last_step, cli_status_name(info->status));
+    cli_json_string(stdout, info->end_reason);
+    (void)putchar('}');
+}
+
+static void print_line(const sonde_run_info *info, const char *name, size_t steps,
+                       int width)
+{
+    (void)printf("%-*s  %8zu  %s%s%s\n", cli_field(name, width), name, steps,
+                 cli_status_name(info->status), info->end_reason[0] != '\0' ? ": " : "",
+                 info->end_reason);
+}
+
+/* The widest name of a run, the heading's at least; 0: there is no run. */
+static int width_of(const char *folder)
+{
+    int width = 0;
+    const char *name = NULL;
+    sonde_trial *trial = NULL;
+    walk of;
+
+    if (!begin(&of, folder)) {
+        return 0;
+    }
+    while ((trial = next(&of, &name)) != NULL) {
+        const int length = cli_letters(name);
+
+        width = width > 0 ? width : cli_letters("run");
+        width = length > width ? length : width;
+        sonde_trial_close(trial);
+    }
+    end(&of);
+    return width;
+}
+
+bool cli_ls_runs(const char *folder, bool names, bool json)
+{
+    const int width = width_of(folder);
+    const char *name = NULL;
+    sonde_trial *trial = NULL;
+    bool first = true;
+    walk of;
+
+    if (width == 0 || !begin(&of, folder)) {
+        return false;
+    }
+    if (json) {
+        (void)fputs("{\"runs\": [", stdout);
+    } else if (!names) {
+        (void)printf("%-*s  %8s  %s\n", width, "run", "steps", "status");
+    }
+    for (; (trial = next(&of, &name)) != NULL; first = false) {
+        size_t steps = 0;
+        sonde_run_info info;
+
+        sonde_trial_describe(trial, &info);
+        (void)sonde_trial_steps(trial, SONDE_MODE_GLOBAL, false, &steps);
+        if (json) {
+            print_json(&info, steps, first);
+        } else if (names) {
+            (void)puts(name);
+        } else {
+            print_line(&info, name, steps, width);
+        }
+        sonde_trial_close(trial);
+    }
+    if (json) {
+        (void)puts("]}");
+    }
+    end(&of);
+    return true;
+}
