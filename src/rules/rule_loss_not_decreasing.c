@@ -7,13 +7,17 @@
  * single batches is noise, so most healthy runs fire.
  *
  * With window n (the default, 50), losses are averaged over n observed steps, and the means of
- * windows are compared: it fires when two windows on end are more than increase_threshold_percent
- * and four standard errors above the best before them.
+ * windows are compared: it fires when two windows on end are more than increase_threshold_percent,
+ * four standard errors and SPREAD deviations of means above the best before them: the best of many
+ * is low by luck, and where batches are small and steps large, means wander by more than losses
+ * scatter. That deviation is told by second differences of the last 32 means, which know of no
+ * trend: of independent means, the median of their magnitudes is BEND times it.
  *
  * Of the loss tensors of training steps, or (use_losses_collection false) of those that
  * collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin.h"
+#include "rules/spikes.h"
 
 typedef struct not_decreasing {
     const char *collection_names, *tensor_regex;
@@ -23,6 +27,8 @@ typedef struct not_decreasing {
 } not_decreasing;
 
 enum { KEPT = 64 }; /* saved steps looked back over, at most */
+#define SPREAD 6.0
+#define BEND 1.652 /* 0.6745 sqrt 6 */
 
 typedef struct memory {
     double loss[KEPT]; /* a ring: the last saved ones */
@@ -31,6 +37,8 @@ typedef struct memory {
     double sum, sumsq; /* of the window that is being filled */
     int64_t in_window;
     double best, best_error;
+    double mean, slope;  /* of the last window; from the one before to it */
+    sonde__recent bends; /* |second differences| */
     int64_t windows, above;
 } memory;
 
@@ -116,11 +124,18 @@ static void end_window(sonde_rule_run *run, size_t i, memory *of)
         of->best_error = error;
         of->above = 0;
     } else {
+        const double wander = sonde__recent_median(&of->bends) / BEND;
+        const double clear = fmax(4.0 * both, SPREAD * wander);
         const bool rose = mean > of->best + state->increase / 100.0 * fabs(of->best) &&
-                          mean > of->best + 4.0 * both;
+                          mean > of->best + clear;
 
         of->above = rose ? of->above + 1 : 0;
     }
+    if (of->windows >= 2) {
+        sonde__recent_take(&of->bends, fabs(mean - of->mean - of->slope));
+    }
+    of->slope = mean - of->mean;
+    of->mean = mean;
     of->windows++;
     of->sum = of->sumsq = 0.0;
     of->in_window = 0;

@@ -13,7 +13,8 @@
  *                weights are replaced within a few steps;
  *     in vain    when it was above `fast`, and AFTER steps on the loss has not come below
  *                STILL times what it was before: bold learning rates show so large an r for a few
- *                steps, but then they pay;
+ *                steps, but then they pay. A network that has learnt (a loss of less than half of
+ *                the first ones) need not pay any more; there the loss has to have doubled;
  *     slow       when over the first SLOW_STEPS comparisons of a run, from its first step on, the
  *                largest r of all weights was below `slow` on average, did not grow (as in a
  *                warm-up) and the loss did not fall: a thousand such steps change nothing by more
@@ -66,6 +67,8 @@ typedef struct update_ratio {
     double medians[ON_END]; /* the last ones */
     sonde__recent losses;
     double base; /* loss before it began */
+    double first_losses;
+    int64_t first_count; /* at most LAST */
     int64_t since,
         begun; /* comparisons since; 0: it has not. So many were above on end */
     size_t suspect;
@@ -274,6 +277,15 @@ static void say_fast(sonde_rule_run *run, size_t i, double ratio, double thresho
     }
 }
 
+/* Whether the loss is as it should be after large updates. */
+static bool has_paid(const update_ratio *state)
+{
+    const double now = recent_loss(state, LAST);
+    const double first = state->first_losses / (double)state->first_count;
+
+    return now < (state->base < 0.5 * first ? 2.0 : STILL) * state->base;
+}
+
 static void judge_fast(sonde_rule_run *run, double median)
 {
     update_ratio *state = sonde_rule_state(run);
@@ -303,7 +315,7 @@ static void judge_fast(sonde_rule_run *run, double median)
         say_fast(run, state->fastest, state->most, 2.0 * state->fast, false);
     }
     if (state->since > AFTER || (state->since > 0 && state->begun == 0)) {
-        if (state->begun >= ON_END && !(recent_loss(state, LAST) < STILL * state->base)) {
+        if (state->begun >= ON_END && !has_paid(state)) {
             say_fast(run, state->suspect, state->suspect_ratio, state->fast, true);
         }
         state->since = state->begun = 0;
@@ -417,6 +429,10 @@ static void step(sonde_rule_run *run)
     }
     if (isfinite(state->loss)) {
         sonde__recent_take(&state->losses, state->loss);
+        if (state->first_count < LAST) {
+            state->first_losses += state->loss;
+            state->first_count++;
+        }
     }
 }
 
