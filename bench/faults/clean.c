@@ -114,7 +114,8 @@ static void long_run(int variant, uint64_t seed, const char *record, sonde_rules
     plan.data = DATA_IMAGES;
     plan.batch = (int64_t[]){4, 16}[seed / 2 % 2];
     plan.steps = 5000;
-    plan.optimizer.learning_rate *= 0.3F;
+    plan.optimizer.learning_rate *=
+        (float)plan.batch / 32.0F; /* more would be too much */
     plan.interval = seed % 2 == 0 ? 20 : 1;
     plan.record = record;
     finish(&plan, rules);
