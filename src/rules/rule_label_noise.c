@@ -17,8 +17,9 @@
  * noise, once the frequencies of classes are known. They agree if the cosine of one and the one seen
  * before, a mean over weights, is on average above AGREE and above CLEARLY standard errors (of noise
  * alone one in a hundred is). A few steps do not have much of a standard error: it is as if one more
- * had deviated by PRIOR. Gradients that are all 0, of a
- * network that is dead, say nothing of labels. Where none are seen, the loss decides alone.
+ * had deviated by PRIOR. Gradients that are all 0, of a network that is dead, say nothing of labels.
+ * Where none are seen, the loss decides alone. And before `samples` have been trained on, small
+ * batches at a small rate have hardly moved a network, and nothing is judged.
  *
  * H below 0.1 (a single class) is ClassImbalance's. Evidence: losses, raw labels and gradients.
  */
@@ -41,10 +42,11 @@ enum {
 
 typedef struct noise {
     const char *labels_regex;
-    int64_t window, skip;
+    int64_t window, skip, samples;
     double tolerance;
-    sonde__labels labels; /* of this step */
-    int64_t count[SONDE__CLASSES], seen;
+    sonde__labels labels;                             /* of this step */
+    int64_t count[SONDE__CLASSES], seen, label_steps; /* steps at which they were seen */
+    bool labelled;                                    /* this one */
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
     bool gradients; /* whether any has been seen */
@@ -69,6 +71,8 @@ static const sonde_rule_param params[] = {
      offsetof(noise, skip), false},
     {"tolerance", SONDE_RULE_REAL, "0.02", 0, 1, "relative distance from the entropy",
      offsetof(noise, tolerance), false},
+    {"samples", SONDE_RULE_COUNT, "2000", 0, 1e12, "samples trained on before it judges",
+     offsetof(noise, samples), false},
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
                                         {"labels", SONDE_HOW_RAW, false, false},
@@ -142,6 +146,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         if (c >= 0 && c < SONDE__CLASSES) {
             state->count[c]++;
             state->seen++;
+            state->labelled = true;
         }
     }
 }
@@ -168,6 +173,17 @@ static bool agrees(const memory *of)
            mean * n > CLEARLY * sqrt(fmax(spread, 0.0));
 }
 
+/* That have been trained on, whether or not each step's labels were seen. */
+static double samples_so_far(sonde_rule_run *run)
+{
+    const noise *state = sonde_rule_state(run);
+    const double steps = (double)sonde_rule_at(run)->mode_step + 1.0;
+
+    return state->label_steps > 0
+               ? (double)state->seen / (double)state->label_steps * steps
+               : 0.0;
+}
+
 static void end_window(sonde_rule_run *run, size_t i, memory *of)
 {
     const noise *state = sonde_rule_state(run);
@@ -183,6 +199,7 @@ static void end_window(sonde_rule_run *run, size_t i, memory *of)
     const bool from_above = of->before > h + 2.0 * of->error_before && mean > h;
 
     const bool noise_only = state->gradients ? of->agreements > 0 && !agrees(of) : true;
+    const bool enough = samples_so_far(run) >= (double)state->samples;
 
     of->stays = there && (!falls || (of->windows > 0 && from_above)) ? of->stays + 1 : 0;
     if (of->agreements >= ENOUGH) {
@@ -194,7 +211,7 @@ static void end_window(sonde_rule_run *run, size_t i, memory *of)
     of->windows++;
     of->before = mean;
     of->error_before = error;
-    if (of->stays >= 2 && mean > h && noise_only &&
+    if (of->stays >= 2 && mean > h && noise_only && enough &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
         sonde_rule_say(
             run, NULL,
@@ -211,6 +228,8 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const double cosine = state->pairs > 0 ? state->cosines / (double)state->pairs : 0.0;
 
+    state->label_steps += state->labelled;
+    state->labelled = false;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         memory *of = tensors[i].memory;
