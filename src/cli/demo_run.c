@@ -18,20 +18,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What rules look at in the process: each value under its own name, and what goes into an
- * activation under that of the activation as well. */
+/* What rules look at in the process. */
 static const char recording[] =
     "record:\n"
     "  save_interval: 20\n" /* RAW_INTERVAL */
     "  vitals_interval: 1\n"
     "  compress: true\n"
     "  collections:\n"
-    "    inputs: {exclude: 're:^(fc|conv|max_pool|relu[0-9]|loss|log_softmax).*_input_',"
-    " save_interval: 1, reductions: [mean]}\n"
+    "    inputs: {save_interval: 1, reductions: [mean]}\n"
     "    outputs: {save_interval: 1, reductions: [mean]}\n"
     "    activations: {save_interval: 1, reductions: [mean]}\n"
-    "    activation_gradients: {exclude: 're:_input_[0-9]$', save_interval: 1,"
-    " reductions: [mean]}\n"
+    "    activation_gradients: {save_interval: 1, reductions: [mean]}\n"
     "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', save_interval: 1,"
     " reductions: [mean]}\n"
     "    labels: {include: 'input/1', save_interval: 1}\n"

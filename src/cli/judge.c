@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 /* Vital signs of everything make a small network's step a third to a half longer; at every
- * twentieth, together with losses at each, they cost a few percent (bench_rules: usual). */
+ * twentieth, together with losses at each, they cost some five percent (bench_rules: usual). */
 enum { INTERVAL = 20 };
 /* Findings of a rule that are printed one by one: NaN goes everywhere within a step. */
 enum { PRINTED = 3 };

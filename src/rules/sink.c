@@ -2,9 +2,9 @@
  * sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
- * through what its tap asked for. Losses come at every step, which also numbers it; what rules need of the others at
- * every interval-th, at the first few, which tell of what was set up wrong, and at those that go
- * wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of a step
+ * through what its tap asked for. Losses come at every step, which also numbers it; what rules
+ * need of the others at every interval-th, at the first few, which tell of what was set up wrong,
+ * and at those that go wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of a step
  * have their values before the first is told that it ends, which is when rules are evaluated.
  */
 #include "rules/engine.h"

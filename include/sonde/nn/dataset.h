@@ -4,7 +4,8 @@
  * A data set is a map from 0 ... count - 1 to a sample (an array of uint8 or float32) and
  * a label. It comes from a pair of IDX files, a folder of images with one sub-folder a
  * class, one image file, arrays in memory, or another set, of which it is a part; and two
- * public sets and one drawn one are found by name. What can be wrong with it is found when it is opened: truncated and
+ * public sets and one drawn one are found by name. What can be wrong with it is found when it
+ * is opened: truncated and
  * foreign files, counts that differ, labels out of range, image headers that do not fit.
  * Only the pixel data of images in a folder is read later, sample by sample.
  *
