@@ -136,19 +136,9 @@ static void print_resumes(const sonde_trial *trial, const sonde_run_info *info)
     }
 }
 
-static size_t count_damage(const sonde_trial *trial)
-{
-    size_t count = 0;
-
-    while (sonde_trial_damage(trial, count) != NULL) {
-        count++;
-    }
-    return count;
-}
-
 static void print_run(sonde_trial *trial)
 {
-    const size_t damage = count_damage(trial);
+    const size_t damage = cli_count_damage(trial);
     sonde_run_info info;
     char bytes[32];
 

@@ -3,6 +3,7 @@
  */
 #include "cli/judge.h"
 #include "cli/kept.h"
+#include "cli/run.h"
 
 #include <sonde/report.h>
 #include <sonde/rules.h>
@@ -82,6 +83,7 @@ static void explain(const work *of)
 static void print_verdict(const work *of, size_t findings)
 {
     const size_t kept = cli_kept_findings(of->path, of->rules);
+    const size_t damage = cli_count_damage(of->trial);
     size_t judged = 0, silent = 0, fired = 0;
     sonde_run_info info;
 
@@ -108,6 +110,11 @@ static void print_verdict(const work *of, size_t findings)
                      of->asked->explain ? "" : " (--explain)");
     }
     (void)printf("\n");
+    if (damage > 0) {
+        (void)printf("%s: %zu thing%s that cannot be read; 'sonde verify' names %s\n",
+                     of->path, damage, damage == 1 ? "" : "s",
+                     damage == 1 ? "it" : "them");
+    }
     if (kept > 0) {
         (void)printf(
             "%s/findings: %zu more of these rules, of who saw what was not recorded "

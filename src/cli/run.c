@@ -465,3 +465,13 @@ bool cli_is_utf8(void)
     }
     return false;
 }
+
+size_t cli_count_damage(const sonde_trial *trial)
+{
+    size_t count = 0;
+
+    while (sonde_trial_damage(trial, count) != NULL) {
+        count++;
+    }
+    return count;
+}

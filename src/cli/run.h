@@ -75,6 +75,8 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
 /* "step 100 (train 90)", or "step 100" where mode and count are those of all modes. */
 const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, char *buf,
                           size_t size);
+/* Things of a run that cannot be read. */
+size_t cli_count_damage(const sonde_trial *trial);
 const char *cli_status_name(sonde_run_status status);
 /* Of a step's time (ns since 1970): "2026-01-31T12:00:00Z"; its age in seconds. */
 const char *cli_moment_text(int64_t time, char *buf, size_t size);

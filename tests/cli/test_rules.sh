@@ -39,3 +39,9 @@ for option in other other-trials; do
     same "$out" <(echo "three: nothing found up to step 47; 1 rule judged")
 done
 run 2 "$sonde" rules three --rule SimilarAcrossRuns --other one --no-save
+
+# what cannot be read was not judged, which is said
+cp -r three hurt
+: >hurt/w0000/catalogue.jsonl
+run 1 "$sonde" rules hurt --no-save # and it holds a NaN
+grep -q "^hurt: [0-9]* things* that cannot be read; 'sonde verify' names" "$out" || fail "$(cat "$out")"
