@@ -10,10 +10,14 @@
  */
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/nn/model.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -11,11 +11,16 @@
  * in nanoseconds, beside a memcpy of 4 KiB between the same blocks in the same run. Medians
  * of bursts; those of due values begin when the recorder has drained the burst before.
  */
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/random.h"
 #include "support.h"
 
+#include <sonde/error.h>
 #include <sonde/hook.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

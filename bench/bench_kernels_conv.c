@@ -12,8 +12,13 @@
  * definition, 2 a multiply-add; lines without them are bound by memory.
  */
 #include "kernels_conv_peak.h"
-#include "nn/ops/fast_conv.h"
-#include "nn/ops/vec.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/vec.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +32,7 @@ typedef enum content { NUMBERS, WINNERS, CLASSES } content;
 
 static void *filled(const sonde__operand *operand, content what)
 {
-    const int64_t count = sonde__layout_count(&operand->shape, operand->layout);
+    const int64_t count = sonde__op_layout_count(&operand->shape, operand->layout);
     void *data = sonde__malloc_aligned(
         SONDE__ALIGN, (size_t)(count + 1) * sonde_dtype_size(operand->shape.dtype));
 
@@ -49,9 +54,9 @@ static void *filled(const sonde__operand *operand, content what)
 }
 
 typedef struct bench {
-    sonde__call call;
-    sonde__attrs attrs;
-    const sonde__kernel *kernel;
+    sonde__op_call call;
+    sonde__op_attrs attrs;
+    const sonde__op_kernel *kernel;
     double operations;
 } bench;
 
@@ -60,7 +65,7 @@ static void add_input(bench *b, int rank, const int64_t *dim, content what)
     static const sonde_dtype dtypes[] = {SONDE_F32, SONDE_U8, SONDE_I64};
     sonde__operand *in = &b->call.in[b->call.in_count];
 
-    in->shape = (sonde__shape){.dtype = dtypes[what], .rank = rank};
+    in->shape = (sonde__op_shape){.dtype = dtypes[what], .rank = rank};
     memcpy(in->shape.dim, dim, (size_t)rank * sizeof *dim);
     in->layout = b->kernel->in[b->call.in_count++];
     in->data = filled(in, what);
@@ -194,7 +199,7 @@ static int64_t extent(const layer *l, int64_t size)
     return (size + 2 * l->padding - l->k) / l->stride + 1;
 }
 
-static bench start(const layer *l, const sonde__kernel *kernel, double images)
+static bench start(const layer *l, const sonde__op_kernel *kernel, double images)
 {
     const int64_t oh = extent(l, l->h), ow = extent(l, l->w);
     bench b = {.kernel = kernel,
@@ -213,10 +218,10 @@ enum { PLAIN_CONV, WITH_RELU, WITH_POOL };
 static double forward(const char *name, const layer *l, int kind, unsigned wanted,
                       sonde__isa isa)
 {
-    const sonde__conv2d_kernels *k = sonde__lane_kernels_of(isa)->conv2d;
+    const sonde__kernel_conv2d_kernels *k = sonde__kernel_lane_kernels_of(isa)->conv2d;
     static const sonde__op_kind *const kinds[] = {
         &sonde__op_conv2d, &sonde__op_conv2d_relu, &sonde__op_conv2d_relu_pool};
-    const sonde__kernel *const kernels[] = {&k->forward, &k->relu, &k->relu_pool};
+    const sonde__op_kernel *const kernels[] = {&k->forward, &k->relu, &k->relu_pool};
     bench b = start(l, kernels[kind], (double)l->n);
 
     INPUT(&b, NUMBERS, l->n, l->c, l->h, l->w);
@@ -228,7 +233,8 @@ static double forward(const char *name, const layer *l, int kind, unsigned wante
 
 static double input_gradient(const char *name, const layer *l, sonde__isa isa)
 {
-    bench b = start(l, &sonde__lane_kernels_of(isa)->conv2d_grad->input, (double)l->n);
+    bench b =
+        start(l, &sonde__kernel_lane_kernels_of(isa)->conv2d_grad->input, (double)l->n);
 
     INPUT(&b, NUMBERS, l->n, l->o, extent(l, l->h), extent(l, l->w));
     INPUT(&b, NUMBERS, l->o, l->c / l->groups, l->k, l->k);
@@ -239,7 +245,8 @@ static double input_gradient(const char *name, const layer *l, sonde__isa isa)
 
 static double weight_gradient(const char *name, const layer *l, sonde__isa isa)
 {
-    bench b = start(l, &sonde__lane_kernels_of(isa)->conv2d_weight->weight, (double)l->n);
+    bench b = start(l, &sonde__kernel_lane_kernels_of(isa)->conv2d_weight->weight,
+                    (double)l->n);
 
     INPUT(&b, NUMBERS, l->n, l->o, extent(l, l->h), extent(l, l->w));
     INPUT(&b, NUMBERS, l->n, l->c, l->h, l->w);
@@ -250,7 +257,7 @@ static double weight_gradient(const char *name, const layer *l, sonde__isa isa)
 
 static double bias_gradient(const char *name, const layer *l, sonde__isa isa)
 {
-    bench b = {.kernel = &sonde__lane_kernels_of(isa)->conv2d_weight->channel_sum};
+    bench b = {.kernel = &sonde__kernel_lane_kernels_of(isa)->conv2d_weight->channel_sum};
 
     INPUT(&b, NUMBERS, l->n, l->o, extent(l, l->h), extent(l, l->w));
     complete(&b, &sonde__op_channel_sum, 0);
@@ -260,8 +267,8 @@ static double bias_gradient(const char *name, const layer *l, sonde__isa isa)
 static double fused_gradient(const char *name, const layer *l, unsigned wanted,
                              sonde__isa isa)
 {
-    bench b =
-        start(l, &sonde__lane_kernels_of(isa)->conv2d_weight->pool_relu, (double)l->n);
+    bench b = start(l, &sonde__kernel_lane_kernels_of(isa)->conv2d_weight->pool_relu,
+                    (double)l->n);
     const int64_t ph = extent(l, l->h) / 2, pw = extent(l, l->w) / 2;
 
     INPUT(&b, NUMBERS, l->n, l->o, ph, pw);
@@ -277,7 +284,7 @@ static double fused_gradient(const char *name, const layer *l, unsigned wanted,
 
 static double pool(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__pool_kernels *k = sonde__lane_kernels_of(isa)->pool;
+    const sonde__kernel_pool_kernels *k = sonde__kernel_lane_kernels_of(isa)->pool;
     bench b = {.kernel = grad ? &k->grad : &k->forward,
                .attrs = {.kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}}};
 
@@ -294,7 +301,8 @@ static double pool(const char *name, bool grad, sonde__isa isa)
 
 static double norm(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__group_norm_kernels *k = sonde__lane_kernels_of(isa)->group_norm;
+    const sonde__kernel_group_norm_kernels *k =
+        sonde__kernel_lane_kernels_of(isa)->group_norm;
     bench b = {.kernel = grad ? &k->grad : &k->forward,
                .attrs = {.groups = 3, .eps = 1e-5F}};
 
@@ -314,7 +322,7 @@ static double norm(const char *name, bool grad, sonde__isa isa)
 
 static double log_softmax(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__softmax_kernels *k = sonde__lane_kernels_of(isa)->softmax;
+    const sonde__kernel_softmax_kernels *k = sonde__kernel_lane_kernels_of(isa)->softmax;
     bench b = {.kernel = grad ? &k->log_softmax_grad : &k->log_softmax,
                .attrs = {.axis = 1}};
 
@@ -328,7 +336,7 @@ static double log_softmax(const char *name, bool grad, sonde__isa isa)
 
 static double nll(const char *name, bool grad, sonde__isa isa)
 {
-    const sonde__nll_kernels *k = sonde__lane_kernels_of(isa)->nll;
+    const sonde__kernel_nll_kernels *k = sonde__kernel_lane_kernels_of(isa)->nll;
     bench b = {.kernel = grad ? &k->grad : &k->forward, .attrs = {.mean = true}};
 
     if (grad) {

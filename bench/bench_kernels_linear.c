@@ -11,6 +11,10 @@
  * but the loss.
  */
 #include "kernels_linear.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,13 +52,14 @@ static double time_dnnl(char ta, char tb, int64_t m, int64_t n, int64_t k, int t
 
 typedef enum direction { FORWARD, GRAD_INPUT, GRAD_WEIGHT } direction;
 
-static job product_job(direction d, sonde__layout x_layout, int64_t n, int64_t k,
+static job product_job(direction d, sonde__op_layout x_layout, int64_t n, int64_t k,
                        int64_t o)
 {
-    static const sonde__fast_op ops[] = {SONDE__FAST_LINEAR,
-                                         SONDE__FAST_LINEAR_GRAD_INPUT,
-                                         SONDE__FAST_LINEAR_GRAD_WEIGHT};
-    const sonde__kernel *const *list = sonde__fast_kernels_of(sonde__cpu_isa(), ops[d]);
+    static const sonde__kernel_fast_op ops[] = {SONDE__FAST_LINEAR,
+                                                SONDE__FAST_LINEAR_GRAD_INPUT,
+                                                SONDE__FAST_LINEAR_GRAD_WEIGHT};
+    const sonde__op_kernel *const *list =
+        sonde__kernel_fast_kernels_of(sonde__cpu_isa(), ops[d]);
     const sonde__operand x = matrix(n, k, x_layout), w = matrix(o, k, SONDE__PLAIN);
     const sonde__operand y = matrix(n, o, SONDE__LANES);
     job j = {.flops = 2.0 * (double)n * (double)k * (double)o};
@@ -81,8 +86,8 @@ static void free_job(job *j)
     sonde__free(j->call.scratch);
 }
 
-static void bench_product(const char *text, direction d, sonde__layout layout, int64_t n,
-                          int64_t k, int64_t o)
+static void bench_product(const char *text, direction d, sonde__op_layout layout,
+                          int64_t n, int64_t k, int64_t o)
 {
     static const char *const names[] = {"forward", "grad_input", "grad_weight"};
     static const char *const layouts[] = {"plain", "lanes", "panels"};
@@ -156,12 +161,12 @@ static void bench_stream(const char *text, const job *of)
     sonde__free(j.call.scratch);
 }
 
-static job stream_job(sonde__fast_op op, const sonde__operand *operands, int in, int out,
-                      int streams)
+static job stream_job(sonde__kernel_fast_op op, const sonde__operand *operands, int in,
+                      int out, int streams)
 {
-    static const sonde__attrs attrs = {.scale = 1.0F};
-    job j = {.kernel = sonde__fast_kernels_of(sonde__cpu_isa(), op)[0]};
-    const int64_t count = sonde__shape_count(&operands[0].shape);
+    static const sonde__op_attrs attrs = {.scale = 1.0F};
+    job j = {.kernel = sonde__kernel_fast_kernels_of(sonde__cpu_isa(), op)[0]};
+    const int64_t count = sonde__op_shape_count(&operands[0].shape);
 
     j.call.attrs = &attrs;
     j.call.live = live;
@@ -219,8 +224,8 @@ static void bench_reorders(const char *text, int64_t rows, int64_t cols)
     static const char *const layouts[] = {"plain", "lanes", "panels"};
 
     for (int pair = 0; pair < 9; pair++) {
-        const sonde__layout from = (sonde__layout)(pair / 3),
-                            to = (sonde__layout)(pair % 3);
+        const sonde__op_layout from = (sonde__op_layout)(pair / 3),
+                               to = (sonde__op_layout)(pair % 3);
         const sonde__operand x = matrix(rows, cols, from);
         job j = stream_job(SONDE__FAST_REORDER, &x, 1, 1, 2);
         char line[64];

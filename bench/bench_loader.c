@@ -12,10 +12,16 @@
  *     handed     workers make, the consumer looks at one number of each batch
  *     read       the same, and the consumer sums up every pixel
  */
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <sonde/error.h>
 #include <sonde/nn/loader.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -10,10 +10,14 @@
  * in nanoseconds and as a ratio to one call through a function pointer in the same run.
  * The least of several repetitions counts.
  */
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/macros.h"
 
+#include <sonde/error.h>
 #include <sonde/observer.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -12,10 +12,16 @@
  */
 #include "support.h"
 
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

@@ -26,10 +26,15 @@
  */
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

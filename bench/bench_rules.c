@@ -10,11 +10,17 @@
  */
 #include "support.h"
 
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 #include <sonde/rules.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>

@@ -27,14 +27,21 @@
 #include "support.h"
 #include "train_peak.h"
 
-#include "base/base.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <sonde/error.h>
 
 enum {
     TEN = 10,        /* steps that are timed together */

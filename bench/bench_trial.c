@@ -9,12 +9,19 @@
  */
 #include "support.h"
 
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/alloc.h>
 #include <sonde/recorder.h>
 #include <sonde/trial.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <stdio.h>

@@ -8,10 +8,17 @@
  */
 #include "vitals_fused.h"
 
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/random.h"
 
 #include <sonde/sketch.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>

@@ -1,44 +1,12 @@
 /*
- * kernels_conv_peak.h - multiply-adds as fast as one core does them, compiled per
- * instruction set. The includer names the function.
+ * kernels_conv_peak.h - multiply-adds as fast as one core does them.
  */
-#ifndef SONDE_BENCH_KERNELS_CONV_PEAK_H
-#define SONDE_BENCH_KERNELS_CONV_PEAK_H
+#ifndef BENCH_KERNELS_CONV_PEAK_H
+#define BENCH_KERNELS_CONV_PEAK_H
 
 /* GF/s of one core over about ten microseconds. */
 double peak_generic(void);
 double peak_avx2(void);
 double peak_avx512(void);
 
-#endif
-
-#ifdef PEAK_FUNCTION
-#include "base/base.h"
-#include "nn/ops/vec.h"
-
-double PEAK_FUNCTION(void)
-{
-    enum { ROUNDS = 4000, SUMS = 12 };
-    vf sum[SUMS], x = {0}, y = {0};
-    const double start = sonde__now();
-
-    VEC_UNROLL
-    for (int i = 0; i < SUMS; i++) { /* unknown, and each another */
-        sum[i] = vf_rounded(y);
-    }
-    x = vf_rounded(x);
-    y = vf_rounded(y);
-    for (int round = 0; round < ROUNDS; round++) {
-        VEC_UNROLL
-        for (int i = 0; i < SUMS; i++) {
-            sum[i] = vf_fma(sum[i], x, y);
-        }
-    }
-    VEC_UNROLL
-    for (int i = 1; i < SUMS; i++) {
-        sum[0] += sum[i];
-    }
-    __asm__ volatile("" : : "x"(sum[0]));
-    return 2.0 * SUMS * ROUNDS * VF_WIDTH / (sonde__now() - start) * 1e-9;
-}
 #endif

@@ -5,7 +5,7 @@
 #ifndef SONDE_BENCH_KERNELS_LINEAR_H
 #define SONDE_BENCH_KERNELS_LINEAR_H
 
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_linear.h"
 
 extern const char *bench_filter;
 extern double bench_peak; /* GF/s of one core */
@@ -42,11 +42,11 @@ double timing_end(timing *t);
 
 /* count random numbers in [-0.5, 0.5). */
 float *floats(int64_t count);
-sonde__operand matrix(int64_t rows, int64_t cols, sonde__layout layout);
+sonde__operand matrix(int64_t rows, int64_t cols, sonde__op_layout layout);
 
 typedef struct job {
-    const sonde__kernel *kernel;
-    sonde__call call;
+    const sonde__op_kernel *kernel;
+    sonde__op_call call;
     double flops, bytes;
 } job;
 

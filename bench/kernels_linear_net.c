@@ -3,6 +3,7 @@
  * one after the other as an executor would run them.
  */
 #include "kernels_linear.h"
+#include "base/cpu.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +21,11 @@ typedef struct net {
     double flops;
 } net;
 
-static job *add_job(net *n, sonde__fast_op op, sonde__layout x_layout, int x_operand)
+static job *add_job(net *n, sonde__kernel_fast_op op, sonde__op_layout x_layout,
+                    int x_operand)
 {
-    const sonde__kernel *const *list = sonde__fast_kernels_of(sonde__cpu_isa(), op);
+    const sonde__op_kernel *const *list =
+        sonde__kernel_fast_kernels_of(sonde__cpu_isa(), op);
     job *j = &n->jobs[n->count++];
 
     memset(j, 0, sizeof *j);

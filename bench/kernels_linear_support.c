@@ -2,6 +2,10 @@
  * kernels_linear_support.c - see kernels_linear.h.
  */
 #include "kernels_linear.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/memory.h"
+#include "base/random.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,8 +45,8 @@ void bench_measure_peak(void)
 static struct {
     atomic_uint ordered, done; /* counts of calls */
     atomic_bool stop;
-    const sonde__kernel *kernel;
-    const sonde__call *call;
+    const sonde__op_kernel *kernel;
+    const sonde__op_call *call;
 } team;
 
 static void *team_main(void *unused)
@@ -74,7 +78,8 @@ bool bench_team_end(void)
     return pthread_join(second, NULL) == 0;
 }
 
-static void run_call(const sonde__kernel *kernel, const sonde__call *call, int threads)
+static void run_call(const sonde__op_kernel *kernel, const sonde__op_call *call,
+                     int threads)
 {
     if (threads == 1 || kernel->parts == NULL || kernel->parts(call, 2) == 1) {
         kernel->run(call, 0, 1);
@@ -137,11 +142,11 @@ float *floats(int64_t count)
     return data;
 }
 
-sonde__operand matrix(int64_t rows, int64_t cols, sonde__layout layout)
+sonde__operand matrix(int64_t rows, int64_t cols, sonde__op_layout layout)
 {
     sonde__operand o = {{SONDE_F32, 2, {rows, cols}}, layout, NULL};
 
-    o.data = floats(sonde__layout_count(&o.shape, layout));
+    o.data = floats(sonde__op_layout_count(&o.shape, layout));
     return o;
 }
 

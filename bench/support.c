@@ -3,11 +3,16 @@
  */
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <sonde/error.h>
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/synth.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

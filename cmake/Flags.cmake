@@ -46,18 +46,3 @@ else()
   target_compile_definitions(sonde_flags INTERFACE SONDE_OBSERVE=0)
 endif()
 target_compile_definitions(sonde_flags INTERFACE _GNU_SOURCE)
-
-# A kernel is written once and compiled per instruction set: x_generic.c, x_avx2.c, x_avx512.c.
-# -ffp-contract=fast there only: every kernel of one ISA contracts alike, so bits agree.
-set(SONDE_FLAGS_generic -ffp-contract=fast)
-set(SONDE_FLAGS_avx2 -mavx2 -mfma -mf16c -ffp-contract=fast)
-set(SONDE_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
-    -mprefer-vector-width=512 -ffp-contract=fast)
-
-# Kernels are unrolled by the hundred; with UBSan clang needs minutes a file. They have ASan, and
-# tests with guard pages and poisoned memory, instead.
-if(SONDE_SANITIZE MATCHES "undefined")
-  foreach(isa generic avx2 avx512)
-    list(APPEND SONDE_FLAGS_${isa} -fno-sanitize=undefined)
-  endforeach()
-endif()

@@ -5,11 +5,14 @@
 
 #include "support.h"
 
-#include "base/base.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/synth.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <string.h>
 

@@ -6,11 +6,17 @@
 
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 /* --- networks --------------------------------------------------------------------- */
 

@@ -6,9 +6,15 @@
 
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 static bool goes_wrong(const loop *of, loop_mistake mistake)
 {

@@ -5,8 +5,11 @@
 
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

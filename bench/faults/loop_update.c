@@ -3,8 +3,10 @@
  */
 #include "loop.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <math.h>
 #include <string.h>
 

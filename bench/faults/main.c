@@ -21,8 +21,11 @@
 
 #include "support.h"
 
-#include "base/base.h"
+#include "base/clock.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,15 @@
 
 #include "support.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 enum { SHOWS = 40 }; /* step of faults that come later */
 

@@ -4,8 +4,11 @@
 #include "faults.h"
 #include "loop.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <string.h>
 

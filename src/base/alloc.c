@@ -4,10 +4,13 @@
  * Everything Sonde allocates comes through sonde__malloc_aligned, so one test can fail the
  * n-th allocation and another can count them.
  */
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/alloc.h>
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,9 +1,13 @@
 /*
  * arena.c - one block for many objects; see base.h for the drawing.
  */
-#include "base/base.h"
+#include "base/arena.h"
+#include "base/memory.h"
 
+#include <stddef.h>
 #include <assert.h>
+
+#include <sonde/error.h>
 
 sonde_err sonde__arena_init(sonde__arena *arena, size_t size)
 {

@@ -1,8 +1,9 @@
 /*
  * clock.c - monotonic time.
  */
-#include "base/base.h"
+#include "base/clock.h"
 
+#include <stdint.h>
 #include <time.h>
 
 double sonde__now(void)

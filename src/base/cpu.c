@@ -4,8 +4,10 @@
  * SONDE_ISA=generic|avx2|avx512 caps the choice; it never asks for what the processor
  * lacks.
  */
-#include "base/base.h"
+#include "base/cpu.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>

@@ -2,10 +2,16 @@
  * curl.c - see curl.h.
  */
 #include "base/curl.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 enum { CURL_GLOBAL_ALL = 3 };
 

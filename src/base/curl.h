@@ -8,7 +8,7 @@
 #ifndef SONDE_BASE_CURL_H
 #define SONDE_BASE_CURL_H
 
-#include "base/base.h"
+#include <sonde/error.h>
 
 /* libcurl's numbers: options are 0 + n for long, 10000 + n for pointers, 20000 + n for
  * functions, 30000 + n for 64 bit sizes. */

@@ -1,12 +1,17 @@
 /*
  * diag.c - error names, filling diagnostics, and finding the name that was meant.
  */
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 const char *sonde_err_name(sonde_err err)
 {

@@ -4,10 +4,13 @@
  * The level is an atomic read on every call; the sink is behind a mutex, which also keeps
  * lines whole.
  */
-#include "base/base.h"
+#include "base/fail.h"
 
+#include <sonde/error.h>
 #include <sonde/log.h>
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>

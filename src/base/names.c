@@ -2,8 +2,12 @@
  * names.c - interned names: a hash table of dense ids, linear probing, never more than
  * half full. Deliberately no removal.
  */
-#include "base/base.h"
+#include "base/memory.h"
+#include "base/names.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL

@@ -4,8 +4,9 @@
  * Salmon, Moraes, Dror and Shaw: "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
  * The counter is (index, stream), the key is the seed.
  */
-#include "base/base.h"
+#include "base/random.h"
 
+#include <stdint.h>
 #include <math.h>
 
 void sonde__philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])

@@ -2,7 +2,11 @@
  * whole_file.c - see whole_file.h.
  */
 #include "base/whole_file.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -12,6 +16,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include <sonde/error.h>
 
 enum { ATTEMPTS = 100 };
 

@@ -16,7 +16,10 @@
 #ifndef SONDE_BASE_WHOLE_FILE_H
 #define SONDE_BASE_WHOLE_FILE_H
 
-#include "base/base.h"
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
 
 typedef struct sonde__whole_file {
     char *path;      /* where it goes, links followed */

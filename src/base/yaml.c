@@ -2,7 +2,12 @@
  * yaml.c - libyaml's events become a tree, and readers of its values.
  */
 #include "base/yaml.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -13,6 +18,8 @@
 #include <strings.h>
 
 #include <yaml.h>
+
+#include <sonde/error.h>
 
 enum { MAX_DEPTH = 16 };
 

@@ -7,7 +7,11 @@
 #ifndef SONDE_BASE_YAML_H
 #define SONDE_BASE_YAML_H
 
-#include "base/base.h"
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 typedef enum sonde__yaml_kind {
     SONDE__YAML_SCALAR = 0,

@@ -9,7 +9,7 @@
  */
 #include "cli/demo.h"
 #include "cli/evaluation.h"
-#include "cli/job.h"
+#include "cli/cli_job.h"
 #include "cli/record.h"
 
 #include <sonde/nn/session.h>

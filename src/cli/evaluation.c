@@ -3,8 +3,8 @@
  */
 #include "cli/evaluation.h"
 
-#include "cli/job.h"
-#include "cli/run.h"
+#include "cli/cli_job.h"
+#include "cli/cli_run.h"
 
 #include <sonde/plot.h>
 

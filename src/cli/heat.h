@@ -6,7 +6,7 @@
 
 #include <sonde/plot.h>
 
-#include "cli/run.h"
+#include "cli/cli_run.h"
 
 /* A column for each step of the range that has a sketch or a value, at most 1000, evenly
  * chosen. The page's note is written here. *left_out counts what cannot be read. */

@@ -4,7 +4,7 @@
 #ifndef SONDE_CLI_LS_RUNS_H
 #define SONDE_CLI_LS_RUNS_H
 
-#include "cli/run.h"
+#include "cli/cli_run.h"
 
 /* Prints a line for each run that lies in the folder itself, by name; or names alone, or one
  * JSON object. False, and nothing is printed, if there is none. Cost: opens each of them. */

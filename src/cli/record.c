@@ -1,7 +1,7 @@
 /*
  * record.c - a hook from a command line.
  */
-#include "cli/resume.h"
+#include "cli/cli_resume.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * times.c - moments, durations and rates of a run's steps, for people.
  */
-#include "cli/run.h"
+#include "cli/cli_run.h"
 
 #include <inttypes.h>
 #include <time.h>

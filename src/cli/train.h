@@ -8,9 +8,9 @@
 
 #include "cli/evaluation.h"
 #include "cli/judge.h"
-#include "cli/pictures.h"
+#include "cli/cli_pictures.h"
 #include "cli/record.h"
-#include "cli/resume.h"
+#include "cli/cli_resume.h"
 
 /* As on the command line. */
 typedef struct cli_train_values {

@@ -9,8 +9,8 @@
  */
 #include "cli/train.h"
 
-#include "cli/job.h"
-#include "cli/run.h"
+#include "cli/cli_job.h"
+#include "cli/cli_run.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,6 +3,10 @@
  * mutex; which are there is told by an atomic mask, so that a loop that nobody asks takes no lock.
  */
 #include "control/control.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -27,7 +31,7 @@ const char *sonde_request_kind_name(sonde_request_kind kind)
     return i < SONDE_COUNT_OF(names) ? names[i] : "?";
 }
 
-void sonde__request_text(char to[SONDE_REQUEST_TEXT], const char *text)
+void sonde__control_request_text(char to[SONDE_REQUEST_TEXT], const char *text)
 {
     size_t n = 0;
 
@@ -86,7 +90,7 @@ void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
 
         request->kind = kind;
         request->by = by;
-        sonde__request_text(request->text, text != NULL ? text : "");
+        sonde__control_request_text(request->text, text != NULL ? text : "");
         (void)atomic_fetch_or_explicit(&control->mask, bit, memory_order_release);
     }
     (void)pthread_mutex_unlock(&control->lock);

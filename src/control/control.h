@@ -4,9 +4,12 @@
 #ifndef SONDE_CONTROL_CONTROL_H
 #define SONDE_CONTROL_CONTROL_H
 
+#include <sonde/error.h>
 #include <sonde/control.h>
 
-#include "base/base.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define SONDE__CONTROL_FILE "control.jsonl"
 enum { SONDE__CONTROL_KINDS = 2, SONDE__CONTROL_LINE = 4096 };
@@ -20,7 +23,7 @@ typedef struct sonde__control_file {
 } sonde__control_file;
 
 /* Copies text, control characters as blanks, cut where it is too long. */
-void sonde__request_text(char to[SONDE_REQUEST_TEXT], const char *text);
+void sonde__control_request_text(char to[SONDE_REQUEST_TEXT], const char *text);
 
 /* --- file.c ----------------------------------------------------------------------- */
 

@@ -16,8 +16,10 @@
  * it that each part of it is recorded once.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
-#include "observe/names.h"
+#include "observe/tensor_names.h"
 #include "observe/observer_state.h"
 
 #include <string.h>
@@ -275,7 +277,8 @@ static sonde_err map_tensor(attaching *work, uint32_t id)
     if (known == SONDE_NO_TENSOR && info.same_as != id) {
         err = map_tensor(work, info.same_as);
         if (err == SONDE_OK) {
-            sonde__make_alias(&info, work->hook->catalogue, work->to->map[info.same_as]);
+            sonde__observe_make_alias(&info, work->hook->catalogue,
+                                      work->to->map[info.same_as]);
         }
     } else {
         info.same_as = SONDE_NO_TENSOR;

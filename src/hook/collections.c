@@ -2,6 +2,8 @@
  * collections.c - the collections of a hook and what they include.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,6 +8,9 @@
  * in one block, which grows to what a step needs and stays.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 

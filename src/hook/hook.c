@@ -2,6 +2,9 @@
  * hook.c - the life of a hook: made, given tensors, opened at the first step, closed.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 

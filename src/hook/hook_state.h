@@ -23,10 +23,14 @@
 #ifndef SONDE_HOOK_HOOK_STATE_H
 #define SONDE_HOOK_HOOK_STATE_H
 
+#include <sonde/error.h>
 #include <sonde/hook.h>
 
-#include "base/base.h"
 #include "base/yaml.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum {
     SONDE__MOST_COLLECTIONS = 64,

@@ -2,6 +2,9 @@
  * load.c - a configuration file, of either kind, becomes a hook.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>

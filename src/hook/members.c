@@ -3,8 +3,10 @@
  * empty.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
-#include "observe/names.h"
+#include "observe/tensor_names.h"
 
 #include <sonde/log.h>
 
@@ -42,7 +44,8 @@ static sonde_err fail_module(const pass *over, const sonde__collection *of,
     sonde_err err = SONDE_OK;
     char text[512];
 
-    if (choice->module == NULL || sonde__has_module(over->catalogue, choice->module)) {
+    if (choice->module == NULL ||
+        sonde__observe_has_module(over->catalogue, choice->module)) {
         return SONDE_OK;
     }
     (void)snprintf(text, sizeof text, "module:%.480s", choice->module);

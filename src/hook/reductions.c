@@ -3,6 +3,7 @@
  * each: the least that answers it (<sonde/reduction.h>).
  */
 #include "hook/hook_state.h"
+#include "base/macros.h"
 
 #include <stdio.h>
 #include <string.h>

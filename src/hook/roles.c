@@ -6,6 +6,7 @@
  * or anywhere; case does not matter.
  */
 #include "hook/hook_state.h"
+#include "base/macros.h"
 
 #include <string.h>
 #include <strings.h>

@@ -6,6 +6,8 @@
  * between layers by check, at the latest by settle.
  */
 #include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -97,16 +97,16 @@ static void add_run(sonde_dtype dtype, void *sum, const void *elements, size_t n
     }
 }
 
-void sonde__accumulate(void *sum, const sonde_view *view)
+void sonde__observe_accumulate(void *sum, const sonde_view *view)
 {
     unsigned char *to = sum;
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     _Alignas(SONDE__ELEMENT) unsigned char room[CHUNK * SONDE__ELEMENT];
 
-    sonde__cursor_init(&cursor, view);
-    for (size_t n = sonde__cursor_take(&cursor, CHUNK, room, &elements); n > 0;
-         n = sonde__cursor_take(&cursor, CHUNK, room, &elements)) {
+    sonde__tensor_cursor_init(&cursor, view);
+    for (size_t n = sonde__tensor_cursor_take(&cursor, CHUNK, room, &elements); n > 0;
+         n = sonde__tensor_cursor_take(&cursor, CHUNK, room, &elements)) {
         add_run(view->dtype, to, elements, n);
         to += n * cursor.size;
     }
@@ -130,7 +130,7 @@ static void divide_halves(sonde_dtype dtype, uint16_t *values, int64_t count, fl
     }
 }
 
-void sonde__divide(sonde_dtype dtype, void *values, int64_t count, int64_t by)
+void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count, int64_t by)
 {
     float *singles = values;
     double *doubles = values;

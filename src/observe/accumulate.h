@@ -11,9 +11,10 @@
  * the view's dtype, which is not bool. Integers wrap; float16 and bfloat16 are added as
  * float32 and rounded.
  */
-SONDE_API void sonde__accumulate(void *sum, const sonde_view *view);
+SONDE_API void sonde__observe_accumulate(void *sum, const sonde_view *view);
 /* values := values / by, of a floating dtype; by >= 1. The 16-bit ones are divided as
  * float32. */
-SONDE_API void sonde__divide(sonde_dtype dtype, void *values, int64_t count, int64_t by);
+SONDE_API void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count,
+                                     int64_t by);
 
 #endif

@@ -4,15 +4,21 @@
  * Anchors of one tensor hang on one tap, as a list by slot. What arrives is counted: a
  * value that is missing is an error at retrieval, never a stale number.
  */
+#include <sonde/error.h>
 #include <sonde/anchor.h>
 
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "observe/accumulate.h"
 #include "observe/anchor_slot.h"
-#include "observe/names.h"
+#include "observe/tensor_names.h"
 
 #include <sonde/log.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -319,8 +325,8 @@ static sonde_err fail_unknown(const sonde_anchors *anchors, const char *name,
 {
     char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
 
-    if (sonde__nearest_names(name, anchors, name_at, anchors->count, near, sizeof near) >
-        0) {
+    if (sonde__observe_nearest_names(name, anchors, name_at, anchors->count, near,
+                                     sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a name such as %s", near);
     } else {
         (void)snprintf(expected, sizeof expected, "one of the %zu names added",
@@ -368,8 +374,8 @@ sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view
         return err;
     }
     if (of->mode == SONDE_ANCHOR_MEAN && !of->divided) {
-        sonde__divide(of->kept.dtype, of->kept.data, sonde_view_count(&of->kept),
-                      sonde__anchor_micro_batches(of));
+        sonde__observe_divide(of->kept.dtype, of->kept.data, sonde_view_count(&of->kept),
+                              sonde__anchor_micro_batches(of));
         of->divided = true;
     }
     *out = of->kept;

@@ -6,11 +6,17 @@
  */
 #include "observe/anchor_slot.h"
 
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/memory.h"
 #include "observe/accumulate.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 const char *sonde__anchor_where(const char *name, char *buf, size_t size)
 {
@@ -144,7 +150,7 @@ static void keep(sonde__anchor_slot *of, int64_t place, bool add, const sonde_vi
     unsigned char *data = (unsigned char *)of->kept.data + (size_t)place * of->value_size;
 
     if (add) {
-        sonde__accumulate(data, view);
+        sonde__observe_accumulate(data, view);
         of->arrived++;
     } else {
         sonde_view to = of->value;

@@ -5,11 +5,18 @@
  * step; module, op and note are interned in a second table because they repeat. A name is
  * interned last: a declaration that fails leaves nothing behind but spare strings.
  */
+#include <sonde/error.h>
 #include <sonde/catalogue.h>
 
-#include "base/base.h"
-#include "observe/names.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
+#include "observe/tensor_names.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -219,8 +226,8 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
     return err == SONDE_OK ? add_entry(catalogue, info, id, diag) : err;
 }
 
-void sonde__make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
-                       uint32_t tensor)
+void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
+                               uint32_t tensor)
 {
     const sonde_tensor_info *of = sonde_catalogue_info(catalogue, tensor);
 
@@ -275,8 +282,8 @@ static sonde_err fail_unknown(const sonde_catalogue *catalogue, const char *name
                            "unknown tensor '%s': '%s' exists but has no gradient", name,
                            spelt + prefix);
     }
-    if (sonde__nearest_names(spelt, catalogue, name_at, catalogue->names.count, near,
-                             sizeof near) > 0) {
+    if (sonde__observe_nearest_names(spelt, catalogue, name_at, catalogue->names.count,
+                                     near, sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a name such as %s", near);
     } else {
         (void)snprintf(expected, sizeof expected, "one of the %zu names declared",
@@ -290,7 +297,7 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
                                uint32_t *id, sonde_diag *diag)
 {
     const size_t length = strlen(name);
-    const size_t model = sonde__model_prefix(name);
+    const size_t model = sonde__observe_model_prefix(name);
     sonde_err err = SONDE_OK;
     char *spelt = sonde__malloc(length + sizeof "_0");
     uint32_t found = SONDE__NO_NAME;
@@ -301,7 +308,7 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
     memcpy(spelt, name, length + 1);
     found = find_spelt(catalogue, spelt);
     if (found == SONDE__NO_NAME && model != SIZE_MAX &&
-        !sonde__has_module(catalogue, "model")) {
+        !sonde__observe_has_module(catalogue, "model")) {
         memmove(spelt + model, spelt + model + SONDE__MODEL_LENGTH,
                 length - model - SONDE__MODEL_LENGTH + 1);
         found = find_spelt(catalogue, spelt);

@@ -4,11 +4,14 @@
  * Exponents are read off printf's own rounding, so 9.9996 with four digits counts as 10.
  * Whatever the process's locale puts for the decimal point, a point is written.
  */
-#include "observe/format.h"
+#include "observe/print_format.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "tensor/convert.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +28,7 @@ static double value_of(sonde_dtype dtype, const void *element)
     return sonde_element_get(dtype, &room);
 }
 
-static void look_at(sonde__cell_survey *survey, double magnitude)
+static void look_at(sonde__observe_cell_survey *survey, double magnitude)
 {
     if (!isfinite(magnitude) || magnitude == 0.0) {
         return;
@@ -36,7 +39,8 @@ static void look_at(sonde__cell_survey *survey, double magnitude)
     }
 }
 
-void sonde__cell_look(sonde__cell_survey *survey, sonde_dtype dtype, const void *element)
+void sonde__observe_cell_look(sonde__observe_cell_survey *survey, sonde_dtype dtype,
+                              const void *element)
 {
     const sonde_dtype part = sonde__dtype_part(dtype);
 
@@ -58,10 +62,11 @@ static int exponent_of(double magnitude, int digits)
     return e != NULL ? (int)strtol(e + 1, NULL, 10) : 0;
 }
 
-sonde__cell_style sonde__cell_decide(const sonde__cell_survey *survey, sonde_dtype dtype,
-                                     const sonde_print_options *options)
+sonde__observe_cell_style
+sonde__observe_cell_decide(const sonde__observe_cell_survey *survey, sonde_dtype dtype,
+                           const sonde_print_options *options)
 {
-    sonde__cell_style style = {
+    sonde__observe_cell_style style = {
         .dtype = dtype, .format = options->float_format, .digits = options->digits};
     int largest = 0;
 
@@ -124,7 +129,7 @@ static void write_shortest(sonde_dtype dtype, double value, char *buf)
     }
 }
 
-size_t sonde__cell_point(char *buf)
+size_t sonde__observe_cell_point(char *buf)
 {
     size_t used = 0;
 
@@ -139,7 +144,7 @@ size_t sonde__cell_point(char *buf)
     return used;
 }
 
-static size_t write_float(const sonde__cell_style *style, sonde_dtype dtype,
+static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dtype,
                           const void *element, char buf[SONDE__CELL])
 {
     const double value = value_of(dtype, element);
@@ -166,11 +171,11 @@ static size_t write_float(const sonde__cell_style *style, sonde_dtype dtype,
         }
         break;
     }
-    return sonde__cell_point(buf);
+    return sonde__observe_cell_point(buf);
 }
 
 /* "1.5-2j" */
-static size_t write_complex(const sonde__cell_style *style, sonde_dtype part,
+static size_t write_complex(const sonde__observe_cell_style *style, sonde_dtype part,
                             const void *element, char buf[SONDE__CELL])
 {
     char im[SONDE__CELL];
@@ -189,8 +194,8 @@ static size_t write_complex(const sonde__cell_style *style, sonde_dtype part,
     return used;
 }
 
-size_t sonde__cell_write(const sonde__cell_style *style, const void *element,
-                         char buf[SONDE__CELL])
+size_t sonde__observe_cell_write(const sonde__observe_cell_style *style,
+                                 const void *element, char buf[SONDE__CELL])
 {
     const sonde_dtype part = sonde__dtype_part(style->dtype);
 
@@ -232,7 +237,7 @@ static int float_bound(sonde_dtype dtype, const sonde_print_options *options)
     return SONDE_MAX(1 + digits + 1 + digits + 3, 1 + digits + 1 + 5);
 }
 
-size_t sonde__cell_bound(sonde_dtype dtype, const sonde_print_options *options)
+size_t sonde__observe_cell_bound(sonde_dtype dtype, const sonde_print_options *options)
 {
     static const int of_integers[SONDE_DTYPE_COUNT] = {
         [SONDE_BOOL] = 3, [SONDE_U8] = 3,   [SONDE_I8] = 4,

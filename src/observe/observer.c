@@ -11,9 +11,12 @@
  */
 #include "observe/observer_state.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "tensor/hash.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <assert.h>
 
 #define LOOK INT64_MIN
@@ -43,7 +46,7 @@ static int64_t first_due(const sonde_observer *observer, int mode, int64_t step)
     int64_t next = SONDE_SCHEDULE_NEVER;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__tap *of = &observer->taps[i];
+        const sonde__observe_tap *of = &observer->taps[i];
 
         if (of->count > 0) {
             const int64_t due = sonde_schedule_next(&of->when[mode], step);
@@ -78,7 +81,7 @@ void sonde__observer_open(sonde_observer *observer)
 static void close_step(sonde_observer *observer)
 {
     for (size_t i = 0; i < observer->tap_count && observer->stepping; i++) {
-        sonde__tap *of = &observer->taps[i];
+        sonde__observe_tap *of = &observer->taps[i];
 
         for (size_t j = 0; j < of->count && of->due; j++) {
             observer->wants[of->tensors[j]] = 0;
@@ -129,7 +132,7 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
     close_step(observer);
     observer->at = *at;
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__tap *of = &observer->taps[i];
+        sonde__observe_tap *of = &observer->taps[i];
 
         of->due = of->count > 0 &&
                   (sonde_schedule_due(&of->when[at->mode], at->mode_step) ||
@@ -151,7 +154,7 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
 }
 
 /* Due from now on, or no longer. */
-static void set_due(sonde_observer *observer, sonde__tap *of, bool due)
+static void set_due(sonde_observer *observer, sonde__observe_tap *of, bool due)
 {
     of->due = due;
     for (size_t j = 0; j < of->count; j++) {
@@ -162,7 +165,7 @@ static void set_due(sonde_observer *observer, sonde__tap *of, bool due)
 }
 
 /* A tap that looks at bad steps of this mode and would not have seen this one. */
-static bool looks_again(const sonde__tap *of, const sonde_coordinate *at)
+static bool looks_again(const sonde__observe_tap *of, const sonde_coordinate *at)
 {
     return of->when_bad && !of->due && !of->waits && of->count > 0 &&
            (sonde_schedule_next(&of->when[at->mode], 0) != SONDE_SCHEDULE_NEVER ||
@@ -180,7 +183,7 @@ bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate 
         return false;
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__tap *of = &observer->taps[i];
+        sonde__observe_tap *of = &observer->taps[i];
 
         of->waits = of->due;
         if (of->due) {
@@ -188,7 +191,7 @@ bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate 
         }
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__tap *of = &observer->taps[i];
+        sonde__observe_tap *of = &observer->taps[i];
 
         if (looks_again(of, at)) {
             set_due(observer, of, true);
@@ -237,8 +240,8 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     }
     for (size_t i = observer->first[id]; i < observer->first[id + 1] && wanted != 0;
          i++) {
-        const sonde__entry *to = &observer->entries[i];
-        const sonde__tap *of = &observer->taps[to->tap];
+        const sonde__observe_entry *to = &observer->entries[i];
+        const sonde__observe_tap *of = &observer->taps[to->tap];
 
         if (of->due) {
             seen.id = to->id;
@@ -258,7 +261,7 @@ bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
         return false;
     }
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
-        const sonde__tap *of = &observer->taps[observer->entries[i].tap];
+        const sonde__observe_tap *of = &observer->taps[observer->entries[i].tap];
 
         if (of->when_bad && (of->how & SONDE_HOW_VITALS) != 0) {
             return true;
@@ -280,8 +283,8 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
     observer->at = *at;
     observer->stepping = true;
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
-        const sonde__entry *to = &observer->entries[i];
-        const sonde__tap *of = &observer->taps[to->tap];
+        const sonde__observe_entry *to = &observer->entries[i];
+        const sonde__observe_tap *of = &observer->taps[to->tap];
 
         if (looks_again(of, at) && (of->how & SONDE_HOW_VITALS) != 0) {
             seen.id = to->id;

@@ -12,7 +12,7 @@
 
 #include <sonde/observer.h>
 
-typedef struct sonde__tap {
+typedef struct sonde__observe_tap {
     uint32_t *ids;     /* as selected, ascending */
     uint32_t *tensors; /* for each the tensor that it, perhaps an alias, stands for */
     size_t count;
@@ -23,16 +23,16 @@ typedef struct sonde__tap {
     bool due;      /* at the step that is on */
     bool waits;    /* due there, but for what is repeated just now */
     bool when_bad;
-} sonde__tap;
+} sonde__observe_tap;
 
-typedef struct sonde__entry {
+typedef struct sonde__observe_entry {
     uint32_t tap, id;
-} sonde__entry;
+} sonde__observe_entry;
 
 struct sonde_observer {
     sonde_observer_gate gate;
     const sonde_catalogue *catalogue;
-    sonde__tap *taps;
+    sonde__observe_tap *taps;
     size_t tap_count, tap_capacity;
     sonde_sink **sinks; /* each once, in the order of their first taps */
     size_t sink_count, sink_capacity;
@@ -40,7 +40,7 @@ struct sonde_observer {
     uint32_t declared; /* tensors */
     uint8_t *wants, *ever;
     size_t *first;
-    sonde__entry *entries;
+    sonde__observe_entry *entries;
     uint8_t *sink_due;
     sonde_sketch *sketch; /* if any tap asks for one */
     sonde_coordinate at;  /* of the step that is on */

@@ -3,6 +3,9 @@
  * for.
  */
 #include "observe/outfeed_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,8 +3,12 @@
  * and the taps that attach adds.
  */
 #include "observe/outfeed_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
 
-#include "observe/names.h"
+#include "observe/tensor_names.h"
 
 #include <sonde/log.h>
 

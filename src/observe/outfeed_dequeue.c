@@ -3,6 +3,8 @@
  * closing.
  */
 #include "observe/outfeed_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <errno.h>
 #include <math.h>

@@ -5,6 +5,8 @@
  * it to the others. Values are copied outside.
  */
 #include "observe/outfeed_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 

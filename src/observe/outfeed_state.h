@@ -17,10 +17,14 @@
 #ifndef SONDE_OBSERVE_OUTFEED_STATE_H
 #define SONDE_OBSERVE_OUTFEED_STATE_H
 
+#include <sonde/error.h>
 #include <sonde/outfeed.h>
 
-#include "base/base.h"
+#include "base/names.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <pthread.h>
 
 #define SONDE__NO_COLUMN SIZE_MAX

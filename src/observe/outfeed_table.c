@@ -4,12 +4,14 @@
  * Numbers are written with six decimals, NaN and infinities as " nan", " inf" and "-inf"
  * (four columns), shapes of one dimension as "(500,)".
  */
+#include <sonde/error.h>
 #include <sonde/outfeed.h>
 
-#include "base/base.h"
+#include "base/macros.h"
 
 #include <sonde/stats.h>
 
+#include <stddef.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>

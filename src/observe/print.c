@@ -5,12 +5,17 @@
  * out by one fwrite under the stream's lock: on an unbuffered stream (stderr) one write
  * of the system. What cannot be printed is counted, and told once.
  */
+#include <sonde/error.h>
 #include <sonde/print.h>
 
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 struct sonde_printer {

@@ -6,11 +6,17 @@
  */
 #include "observe/selector_items.h"
 
-#include "base/base.h"
-#include "observe/names.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "observe/tensor_names.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 enum {
     MATCH_LIMIT =
@@ -45,7 +51,7 @@ typedef struct marking {
     uint8_t *marks; /* by id */
 } marking;
 
-static sonde_err mark_regex(const sonde_selector *selector, const sonde__item *of,
+static sonde_err mark_regex(const sonde_selector *selector, const sonde__observe_item *of,
                             const marking *to, sonde_diag *diag)
 {
     pcre2_match_context *limits = pcre2_match_context_create(selector->memory);
@@ -79,13 +85,13 @@ done:
 static sonde_err without_model(const sonde_catalogue *catalogue, const char *text,
                                char **kept, sonde_diag *diag)
 {
-    const size_t model = sonde__model_prefix(text);
+    const size_t model = sonde__observe_model_prefix(text);
 
     *kept = sonde__strdup(text);
     if (*kept == NULL) {
         return sonde__fail_nomem(diag, "a selector");
     }
-    if (model != SIZE_MAX && !sonde__has_module(catalogue, "model")) {
+    if (model != SIZE_MAX && !sonde__observe_has_module(catalogue, "model")) {
         const char *rest = text + model + SONDE__MODEL_LENGTH;
 
         memcpy(*kept + model, rest, strlen(rest) + 1);
@@ -96,7 +102,8 @@ static sonde_err without_model(const sonde_catalogue *catalogue, const char *tex
 static void mark_glob(const char *pattern, const marking *to)
 {
     for (uint32_t id = to->from; id < to->count; id++) {
-        if (sonde__glob_match(pattern, sonde_catalogue_info(to->catalogue, id)->name)) {
+        if (sonde__observe_glob_match(pattern,
+                                      sonde_catalogue_info(to->catalogue, id)->name)) {
             to->marks[id] = 1;
         }
     }
@@ -115,7 +122,7 @@ static sonde_err mark_module(const char *path, const marking *to, sonde_diag *di
     bool any = false;
 
     for (uint32_t id = to->from; id < to->count; id++) {
-        if (sonde__in_module(sonde_catalogue_info(to->catalogue, id), path)) {
+        if (sonde__observe_in_module(sonde_catalogue_info(to->catalogue, id), path)) {
             to->marks[id] = 1;
             any = true;
         }
@@ -123,8 +130,8 @@ static sonde_err mark_module(const char *path, const marking *to, sonde_diag *di
     if (any) {
         return SONDE_OK;
     }
-    if (sonde__nearest_names(path, to->catalogue, module_at, to->count, near,
-                             sizeof near) > 0) {
+    if (sonde__observe_nearest_names(path, to->catalogue, module_at, to->count, near,
+                                     sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a module such as %s", near);
     } else {
         (void)snprintf(expected, sizeof expected, "a module that has tensors");
@@ -144,7 +151,8 @@ static void mark_role(int role, const marking *to)
     }
 }
 
-static sonde_err mark_pattern(const sonde__item *of, const marking *to, sonde_diag *diag)
+static sonde_err mark_pattern(const sonde__observe_item *of, const marking *to,
+                              sonde_diag *diag)
 {
     char *kept = NULL;
     sonde_err err = without_model(to->catalogue, of->text, &kept, diag);
@@ -158,7 +166,7 @@ static sonde_err mark_pattern(const sonde__item *of, const marking *to, sonde_di
     return err;
 }
 
-static sonde_err mark_item(const sonde_selector *selector, const sonde__item *of,
+static sonde_err mark_item(const sonde_selector *selector, const sonde__observe_item *of,
                            const marking *to, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;

@@ -3,9 +3,15 @@
  *
  * A list of steps is searched by halves; an interval is a division.
  */
+#include <sonde/error.h>
 #include <sonde/schedule.h>
 
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/macros.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 sonde_schedule sonde_schedule_always(void)
 {

@@ -6,11 +6,17 @@
  */
 #include "observe/selector_items.h"
 
-#include "base/base.h"
-#include "observe/names.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "observe/tensor_names.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 enum { LONGEST_REGEX = 65536 };
 
@@ -68,7 +74,7 @@ static sonde_err fail_at(const sonde_selector *selector, size_t offset, const ch
 }
 
 /* The offset in the selector's text of an offset in an item's, where "\," became ",". */
-static size_t source_offset(const sonde_selector *selector, const sonde__item *of,
+static size_t source_offset(const sonde_selector *selector, const sonde__observe_item *of,
                             size_t offset)
 {
     const char *p = selector->text + of->at;
@@ -82,18 +88,18 @@ static size_t source_offset(const sonde_selector *selector, const sonde__item *o
     return (size_t)(p - selector->text);
 }
 
-static sonde_err read_glob(const sonde_selector *selector, const sonde__item *of,
+static sonde_err read_glob(const sonde_selector *selector, const sonde__observe_item *of,
                            sonde_diag *diag)
 {
     size_t at = 0;
-    const char *wrong = sonde__glob_check(of->text, &at);
+    const char *wrong = sonde__observe_glob_check(of->text, &at);
 
     return wrong == NULL ? SONDE_OK
                          : fail_at(selector, source_offset(selector, of, at), wrong,
                                    "a glob of * ? [a-z] [!a-z]", diag);
 }
 
-static sonde_err read_collection(const sonde_selector *selector, sonde__item *of,
+static sonde_err read_collection(const sonde_selector *selector, sonde__observe_item *of,
                                  sonde_diag *diag)
 {
     char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
@@ -106,8 +112,9 @@ static sonde_err read_collection(const sonde_selector *selector, sonde__item *of
         }
     }
     (void)snprintf(wrong, sizeof wrong, "unknown collection '%.32s'", of->text);
-    if (sonde__nearest_names(of->text, collections, collection_at,
-                             SONDE_COUNT_OF(collections), near, sizeof near) > 0) {
+    if (sonde__observe_nearest_names(of->text, collections, collection_at,
+                                     SONDE_COUNT_OF(collections), near,
+                                     sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a collection such as %s", near);
         return fail_at(selector, of->at, wrong, expected, diag);
     }
@@ -130,7 +137,8 @@ static void pcre_free(void *ptr, void *user)
     sonde__free(ptr);
 }
 
-static sonde_err read_regex(sonde_selector *selector, sonde__item *of, sonde_diag *diag)
+static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *of,
+                            sonde_diag *diag)
 {
     pcre2_compile_context *limits = NULL;
     PCRE2_SIZE at = 0;
@@ -162,12 +170,12 @@ static sonde_err read_regex(sonde_selector *selector, sonde__item *of, sonde_dia
     return SONDE_OK;
 }
 
-/* The kind of the sonde__item at text, and the length of the prefix that says so. */
-static sonde__item_kind classify(const char *text, size_t length, size_t *prefix)
+/* The kind of the sonde__observe_item at text, and the length of the prefix that says so. */
+static sonde__observe_item_kind classify(const char *text, size_t length, size_t *prefix)
 {
     static const struct {
         const char *text;
-        sonde__item_kind kind;
+        sonde__observe_item_kind kind;
     } prefixes[] = {{"re:", SONDE__ITEM_REGEX},
                     {"glob:", SONDE__ITEM_GLOB},
                     {"module:", SONDE__ITEM_MODULE},
@@ -210,10 +218,10 @@ static char *copy_unescaped(const char *text, size_t length)
 }
 
 /* Takes text, which may be NULL for want of memory. */
-static sonde_err add_item(sonde_selector *selector, sonde__item_kind kind, char *text,
-                          size_t at, sonde_diag *diag)
+static sonde_err add_item(sonde_selector *selector, sonde__observe_item_kind kind,
+                          char *text, size_t at, sonde_diag *diag)
 {
-    sonde__item *added = NULL;
+    sonde__observe_item *added = NULL;
 
     if (text == NULL || !sonde__reserve(&selector->items, &selector->capacity,
                                         selector->count + 1, sizeof *selector->items)) {
@@ -221,7 +229,7 @@ static sonde_err add_item(sonde_selector *selector, sonde__item_kind kind, char 
         return sonde__fail_nomem(diag, "a selector");
     }
     added = &selector->items[selector->count++];
-    *added = (sonde__item){.kind = kind, .text = text, .at = at};
+    *added = (sonde__observe_item){.kind = kind, .text = text, .at = at};
     if (text[0] == '\0') {
         return fail_at(selector, at, "nothing", "a name, pattern, collection or module",
                        diag);
@@ -240,7 +248,7 @@ static sonde_err add_item(sonde_selector *selector, sonde__item_kind kind, char 
     return SONDE_OK;
 }
 
-/* The comma that ends the sonde__item at text, or the end. */
+/* The comma that ends the sonde__observe_item at text, or the end. */
 static size_t item_length(const char *text)
 {
     size_t i = 0;
@@ -264,7 +272,7 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
         const char *end = p + item_length(p);
         const char *last = end;
         sonde_err err = SONDE_OK;
-        sonde__item_kind kind = SONDE__ITEM_EXACT;
+        sonde__observe_item_kind kind = SONDE__ITEM_EXACT;
         size_t prefix = 0, length = 0;
 
         while (p < last && is_blank(*p)) {
@@ -285,7 +293,7 @@ static sonde_err read_items(sonde_selector *selector, sonde_diag *diag)
 }
 
 /* Of a text to be cut into items, or of one that is an item of that kind whole. */
-static sonde_err create(const char *text, bool whole, sonde__item_kind kind,
+static sonde_err create(const char *text, bool whole, sonde__observe_item_kind kind,
                         sonde_selector **out, sonde_diag *diag)
 {
     sonde_selector *selector = sonde__calloc(1, sizeof *selector);

@@ -10,27 +10,27 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-typedef enum sonde__item_kind {
+typedef enum sonde__observe_item_kind {
     SONDE__ITEM_EXACT,
     SONDE__ITEM_GLOB,
     SONDE__ITEM_REGEX,
     SONDE__ITEM_COLLECTION,
     SONDE__ITEM_MODULE
-} sonde__item_kind;
+} sonde__observe_item_kind;
 
 enum { SONDE__ROLE_ALL = -1 };
 
-typedef struct sonde__item {
-    sonde__item_kind kind;
+typedef struct sonde__observe_item {
+    sonde__observe_item_kind kind;
     char *text; /* without its prefix, commas plain */
     size_t at;  /* where that begins in the selector's text */
     int role;   /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
     pcre2_code *code;
-} sonde__item;
+} sonde__observe_item;
 
 struct sonde_selector {
     char *text;
-    sonde__item *items;
+    sonde__observe_item *items;
     size_t count, capacity;
     pcre2_general_context *memory; /* ours, so that PCRE2 allocates through the seam */
 };

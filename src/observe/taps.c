@@ -4,10 +4,16 @@
  */
 #include "observe/observer_state.h"
 
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <sonde/error.h>
 #include <sonde/log.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +33,7 @@ sonde_err sonde_observer_create(const sonde_catalogue *catalogue, sonde_observer
     return SONDE_OK;
 }
 
-static void drop_tap(sonde__tap *dropped)
+static void drop_tap(sonde__observe_tap *dropped)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde__free(dropped->steps[mode]);
@@ -93,7 +99,7 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
 }
 
 /* The tensors that the ids of a tap stand for. */
-static sonde_err find_tensors(const sonde_observer *observer, sonde__tap *to,
+static sonde_err find_tensors(const sonde_observer *observer, sonde__observe_tap *to,
                               sonde_diag *diag)
 {
     to->tensors = sonde__calloc(to->count, sizeof *to->tensors);
@@ -106,7 +112,8 @@ static sonde_err find_tensors(const sonde_observer *observer, sonde__tap *to,
     return SONDE_OK;
 }
 
-static sonde_err copy_schedules(sonde__tap *to, const sonde_tap *from, sonde_diag *diag)
+static sonde_err copy_schedules(sonde__observe_tap *to, const sonde_tap *from,
+                                sonde_diag *diag)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const sonde_schedule *when = &from->when[mode];
@@ -147,15 +154,16 @@ static sonde_err add_sink(sonde_observer *observer, sonde_sink *sink, uint32_t *
 static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
                            uint32_t *ids, size_t count, sonde_diag *diag)
 {
-    sonde__tap copy = {
+    sonde__observe_tap copy = {
         .ids = ids, .count = count, .how = added->how, .when_bad = added->when_bad};
     sonde_err err = find_tensors(observer, &copy, diag);
 
     if (err == SONDE_OK) {
         err = copy_schedules(&copy, added, diag);
     }
-    if (err == SONDE_OK && !sonde__reserve(&observer->taps, &observer->tap_capacity,
-                                           observer->tap_count + 1, sizeof(sonde__tap))) {
+    if (err == SONDE_OK &&
+        !sonde__reserve(&observer->taps, &observer->tap_capacity, observer->tap_count + 1,
+                        sizeof(sonde__observe_tap))) {
         err = sonde__fail_nomem(diag, "a tap");
     }
     if (err == SONDE_OK) {
@@ -263,7 +271,7 @@ static sonde_err allocate_lists(sonde_observer *observer, sonde_diag *diag)
     observer->wants = sonde__calloc(observer->declared, 1);
     observer->ever = sonde__calloc(observer->declared, 1);
     observer->first = sonde__calloc((size_t)observer->declared + 2, sizeof(size_t));
-    observer->entries = sonde__calloc(entries, sizeof(sonde__entry));
+    observer->entries = sonde__calloc(entries, sizeof(sonde__observe_entry));
     observer->sink_due = sonde__calloc(observer->sink_count, 1);
     if (how & SONDE_HOW_SKETCH) {
         observer->sketch = sonde__malloc(sizeof *observer->sketch);
@@ -284,7 +292,7 @@ static void fill_lists(sonde_observer *observer)
     size_t *first = observer->first;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__tap *from = &observer->taps[i];
+        const sonde__observe_tap *from = &observer->taps[i];
 
         for (size_t j = 0; j < from->count; j++) {
             first[from->tensors[j] + 2]++;
@@ -294,13 +302,13 @@ static void fill_lists(sonde_observer *observer)
         first[t] += first[t - 1];
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__tap *from = &observer->taps[i];
+        const sonde__observe_tap *from = &observer->taps[i];
 
         for (size_t j = 0; j < from->count; j++) {
             const uint32_t tensor = from->tensors[j];
 
             observer->entries[first[tensor + 1]++] =
-                (sonde__entry){(uint32_t)i, from->ids[j]};
+                (sonde__observe_entry){(uint32_t)i, from->ids[j]};
             observer->ever[tensor] |= (uint8_t)from->how;
         }
     }
@@ -310,7 +318,7 @@ static sonde_err prepare_sinks(sonde_observer *observer, const sonde_call_shape 
                                sonde_diag *diag)
 {
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__tap *of = &observer->taps[i];
+        const sonde__observe_tap *of = &observer->taps[i];
         sonde_sink *sink = observer->sinks[of->sink];
 
         for (size_t j = 0; j < of->count && sink->prepare != NULL; j++) {

@@ -2,6 +2,7 @@
  * axes.c - see axes.h.
  */
 #include "plot/axes.h"
+#include "base/macros.h"
 #include "plot/page.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 #define GAP 8.0        /* between axis, labels and names */
 #define TICK_ROOM 44.0 /* least distance of two ticks up the y axis */
 
-void sonde__range_widen(double *low, double *high)
+void sonde__plot_range_widen(double *low, double *high)
 {
     double magnitude = 0;
 
@@ -28,17 +29,18 @@ void sonde__range_widen(double *low, double *high)
 /* --- layout ----------------------------------------------------------------------------
  */
 
-static void choose_ticks(sonde__axis *axis, int wanted)
+static void choose_ticks(sonde__plot_axis *axis, int wanted)
 {
     if (axis->log) {
-        sonde__ticks_log(axis->low, axis->high, wanted, &axis->ticks);
+        sonde__plot_ticks_log(axis->low, axis->high, wanted, &axis->ticks);
     } else {
-        sonde__ticks_linear(axis->low, axis->high, wanted, axis->whole, &axis->ticks);
+        sonde__plot_ticks_linear(axis->low, axis->high, wanted, axis->whole,
+                                 &axis->ticks);
     }
 }
 
 /* Part of the axis below value, 0 ... 1 inside it. */
-static double part(const sonde__axis *axis, double value)
+static double part(const sonde__plot_axis *axis, double value)
 {
     if (axis->log) {
         const double low = log(axis->low);
@@ -53,22 +55,22 @@ static double clamp_part(double p)
     return SONDE_MIN(SONDE_MAX(p, -20.0), 20.0);
 }
 
-double sonde__frame_x(const sonde__frame *frame, double x)
+double sonde__plot_frame_x(const sonde__plot_frame *frame, double x)
 {
     return frame->area.x + clamp_part(part(&frame->x, x)) * frame->area.w;
 }
 
-double sonde__frame_y(const sonde__frame *frame, double y)
+double sonde__plot_frame_y(const sonde__plot_frame *frame, double y)
 {
     return frame->area.y + (1 - clamp_part(part(&frame->y, y))) * frame->area.h;
 }
 
-static double widest(sonde__scene *scene, const sonde__ticks *ticks)
+static double widest(sonde__plot_scene *scene, const sonde__plot_ticks *ticks)
 {
     double width = 0;
 
     for (int i = 0; i < ticks->count; i++) {
-        const double w = sonde__text_width(scene, ticks->label[i], SONDE__FONT_TEXT);
+        const double w = sonde__plot_text_width(scene, ticks->label[i], SONDE__FONT_TEXT);
 
         width = SONDE_MAX(width, w);
     }
@@ -76,15 +78,15 @@ static double widest(sonde__scene *scene, const sonde__ticks *ticks)
 }
 
 /* Whether the labels of the x axis keep a distance, centred at their ticks. */
-static bool labels_apart(sonde__scene *scene, const sonde__frame *frame)
+static bool labels_apart(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
-    const sonde__ticks *const ticks = &frame->x.ticks;
+    const sonde__plot_ticks *const ticks = &frame->x.ticks;
     double end = -1e9;
 
     for (int i = 0; i < ticks->count; i++) {
-        const double x = sonde__frame_x(frame, ticks->at[i]);
+        const double x = sonde__plot_frame_x(frame, ticks->at[i]);
         const double half =
-            sonde__text_width(scene, ticks->label[i], SONDE__FONT_TEXT) / 2;
+            sonde__plot_text_width(scene, ticks->label[i], SONDE__FONT_TEXT) / 2;
 
         if (x - half < end + 12) {
             return false;
@@ -95,18 +97,19 @@ static bool labels_apart(sonde__scene *scene, const sonde__frame *frame)
 }
 
 /* Narrows the area by what the first and the last label stand over. */
-static void make_room(sonde__scene *scene, sonde__box space, sonde__frame *frame)
+static void make_room(sonde__plot_scene *scene, sonde__plot_box space,
+                      sonde__plot_frame *frame)
 {
-    const sonde__ticks *const ticks = &frame->x.ticks;
+    const sonde__plot_ticks *const ticks = &frame->x.ticks;
     const int last = ticks->count - 1;
 
     if (last >= 0) {
         const double start =
-            sonde__frame_x(frame, ticks->at[0]) -
-            sonde__text_width(scene, ticks->label[0], SONDE__FONT_TEXT) / 2;
+            sonde__plot_frame_x(frame, ticks->at[0]) -
+            sonde__plot_text_width(scene, ticks->label[0], SONDE__FONT_TEXT) / 2;
         const double end =
-            sonde__frame_x(frame, ticks->at[last]) +
-            sonde__text_width(scene, ticks->label[last], SONDE__FONT_TEXT) / 2;
+            sonde__plot_frame_x(frame, ticks->at[last]) +
+            sonde__plot_text_width(scene, ticks->label[last], SONDE__FONT_TEXT) / 2;
         const double left = ceil(SONDE_MAX(0, space.x - start));
 
         frame->area.x += left;
@@ -114,10 +117,11 @@ static void make_room(sonde__scene *scene, sonde__box space, sonde__frame *frame
     }
 }
 
-bool sonde__frame_layout(sonde__scene *scene, sonde__box space, sonde__frame *frame)
+bool sonde__plot_frame_layout(sonde__plot_scene *scene, sonde__plot_box space,
+                              sonde__plot_frame *frame)
 {
-    const double tick_height = sonde__text_height(SONDE__FONT_TEXT);
-    const double name_height = sonde__text_height(SONDE__FONT_LABEL);
+    const double tick_height = sonde__plot_text_height(SONDE__FONT_TEXT);
+    const double name_height = sonde__plot_text_height(SONDE__FONT_LABEL);
     double left = GAP, bottom = GAP + tick_height;
 
     if (frame->x.label != NULL) {
@@ -154,73 +158,73 @@ bool sonde__frame_layout(sonde__scene *scene, sonde__box space, sonde__frame *fr
 /* --- drawing ---------------------------------------------------------------------------
  */
 
-void sonde__frame_draw_grid(sonde__scene *scene, const sonde__frame *frame)
+void sonde__plot_frame_draw_grid(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
-    const sonde__box a = frame->area;
-    const sonde__ticks *const x = &frame->x.ticks, *const y = &frame->y.ticks;
+    const sonde__plot_box a = frame->area;
+    const sonde__plot_ticks *const x = &frame->x.ticks, *const y = &frame->y.ticks;
 
     for (int i = 0; i < y->fine_count; i++) {
-        const double at = sonde__frame_y(frame, y->fine[i]);
+        const double at = sonde__plot_frame_y(frame, y->fine[i]);
 
-        sonde__segment(scene, a.x, at, a.x + a.w, at, SONDE__GRID_FINE, 1);
+        sonde__plot_segment(scene, a.x, at, a.x + a.w, at, SONDE__GRID_FINE, 1);
     }
     for (int i = 0; i < x->count; i++) {
-        const double at = sonde__frame_x(frame, x->at[i]);
+        const double at = sonde__plot_frame_x(frame, x->at[i]);
 
-        sonde__segment(scene, at, a.y, at, a.y + a.h, SONDE__GRID, 1);
+        sonde__plot_segment(scene, at, a.y, at, a.y + a.h, SONDE__GRID, 1);
     }
     for (int i = 0; i < y->count; i++) {
-        const double at = sonde__frame_y(frame, y->at[i]);
+        const double at = sonde__plot_frame_y(frame, y->at[i]);
 
-        sonde__segment(scene, a.x, at, a.x + a.w, at, SONDE__GRID, 1);
+        sonde__plot_segment(scene, a.x, at, a.x + a.w, at, SONDE__GRID, 1);
     }
 }
 
-static void draw_names(sonde__scene *scene, const sonde__frame *frame)
+static void draw_names(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
-    const sonde__box a = frame->area;
+    const sonde__plot_box a = frame->area;
 
     if (frame->x.label != NULL) {
-        const double y = a.y + a.h + 2 * GAP + sonde__text_height(SONDE__FONT_TEXT);
+        const double y = a.y + a.h + 2 * GAP + sonde__plot_text_height(SONDE__FONT_TEXT);
 
-        sonde__text(
+        sonde__plot_text(
             scene, frame->x.label, SONDE__FONT_LABEL, SONDE__INK,
-            (sonde__text_at){
+            (sonde__plot_text_at){
                 .x = a.x + a.w / 2, .y = y, .align_x = SONDE__CENTRE, .maximum = a.w});
     }
     if (frame->y.label != NULL) {
         const double x = a.x - 2 * GAP - widest(scene, &frame->y.ticks);
 
-        sonde__text(scene, frame->y.label, SONDE__FONT_LABEL, SONDE__INK,
-                    (sonde__text_at){.x = x,
-                                     .y = a.y + a.h / 2,
-                                     .align_x = SONDE__RIGHT,
-                                     .align_y = SONDE__MIDDLE,
-                                     .maximum = a.h,
-                                     .turned = true});
+        sonde__plot_text(scene, frame->y.label, SONDE__FONT_LABEL, SONDE__INK,
+                         (sonde__plot_text_at){.x = x,
+                                               .y = a.y + a.h / 2,
+                                               .align_x = SONDE__RIGHT,
+                                               .align_y = SONDE__MIDDLE,
+                                               .maximum = a.h,
+                                               .turned = true});
     }
 }
 
-void sonde__frame_draw_axes(sonde__scene *scene, const sonde__frame *frame)
+void sonde__plot_frame_draw_axes(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
-    const sonde__box a = frame->area;
-    const sonde__ticks *const x = &frame->x.ticks, *const y = &frame->y.ticks;
+    const sonde__plot_box a = frame->area;
+    const sonde__plot_ticks *const x = &frame->x.ticks, *const y = &frame->y.ticks;
 
-    sonde__segment(scene, a.x, a.y + a.h, a.x + a.w, a.y + a.h, SONDE__AXIS, 1);
+    sonde__plot_segment(scene, a.x, a.y + a.h, a.x + a.w, a.y + a.h, SONDE__AXIS, 1);
     for (int i = 0; i < x->count; i++) {
-        const double at = sonde__frame_x(frame, x->at[i]);
+        const double at = sonde__plot_frame_x(frame, x->at[i]);
 
-        sonde__segment(scene, at, a.y + a.h, at, a.y + a.h + 4, SONDE__AXIS, 1);
-        sonde__text(
-            scene, x->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
-            (sonde__text_at){.x = at, .y = a.y + a.h + GAP, .align_x = SONDE__CENTRE});
+        sonde__plot_segment(scene, at, a.y + a.h, at, a.y + a.h + 4, SONDE__AXIS, 1);
+        sonde__plot_text(scene, x->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
+                         (sonde__plot_text_at){
+                             .x = at, .y = a.y + a.h + GAP, .align_x = SONDE__CENTRE});
     }
     for (int i = 0; i < y->count; i++) {
-        sonde__text(scene, y->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
-                    (sonde__text_at){.x = a.x - GAP,
-                                     .y = sonde__frame_y(frame, y->at[i]),
-                                     .align_x = SONDE__RIGHT,
-                                     .align_y = SONDE__MIDDLE});
+        sonde__plot_text(scene, y->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
+                         (sonde__plot_text_at){.x = a.x - GAP,
+                                               .y = sonde__plot_frame_y(frame, y->at[i]),
+                                               .align_x = SONDE__RIGHT,
+                                               .align_y = SONDE__MIDDLE});
     }
     draw_names(scene, frame);
 }

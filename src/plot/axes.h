@@ -11,52 +11,57 @@
 
 #include <sonde/plot.h>
 
-typedef struct sonde__axis {
+typedef struct sonde__plot_axis {
     const char *label; /* NULL: none */
     double low, high;  /* low < high; both positive if log */
     bool log;
     bool whole; /* ticks at integers only */
-    sonde__ticks ticks;
-} sonde__axis;
+    sonde__plot_ticks ticks;
+} sonde__plot_axis;
 
-typedef struct sonde__frame {
-    sonde__box area; /* between the axes */
-    sonde__axis x, y;
-} sonde__frame;
+typedef struct sonde__plot_frame {
+    sonde__plot_box area; /* between the axes */
+    sonde__plot_axis x, y;
+} sonde__plot_frame;
 
 /* Makes low < high, far enough apart to be told apart and within +-1.1e300. */
-SONDE_API void sonde__range_widen(double *low, double *high);
+SONDE_API void sonde__plot_range_widen(double *low, double *high);
 
 /* Chooses ticks and the area so that all labels lie within space; false: no room. */
-bool sonde__frame_layout(sonde__scene *scene, sonde__box space, sonde__frame *frame);
-void sonde__frame_draw_grid(sonde__scene *scene, const sonde__frame *frame);
-void sonde__frame_draw_axes(sonde__scene *scene, const sonde__frame *frame);
+bool sonde__plot_frame_layout(sonde__plot_scene *scene, sonde__plot_box space,
+                              sonde__plot_frame *frame);
+void sonde__plot_frame_draw_grid(sonde__plot_scene *scene,
+                                 const sonde__plot_frame *frame);
+void sonde__plot_frame_draw_axes(sonde__plot_scene *scene,
+                                 const sonde__plot_frame *frame);
 /* Where a value lies; beyond the axis it continues, up to a page's length away. */
-double sonde__frame_x(const sonde__frame *frame, double x);
-double sonde__frame_y(const sonde__frame *frame, double y);
+double sonde__plot_frame_x(const sonde__plot_frame *frame, double x);
+double sonde__plot_frame_y(const sonde__plot_frame *frame, double y);
 
 /* --- colour bar ------------------------------------------------------------------------
  */
 
 /* axis is the bar's; its ticks are chosen here, for a bar of that height. */
-double sonde__colour_bar_width(sonde__scene *scene, sonde__axis *axis, double height);
+double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
+                                    double height);
 /* In the right end of a space that wide, from y over height. */
-void sonde__colour_bar_draw(sonde__scene *scene, const sonde__axis *axis,
-                            sonde_colours colours, sonde__box box);
+void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
+                                 sonde_colours colours, sonde__plot_box box);
 
 /* --- legend ----------------------------------------------------------------------------
  */
 
-typedef struct sonde__legend_entry {
+typedef struct sonde__plot_legend_entry {
     const char *name; /* borrowed */
     uint32_t colour;
     int dash;
     double pen; /* of the line; 0: a block */
-} sonde__legend_entry;
+} sonde__plot_legend_entry;
 
 /* Rows of entries above a plot, as many as they need in box.w; draws unless scene's turn
  * is only to measure (draw false). Returns the height used. */
-double sonde__legend(sonde__scene *scene, sonde__box box,
-                     const sonde__legend_entry *entries, size_t count, bool draw);
+double sonde__plot_legend(sonde__plot_scene *scene, sonde__plot_box box,
+                          const sonde__plot_legend_entry *entries, size_t count,
+                          bool draw);
 
 #endif

@@ -2,6 +2,8 @@
  * colour.c - see colour.h. Maps are knots at equal distances, linear in between.
  */
 #include "plot/colour.h"
+#include "base/fail.h"
+#include "base/macros.h"
 #include "plot/scene.h"
 
 #include <math.h>
@@ -33,7 +35,7 @@ static double channel(uint32_t rgb, int shift)
     return (double)((rgb >> shift) & 255u);
 }
 
-uint32_t sonde__colour_at(sonde_colours colours, double t)
+uint32_t sonde__plot_colour_at(sonde_colours colours, double t)
 {
     const uint32_t *const knots = maps[colours].knots;
     const int last = maps[colours].count - 1;
@@ -68,23 +70,24 @@ static double luminance(uint32_t colour)
            0.0722 * linear(channel(colour, 8));
 }
 
-double sonde__contrast(uint32_t a, uint32_t b)
+double sonde__plot_contrast(uint32_t a, uint32_t b)
 {
     const double la = luminance(a), lb = luminance(b);
 
     return (SONDE_MAX(la, lb) + 0.05) / (SONDE_MIN(la, lb) + 0.05);
 }
 
-uint32_t sonde__ink_on(uint32_t colour)
+uint32_t sonde__plot_ink_on(uint32_t colour)
 {
     const uint32_t black = 0x000000ff;
 
-    return sonde__contrast(black, colour) >= sonde__contrast(SONDE__PAPER, colour)
+    return sonde__plot_contrast(black, colour) >=
+                   sonde__plot_contrast(SONDE__PAPER, colour)
                ? black
                : SONDE__PAPER;
 }
 
-uint32_t sonde__line_colour(size_t i)
+uint32_t sonde__plot_line_colour(size_t i)
 {
     static const uint32_t palette[SONDE__PALETTE] = {
         0x0072b2ff, 0xd55e00ff, 0x009e73ff, 0xb0568fff,
@@ -94,12 +97,12 @@ uint32_t sonde__line_colour(size_t i)
     return palette[i % SONDE__PALETTE];
 }
 
-uint32_t sonde__faded(uint32_t colour, uint32_t alpha)
+uint32_t sonde__plot_faded(uint32_t colour, uint32_t alpha)
 {
     return (colour & 0xffffff00u) | alpha;
 }
 
-sonde_err sonde__colours_check(sonde_colours colours, sonde_diag *diag)
+sonde_err sonde__plot_colours_check(sonde_colours colours, sonde_diag *diag)
 {
     if ((size_t)colours >= SONDE_COUNT_OF(maps)) {
         return sonde__fail(diag, SONDE_EINVAL, "colours", "a SONDE_COLOURS_ value",

@@ -6,6 +6,9 @@
  * fits all of them, or none. Beyond DRAWN_CELLS classes the cells are one image.
  */
 #include "plot/axes.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "plot/colour.h"
 #include "plot/page.h"
 
@@ -23,9 +26,9 @@ typedef struct matrix {
     double cell, names_left, names_below;
     bool upright; /* names below are short enough to stand as they are */
     double x, y;  /* of the first cell */
-    sonde__axis bar;
-    sonde__font font; /* of the values; size 0: they do not fit */
-    bool shortened;   /* "12.3k" */
+    sonde__plot_axis bar;
+    sonde__plot_font font; /* of the values; size 0: they do not fit */
+    bool shortened;        /* "12.3k" */
 } matrix;
 
 /* --- reading ---------------------------------------------------------------------------
@@ -96,7 +99,7 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
 
     *m = (matrix){.plot = plot, .whole = true};
     if (err == SONDE_OK) {
-        err = sonde__colours_check(plot->colours, diag);
+        err = sonde__plot_colours_check(plot->colours, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -115,7 +118,8 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
     for (int i = 0; i < m->classes * m->classes; i++) {
         largest = SONDE_MAX(largest, m->values[i]);
     }
-    m->bar = (sonde__axis){.label = plot->shares ? "Share of the true class (%)" : NULL,
+    m->bar =
+        (sonde__plot_axis){.label = plot->shares ? "Share of the true class (%)" : NULL,
                            .high = plot->shares  ? 100
                                    : largest > 0 ? largest
                                                  : 1,
@@ -141,7 +145,7 @@ static const char *summary(const matrix *m, char *buf, size_t size)
     if (m->whole && m->total > 0 && m->total < 1e18) {
         (void)snprintf(buf, size, "Accuracy %.2f %% of %s samples",
                        m->right / m->total * 100,
-                       sonde__grouped((uint64_t)m->total, total, sizeof total));
+                       sonde__plot_grouped((uint64_t)m->total, total, sizeof total));
     }
     return buf;
 }
@@ -156,14 +160,14 @@ static void write_value(const matrix *m, double value, char *buf, size_t size)
     } else if (m->whole && !m->shortened && value < 1e15) {
         (void)snprintf(buf, size, "%.0f", value);
     } else {
-        (void)sonde__short_number(value, 3, buf, size);
+        (void)sonde__plot_short_number(value, 3, buf, size);
     }
 }
 
 /* Per unit of font size: widths are proportional to it. */
-static double widest_value(const matrix *m, sonde__scene *scene)
+static double widest_value(const matrix *m, sonde__plot_scene *scene)
 {
-    const sonde__font font = {10, false};
+    const sonde__plot_font font = {10, false};
     double width = 0;
     char text[40] = "";
 
@@ -171,14 +175,14 @@ static double widest_value(const matrix *m, sonde__scene *scene)
         double w = 0;
 
         write_value(m, m->values[i], text, sizeof text);
-        w = sonde__text_width(scene, text, font);
+        w = sonde__plot_text_width(scene, text, font);
         width = SONDE_MAX(width, w);
     }
     return width / font.size;
 }
 
 /* The largest font in which every value fits its cell, shortened if need be. */
-static void choose_font(matrix *m, sonde__scene *scene)
+static void choose_font(matrix *m, sonde__plot_scene *scene)
 {
     m->font.size = 0;
     if (m->cell < 14 || m->classes > DRAWN_CELLS) {
@@ -190,7 +194,8 @@ static void choose_font(matrix *m, sonde__scene *scene)
         m->shortened = shortened == 1;
         widest = widest_value(m, scene);
         size = floor(SONDE_MIN(13, (m->cell - 5) / widest));
-        while (size >= 8 && sonde__text_height((sonde__font){size, false}) > m->cell) {
+        while (size >= 8 &&
+               sonde__plot_text_height((sonde__plot_font){size, false}) > m->cell) {
             size--;
         }
         if (size >= 8) {
@@ -203,20 +208,20 @@ static void choose_font(matrix *m, sonde__scene *scene)
 /* One in how many names is shown: 1, 2, 5, 10 ... */
 static int name_step(const matrix *m)
 {
-    const double least = sonde__text_height(SONDE__FONT_TEXT) / m->cell;
+    const double least = sonde__plot_text_height(SONDE__FONT_TEXT) / m->cell;
 
-    return least <= 1 ? 1 : (int)sonde__nice_step(least, 1);
+    return least <= 1 ? 1 : (int)sonde__plot_nice_step(least, 1);
 }
 
 /* Widest name, at most `most`. */
-static double widest_name(const matrix *m, sonde__scene *scene, double most)
+static double widest_name(const matrix *m, sonde__plot_scene *scene, double most)
 {
     double width = 0;
 
     for (int i = 0; i < m->classes; i++) {
         char buf[16] = "";
         const double w =
-            sonde__text_width(scene, class_name(m, i, buf), SONDE__FONT_TEXT);
+            sonde__plot_text_width(scene, class_name(m, i, buf), SONDE__FONT_TEXT);
 
         width = SONDE_MAX(width, w);
     }
@@ -224,8 +229,8 @@ static double widest_name(const matrix *m, sonde__scene *scene, double most)
 }
 
 /* Where the cells leave room on a side, names need not be shortened as much. */
-static void give_names_the_rest(matrix *m, sonde__scene *scene, sonde__box space,
-                                double around, double bar)
+static void give_names_the_rest(matrix *m, sonde__plot_scene *scene,
+                                sonde__plot_box space, double around, double bar)
 {
     const double side = m->cell * m->classes;
     const double longest = widest_name(m, scene, space.w);
@@ -238,9 +243,9 @@ static void give_names_the_rest(matrix *m, sonde__scene *scene, sonde__box space
     }
 }
 
-static bool lay_out(matrix *m, sonde__scene *scene, sonde__box space)
+static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
 {
-    const double title = sonde__text_height(SONDE__FONT_LABEL) + 2 * GAP;
+    const double title = sonde__plot_text_height(SONDE__FONT_LABEL) + 2 * GAP;
     const double most = m->classes <= 4 ? CELL_MAX_FEW : CELL_MAX;
     double bar = 0, cell = 0, width = 0;
 
@@ -249,7 +254,8 @@ static bool lay_out(matrix *m, sonde__scene *scene, sonde__box space)
     if (space.h > 0) {
         m->names_below = SONDE_MIN(m->names_below, SONDE_MAX(space.h * 0.3, 24));
     }
-    bar = sonde__colour_bar_width(scene, &m->bar, space.h > 0 ? space.h : space.w / 2);
+    bar =
+        sonde__plot_colour_bar_width(scene, &m->bar, space.h > 0 ? space.h : space.w / 2);
     cell = (space.w - title - m->names_left - GAP - bar) / m->classes;
     if (space.h > 0) {
         cell = SONDE_MIN(cell, (space.h - title - m->names_below - GAP) / m->classes);
@@ -261,10 +267,10 @@ static bool lay_out(matrix *m, sonde__scene *scene, sonde__box space)
     give_names_the_rest(m, scene, space, title + GAP, bar);
     m->upright = m->names_left <= SONDE_MIN(m->cell - 4, 28);
     if (m->upright) {
-        m->names_below = ceil(sonde__text_height(SONDE__FONT_TEXT));
+        m->names_below = ceil(sonde__plot_text_height(SONDE__FONT_TEXT));
     }
     /* Ticks anew, for the height that the bar now has. */
-    bar = sonde__colour_bar_width(scene, &m->bar, m->cell * m->classes);
+    bar = sonde__plot_colour_bar_width(scene, &m->bar, m->cell * m->classes);
     width = title + m->names_left + GAP + m->cell * m->classes + bar;
     m->x = floor(space.x + SONDE_MAX(0, (space.w - width) / 2) + title + m->names_left +
                  GAP);
@@ -278,10 +284,10 @@ static bool lay_out(matrix *m, sonde__scene *scene, sonde__box space)
 
 static uint32_t cell_colour(const matrix *m, double value)
 {
-    return sonde__colour_at(m->plot->colours, value / m->bar.high);
+    return sonde__plot_colour_at(m->plot->colours, value / m->bar.high);
 }
 
-static void draw_cells(const matrix *m, sonde__scene *scene)
+static void draw_cells(const matrix *m, sonde__plot_scene *scene)
 {
     const double gap = m->cell >= 24 ? 1 : 0;
 
@@ -289,24 +295,24 @@ static void draw_cells(const matrix *m, sonde__scene *scene)
         for (int column = 0; column < m->classes; column++) {
             const double value = m->values[row * m->classes + column];
             const uint32_t colour = cell_colour(m, value);
-            const sonde__box box = {m->x + column * m->cell, m->y + row * m->cell,
-                                    m->cell - gap, m->cell - gap};
+            const sonde__plot_box box = {m->x + column * m->cell, m->y + row * m->cell,
+                                         m->cell - gap, m->cell - gap};
             char text[40] = "";
 
-            sonde__fill(scene, box, colour);
+            sonde__plot_fill(scene, box, colour);
             if (m->font.size > 0) {
                 write_value(m, value, text, sizeof text);
-                sonde__text(scene, text, m->font, sonde__ink_on(colour),
-                            (sonde__text_at){.x = box.x + box.w / 2,
-                                             .y = box.y + box.h / 2,
-                                             .align_x = SONDE__CENTRE,
-                                             .align_y = SONDE__MIDDLE});
+                sonde__plot_text(scene, text, m->font, sonde__plot_ink_on(colour),
+                                 (sonde__plot_text_at){.x = box.x + box.w / 2,
+                                                       .y = box.y + box.h / 2,
+                                                       .align_x = SONDE__CENTRE,
+                                                       .align_y = SONDE__MIDDLE});
             }
         }
     }
 }
 
-static void draw_image(const matrix *m, sonde__scene *scene)
+static void draw_image(const matrix *m, sonde__plot_scene *scene)
 {
     const size_t count = (size_t)m->classes * (size_t)m->classes;
     const double side = m->cell * m->classes;
@@ -315,11 +321,11 @@ static void draw_image(const matrix *m, sonde__scene *scene)
     for (size_t i = 0; pixels != NULL && i < count; i++) {
         pixels[i] = 0xff000000u | cell_colour(m, m->values[i]) >> 8;
     }
-    sonde__image(scene, (sonde__box){m->x, m->y, side, side}, pixels, m->classes,
-                 m->classes);
+    sonde__plot_image(scene, (sonde__plot_box){m->x, m->y, side, side}, pixels,
+                      m->classes, m->classes);
 }
 
-static void draw_names(const matrix *m, sonde__scene *scene)
+static void draw_names(const matrix *m, sonde__plot_scene *scene)
 {
     const double side = m->cell * m->classes;
     const int step = name_step(m);
@@ -329,74 +335,75 @@ static void draw_names(const matrix *m, sonde__scene *scene)
         const char *const name = class_name(m, i, buf);
         const double middle = (i + 0.5) * m->cell;
 
-        sonde__text(scene, name, SONDE__FONT_TEXT, SONDE__INK,
-                    (sonde__text_at){.x = m->x - GAP,
-                                     .y = m->y + middle,
-                                     .align_x = SONDE__RIGHT,
-                                     .align_y = SONDE__MIDDLE,
-                                     .maximum = m->names_left + 0.5});
-        sonde__text(scene, name, SONDE__FONT_TEXT, SONDE__INK,
-                    (sonde__text_at){.x = m->x + middle,
-                                     .y = m->y + side + GAP,
-                                     .align_x = SONDE__CENTRE,
-                                     .align_y = SONDE__TOP,
-                                     .maximum = m->upright ? 0 : m->names_below + 0.5,
-                                     .turned = !m->upright});
+        sonde__plot_text(scene, name, SONDE__FONT_TEXT, SONDE__INK,
+                         (sonde__plot_text_at){.x = m->x - GAP,
+                                               .y = m->y + middle,
+                                               .align_x = SONDE__RIGHT,
+                                               .align_y = SONDE__MIDDLE,
+                                               .maximum = m->names_left + 0.5});
+        sonde__plot_text(
+            scene, name, SONDE__FONT_TEXT, SONDE__INK,
+            (sonde__plot_text_at){.x = m->x + middle,
+                                  .y = m->y + side + GAP,
+                                  .align_x = SONDE__CENTRE,
+                                  .align_y = SONDE__TOP,
+                                  .maximum = m->upright ? 0 : m->names_below + 0.5,
+                                  .turned = !m->upright});
     }
-    sonde__text(scene, "True label", SONDE__FONT_LABEL, SONDE__INK,
-                (sonde__text_at){.x = m->x - m->names_left - 2.5 * GAP,
-                                 .y = m->y + side / 2,
-                                 .align_x = SONDE__RIGHT,
-                                 .align_y = SONDE__MIDDLE,
-                                 .maximum = side,
-                                 .turned = true});
-    sonde__text(scene, "Predicted label", SONDE__FONT_LABEL, SONDE__INK,
-                (sonde__text_at){.x = m->x + side / 2,
-                                 .y = m->y + side + 2.5 * GAP + m->names_below,
-                                 .align_x = SONDE__CENTRE,
-                                 .maximum = side});
+    sonde__plot_text(scene, "True label", SONDE__FONT_LABEL, SONDE__INK,
+                     (sonde__plot_text_at){.x = m->x - m->names_left - 2.5 * GAP,
+                                           .y = m->y + side / 2,
+                                           .align_x = SONDE__RIGHT,
+                                           .align_y = SONDE__MIDDLE,
+                                           .maximum = side,
+                                           .turned = true});
+    sonde__plot_text(scene, "Predicted label", SONDE__FONT_LABEL, SONDE__INK,
+                     (sonde__plot_text_at){.x = m->x + side / 2,
+                                           .y = m->y + side + 2.5 * GAP + m->names_below,
+                                           .align_x = SONDE__CENTRE,
+                                           .maximum = side});
 }
 
-static sonde_err draw(matrix *m, sonde__scene *scene, const sonde__page *page,
+static sonde_err draw(matrix *m, sonde__plot_scene *scene, const sonde__plot_page *page,
                       sonde_diag *diag)
 {
     const double side = m->cell * m->classes;
-    const double bar = sonde__colour_bar_width(scene, &m->bar, side);
+    const double bar = sonde__plot_colour_bar_width(scene, &m->bar, side);
 
     if (m->classes > DRAWN_CELLS) {
         draw_image(m, scene);
     } else {
         draw_cells(m, scene);
     }
-    sonde__outline(scene, (sonde__box){m->x - 1, m->y - 1, side + 1, side + 1},
-                   SONDE__GRID, 1);
+    sonde__plot_outline(scene, (sonde__plot_box){m->x - 1, m->y - 1, side + 1, side + 1},
+                        SONDE__GRID, 1);
     draw_names(m, scene);
-    sonde__colour_bar_draw(scene, &m->bar, m->plot->colours,
-                           (sonde__box){m->x + side, m->y, bar, side});
-    return sonde__page_end(scene, page,
-                           m->y + side + 2.5 * GAP + m->names_below +
-                               sonde__text_height(SONDE__FONT_LABEL),
-                           diag);
+    sonde__plot_colour_bar_draw(scene, &m->bar, m->plot->colours,
+                                (sonde__plot_box){m->x + side, m->y, bar, side});
+    return sonde__plot_page_end(scene, page,
+                                m->y + side + 2.5 * GAP + m->names_below +
+                                    sonde__plot_text_height(SONDE__FONT_LABEL),
+                                diag);
 }
 
-sonde_err sonde__build_confusion(const void *description, sonde__scene *scene,
-                                 sonde_diag *diag)
+sonde_err sonde__plot_build_confusion(const void *description, sonde__plot_scene *scene,
+                                      sonde_diag *diag)
 {
     const sonde_confusion_plot *const plot = description;
     matrix m = {0};
-    sonde__page page = {0};
+    sonde__plot_page page = {0};
     char subtitle[120] = "";
     sonde_err err = read_matrix(plot, &m, diag);
 
     if (err == SONDE_OK) {
-        err =
-            sonde__page_begin(scene, &plot->page, summary(&m, subtitle, sizeof subtitle),
-                              NULL, 0, &page, diag);
+        err = sonde__plot_page_begin(scene, &plot->page,
+                                     summary(&m, subtitle, sizeof subtitle), NULL, 0,
+                                     &page, diag);
     }
     if (err == SONDE_OK) {
         err = lay_out(&m, scene, page.space) ? draw(&m, scene, &page, diag)
-                                             : sonde__no_room(scene, diag);
-        sonde__page_fini(&page);
+                                             : sonde__plot_no_room(scene, diag);
+        sonde__plot_page_fini(&page);
     }
     sonde__free(m.values);
     return err;
@@ -405,5 +412,5 @@ sonde_err sonde__build_confusion(const void *description, sonde__scene *scene,
 sonde_err sonde_plot_confusion(const char *path, const sonde_confusion_plot *plot,
                                sonde_diag *diag)
 {
-    return sonde__plot_draw(path, &plot->page, sonde__build_confusion, plot, diag);
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_confusion, plot, diag);
 }

@@ -7,6 +7,9 @@
  * least, greatest and last: the line covers the same pixels at a bounded cost.
  */
 #include "plot/axes.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "plot/colour.h"
 #include "plot/page.h"
 #include "plot/series.h"
@@ -19,10 +22,10 @@ enum { SERIES_MAX = 32, NAME_SIZE = 32, DOTS_UP_TO = 40, MARK_EVERY = 7 };
 
 typedef struct chart {
     const sonde_curves_plot *plot;
-    sonde__series series[SERIES_MAX];
+    sonde__plot_series series[SERIES_MAX];
     char names[SERIES_MAX][NAME_SIZE]; /* of those without one */
-    sonde__legend_entry entries[SERIES_MAX];
-    sonde__frame frame;
+    sonde__plot_legend_entry entries[SERIES_MAX];
+    sonde__plot_frame frame;
     uint64_t marks[4];
 } chart;
 
@@ -59,19 +62,19 @@ static sonde_err read_series(chart *c, sonde_diag *diag)
         sonde_err err = SONDE_OK;
 
         (void)snprintf(where, sizeof where, "series '%.100s'", name_of(c, i));
-        err = sonde__series_read(&plot->series[i], plot->log_y,
-                                 plot->series[i].plain ? 0.0 : plot->smooth, where,
-                                 &c->series[i], diag);
+        err = sonde__plot_series_read(&plot->series[i], plot->log_y,
+                                      plot->series[i].plain ? 0.0 : plot->smooth, where,
+                                      &c->series[i], diag);
         if (err != SONDE_OK) {
             return err;
         }
         for (int kind = 0; kind < 4; kind++) {
             c->marks[kind] += c->series[i].marks[kind];
         }
-        c->entries[i] = (sonde__legend_entry){.name = name_of(c, i),
-                                              .colour = sonde__line_colour(i),
-                                              .dash = (int)(i / SONDE__PALETTE) % 4,
-                                              .pen = 2};
+        c->entries[i] = (sonde__plot_legend_entry){.name = name_of(c, i),
+                                                   .colour = sonde__plot_line_colour(i),
+                                                   .dash = (int)(i / SONDE__PALETTE) % 4,
+                                                   .pen = 2};
     }
     if (c->marks[SONDE__MARK_POINT] == 0) {
         return sonde__fail(diag, SONDE_EINVAL, "curves",
@@ -83,19 +86,19 @@ static sonde_err read_series(chart *c, sonde_diag *diag)
 }
 
 /* Ranges of x over all points, of y over those that can be drawn. */
-static void find_ranges(const chart *c, sonde__axis *x, sonde__axis *y)
+static void find_ranges(const chart *c, sonde__plot_axis *x, sonde__plot_axis *y)
 {
     x->low = y->low = INFINITY;
     x->high = y->high = -INFINITY;
     x->whole = true;
     for (size_t k = 0; k < c->plot->count; k++) {
-        const sonde__series *const s = &c->series[k];
+        const sonde__plot_series *const s = &c->series[k];
 
         x->whole = x->whole && s->whole;
         for (size_t i = 0; i < s->count; i++) {
             x->low = SONDE_MIN(x->low, s->x[i]);
             x->high = SONDE_MAX(x->high, s->x[i]);
-            if (sonde__mark_of(s->y[i], c->plot->log_y) == SONDE__MARK_POINT) {
+            if (sonde__plot_mark_of(s->y[i], c->plot->log_y) == SONDE__MARK_POINT) {
                 y->low = SONDE_MIN(y->low, s->y[i]);
                 y->high = SONDE_MAX(y->high, s->y[i]);
             }
@@ -105,13 +108,13 @@ static void find_ranges(const chart *c, sonde__axis *x, sonde__axis *y)
 
 static void make_frame(chart *c)
 {
-    sonde__axis *const x = &c->frame.x, *const y = &c->frame.y;
+    sonde__plot_axis *const x = &c->frame.x, *const y = &c->frame.y;
     double room = 0;
 
-    *x = (sonde__axis){.label = c->plot->x_label};
-    *y = (sonde__axis){.label = c->plot->y_label, .log = c->plot->log_y};
+    *x = (sonde__plot_axis){.label = c->plot->x_label};
+    *y = (sonde__plot_axis){.label = c->plot->y_label, .log = c->plot->log_y};
     find_ranges(c, x, y);
-    sonde__range_widen(&x->low, &x->high);
+    sonde__plot_range_widen(&x->low, &x->high);
     if (y->log) {
         const double factor =
             SONDE_MAX(pow(y->high / y->low, 0.05), 1.05); /* a twentieth of its length */
@@ -123,7 +126,7 @@ static void make_frame(chart *c)
     if (y->low >= 0 && y->low < 0.2 * y->high) {
         y->low = 0; /* near enough to zero to show it */
     }
-    sonde__range_widen(&y->low, &y->high);
+    sonde__plot_range_widen(&y->low, &y->high);
     room = y->high * 0.05 - y->low * 0.05;
     y->high = SONDE_MIN(y->high + room, 1e300);
     if (y->low > 0 || y->low < 0) {
@@ -136,11 +139,11 @@ static void make_frame(chart *c)
 
 /* One pixel column of a long line. */
 typedef struct column {
-    sonde__point first, least, greatest, last;
+    sonde__plot_point first, least, greatest, last;
     size_t least_at, greatest_at;
 } column;
 
-static size_t put_column(sonde__point *out, const column *col)
+static size_t put_column(sonde__plot_point *out, const column *col)
 {
     const bool least_first = col->least_at < col->greatest_at;
 
@@ -152,13 +155,13 @@ static size_t put_column(sonde__point *out, const column *col)
 }
 
 /* Keeps four points a pixel column, in place; returns how many are left. */
-static size_t thin_out(sonde__point *points, size_t count, double scale)
+static size_t thin_out(sonde__plot_point *points, size_t count, double scale)
 {
     column col = {0};
     size_t kept = 0, in_column = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const sonde__point p = points[i];
+        const sonde__plot_point p = points[i];
 
         if (in_column > 0 && floor(p.x * scale) > floor(col.first.x * scale)) {
             /* Never more than were read: a column of fewer points keeps them as they are.
@@ -193,7 +196,7 @@ typedef struct stroke {
     bool dots;
 } stroke;
 
-static void draw_run(sonde__scene *scene, sonde__point *points, size_t count,
+static void draw_run(sonde__plot_scene *scene, sonde__plot_point *points, size_t count,
                      bool ascending, stroke s)
 {
     const size_t all = count;
@@ -202,18 +205,18 @@ static void draw_run(sonde__scene *scene, sonde__point *points, size_t count,
         count = thin_out(points, count, scene->scale);
     }
     if (count > 1) {
-        sonde__line(scene, points, count, s.colour, s.pen, s.dash);
+        sonde__plot_line(scene, points, count, s.colour, s.pen, s.dash);
     }
     for (size_t i = 0; i < count && (s.dots || all == 1); i++) {
-        sonde__dot(scene, points[i].x, points[i].y, s.pen + 4, s.colour);
+        sonde__plot_dot(scene, points[i].x, points[i].y, s.pen + 4, s.colour);
     }
 }
 
 /* y is the series' own or its smoothed values. */
-static void draw_values(const chart *c, sonde__scene *scene, const sonde__series *series,
-                        const double *y, stroke s)
+static void draw_values(const chart *c, sonde__plot_scene *scene,
+                        const sonde__plot_series *series, const double *y, stroke s)
 {
-    sonde__point *run = NULL; /* room for all points */
+    sonde__plot_point *run = NULL; /* room for all points */
     size_t size = 0, count = 0;
 
     if (!sonde__mul(series->count, sizeof *run, &size) ||
@@ -222,13 +225,13 @@ static void draw_values(const chart *c, sonde__scene *scene, const sonde__series
         return;
     }
     for (size_t i = 0; i < series->count; i++) {
-        if (sonde__mark_of(y[i], c->plot->log_y) != SONDE__MARK_POINT) {
+        if (sonde__plot_mark_of(y[i], c->plot->log_y) != SONDE__MARK_POINT) {
             draw_run(scene, run, count, series->ascending, s);
             count = 0;
             continue;
         }
-        run[count++] = (sonde__point){sonde__frame_x(&c->frame, series->x[i]),
-                                      sonde__frame_y(&c->frame, y[i])};
+        run[count++] = (sonde__plot_point){sonde__plot_frame_x(&c->frame, series->x[i]),
+                                           sonde__plot_frame_y(&c->frame, y[i])};
     }
     draw_run(scene, run, count, series->ascending, s);
     sonde__free(run);
@@ -237,31 +240,31 @@ static void draw_values(const chart *c, sonde__scene *scene, const sonde__series
 /* --- marks -----------------------------------------------------------------------------
  */
 
-static void draw_mark(sonde__scene *scene, sonde__box area, sonde__mark mark, double x,
-                      uint32_t colour)
+static void draw_mark(sonde__plot_scene *scene, sonde__plot_box area,
+                      sonde__plot_mark mark, double x, uint32_t colour)
 {
     const double r = 3.5, top = area.y + 2, bottom = area.y + area.h - 2;
-    const sonde__point up[] = {{x, top}, {x - r, top + 2 * r}, {x + r, top + 2 * r}};
-    const sonde__point down[] = {
+    const sonde__plot_point up[] = {{x, top}, {x - r, top + 2 * r}, {x + r, top + 2 * r}};
+    const sonde__plot_point down[] = {
         {x, bottom}, {x - r, bottom - 2 * r}, {x + r, bottom - 2 * r}};
 
     if (mark == SONDE__MARK_NAN) {
-        sonde__segment(scene, x - r, bottom - 2 * r, x + r, bottom, colour, 1.6);
-        sonde__segment(scene, x - r, bottom, x + r, bottom - 2 * r, colour, 1.6);
+        sonde__plot_segment(scene, x - r, bottom - 2 * r, x + r, bottom, colour, 1.6);
+        sonde__plot_segment(scene, x - r, bottom, x + r, bottom - 2 * r, colour, 1.6);
     } else {
-        sonde__area(scene, mark == SONDE__MARK_ABOVE ? up : down, 3, colour);
+        sonde__plot_area(scene, mark == SONDE__MARK_ABOVE ? up : down, 3, colour);
     }
 }
 
 /* At most one mark of a kind every MARK_EVERY pixels. */
-static void draw_marks(const chart *c, sonde__scene *scene, size_t k)
+static void draw_marks(const chart *c, sonde__plot_scene *scene, size_t k)
 {
-    const sonde__series *const s = &c->series[k];
+    const sonde__plot_series *const s = &c->series[k];
     double last[4] = {-1e9, -1e9, -1e9, -1e9};
 
     for (size_t i = 0; i < s->count; i++) {
-        const sonde__mark mark = sonde__mark_of(s->y[i], c->plot->log_y);
-        const double x = sonde__frame_x(&c->frame, s->x[i]);
+        const sonde__plot_mark mark = sonde__plot_mark_of(s->y[i], c->plot->log_y);
+        const double x = sonde__plot_frame_x(&c->frame, s->x[i]);
 
         if (mark != SONDE__MARK_POINT && fabs(x - last[mark]) >= MARK_EVERY) {
             draw_mark(scene, c->frame.area, mark, x, c->entries[k].colour);
@@ -289,9 +292,9 @@ static const char *describe_marks(const chart *c, char *buf, size_t size)
         char count[40] = "";
 
         if (c->marks[kind] > 0) {
-            at += (size_t)snprintf(buf + at, size - at, "%s%s: %s", at > 0 ? ",   " : "",
-                                   name,
-                                   sonde__grouped(c->marks[kind], count, sizeof count));
+            at += (size_t)snprintf(
+                buf + at, size - at, "%s%s: %s", at > 0 ? ",   " : "", name,
+                sonde__plot_grouped(c->marks[kind], count, sizeof count));
         }
     }
     return buf;
@@ -300,22 +303,23 @@ static const char *describe_marks(const chart *c, char *buf, size_t size)
 /* --- the picture -----------------------------------------------------------------------
  */
 
-static void draw_series(const chart *c, sonde__scene *scene)
+static void draw_series(const chart *c, sonde__plot_scene *scene)
 {
     for (size_t k = 0; k < c->plot->count; k++) {
-        const sonde__series *const s = &c->series[k];
-        const sonde__legend_entry *const e = &c->entries[k];
+        const sonde__plot_series *const s = &c->series[k];
+        const sonde__plot_legend_entry *const e = &c->entries[k];
         const bool dots = s->count <= DOTS_UP_TO;
         const bool smooth = s->smooth != NULL;
 
-        draw_values(c, scene, s, s->y,
-                    (stroke){.colour = smooth ? sonde__faded(e->colour, 0x48) : e->colour,
-                             .pen = smooth ? 1.2 : e->pen,
-                             .dash = smooth ? 0 : e->dash,
-                             .dots = dots && !smooth});
+        draw_values(
+            c, scene, s, s->y,
+            (stroke){.colour = smooth ? sonde__plot_faded(e->colour, 0x48) : e->colour,
+                     .pen = smooth ? 1.2 : e->pen,
+                     .dash = smooth ? 0 : e->dash,
+                     .dots = dots && !smooth});
     }
     for (size_t k = 0; k < c->plot->count; k++) {
-        const sonde__legend_entry *const e = &c->entries[k];
+        const sonde__plot_legend_entry *const e = &c->entries[k];
 
         if (c->series[k].smooth != NULL) {
             draw_values(c, scene, &c->series[k], c->series[k].smooth,
@@ -327,27 +331,27 @@ static void draw_series(const chart *c, sonde__scene *scene)
     }
 }
 
-static bool draw(chart *c, sonde__scene *scene, sonde__box space)
+static bool draw(chart *c, sonde__plot_scene *scene, sonde__plot_box space)
 {
     const size_t entries =
         c->plot->count > 1 || c->plot->series[0].name != NULL ? c->plot->count : 0;
-    const double legend = sonde__legend(scene, space, c->entries, entries, true);
+    const double legend = sonde__plot_legend(scene, space, c->entries, entries, true);
 
     space.y += legend;
     space.h -= legend;
     make_frame(c);
-    if (!sonde__frame_layout(scene, space, &c->frame)) {
+    if (!sonde__plot_frame_layout(scene, space, &c->frame)) {
         return false;
     }
-    sonde__frame_draw_grid(scene, &c->frame);
+    sonde__plot_frame_draw_grid(scene, &c->frame);
     draw_series(c, scene);
-    sonde__frame_draw_axes(scene, &c->frame);
+    sonde__plot_frame_draw_axes(scene, &c->frame);
     return true;
 }
 
-static sonde_err build(chart *c, sonde__scene *scene, sonde_diag *diag)
+static sonde_err build(chart *c, sonde__plot_scene *scene, sonde_diag *diag)
 {
-    sonde__page page = {0};
+    sonde__plot_page page = {0};
     char note[200] = "", subtitle[80] = "";
     sonde_err err = read_series(c, diag);
 
@@ -359,23 +363,23 @@ static sonde_err build(chart *c, sonde__scene *scene, sonde_diag *diag)
                        "Pale: as measured; strong: moving average, weight %g",
                        c->plot->smooth);
     }
-    err = sonde__page_begin(scene, &c->plot->page, subtitle,
-                            describe_marks(c, note, sizeof note),
-                            sonde__chart_height(scene), &page, diag);
+    err = sonde__plot_page_begin(scene, &c->plot->page, subtitle,
+                                 describe_marks(c, note, sizeof note),
+                                 sonde__plot_chart_height(scene), &page, diag);
     if (err != SONDE_OK) {
         return err;
     }
     if (!draw(c, scene, page.space)) {
-        err = sonde__no_room(scene, diag);
+        err = sonde__plot_no_room(scene, diag);
     } else {
-        err = sonde__page_end(scene, &page, page.space.y + page.space.h, diag);
+        err = sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag);
     }
-    sonde__page_fini(&page);
+    sonde__plot_page_fini(&page);
     return err;
 }
 
-sonde_err sonde__build_curves(const void *description, sonde__scene *scene,
-                              sonde_diag *diag)
+sonde_err sonde__plot_build_curves(const void *description, sonde__plot_scene *scene,
+                                   sonde_diag *diag)
 {
     const sonde_curves_plot *const plot = description;
     sonde_err err = check_plot(plot, diag);
@@ -391,7 +395,7 @@ sonde_err sonde__build_curves(const void *description, sonde__scene *scene,
     c->plot = plot;
     err = build(c, scene, diag);
     for (size_t i = 0; i < plot->count; i++) {
-        sonde__series_fini(&c->series[i]);
+        sonde__plot_series_fini(&c->series[i]);
     }
     sonde__free(c);
     return err;
@@ -400,5 +404,5 @@ sonde_err sonde__build_curves(const void *description, sonde__scene *scene,
 sonde_err sonde_plot_curves(const char *path, const sonde_curves_plot *plot,
                             sonde_diag *diag)
 {
-    return sonde__plot_draw(path, &plot->page, sonde__build_curves, plot, diag);
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_curves, plot, diag);
 }

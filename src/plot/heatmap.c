@@ -7,6 +7,9 @@
  * thousand pixels stand as ten columns.
  */
 #include "plot/axes.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "plot/colour.h"
 #include "plot/page.h"
 
@@ -23,8 +26,8 @@ typedef struct map {
     double *medians; /* (count): NaN of an empty step */
     double largest;  /* share */
     uint64_t empty;  /* steps without values */
-    sonde__frame frame;
-    sonde__axis bar; /* per cent */
+    sonde__plot_frame frame;
+    sonde__plot_axis bar; /* per cent */
 } map;
 
 /* --- reading ---------------------------------------------------------------------------
@@ -107,7 +110,7 @@ static sonde_err survey(map *m, sonde_diag *diag)
         return sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one value",
                            "all histograms are empty");
     }
-    sonde__range_widen(&m->low, &m->high);
+    sonde__plot_range_widen(&m->low, &m->high);
     return SONDE_OK;
 }
 
@@ -255,10 +258,10 @@ static uint32_t share_colour(const map *m, double share)
     const double percent = share * 100, high = m->bar.high, low = m->bar.low;
 
     if (!m->bar.log) {
-        return sonde__colour_at(m->plot->colours, percent / high);
+        return sonde__plot_colour_at(m->plot->colours, percent / high);
     }
-    return sonde__colour_at(m->plot->colours,
-                            percent > low ? log(percent / low) / log(high / low) : 0);
+    return sonde__plot_colour_at(
+        m->plot->colours, percent > low ? log(percent / low) / log(high / low) : 0);
 }
 
 /* Pixels (rows, columns), the highest values on top. */
@@ -293,10 +296,10 @@ static uint32_t *make_pixels(const map *m, int columns)
  */
 
 /* Runs of medians; a light edge below the line keeps it readable on every colour. */
-static void draw_medians(const map *m, sonde__scene *scene)
+static void draw_medians(const map *m, sonde__plot_scene *scene)
 {
     const size_t count = m->plot->count;
-    sonde__point *points = sonde__calloc(count, sizeof *points);
+    sonde__plot_point *points = sonde__calloc(count, sizeof *points);
     size_t run = 0;
 
     if (points == NULL) {
@@ -305,16 +308,18 @@ static void draw_medians(const map *m, sonde__scene *scene)
     }
     for (size_t i = 0; i <= count; i++) {
         if (i < count && !is_empty(m, i)) {
-            points[run++] = (sonde__point){sonde__frame_x(&m->frame, step_at(m, i)),
-                                           sonde__frame_y(&m->frame, m->medians[i])};
+            points[run++] =
+                (sonde__plot_point){sonde__plot_frame_x(&m->frame, step_at(m, i)),
+                                    sonde__plot_frame_y(&m->frame, m->medians[i])};
             continue;
         }
         if (run > 1) {
-            sonde__line(scene, points, run, 0xffffffc0u, 4, 0);
-            sonde__line(scene, points, run, sonde__line_colour(1), 2, 0);
+            sonde__plot_line(scene, points, run, 0xffffffc0u, 4, 0);
+            sonde__plot_line(scene, points, run, sonde__plot_line_colour(1), 2, 0);
         } else if (run == 1) {
-            sonde__dot(scene, points[0].x, points[0].y, 8, 0xffffffc0u);
-            sonde__dot(scene, points[0].x, points[0].y, 6, sonde__line_colour(1));
+            sonde__plot_dot(scene, points[0].x, points[0].y, 8, 0xffffffc0u);
+            sonde__plot_dot(scene, points[0].x, points[0].y, 6,
+                            sonde__plot_line_colour(1));
         }
         run = 0;
     }
@@ -326,85 +331,87 @@ static void make_axes(map *m)
     const sonde_heatmap_plot *const plot = m->plot;
     const double high = m->largest * 100;
 
-    m->frame =
-        (sonde__frame){.x = {.label = plot->x_label != NULL ? plot->x_label : "Step",
-                             .low = edge(m, 0),
-                             .high = edge(m, plot->count),
-                             .whole = true},
-                       .y = {.label = plot->y_label, .low = m->low, .high = m->high}};
-    sonde__range_widen(&m->frame.x.low, &m->frame.x.high);
-    m->bar = (sonde__axis){.label = "Share of values (%)",
+    m->frame = (sonde__plot_frame){
+        .x = {.label = plot->x_label != NULL ? plot->x_label : "Step",
+              .low = edge(m, 0),
+              .high = edge(m, plot->count),
+              .whole = true},
+        .y = {.label = plot->y_label, .low = m->low, .high = m->high}};
+    sonde__plot_range_widen(&m->frame.x.low, &m->frame.x.high);
+    m->bar =
+        (sonde__plot_axis){.label = "Share of values (%)",
                            .low = plot->log_colours ? high * pow(10, -LOG_DECADES) : 0,
                            .high = high,
                            .log = plot->log_colours};
 }
 
-static bool draw(map *m, sonde__scene *scene, sonde__box space)
+static bool draw(map *m, sonde__plot_scene *scene, sonde__plot_box space)
 {
-    const sonde__legend_entry entry = {
-        .name = "median", .colour = sonde__line_colour(1), .pen = 2};
+    const sonde__plot_legend_entry entry = {
+        .name = "median", .colour = sonde__plot_line_colour(1), .pen = 2};
     const double legend =
-        sonde__legend(scene, space, &entry, m->plot->median ? 1 : 0, true);
+        sonde__plot_legend(scene, space, &entry, m->plot->median ? 1 : 0, true);
     double bar = 0;
     int columns = 0;
 
     space.y += legend;
     space.h -= legend;
     make_axes(m);
-    bar = sonde__colour_bar_width(scene, &m->bar, space.h - 50);
+    bar = sonde__plot_colour_bar_width(scene, &m->bar, space.h - 50);
     space.w -= bar;
-    if (!sonde__frame_layout(scene, space, &m->frame)) {
+    if (!sonde__plot_frame_layout(scene, space, &m->frame)) {
         return false;
     }
     columns = (int)round(m->frame.area.w * scene->scale);
     if (scene->err == SONDE_OK) {
-        sonde__image(scene, m->frame.area, make_pixels(m, columns), columns, m->rows);
+        sonde__plot_image(scene, m->frame.area, make_pixels(m, columns), columns,
+                          m->rows);
     }
     scene->clip = m->frame.area;
     if (m->plot->median) {
         draw_medians(m, scene);
     }
-    scene->clip = (sonde__box){0};
-    sonde__outline(scene, m->frame.area, SONDE__AXIS, 1);
-    sonde__frame_draw_axes(scene, &m->frame);
-    sonde__colour_bar_draw(
+    scene->clip = (sonde__plot_box){0};
+    sonde__plot_outline(scene, m->frame.area, SONDE__AXIS, 1);
+    sonde__plot_frame_draw_axes(scene, &m->frame);
+    sonde__plot_colour_bar_draw(
         scene, &m->bar, m->plot->colours,
-        (sonde__box){space.x + space.w, m->frame.area.y, bar, m->frame.area.h});
+        (sonde__plot_box){space.x + space.w, m->frame.area.y, bar, m->frame.area.h});
     return true;
 }
 
-static sonde_err build(map *m, sonde__scene *scene, sonde_diag *diag)
+static sonde_err build(map *m, sonde__plot_scene *scene, sonde_diag *diag)
 {
     const sonde_heatmap_plot *const plot = m->plot;
-    sonde__page page = {0};
+    sonde__plot_page page = {0};
     char note[80] = "", count[40] = "";
-    sonde_err err = sonde__colours_check(plot->colours, diag);
+    sonde_err err = sonde__plot_colours_check(plot->colours, diag);
 
     if (err == SONDE_OK) {
         err = read_steps(m, diag);
     }
     if (err == SONDE_OK && m->empty > 0) {
         (void)snprintf(note, sizeof note, "%s of the steps hold no values",
-                       sonde__grouped(m->empty, count, sizeof count));
+                       sonde__plot_grouped(m->empty, count, sizeof count));
     }
     if (err == SONDE_OK) {
-        err = sonde__page_begin(scene, &plot->page, NULL, note,
-                                sonde__chart_height(scene), &page, diag);
+        err = sonde__plot_page_begin(scene, &plot->page, NULL, note,
+                                     sonde__plot_chart_height(scene), &page, diag);
     }
     if (err != SONDE_OK) {
         return err;
     }
     if (!draw(m, scene, page.space)) {
-        err = sonde__no_room(scene, diag);
+        err = sonde__plot_no_room(scene, diag);
     } else {
-        err = sonde__page_end(scene, &page, page.space.y + page.space.h, diag);
+        err = sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag);
     }
-    sonde__page_fini(&page);
+    sonde__plot_page_fini(&page);
     return err;
 }
 
-sonde_err sonde__build_heatmap(const void *description, sonde__scene *scene,
-                               sonde_diag *diag)
+sonde_err sonde__plot_build_heatmap(const void *description, sonde__plot_scene *scene,
+                                    sonde_diag *diag)
 {
     map m = {.plot = description};
     const sonde_err err = build(&m, scene, diag);
@@ -417,5 +424,5 @@ sonde_err sonde__build_heatmap(const void *description, sonde__scene *scene,
 sonde_err sonde_plot_heatmap(const char *path, const sonde_heatmap_plot *plot,
                              sonde_diag *diag)
 {
-    return sonde__plot_draw(path, &plot->page, sonde__build_heatmap, plot, diag);
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_heatmap, plot, diag);
 }

@@ -2,7 +2,9 @@
  * page.c - see page.h.
  */
 #include "plot/page.h"
-#include "plot/output.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "plot/plot_output.h"
 
 #include <math.h>
 
@@ -10,32 +12,32 @@
  */
 
 /* Lines of a text at y; returns where the next may start. */
-static double draw_heading(sonde__scene *scene, const char *text, sonde__font font,
-                           uint32_t colour, double y)
+static double draw_heading(sonde__plot_scene *scene, const char *text,
+                           sonde__plot_font font, uint32_t colour, double y)
 {
     const double width = scene->width - 2 * SONDE__MARGIN;
-    sonde__lines lines = {0};
+    sonde__plot_lines lines = {0};
 
     if (text == NULL || text[0] == '\0') {
         return y;
     }
-    lines = sonde__wrap(scene, text, font, width, 3);
-    sonde__lines_draw(scene, &lines, font, colour,
-                      (sonde__text_at){.x = SONDE__MARGIN, .y = y});
-    y += sonde__lines_height(&lines, font) + 4;
-    sonde__lines_fini(&lines);
+    lines = sonde__plot_wrap(scene, text, font, width, 3);
+    sonde__plot_lines_draw(scene, &lines, font, colour,
+                           (sonde__plot_text_at){.x = SONDE__MARGIN, .y = y});
+    y += sonde__plot_lines_height(&lines, font) + 4;
+    sonde__plot_lines_fini(&lines);
     return y;
 }
 
-sonde_err sonde__page_begin(sonde__scene *scene, const sonde_plot_page *options,
-                            const char *subtitle, const char *note, double natural,
-                            sonde__page *page, sonde_diag *diag)
+sonde_err sonde__plot_page_begin(sonde__plot_scene *scene, const sonde_plot_page *options,
+                                 const char *subtitle, const char *note, double natural,
+                                 sonde__plot_page *page, sonde_diag *diag)
 {
     const double width = scene->width - 2 * SONDE__MARGIN;
     const char *const notes[2] = {note, options->note};
     double top = SONDE__MARGIN - 6;
 
-    *page = (sonde__page){.height = options->height > 0 ? options->height : natural};
+    *page = (sonde__plot_page){.height = options->height > 0 ? options->height : natural};
     top = draw_heading(scene, options->title, SONDE__FONT_TITLE, SONDE__INK, top);
     top = draw_heading(scene, subtitle, SONDE__FONT_TEXT, SONDE__MUTED, top);
     if (top > SONDE__MARGIN) {
@@ -43,26 +45,26 @@ sonde_err sonde__page_begin(sonde__scene *scene, const sonde_plot_page *options,
     }
     for (int i = 0; i < 2; i++) {
         if (notes[i] != NULL && notes[i][0] != '\0') {
-            page->notes[i] =
-                sonde__wrap(scene, notes[i], SONDE__FONT_TEXT, width, SONDE__LINES_MAX);
+            page->notes[i] = sonde__plot_wrap(scene, notes[i], SONDE__FONT_TEXT, width,
+                                              SONDE__LINES_MAX);
             page->notes_height +=
-                sonde__lines_height(&page->notes[i], SONDE__FONT_TEXT) + 4;
+                sonde__plot_lines_height(&page->notes[i], SONDE__FONT_TEXT) + 4;
         }
     }
-    page->space = (sonde__box){SONDE__MARGIN, top, width, 0};
+    page->space = (sonde__plot_box){SONDE__MARGIN, top, width, 0};
     if (page->height > 0) {
         page->space.h = page->height - top - SONDE__MARGIN -
                         (page->notes_height > 0 ? page->notes_height + 8 : 0);
         if (page->space.h < 24) {
-            sonde__page_fini(page);
-            return sonde__no_room(scene, diag);
+            sonde__plot_page_fini(page);
+            return sonde__plot_no_room(scene, diag);
         }
     }
     return SONDE_OK;
 }
 
-sonde_err sonde__page_end(sonde__scene *scene, const sonde__page *page, double bottom,
-                          sonde_diag *diag)
+sonde_err sonde__plot_page_end(sonde__plot_scene *scene, const sonde__plot_page *page,
+                               double bottom, sonde_diag *diag)
 {
     const double notes = page->notes_height > 0 ? page->notes_height + 8 : 0;
     double y = 0;
@@ -76,25 +78,25 @@ sonde_err sonde__page_end(sonde__scene *scene, const sonde__page *page, double b
     }
     y = scene->height - SONDE__MARGIN - page->notes_height + 4;
     for (int i = 0; i < 2; i++) {
-        sonde__lines_draw(scene, &page->notes[i], SONDE__FONT_TEXT, SONDE__MUTED,
-                          (sonde__text_at){.x = SONDE__MARGIN, .y = y});
-        y += sonde__lines_height(&page->notes[i], SONDE__FONT_TEXT) + 4;
+        sonde__plot_lines_draw(scene, &page->notes[i], SONDE__FONT_TEXT, SONDE__MUTED,
+                               (sonde__plot_text_at){.x = SONDE__MARGIN, .y = y});
+        y += sonde__plot_lines_height(&page->notes[i], SONDE__FONT_TEXT) + 4;
     }
     return SONDE_OK;
 }
 
-void sonde__page_fini(sonde__page *page)
+void sonde__plot_page_fini(sonde__plot_page *page)
 {
-    sonde__lines_fini(&page->notes[0]);
-    sonde__lines_fini(&page->notes[1]);
+    sonde__plot_lines_fini(&page->notes[0]);
+    sonde__plot_lines_fini(&page->notes[1]);
 }
 
-double sonde__chart_height(const sonde__scene *scene)
+double sonde__plot_chart_height(const sonde__plot_scene *scene)
 {
     return round(SONDE_MIN(SONDE_MAX(scene->width * 0.65, 240), 540));
 }
 
-sonde_err sonde__no_room(const sonde__scene *scene, sonde_diag *diag)
+sonde_err sonde__plot_no_room(const sonde__plot_scene *scene, sonde_diag *diag)
 {
     return sonde__fail(diag, SONDE_EINVAL, "picture", "a larger width or height",
                        "a page %.0f pixels wide leaves no room for the contents",
@@ -129,20 +131,20 @@ static sonde_err check_page(const sonde_plot_page *page, double *width, double *
 }
 
 sonde_err sonde__plot_draw(const char *path, const sonde_plot_page *page,
-                           sonde__builder build, const void *plot, sonde_diag *diag)
+                           sonde__plot_builder build, const void *plot, sonde_diag *diag)
 {
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     double width = 0, scale = 0;
     sonde_err err = sonde_plot_check_path(path, diag);
 
     if (err != SONDE_OK || (err = check_page(page, &width, &scale, diag)) != SONDE_OK ||
-        (err = sonde__scene_init(&scene, width, scale, diag)) != SONDE_OK) {
+        (err = sonde__plot_scene_init(&scene, width, scale, diag)) != SONDE_OK) {
         return err;
     }
     err = build(plot, &scene, diag);
     if (err == SONDE_OK) {
-        err = sonde__scene_save(&scene, path, diag);
+        err = sonde__plot_scene_save(&scene, path, diag);
     }
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     return err;
 }

@@ -1,7 +1,7 @@
 /*
  * page.h - what every picture has: title above, notes below, and the space between.
  *
- *     sonde__page_begin -> draw into page.space -> sonde__page_end
+ *     sonde__plot_page_begin -> draw into page.space -> sonde__plot_page_end
  *
  * A builder turns a picture's description into a scene; sonde__plot_draw runs it and
  * writes the file.
@@ -13,55 +13,57 @@
 
 enum { SONDE__MARGIN = 24, SONDE__PAGE_WIDTH = 900, SONDE__PAGE_LONGEST = 32000 };
 
-#define SONDE__FONT_TITLE ((sonde__font){17, true})
-#define SONDE__FONT_LABEL ((sonde__font){13, false})
-#define SONDE__FONT_TEXT ((sonde__font){12, false})
+#define SONDE__FONT_TITLE ((sonde__plot_font){17, true})
+#define SONDE__FONT_LABEL ((sonde__plot_font){13, false})
+#define SONDE__FONT_TEXT ((sonde__plot_font){12, false})
 
-typedef struct sonde__page {
-    sonde__box space; /* for the contents; of no height if they decide it */
-    sonde__lines notes[2];
+typedef struct sonde__plot_page {
+    sonde__plot_box space; /* for the contents; of no height if they decide it */
+    sonde__plot_lines notes[2];
     double notes_height;
     double height; /* of the page; 0: what the contents need */
-} sonde__page;
+} sonde__plot_page;
 
 /*
  * Draws title and subtitle (may be NULL) and measures the notes: note is the picture's
  * own (may be NULL), before the user's. natural is the page's height where the user gave
  * none; 0: the contents decide. SONDE_EINVAL if nothing is left for them. page needs
- * sonde__page_fini only if this succeeded.
+ * sonde__plot_page_fini only if this succeeded.
  */
-sonde_err sonde__page_begin(sonde__scene *scene, const sonde_plot_page *options,
-                            const char *subtitle, const char *note, double natural,
-                            sonde__page *page, sonde_diag *diag);
+sonde_err sonde__plot_page_begin(sonde__plot_scene *scene, const sonde_plot_page *options,
+                                 const char *subtitle, const char *note, double natural,
+                                 sonde__plot_page *page, sonde_diag *diag);
 /* Draws the notes below the contents, which end at bottom, and sets the scene's height.
  */
-sonde_err sonde__page_end(sonde__scene *scene, const sonde__page *page, double bottom,
-                          sonde_diag *diag);
-void sonde__page_fini(sonde__page *page);
+sonde_err sonde__plot_page_end(sonde__plot_scene *scene, const sonde__plot_page *page,
+                               double bottom, sonde_diag *diag);
+void sonde__plot_page_fini(sonde__plot_page *page);
 
 /* What a page with axes is high where the user gave no height. */
-double sonde__chart_height(const sonde__scene *scene);
+double sonde__plot_chart_height(const sonde__plot_scene *scene);
 /* SONDE_EINVAL: the contents do not fit. */
-sonde_err sonde__no_room(const sonde__scene *scene, sonde_diag *diag);
+sonde_err sonde__plot_no_room(const sonde__plot_scene *scene, sonde_diag *diag);
 
-typedef sonde_err (*sonde__builder)(const void *plot, sonde__scene *scene,
-                                    sonde_diag *diag);
+typedef sonde_err (*sonde__plot_builder)(const void *plot, sonde__plot_scene *scene,
+                                         sonde_diag *diag);
 /* Checks path and page, builds and saves. */
 sonde_err sonde__plot_draw(const char *path, const sonde_plot_page *page,
-                           sonde__builder build, const void *plot, sonde_diag *diag);
+                           sonde__plot_builder build, const void *plot, sonde_diag *diag);
 
 /* The builders; plot points to the struct that their names tell. */
-SONDE_API sonde_err sonde__build_images(const void *plot, sonde__scene *scene,
-                                        sonde_diag *diag);
-SONDE_API sonde_err sonde__build_panels(const void *plot, sonde__scene *scene,
-                                        sonde_diag *diag);
-SONDE_API sonde_err sonde__build_confusion(const void *plot, sonde__scene *scene,
-                                           sonde_diag *diag);
-SONDE_API sonde_err sonde__build_histogram(const void *plot, sonde__scene *scene,
-                                           sonde_diag *diag);
-SONDE_API sonde_err sonde__build_curves(const void *plot, sonde__scene *scene,
-                                        sonde_diag *diag);
-SONDE_API sonde_err sonde__build_heatmap(const void *plot, sonde__scene *scene,
-                                         sonde_diag *diag);
+SONDE_API sonde_err sonde__plot_build_images(const void *plot, sonde__plot_scene *scene,
+                                             sonde_diag *diag);
+SONDE_API sonde_err sonde__plot_build_panels(const void *plot, sonde__plot_scene *scene,
+                                             sonde_diag *diag);
+SONDE_API sonde_err sonde__plot_build_confusion(const void *plot,
+                                                sonde__plot_scene *scene,
+                                                sonde_diag *diag);
+SONDE_API sonde_err sonde__plot_build_histogram(const void *plot,
+                                                sonde__plot_scene *scene,
+                                                sonde_diag *diag);
+SONDE_API sonde_err sonde__plot_build_curves(const void *plot, sonde__plot_scene *scene,
+                                             sonde_diag *diag);
+SONDE_API sonde_err sonde__plot_build_heatmap(const void *plot, sonde__plot_scene *scene,
+                                              sonde_diag *diag);
 
 #endif

@@ -2,6 +2,9 @@
  * pictures.c - see pictures.h.
  */
 #include "plot/pictures.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "plot/colour.h"
 #include "plot/ticks.h"
 
@@ -43,8 +46,8 @@ static bool find_axes(const sonde_view *view, bool batch, int axis[4])
     return is_colour_axis(view->shape[first + 2]);
 }
 
-sonde_err sonde__pictures_of(const sonde_view *view, bool batch, const char *where,
-                             sonde__pictures *out, sonde_diag *diag)
+sonde_err sonde__plot_pictures_of(const sonde_view *view, bool batch, const char *where,
+                                  sonde__plot_pictures *out, sonde_diag *diag)
 {
     const char *const expected =
         batch ? "(N, H, W), (N, C, H, W) or (N, H, W, C) with C 1 or 3"
@@ -77,17 +80,17 @@ sonde_err sonde__pictures_of(const sonde_view *view, bool batch, const char *whe
     if (view->data == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, where, NULL, "the view has no data");
     }
-    *out = (sonde__pictures){.view = view,
-                             .count = size[0],
-                             .channels = size[1],
-                             .height = size[2],
-                             .width = size[3],
-                             .step = {step[0], step[1], step[2], step[3]}};
+    *out = (sonde__plot_pictures){.view = view,
+                                  .count = size[0],
+                                  .channels = size[1],
+                                  .height = size[2],
+                                  .width = size[3],
+                                  .step = {step[0], step[1], step[2], step[3]}};
     return SONDE_OK;
 }
 
-static double value_at(const sonde__pictures *p, int64_t i, int64_t channel, int64_t y,
-                       int64_t x)
+static double value_at(const sonde__plot_pictures *p, int64_t i, int64_t channel,
+                       int64_t y, int64_t x)
 {
     const int64_t element =
         i * p->step[0] + channel * p->step[1] + y * p->step[2] + x * p->step[3];
@@ -102,10 +105,10 @@ static double value_at(const sonde__pictures *p, int64_t i, int64_t channel, int
 
 typedef struct census {
     double low, high; /* of the finite values; low > high if there are none */
-    sonde__oddities odd;
+    sonde__plot_oddities odd;
 } census;
 
-static census count_values(const sonde__pictures *p, int64_t first, int64_t last)
+static census count_values(const sonde__plot_pictures *p, int64_t first, int64_t last)
 {
     census c = {INFINITY, -INFINITY, {0, 0}};
 
@@ -130,9 +133,9 @@ static census count_values(const sonde__pictures *p, int64_t first, int64_t last
     return c;
 }
 
-sonde_err sonde__span_of(const sonde__pictures *pictures, int64_t first, int64_t last,
-                         double low, double high, const char *where, sonde__span *span,
-                         sonde_diag *diag)
+sonde_err sonde__plot_span_of(const sonde__plot_pictures *pictures, int64_t first,
+                              int64_t last, double low, double high, const char *where,
+                              sonde__plot_span *span, sonde_diag *diag)
 {
     const bool colour = pictures->channels == 3;
     const bool real = sonde_dtype_is_float(pictures->view->dtype);
@@ -142,37 +145,38 @@ sonde_err sonde__span_of(const sonde__pictures *pictures, int64_t first, int64_t
                            "a range from %g to %g", low, high);
     }
     if (low < high) {
-        *span = (sonde__span){low, high};
+        *span = (sonde__plot_span){low, high};
         return SONDE_OK;
     }
     if (colour && pictures->view->dtype == SONDE_U8) {
-        *span = (sonde__span){0, 255};
+        *span = (sonde__plot_span){0, 255};
         return SONDE_OK;
     }
     const census c = count_values(pictures, first, last);
     if (c.low > c.high || (colour && real && c.low >= 0 && c.high <= 1)) {
-        *span = (sonde__span){0, 1}; /* also of nothing finite: all is marked anyway */
+        *span =
+            (sonde__plot_span){0, 1}; /* also of nothing finite: all is marked anyway */
     } else {
-        *span = (sonde__span){c.low, c.high};
+        *span = (sonde__plot_span){c.low, c.high};
     }
     return SONDE_OK;
 }
 
-sonde__oddities sonde__oddities_of(const sonde__pictures *pictures, int64_t first,
-                                   int64_t last)
+sonde__plot_oddities sonde__plot_oddities_of(const sonde__plot_pictures *pictures,
+                                             int64_t first, int64_t last)
 {
     if (!sonde_dtype_is_float(pictures->view->dtype)) {
-        return (sonde__oddities){0, 0};
+        return (sonde__plot_oddities){0, 0};
     }
     return count_values(pictures, first, last).odd;
 }
 
-const char *sonde__oddities_text(sonde__oddities odd, char *buf, size_t size)
+const char *sonde__plot_oddities_text(sonde__plot_oddities odd, char *buf, size_t size)
 {
     char nan[40] = "", infinite[40] = "";
 
-    (void)sonde__grouped(odd.nan, nan, sizeof nan);
-    (void)sonde__grouped(odd.infinite, infinite, sizeof infinite);
+    (void)sonde__plot_grouped(odd.nan, nan, sizeof nan);
+    (void)sonde__plot_grouped(odd.infinite, infinite, sizeof infinite);
     buf[0] = '\0';
     if (odd.nan > 0 && odd.infinite > 0) {
         (void)snprintf(buf, size, "%s NaN (magenta) and %s infinite values", nan,
@@ -190,8 +194,8 @@ const char *sonde__oddities_text(sonde__oddities odd, char *buf, size_t size)
 
 /* Mean of a channel over rows y0 ... y1 - 1, columns x0 ... x1 - 1, as part of the span;
  * NaN if one of them is. */
-static double mean_part(const sonde__pictures *p, int64_t i, int64_t channel,
-                        const int64_t y[2], const int64_t x[2], sonde__span span)
+static double mean_part(const sonde__plot_pictures *p, int64_t i, int64_t channel,
+                        const int64_t y[2], const int64_t x[2], sonde__plot_span span)
 {
     double sum = 0;
 
@@ -211,13 +215,13 @@ static double mean_part(const sonde__pictures *p, int64_t i, int64_t channel,
     return sum / (double)((y[1] - y[0]) * (x[1] - x[0]));
 }
 
-static uint32_t pixel_at(const sonde__pictures *p, int64_t i, const int64_t y[2],
-                         const int64_t x[2], sonde__span span, sonde_colours colours)
+static uint32_t pixel_at(const sonde__plot_pictures *p, int64_t i, const int64_t y[2],
+                         const int64_t x[2], sonde__plot_span span, sonde_colours colours)
 {
     uint32_t rgb = 0;
 
     if (p->channels == 1) {
-        return sonde__colour_at(colours, mean_part(p, i, 0, y, x, span));
+        return sonde__plot_colour_at(colours, mean_part(p, i, 0, y, x, span));
     }
     for (int64_t channel = 0; channel < 3; channel++) {
         const double part = mean_part(p, i, channel, y, x, span);
@@ -230,9 +234,9 @@ static uint32_t pixel_at(const sonde__pictures *p, int64_t i, const int64_t y[2]
     return rgb << 8 | 0xffu;
 }
 
-uint32_t *sonde__picture_pixels(const sonde__pictures *pictures, int64_t i,
-                                sonde__span span, sonde_colours colours, int columns,
-                                int rows)
+uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures, int64_t i,
+                                     sonde__plot_span span, sonde_colours colours,
+                                     int columns, int rows)
 {
     size_t count = 0;
     uint32_t *pixels = NULL;
@@ -257,8 +261,10 @@ uint32_t *sonde__picture_pixels(const sonde__pictures *pictures, int64_t i,
     return pixels;
 }
 
-void sonde__picture_draw(sonde__scene *scene, const sonde__pictures *pictures, int64_t i,
-                         sonde__span span, sonde_colours colours, sonde__box box)
+void sonde__plot_picture_draw(sonde__plot_scene *scene,
+                              const sonde__plot_pictures *pictures, int64_t i,
+                              sonde__plot_span span, sonde_colours colours,
+                              sonde__plot_box box)
 {
     const double w = SONDE_MAX(1, round(box.w * scene->scale));
     const double h = SONDE_MAX(1, round(box.h * scene->scale));
@@ -266,14 +272,15 @@ void sonde__picture_draw(sonde__scene *scene, const sonde__pictures *pictures, i
     const int rows = (int)SONDE_MIN((double)pictures->height, h);
 
     if (scene->err == SONDE_OK) {
-        sonde__image(scene, box,
-                     sonde__picture_pixels(pictures, i, span, colours, columns, rows),
-                     columns, rows);
+        sonde__plot_image(
+            scene, box,
+            sonde__plot_picture_pixels(pictures, i, span, colours, columns, rows),
+            columns, rows);
     }
 }
 
-void sonde__picture_fit(const sonde__pictures *pictures, double most_w, double most_h,
-                        double *w, double *h)
+void sonde__plot_picture_fit(const sonde__plot_pictures *pictures, double most_w,
+                             double most_h, double *w, double *h)
 {
     const double width = (double)pictures->width, height = (double)pictures->height;
     double factor = SONDE_MIN(most_w / width, most_h / height);

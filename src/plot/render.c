@@ -6,8 +6,10 @@
  * enlarge are enlarged here, pixel by pixel, since viewers would blur them.
  */
 #include "base/whole_file.h"
-#include "plot/output.h"
-#include "plot/text.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "plot/plot_output.h"
+#include "plot/plot_text.h"
 
 #include <cairo-svg.h>
 #include <cairo.h>
@@ -33,26 +35,26 @@ static double snap(const brush *b, double value)
 }
 
 /* Edges on whole pixels, at least one pixel wide and high. */
-static sonde__box snapped(const brush *b, sonde__box box)
+static sonde__plot_box snapped(const brush *b, sonde__plot_box box)
 {
     const double x = snap(b, box.x), y = snap(b, box.y), pixel = 1 / b->scale;
 
-    return (sonde__box){x, y, SONDE_MAX(snap(b, box.x + box.w) - x, pixel),
-                        SONDE_MAX(snap(b, box.y + box.h) - y, pixel)};
+    return (sonde__plot_box){x, y, SONDE_MAX(snap(b, box.x + box.w) - x, pixel),
+                             SONDE_MAX(snap(b, box.y + box.h) - y, pixel)};
 }
 
 /* --- shapes ----------------------------------------------------------------------------
  */
 
-static void draw_fill(const brush *b, const sonde__item *item)
+static void draw_fill(const brush *b, const sonde__plot_item *item)
 {
-    const sonde__box box = snapped(b, item->box);
+    const sonde__plot_box box = snapped(b, item->box);
 
     cairo_rectangle(b->cairo, box.x, box.y, box.w, box.h);
     cairo_fill(b->cairo);
 }
 
-static bool is_upright(const sonde__point *points, size_t count)
+static bool is_upright(const sonde__plot_point *points, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
         if (fabs(points[i].x - points[i - 1].x) > 0 &&
@@ -64,10 +66,10 @@ static bool is_upright(const sonde__point *points, size_t count)
 }
 
 /* A pen of an odd number of pixels is sharp when it runs along their centres. */
-static void draw_line(const brush *b, const sonde__item *item)
+static void draw_line(const brush *b, const sonde__plot_item *item)
 {
     static const double dashes[][2] = {{7, 4}, {2, 3}, {12, 4}};
-    const sonde__point *const points = item->payload;
+    const sonde__plot_point *const points = item->payload;
     const bool sharp = is_upright(points, item->count);
     const double pen = SONDE_MAX(1, round(item->width * b->scale));
     const double shift = fmod(pen, 2) > 0.5 ? 0.5 : 0;
@@ -92,9 +94,9 @@ static void draw_line(const brush *b, const sonde__item *item)
     cairo_stroke(b->cairo);
 }
 
-static void draw_area(const brush *b, const sonde__item *item)
+static void draw_area(const brush *b, const sonde__plot_item *item)
 {
-    const sonde__point *const points = item->payload;
+    const sonde__plot_point *const points = item->payload;
 
     for (size_t i = 0; i < item->count; i++) {
         cairo_line_to(b->cairo, points[i].x, points[i].y);
@@ -103,16 +105,16 @@ static void draw_area(const brush *b, const sonde__item *item)
     cairo_fill(b->cairo);
 }
 
-static void draw_dot(const brush *b, const sonde__item *item)
+static void draw_dot(const brush *b, const sonde__plot_item *item)
 {
     cairo_arc(b->cairo, item->box.x + item->box.w / 2, item->box.y + item->box.h / 2,
               item->box.w / 2, 0, 6.283185307179586);
     cairo_fill(b->cairo);
 }
 
-static void draw_text(const brush *b, const sonde__item *item)
+static void draw_text(const brush *b, const sonde__plot_item *item)
 {
-    sonde__font_set(b->cairo, item->font);
+    sonde__plot_font_set(b->cairo, item->font);
     cairo_translate(b->cairo, item->start.x, item->start.y);
     if (item->turned) {
         cairo_rotate(b->cairo, -1.5707963267948966);
@@ -126,7 +128,7 @@ static void draw_text(const brush *b, const sonde__item *item)
 
 /* How many times each pixel is repeated both ways: in an SVG, enough for a sharp screen,
  * but never beyond some millions in all. */
-static int repeats(const brush *b, const sonde__item *item)
+static int repeats(const brush *b, const sonde__plot_item *item)
 {
     double times = 1;
 
@@ -139,7 +141,7 @@ static int repeats(const brush *b, const sonde__item *item)
     return times > 2 ? (int)times : 1;
 }
 
-static cairo_surface_t *image_surface(const sonde__item *item, int times)
+static cairo_surface_t *image_surface(const sonde__plot_item *item, int times)
 {
     const int columns = item->columns * times, rows = item->rows * times;
     const uint32_t *const from = item->payload;
@@ -160,10 +162,10 @@ static cairo_surface_t *image_surface(const sonde__item *item, int times)
     return surface;
 }
 
-static void draw_image(const brush *b, const sonde__item *item)
+static void draw_image(const brush *b, const sonde__plot_item *item)
 {
     const int times = repeats(b, item);
-    const sonde__box box = snapped(b, item->box);
+    const sonde__plot_box box = snapped(b, item->box);
     cairo_surface_t *surface = image_surface(item, times);
 
     cairo_rectangle(b->cairo, box.x, box.y, box.w, box.h);
@@ -179,7 +181,7 @@ static void draw_image(const brush *b, const sonde__item *item)
 /* --- the scene -------------------------------------------------------------------------
  */
 
-static void draw_item(const brush *b, const sonde__item *item)
+static void draw_item(const brush *b, const sonde__plot_item *item)
 {
     cairo_save(b->cairo);
     cairo_new_path(b->cairo);
@@ -211,7 +213,7 @@ static void draw_item(const brush *b, const sonde__item *item)
     cairo_restore(b->cairo);
 }
 
-static cairo_status_t draw_scene(const sonde__scene *scene, cairo_surface_t *surface,
+static cairo_status_t draw_scene(const sonde__plot_scene *scene, cairo_surface_t *surface,
                                  bool vector)
 {
     const brush b = {cairo_create(surface), scene->scale, vector};
@@ -230,13 +232,13 @@ static cairo_status_t draw_scene(const sonde__scene *scene, cairo_surface_t *sur
 
 static cairo_status_t collect(void *closure, const unsigned char *data, unsigned length)
 {
-    sonde__bytes *const bytes = closure;
+    sonde__plot_bytes *const bytes = closure;
 
-    sonde__bytes_add(bytes, data, length);
+    sonde__plot_bytes_add(bytes, data, length);
     return bytes->full ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-static cairo_status_t make_png(const sonde__scene *scene, sonde__bytes *out)
+static cairo_status_t make_png(const sonde__plot_scene *scene, sonde__plot_bytes *out)
 {
     cairo_surface_t *surface = cairo_image_surface_create(
         CAIRO_FORMAT_RGB24, (int)ceil(scene->width * scene->scale - 1e-6),
@@ -253,7 +255,7 @@ static cairo_status_t make_png(const sonde__scene *scene, sonde__bytes *out)
 /* --- SVG -------------------------------------------------------------------------------
  */
 
-static void add_escaped(sonde__bytes *out, const char *text)
+static void add_escaped(sonde__plot_bytes *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         const char *const entity = *text == '&'   ? "&amp;"
@@ -262,29 +264,29 @@ static void add_escaped(sonde__bytes *out, const char *text)
                                                   : NULL;
 
         if (entity != NULL) {
-            sonde__bytes_add_text(out, entity);
+            sonde__plot_bytes_add_text(out, entity);
         } else {
-            sonde__bytes_add(out, text, 1);
+            sonde__plot_bytes_add(out, text, 1);
         }
     }
 }
 
-static void add_description(const sonde__scene *scene, sonde__bytes *out)
+static void add_description(const sonde__plot_scene *scene, sonde__plot_bytes *out)
 {
-    sonde__bytes_add_text(out, "\n<desc>");
+    sonde__plot_bytes_add_text(out, "\n<desc>");
     for (size_t i = 0; i < scene->count; i++) {
         if (scene->items[i].kind == SONDE__ITEM_TEXT) {
             add_escaped(out, scene->items[i].payload);
-            sonde__bytes_add_text(out, "\n");
+            sonde__plot_bytes_add_text(out, "\n");
         }
     }
-    sonde__bytes_add_text(out, "</desc>");
+    sonde__plot_bytes_add_text(out, "</desc>");
 }
 
 /* Puts the description behind the opening <svg ...>; without one, leaves plain as it is.
  */
-static void describe(const sonde__scene *scene, const sonde__bytes *plain,
-                     sonde__bytes *out)
+static void describe(const sonde__plot_scene *scene, const sonde__plot_bytes *plain,
+                     sonde__plot_bytes *out)
 {
     const unsigned char *const start = memmem(plain->data, plain->size, "<svg", 4);
     const size_t before = start != NULL ? (size_t)(start - plain->data) : plain->size;
@@ -292,16 +294,16 @@ static void describe(const sonde__scene *scene, const sonde__bytes *plain,
         start != NULL ? memchr(start, '>', plain->size - before) : NULL;
     const size_t head = end != NULL ? (size_t)(end - plain->data) + 1 : plain->size;
 
-    sonde__bytes_add(out, plain->data, head);
+    sonde__plot_bytes_add(out, plain->data, head);
     if (end != NULL) {
         add_description(scene, out);
     }
-    sonde__bytes_add(out, plain->data + head, plain->size - head);
+    sonde__plot_bytes_add(out, plain->data + head, plain->size - head);
 }
 
-static cairo_status_t make_svg(const sonde__scene *scene, sonde__bytes *out)
+static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde__plot_bytes *out)
 {
-    sonde__bytes plain = {0};
+    sonde__plot_bytes plain = {0};
     cairo_surface_t *surface = cairo_svg_surface_create_for_stream(
         collect, &plain, scene->width * scene->scale, scene->height * scene->scale);
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
@@ -318,14 +320,15 @@ static cairo_status_t make_svg(const sonde__scene *scene, sonde__bytes *out)
     if (status == CAIRO_STATUS_SUCCESS) {
         describe(scene, &plain, out);
     }
-    sonde__bytes_fini(&plain);
+    sonde__plot_bytes_fini(&plain);
     return out->full ? CAIRO_STATUS_NO_MEMORY : status;
 }
 
-sonde_err sonde__scene_save(const sonde__scene *scene, const char *path, sonde_diag *diag)
+sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *path,
+                                 sonde_diag *diag)
 {
     sonde__plot_kind kind = SONDE__PLOT_PNG;
-    sonde__bytes bytes = {0};
+    sonde__plot_bytes bytes = {0};
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
     sonde_err err = sonde__plot_kind_of(path, &kind, diag);
 
@@ -344,6 +347,6 @@ sonde_err sonde__scene_save(const sonde__scene *scene, const char *path, sonde_d
         err = sonde__fail(diag, SONDE_EINVAL, path, NULL, "cannot be drawn: %s",
                           cairo_status_to_string(status));
     }
-    sonde__bytes_fini(&bytes);
+    sonde__plot_bytes_fini(&bytes);
     return err;
 }

@@ -4,33 +4,36 @@
 #ifndef SONDE_PLOT_SERIES_H
 #define SONDE_PLOT_SERIES_H
 
-#include "base/base.h"
-
+#include <sonde/error.h>
 #include <sonde/plot.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 /* How a point can be drawn. */
-typedef enum sonde__mark {
+typedef enum sonde__plot_mark {
     SONDE__MARK_POINT,
     SONDE__MARK_NAN,
     SONDE__MARK_ABOVE, /* +Inf, and beyond 1e300 */
     SONDE__MARK_BELOW  /* -Inf, below -1e300, and <= 0 on a logarithmic axis */
-} sonde__mark;
+} sonde__plot_mark;
 
-typedef struct sonde__series {
+typedef struct sonde__plot_series {
     size_t count;
     double *x, *y;     /* (count) */
     double *smooth;    /* (count), NaN in gaps; NULL: not asked for */
     bool ascending;    /* x never falls */
     bool whole;        /* all x are integers */
     uint64_t marks[4]; /* how many points of each kind */
-} sonde__series;
+} sonde__plot_series;
 
 /* where names the series in diag. On failure nothing is left to free. */
-SONDE_API sonde_err sonde__series_read(const sonde_plot_series *from, bool log_y,
-                                       double smooth, const char *where,
-                                       sonde__series *out, sonde_diag *diag);
-SONDE_API void sonde__series_fini(sonde__series *series);
+SONDE_API sonde_err sonde__plot_series_read(const sonde_plot_series *from, bool log_y,
+                                            double smooth, const char *where,
+                                            sonde__plot_series *out, sonde_diag *diag);
+SONDE_API void sonde__plot_series_fini(sonde__plot_series *series);
 
-SONDE_API sonde__mark sonde__mark_of(double y, bool log_y);
+SONDE_API sonde__plot_mark sonde__plot_mark_of(double y, bool log_y);
 
 #endif

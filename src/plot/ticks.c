@@ -5,6 +5,7 @@
  * decimals, so that they can be compared at a glance.
  */
 #include "plot/ticks.h"
+#include "base/macros.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,7 +15,7 @@
 #define TIMES "\xc3\x97"
 #define THIN_SPACE "\xe2\x80\x89"
 
-double sonde__nice_step(double range, int wanted)
+double sonde__plot_nice_step(double range, int wanted)
 {
     const double rough = range / wanted;
     const double power = pow(10, floor(log10(rough)));
@@ -102,7 +103,7 @@ static int decimals_for(double step, int exponent)
     return (int)SONDE_MIN(SONDE_MAX(places, 0), 15);
 }
 
-static void label_linear(sonde__ticks *ticks, double step)
+static void label_linear(sonde__plot_ticks *ticks, double step)
 {
     double largest = 0;
     unit u = {0};
@@ -120,14 +121,14 @@ static void label_linear(sonde__ticks *ticks, double step)
 /* --- linear ----------------------------------------------------------------------------
  */
 
-void sonde__ticks_linear(double low, double high, int wanted, bool whole,
-                         sonde__ticks *ticks)
+void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
+                              sonde__plot_ticks *ticks)
 {
     double step = 0, first = 0;
 
-    *ticks = (sonde__ticks){0};
+    *ticks = (sonde__plot_ticks){0};
     wanted = SONDE_MIN(SONDE_MAX(wanted, 2), 30);
-    step = sonde__nice_step(high - low, wanted);
+    step = sonde__plot_nice_step(high - low, wanted);
     if (whole) {
         step = SONDE_MAX(step, 1);
     }
@@ -146,7 +147,8 @@ void sonde__ticks_linear(double low, double high, int wanted, bool whole,
 /* --- logarithmic -----------------------------------------------------------------------
  */
 
-static void add_log(sonde__ticks *ticks, double low, double high, int decade, int digit)
+static void add_log(sonde__plot_ticks *ticks, double low, double high, int decade,
+                    int digit)
 {
     const double at = digit * pow(10, decade);
 
@@ -157,7 +159,7 @@ static void add_log(sonde__ticks *ticks, double low, double high, int decade, in
 }
 
 /* A label as short as 0.001, 20, 5k, or 2x10^-7 if all shall be powers. */
-static void label_log(sonde__ticks *ticks)
+static void label_log(sonde__plot_ticks *ticks)
 {
     bool powers = false;
 
@@ -177,12 +179,12 @@ static void label_log(sonde__ticks *ticks)
             }
             (void)write_power(label + at, SONDE__LABEL_SIZE - at, exponent);
         } else {
-            (void)sonde__short_number(ticks->at[i], 1, label, SONDE__LABEL_SIZE);
+            (void)sonde__plot_short_number(ticks->at[i], 1, label, SONDE__LABEL_SIZE);
         }
     }
 }
 
-static void add_fine(double low, double high, int from, int to, sonde__ticks *ticks)
+static void add_fine(double low, double high, int from, int to, sonde__plot_ticks *ticks)
 {
     for (int decade = from; decade <= to; decade++) {
         for (int digit = 2; digit <= 9; digit++) {
@@ -195,15 +197,15 @@ static void add_fine(double low, double high, int from, int to, sonde__ticks *ti
     }
 }
 
-void sonde__ticks_log(double low, double high, int wanted, sonde__ticks *ticks)
+void sonde__plot_ticks_log(double low, double high, int wanted, sonde__plot_ticks *ticks)
 {
     const int from = (int)floor(log10(low) + 1e-9), to = (int)floor(log10(high) + 1e-9);
     const int decades = to - from + 1;
 
     wanted = SONDE_MIN(SONDE_MAX(wanted, 2), 30);
-    *ticks = (sonde__ticks){0};
+    *ticks = (sonde__plot_ticks){0};
     if (log10(high) - log10(low) < 1) {
-        sonde__ticks_linear(low, high, wanted, false, ticks);
+        sonde__plot_ticks_linear(low, high, wanted, false, ticks);
         return;
     }
     if (decades <= 10) {
@@ -216,7 +218,7 @@ void sonde__ticks_log(double low, double high, int wanted, sonde__ticks *ticks)
             add_log(ticks, low, high, decade, 5);
         }
     } else {
-        const int step = SONDE_MAX(1, (int)sonde__nice_step(decades, wanted));
+        const int step = SONDE_MAX(1, (int)sonde__plot_nice_step(decades, wanted));
         const int first = (int)floor((double)from / step) * step;
 
         for (int decade = first; decade <= to; decade += step) {
@@ -224,7 +226,7 @@ void sonde__ticks_log(double low, double high, int wanted, sonde__ticks *ticks)
         }
     }
     if (ticks->count < 2) {
-        sonde__ticks_linear(low, high, wanted, false, ticks);
+        sonde__plot_ticks_linear(low, high, wanted, false, ticks);
         return;
     }
     label_log(ticks);
@@ -233,7 +235,7 @@ void sonde__ticks_log(double low, double high, int wanted, sonde__ticks *ticks)
 /* --- single numbers --------------------------------------------------------------------
  */
 
-const char *sonde__grouped(uint64_t value, char *buf, size_t size)
+const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size)
 {
     char digits[24] = "";
     const size_t count =
@@ -250,7 +252,7 @@ const char *sonde__grouped(uint64_t value, char *buf, size_t size)
     return buf;
 }
 
-const char *sonde__short_number(double value, int digits, char *buf, size_t size)
+const char *sonde__plot_short_number(double value, int digits, char *buf, size_t size)
 {
     static const struct {
         double factor;

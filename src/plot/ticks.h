@@ -4,38 +4,43 @@
 #ifndef SONDE_PLOT_TICKS_H
 #define SONDE_PLOT_TICKS_H
 
-#include "base/base.h"
+#include <sonde/export.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__TICKS_MAX = 32, SONDE__TICKS_FINE_MAX = 96, SONDE__LABEL_SIZE = 32 };
 
-typedef struct sonde__ticks {
+typedef struct sonde__plot_ticks {
     int count;
     double at[SONDE__TICKS_MAX];
     char label[SONDE__TICKS_MAX][SONDE__LABEL_SIZE];
     int fine_count; /* of a logarithmic axis: 2 ... 9 times the decades */
     double fine[SONDE__TICKS_FINE_MAX];
-} sonde__ticks;
+} sonde__plot_ticks;
 
 /*
  * At most `wanted` + 1 ticks (2 ... 30) inside low ... high, at multiples of 1, 2 or 5
  * times a power of ten; of 1 at least, if whole. low and high lie within +-1.1e300 and so
- * far apart that doubles can tell the ticks from each other (sonde__range_widen sees to
+ * far apart that doubles can tell the ticks from each other (sonde__plot_range_widen sees to
  * both).
  */
-SONDE_API void sonde__ticks_linear(double low, double high, int wanted, bool whole,
-                                   sonde__ticks *ticks);
+SONDE_API void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
+                                        sonde__plot_ticks *ticks);
 /* The same for a logarithmic axis, 0 < low < high: decades, thinned where there are many;
  * also 2 and 5 times a decade where there are few; below that, as a linear axis. */
-SONDE_API void sonde__ticks_log(double low, double high, int wanted, sonde__ticks *ticks);
+SONDE_API void sonde__plot_ticks_log(double low, double high, int wanted,
+                                     sonde__plot_ticks *ticks);
 
 /* 1, 2 or 5 times a power of ten, the smallest that divides range into at most wanted. */
-SONDE_API double sonde__nice_step(double range, int wanted);
+SONDE_API double sonde__plot_nice_step(double range, int wanted);
 
 /* "1 234 567", with thin spaces. Returns buf. */
-SONDE_API const char *sonde__grouped(uint64_t value, char *buf, size_t size);
+SONDE_API const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size);
 /* At most `digits` significant digits with k, M, G, T behind: "12.3k", "0.94", "1.2e-07".
  */
-SONDE_API const char *sonde__short_number(double value, int digits, char *buf,
-                                          size_t size);
+SONDE_API const char *sonde__plot_short_number(double value, int digits, char *buf,
+                                               size_t size);
 
 #endif

@@ -23,65 +23,70 @@
 
 #include <sonde/error.h>
 
-typedef struct sonde__backend sonde__backend;
-typedef struct sonde__file sonde__file;
+typedef struct sonde__record_backend sonde__record_backend;
+typedef struct sonde__record_file sonde__record_file;
 
-typedef void (*sonde__backend_seen)(void *user, const char *name);
+typedef void (*sonde__record_backend_seen)(void *user, const char *name);
 
-typedef struct sonde__backend_ops {
+typedef struct sonde__record_backend_ops {
     /* Also releases the lock. */
-    void (*destroy)(sonde__backend *backend);
+    void (*destroy)(sonde__record_backend *backend);
     /* "" is the run's folder itself, made with what leads to it. *made: whether it was
      * there before. */
-    int (*make_folder)(sonde__backend *backend, const char *name, bool *made);
-    int (*remove_folder)(sonde__backend *backend, const char *name);
+    int (*make_folder)(sonde__record_backend *backend, const char *name, bool *made);
+    int (*remove_folder)(sonde__record_backend *backend, const char *name);
     /* Calls seen for everything in a folder. */
-    int (*list)(sonde__backend *backend, const char *name, sonde__backend_seen seen,
-                void *user);
+    int (*list)(sonde__record_backend *backend, const char *name,
+                sonde__record_backend_seen seen, void *user);
     /* A small file, whole, in place of what was there; with once EEXIST if there was
      * anything. sync: also safe from a loss of power. */
-    int (*replace)(sonde__backend *backend, const char *name, const void *bytes,
+    int (*replace)(sonde__record_backend *backend, const char *name, const void *bytes,
                    size_t size, bool once, bool sync);
     /* A whole file as a new block with a NUL behind it, freed with sonde__free. */
-    int (*load)(sonde__backend *backend, const char *name, char **bytes, size_t *size);
-    int (*remove)(sonde__backend *backend, const char *name);
+    int (*load)(sonde__record_backend *backend, const char *name, char **bytes,
+                size_t *size);
+    int (*remove)(sonde__record_backend *backend, const char *name);
     /* Nobody else may write that folder until destroy: EBUSY if somebody does. */
-    int (*lock)(sonde__backend *backend, const char *folder);
+    int (*lock)(sonde__record_backend *backend, const char *folder);
     /* A new file (EEXIST), or one that is there, to be continued; its end is its size. */
-    int (*create)(sonde__backend *backend, const char *name, sonde__file **out);
-    int (*open)(sonde__backend *backend, const char *name, sonde__file **out);
+    int (*create)(sonde__record_backend *backend, const char *name,
+                  sonde__record_file **out);
+    int (*open)(sonde__record_backend *backend, const char *name,
+                sonde__record_file **out);
 
-    int (*append)(sonde__file *file, const void *bytes, size_t size);
-    int (*settle)(sonde__file *file);
+    int (*append)(sonde__record_file *file, const void *bytes, size_t size);
+    int (*settle)(sonde__record_file *file);
     /* Bytes before the end. Nothing may be waiting to settle. */
-    int (*write_at)(sonde__file *file, uint64_t at, const void *bytes, size_t size);
+    int (*write_at)(sonde__record_file *file, uint64_t at, const void *bytes,
+                    size_t size);
     /* *got is less than size only at the end of the file. */
-    int (*read_at)(sonde__file *file, uint64_t at, void *bytes, size_t size, size_t *got);
-    int (*truncate)(sonde__file *file, uint64_t size);
-    int (*sync)(sonde__file *file);
+    int (*read_at)(sonde__record_file *file, uint64_t at, void *bytes, size_t size,
+                   size_t *got);
+    int (*truncate)(sonde__record_file *file, uint64_t size);
+    int (*sync)(sonde__record_file *file);
     /* A sync of the file will follow: one of another file in between may do both at once. */
-    void (*begin_sync)(sonde__file *file);
+    void (*begin_sync)(sonde__record_file *file);
     /* Gives the file, created or opened as from, its final name. */
-    int (*publish)(sonde__file *file, const char *from, const char *to);
+    int (*publish)(sonde__record_file *file, const char *from, const char *to);
     /* Whether nobody can find the file any more. */
-    bool (*is_lost)(sonde__file *file);
+    bool (*is_lost)(sonde__record_file *file);
     /* Takes the file; NULL is fine. */
-    void (*close)(sonde__file *file);
-} sonde__backend_ops;
+    void (*close)(sonde__record_file *file);
+} sonde__record_backend_ops;
 
-struct sonde__backend {
-    const sonde__backend_ops *ops;
+struct sonde__record_backend {
+    const sonde__record_backend_ops *ops;
 };
 
-struct sonde__file {
-    const sonde__backend_ops *ops;
+struct sonde__record_file {
+    const sonde__record_backend_ops *ops;
     uint64_t end; /* of what is settled */
     bool in_bulk; /* a hint, set by the writer: much is coming at once */
 };
 
 /* A folder of this machine. path is copied. */
-SONDE_API SONDE_CHECKED sonde_err sonde__backend_local(const char *path,
-                                                       sonde__backend **out,
-                                                       sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,
+                                                              sonde__record_backend **out,
+                                                              sonde_diag *diag);
 
 #endif

@@ -4,8 +4,12 @@
  */
 #include "record/local.h"
 
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,16 +21,19 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-const char *sonde__local_path(const sonde__local *home, char *to, const char *name)
+#include <sonde/error.h>
+
+const char *sonde__record_local_path(const sonde__record_local *home, char *to,
+                                     const char *name)
 {
     (void)snprintf(to, home->room, "%s%s%s", home->path, name[0] != '\0' ? "/" : "",
                    name);
     return to;
 }
 
-static void destroy(sonde__backend *backend)
+static void destroy(sonde__record_backend *backend)
 {
-    sonde__local *home = (sonde__local *)backend;
+    sonde__record_local *home = (sonde__record_local *)backend;
 
     if (home == NULL) {
         return;
@@ -34,7 +41,7 @@ static void destroy(sonde__backend *backend)
     if (home->lock >= 0) {
         (void)close(home->lock);
     }
-    sonde__bulk_destroy(home->bulk);
+    sonde__record_bulk_destroy(home->bulk);
     sonde__free(home->path);
     sonde__free(home->name);
     sonde__free(home->other);
@@ -59,13 +66,13 @@ static int make_way(char *path)
     return 0;
 }
 
-static int make_folder(sonde__backend *backend, const char *name, bool *made)
+static int make_folder(sonde__record_backend *backend, const char *name, bool *made)
 {
-    sonde__local *home = (sonde__local *)backend;
+    sonde__record_local *home = (sonde__record_local *)backend;
     int failed = 0;
     struct stat about;
 
-    (void)sonde__local_path(home, home->name, name);
+    (void)sonde__record_local_path(home, home->name, name);
     if (name[0] == '\0') {
         failed = make_way(home->name);
     }
@@ -81,18 +88,18 @@ static int make_folder(sonde__backend *backend, const char *name, bool *made)
     return failed;
 }
 
-static int remove_folder(sonde__backend *backend, const char *name)
+static int remove_folder(sonde__record_backend *backend, const char *name)
 {
-    sonde__local *home = (sonde__local *)backend;
+    sonde__record_local *home = (sonde__record_local *)backend;
 
-    return rmdir(sonde__local_path(home, home->name, name)) != 0 ? errno : 0;
+    return rmdir(sonde__record_local_path(home, home->name, name)) != 0 ? errno : 0;
 }
 
-static int list(sonde__backend *backend, const char *name, sonde__backend_seen seen,
-                void *user)
+static int list(sonde__record_backend *backend, const char *name,
+                sonde__record_backend_seen seen, void *user)
 {
-    sonde__local *home = (sonde__local *)backend;
-    DIR *folder = opendir(sonde__local_path(home, home->name, name));
+    sonde__record_local *home = (sonde__record_local *)backend;
+    DIR *folder = opendir(sonde__record_local_path(home, home->name, name));
     struct dirent *entry = NULL;
     int failed = 0;
 
@@ -109,14 +116,14 @@ static int list(sonde__backend *backend, const char *name, sonde__backend_seen s
     return failed;
 }
 
-static int lock_folder(sonde__backend *backend, const char *name)
+static int lock_folder(sonde__record_backend *backend, const char *name)
 {
-    sonde__local *home = (sonde__local *)backend;
+    sonde__record_local *home = (sonde__record_local *)backend;
     char file[SONDE__LOCAL_NAME];
     int failed = 0;
 
     (void)snprintf(file, sizeof file, "%s/lock", name);
-    home->lock = open(sonde__local_path(home, home->name, file),
+    home->lock = open(sonde__record_local_path(home, home->name, file),
                       O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (home->lock < 0) {
         return errno;
@@ -150,11 +157,11 @@ static int write_all(int fd, const void *bytes, size_t size)
     return 0;
 }
 
-static int replace(sonde__backend *backend, const char *name, const void *bytes,
+static int replace(sonde__record_backend *backend, const char *name, const void *bytes,
                    size_t size, bool once, bool sync)
 {
-    sonde__local *home = (sonde__local *)backend;
-    const char *const final = sonde__local_path(home, home->name, name);
+    sonde__record_local *home = (sonde__record_local *)backend;
+    const char *const final = sonde__record_local_path(home, home->name, name);
     int failed = 0, fd = -1;
 
     (void)snprintf(home->other, home->room, "%s.%ld.tmp", final, (long)getpid());
@@ -181,10 +188,12 @@ static int replace(sonde__backend *backend, const char *name, const void *bytes,
     return failed;
 }
 
-static int load(sonde__backend *backend, const char *name, char **bytes, size_t *size)
+static int load(sonde__record_backend *backend, const char *name, char **bytes,
+                size_t *size)
 {
-    sonde__local *home = (sonde__local *)backend;
-    const int fd = open(sonde__local_path(home, home->name, name), O_RDONLY | O_CLOEXEC);
+    sonde__record_local *home = (sonde__record_local *)backend;
+    const int fd =
+        open(sonde__record_local_path(home, home->name, name), O_RDONLY | O_CLOEXEC);
     struct stat about;
     char *block = NULL;
     size_t got = 0;
@@ -219,16 +228,17 @@ static int load(sonde__backend *backend, const char *name, char **bytes, size_t 
     return 0;
 }
 
-static int remove_file(sonde__backend *backend, const char *name)
+static int remove_file(sonde__record_backend *backend, const char *name)
 {
-    sonde__local *home = (sonde__local *)backend;
+    sonde__record_local *home = (sonde__record_local *)backend;
 
-    return unlink(sonde__local_path(home, home->name, name)) != 0 ? errno : 0;
+    return unlink(sonde__record_local_path(home, home->name, name)) != 0 ? errno : 0;
 }
 
-sonde_err sonde__backend_local(const char *path, sonde__backend **out, sonde_diag *diag)
+sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **out,
+                                      sonde_diag *diag)
 {
-    static const sonde__backend_ops ops = {
+    static const sonde__record_backend_ops ops = {
         .destroy = destroy,
         .make_folder = make_folder,
         .remove_folder = remove_folder,
@@ -237,20 +247,20 @@ sonde_err sonde__backend_local(const char *path, sonde__backend **out, sonde_dia
         .load = load,
         .remove = remove_file,
         .lock = lock_folder,
-        .create = sonde__local_create,
-        .open = sonde__local_open,
-        .append = sonde__local_append,
-        .settle = sonde__local_settle,
-        .write_at = sonde__local_write_at,
-        .read_at = sonde__local_read_at,
-        .truncate = sonde__local_truncate,
-        .sync = sonde__local_sync,
-        .begin_sync = sonde__local_begin_sync,
-        .publish = sonde__local_publish,
-        .is_lost = sonde__local_is_lost,
-        .close = sonde__local_close,
+        .create = sonde__record_local_create,
+        .open = sonde__record_local_open,
+        .append = sonde__record_local_append,
+        .settle = sonde__record_local_settle,
+        .write_at = sonde__record_local_write_at,
+        .read_at = sonde__record_local_read_at,
+        .truncate = sonde__record_local_truncate,
+        .sync = sonde__record_local_sync,
+        .begin_sync = sonde__record_local_begin_sync,
+        .publish = sonde__record_local_publish,
+        .is_lost = sonde__record_local_is_lost,
+        .close = sonde__record_local_close,
     };
-    sonde__local *home = sonde__calloc(1, sizeof *home);
+    sonde__record_local *home = sonde__calloc(1, sizeof *home);
 
     if (home == NULL) {
         return sonde__fail_nomem(diag, "a folder for the run");

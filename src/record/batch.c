@@ -2,6 +2,8 @@
  * batch.c - messages of the ring become a batch, and a batch becomes bytes in files.
  */
 #include "record/digest.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "record/writer.h"
 
 #include <errno.h>
@@ -25,7 +27,7 @@ static void count(_Atomic uint64_t *counter, uint64_t n)
     (void)atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
 
-void sonde__batch_lose(sonde__writer *writer, uint64_t n, int fault)
+void sonde__record_batch_lose(sonde__record_writer *writer, uint64_t n, int fault)
 {
     const bool full = fault == ENOSPC || fault == EDQUOT || fault == EFBIG;
 
@@ -36,7 +38,7 @@ void sonde__batch_lose(sonde__writer *writer, uint64_t n, int fault)
 /* --- taking ----------------------------------------------------------------------- */
 
 /* The producer may send the next. */
-static void free_far(sonde__writer *writer, void *far)
+static void free_far(sonde__record_writer *writer, void *far)
 {
     if (far != NULL) {
         sonde__free(far);
@@ -54,16 +56,17 @@ typedef enum taken {
 } taken;
 
 /* A segment, open. */
-static int need_segment(sonde__writer *writer, uint64_t value, size_t name)
+static int need_segment(sonde__record_writer *writer, uint64_t value, size_t name)
 {
     int failed = 0;
 
-    if (sonde__segment_is_open(&writer->segment)) {
+    if (sonde__record_segment_is_open(&writer->segment)) {
         return 0;
     }
-    failed = sonde__segment_open(&writer->segment, writer->segment_bytes, value, name);
+    failed =
+        sonde__record_segment_open(&writer->segment, writer->segment_bytes, value, name);
     if (failed == 0) {
-        writer->segment.data->in_bulk = sonde__ring_fill(writer->ring) >= BULK;
+        writer->segment.data->in_bulk = sonde__record_ring_fill(writer->ring) >= BULK;
     }
     if (failed == EEXIST) { /* what could not be taken away after a fault */
         writer->segment.number++;
@@ -72,9 +75,9 @@ static int need_segment(sonde__writer *writer, uint64_t value, size_t name)
 }
 
 /* Room in scratch; TAKEN if there is. What is in use cannot move. */
-static taken need_scratch(sonde__writer *writer, size_t n, int *fault)
+static taken need_scratch(sonde__record_writer *writer, size_t n, int *fault)
 {
-    sonde__scratch *const scratch = &writer->scratch;
+    sonde__record_scratch *const scratch = &writer->scratch;
     unsigned char *larger = NULL;
 
     if (scratch->size - scratch->used >= n) {
@@ -96,16 +99,16 @@ static taken need_scratch(sonde__writer *writer, size_t n, int *fault)
 
 /* The bytes as they are stored: compressed, small ones behind each other, large ones where
  * they are. */
-static const void *place(sonde__writer *writer, uint32_t id, const void *bytes,
-                         sonde__index_line *line)
+static const void *place(sonde__record_writer *writer, uint32_t id, const void *bytes,
+                         sonde__record_index_line *line)
 {
-    sonde__scratch *const scratch = &writer->scratch;
+    sonde__record_scratch *const scratch = &writer->scratch;
     const void *packed = NULL;
     void *copy = NULL;
 
     if (writer->compressor.context != NULL) {
-        sonde__compress(&writer->compressor, &writer->tensors.tensors[id], scratch, bytes,
-                        line, &packed);
+        sonde__record_compress(&writer->compressor, &writer->tensors.tensors[id], scratch,
+                               bytes, line, &packed);
     }
     if (packed != NULL || line->bytes >= SMALL) {
         return packed != NULL ? packed : bytes;
@@ -117,28 +120,29 @@ static const void *place(sonde__writer *writer, uint32_t id, const void *bytes,
 }
 
 /* Whether the segment has what it shall hold, with n bytes more. */
-static bool is_full(const sonde__writer *writer, uint64_t n)
+static bool is_full(const sonde__record_writer *writer, uint64_t n)
 {
-    const sonde__segment *segment = &writer->segment;
+    const sonde__record_segment *segment = &writer->segment;
 
-    return sonde__segment_is_open(segment) && segment->staged > 0 &&
+    return sonde__record_segment_is_open(segment) && segment->staged > 0 &&
            segment->staged + n > writer->segment_bytes;
 }
 
-static taken take_value(sonde__writer *writer, const sonde__value_message *message,
-                        int *fault)
+static taken take_value(sonde__record_writer *writer,
+                        const sonde__record_value_message *message, int *fault)
 {
-    const uint32_t id = sonde__tensors_find(&writer->tensors, message->line.tensor);
+    const uint32_t id =
+        sonde__record_tensors_find(&writer->tensors, message->line.tensor);
     const uint64_t payload = message->line.bytes;
     const void *bytes = message->far != NULL ? message->far : message->bytes;
     const char *const name =
         id != SONDE_NO_TENSOR ? writer->tensors.names.text[id] : NULL;
-    sonde__index_line line = message->line;
-    sonde__segment_added added = SONDE__ADDED;
+    sonde__record_index_line line = message->line;
+    sonde__record_segment_added added = SONDE__ADDED;
     taken room = TAKEN;
 
     if (name == NULL) { /* its line was refused */
-        sonde__batch_lose(writer, 1, EIO);
+        sonde__record_batch_lose(writer, 1, EIO);
         free_far(writer, message->far);
         return TAKEN;
     }
@@ -151,16 +155,16 @@ static taken take_value(sonde__writer *writer, const sonde__value_message *messa
     }
     room = need_scratch(writer,
                         writer->compressor.context != NULL
-                            ? sonde__compressor_bound((size_t)payload)
+                            ? sonde__record_compressor_bound((size_t)payload)
                             : SMALL,
                         fault);
     if (room != TAKEN) {
         return room;
     }
     line.tensor = id;
-    line.hash = sonde__digest(bytes, (size_t)payload);
+    line.hash = sonde__record_digest(bytes, (size_t)payload);
     bytes = place(writer, id, bytes, &line);
-    added = sonde__segment_add(&writer->segment, &line, bytes, payload, name);
+    added = sonde__record_segment_add(&writer->segment, &line, bytes, payload, name);
     if (added != SONDE__ADDED) {
         *fault = ENOMEM;
         return added == SONDE__BATCH_FULL    ? LEFT_BATCH
@@ -174,41 +178,41 @@ static taken take_value(sonde__writer *writer, const sonde__value_message *messa
                : TAKEN;
 }
 
-static taken take_vitals(sonde__writer *writer, sonde__vitals_message *message,
-                         int *fault)
+static taken take_vitals(sonde__record_writer *writer,
+                         sonde__record_vitals_message *message, int *fault)
 {
-    const uint32_t id = sonde__tensors_find(&writer->tensors, message->row.tensor);
-    sonde__stats_row row = message->row;
+    const uint32_t id = sonde__record_tensors_find(&writer->tensors, message->row.tensor);
+    sonde__record_stats_row row = message->row;
 
     if (id == SONDE_NO_TENSOR) {
-        sonde__batch_lose(writer, 1, EIO);
+        sonde__record_batch_lose(writer, 1, EIO);
         return TAKEN;
     }
     row.tensor = id;
-    row.check = sonde__stats_check(&row);
-    if (!sonde__stream_add(&writer->stats, &row, sizeof row)) {
+    row.check = sonde__record_stats_check(&row);
+    if (!sonde__record_stream_add(&writer->stats, &row, sizeof row)) {
         *fault = ENOMEM;
         return LEFT_FAULT;
     }
     return writer->stats.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
-static taken take_sketch(sonde__writer *writer, sonde__sketch_message *message,
-                         int *fault)
+static taken take_sketch(sonde__record_writer *writer,
+                         sonde__record_sketch_message *message, int *fault)
 {
-    sonde__sketch_record *const record = &message->record;
+    sonde__record_sketch_record *const record = &message->record;
     const uint32_t producers = record->tensor;
-    const uint32_t id = sonde__tensors_find(&writer->tensors, producers);
+    const uint32_t id = sonde__record_tensors_find(&writer->tensors, producers);
     bool added = false;
 
     if (id == SONDE_NO_TENSOR) {
-        sonde__batch_lose(writer, 1, EIO);
+        sonde__record_batch_lose(writer, 1, EIO);
         return TAKEN;
     }
     record->tensor = id; /* the message is ours until it is released */
     record->check = 0;
-    record->check = sonde__sketch_check(record);
-    added = sonde__stream_add(&writer->sketches, record, record->length);
+    record->check = sonde__record_sketch_check(record);
+    added = sonde__record_stream_add(&writer->sketches, record, record->length);
     record->tensor = producers;
     if (!added) {
         *fault = ENOMEM;
@@ -217,13 +221,13 @@ static taken take_sketch(sonde__writer *writer, sonde__sketch_message *message,
     return writer->sketches.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
-static taken take_end(sonde__writer *writer, const sonde__end_message *message,
-                      int *fault)
+static taken take_end(sonde__record_writer *writer,
+                      const sonde__record_end_message *message, int *fault)
 {
-    sonde__step_row row = message->row;
+    sonde__record_step_row row = message->row;
 
-    row.check = sonde__step_check(&row);
-    if (!sonde__stream_add(&writer->steps, &row, sizeof row)) {
+    row.check = sonde__record_step_check(&row);
+    if (!sonde__record_stream_add(&writer->steps, &row, sizeof row)) {
         *fault = ENOMEM;
         return LEFT_FAULT;
     }
@@ -231,11 +235,11 @@ static taken take_end(sonde__writer *writer, const sonde__end_message *message,
     return writer->steps.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
-static taken take(sonde__writer *writer, sonde__block *block, int *fault)
+static taken take(sonde__record_writer *writer, sonde__record_block *block, int *fault)
 {
     void *const message = block;
 
-    switch ((sonde__message_kind)block->kind) {
+    switch ((sonde__record_message_kind)block->kind) {
     case SONDE__MESSAGE_VALUE:
         return take_value(writer, message, fault);
     case SONDE__MESSAGE_VITALS:
@@ -246,27 +250,28 @@ static taken take(sonde__writer *writer, sonde__block *block, int *fault)
         return take_end(writer, message, fault);
     case SONDE__MESSAGE_TENSOR:
     default:
-        *fault = sonde__tensors_add(&writer->tensors, message);
+        *fault = sonde__record_tensors_add(&writer->tensors, message);
         return *fault == 0 ? TAKEN : LEFT_FAULT;
     }
 }
 
-sonde__filled sonde__batch_fill(sonde__writer *writer, bool *any, int *fault)
+sonde__record_filled sonde__record_batch_fill(sonde__record_writer *writer, bool *any,
+                                              int *fault)
 {
-    sonde__file *const data = writer->segment.data;
-    sonde__block *block = NULL;
+    sonde__record_file *const data = writer->segment.data;
+    sonde__record_block *block = NULL;
 
     *any = false;
     if (data != NULL) {
-        data->in_bulk = sonde__ring_fill(writer->ring) >= BULK;
+        data->in_bulk = sonde__record_ring_fill(writer->ring) >= BULK;
     }
-    while ((block = sonde__ring_next(writer->ring)) != NULL) {
+    while ((block = sonde__record_ring_next(writer->ring)) != NULL) {
         const taken what = take(writer, block, fault);
 
         if (what == TAKEN || what == TAKEN_LAST) {
             *any = writer->pending = true;
         } else {
-            sonde__ring_back(writer->ring, block);
+            sonde__record_ring_back(writer->ring, block);
         }
         switch (what) {
         case TAKEN:
@@ -286,41 +291,41 @@ sonde__filled sonde__batch_fill(sonde__writer *writer, bool *any, int *fault)
 
 /* --- into the files --------------------------------------------------------------- */
 
-static void release(sonde__writer *writer)
+static void release(sonde__record_writer *writer)
 {
     writer->pending = false;
     writer->scratch.used = 0;
     free_far(writer, writer->far);
     writer->far = NULL;
-    sonde__ring_release(writer->ring);
+    sonde__record_ring_release(writer->ring);
 }
 
-int sonde__batch_commit(sonde__writer *writer)
+int sonde__record_batch_commit(sonde__record_writer *writer)
 {
-    sonde__counters *const counters = &writer->counters;
-    sonde__segment_gain gain = {0};
+    sonde__record_counters *const counters = &writer->counters;
+    sonde__record_segment_gain gain = {0};
     uint64_t gained = 0;
-    int failed = sonde__stream_commit(&writer->tensors.catalogue, &gained);
+    int failed = sonde__record_stream_commit(&writer->tensors.catalogue, &gained);
 
     if (!writer->pending && failed == 0) {
         writer->scratch.used = 0;
         return 0;
     }
     if (failed == 0) {
-        failed = sonde__stream_commit(&writer->stats, &gained);
+        failed = sonde__record_stream_commit(&writer->stats, &gained);
         count(&counters->rows, gained);
     }
     if (failed == 0) {
-        failed = sonde__stream_commit(&writer->sketches, &gained);
+        failed = sonde__record_stream_commit(&writer->sketches, &gained);
         count(&counters->sketches, gained);
     }
     if (failed == 0) {
-        failed = sonde__segment_commit(&writer->segment, &gain);
+        failed = sonde__record_segment_commit(&writer->segment, &gain);
         count(&counters->records, gain.values);
         count(&counters->bytes, gain.payload);
     }
     if (failed == 0) { /* a step is told when everything of it is there */
-        failed = sonde__stream_commit(&writer->steps, &gained);
+        failed = sonde__record_stream_commit(&writer->steps, &gained);
     }
     writer->changed = true;
     if (failed == 0) {
@@ -332,46 +337,46 @@ int sonde__batch_commit(sonde__writer *writer)
 
 /* --- losing ----------------------------------------------------------------------- */
 
-void sonde__batch_drop(sonde__writer *writer)
+void sonde__record_batch_drop(sonde__record_writer *writer)
 {
     if (!writer->pending) {
         return;
     }
-    sonde__batch_lose(writer,
-                      sonde__stream_drop(&writer->stats) +
-                          sonde__stream_drop(&writer->sketches) +
-                          sonde__segment_drop(&writer->segment),
-                      writer->fault);
-    (void)sonde__stream_drop(&writer->steps);
+    sonde__record_batch_lose(writer,
+                             sonde__record_stream_drop(&writer->stats) +
+                                 sonde__record_stream_drop(&writer->sketches) +
+                                 sonde__record_segment_drop(&writer->segment),
+                             writer->fault);
+    (void)sonde__record_stream_drop(&writer->steps);
     writer->newest =
         atomic_load_explicit(&writer->counters.last_step, memory_order_relaxed);
     release(writer);
 }
 
-bool sonde__batch_drop_next(sonde__writer *writer)
+bool sonde__record_batch_drop_next(sonde__record_writer *writer)
 {
-    sonde__block *const block = sonde__ring_next(writer->ring);
+    sonde__record_block *const block = sonde__record_ring_next(writer->ring);
     void *const message = block;
 
     if (block == NULL) {
         return false;
     }
-    switch ((sonde__message_kind)block->kind) {
+    switch ((sonde__record_message_kind)block->kind) {
     case SONDE__MESSAGE_VALUE:
-        free_far(writer, ((sonde__value_message *)message)->far);
-        sonde__batch_lose(writer, 1, writer->fault);
+        free_far(writer, ((sonde__record_value_message *)message)->far);
+        sonde__record_batch_lose(writer, 1, writer->fault);
         break;
     case SONDE__MESSAGE_VITALS:
     case SONDE__MESSAGE_SKETCH:
-        sonde__batch_lose(writer, 1, writer->fault);
+        sonde__record_batch_lose(writer, 1, writer->fault);
         break;
     case SONDE__MESSAGE_TENSOR: /* needs memory alone, and no second chance comes */
-        (void)sonde__tensors_add(&writer->tensors, message);
+        (void)sonde__record_tensors_add(&writer->tensors, message);
         break;
     case SONDE__MESSAGE_END:
     default:
         break;
     }
-    sonde__ring_release(writer->ring);
+    sonde__record_ring_release(writer->ring);
     return true;
 }

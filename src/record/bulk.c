@@ -4,8 +4,12 @@
  */
 #include "record/bulk.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <linux/aio_abi.h>
 #include <stdatomic.h>
@@ -22,7 +26,7 @@ typedef struct piece {
     bool in_flight;
 } piece;
 
-struct sonde__bulk {
+struct sonde__record_bulk {
     piece pieces[SONDE__BULK_BUFFERS];
     unsigned char *memory;
     aio_context_t context; /* 0: none */
@@ -57,10 +61,10 @@ static void give_context(aio_context_t context)
     }
 }
 
-sonde__bulk *sonde__bulk_create(void)
+sonde__record_bulk *sonde__record_bulk_create(void)
 {
     const size_t size = (size_t)SONDE__BULK_BUFFERS * SONDE__BULK_BUFFER;
-    sonde__bulk *bulk = sonde__calloc(1, sizeof *bulk);
+    sonde__record_bulk *bulk = sonde__calloc(1, sizeof *bulk);
 
     if (bulk == NULL) {
         return NULL;
@@ -78,7 +82,7 @@ sonde__bulk *sonde__bulk_create(void)
     return bulk;
 }
 
-void sonde__bulk_destroy(sonde__bulk *bulk)
+void sonde__record_bulk_destroy(sonde__record_bulk *bulk)
 {
     if (bulk == NULL) {
         return;
@@ -90,7 +94,7 @@ void sonde__bulk_destroy(sonde__bulk *bulk)
 
 /* --- one piece -------------------------------------------------------------------- */
 
-static void note_bad(sonde__bulk *bulk, int failed, uint64_t at)
+static void note_bad(sonde__record_bulk *bulk, int failed, uint64_t at)
 {
     if (bulk->failed == 0 || at < bulk->bad) {
         bulk->failed = failed;
@@ -99,7 +103,7 @@ static void note_bad(sonde__bulk *bulk, int failed, uint64_t at)
 }
 
 /* So many bytes of a piece are written; the rest, if any, is written here and now. */
-static void finish_piece(sonde__bulk *bulk, piece *p, int64_t result)
+static void finish_piece(sonde__record_bulk *bulk, piece *p, int64_t result)
 {
     size_t done = result > 0 ? (size_t)result : 0;
     int failed = result < 0 ? (int)-result : 0;
@@ -120,7 +124,7 @@ static void finish_piece(sonde__bulk *bulk, piece *p, int64_t result)
 }
 
 /* Waits until at least one of those in flight is done. */
-static void reap(sonde__bulk *bulk)
+static void reap(sonde__record_bulk *bulk)
 {
     struct io_event events[SONDE__BULK_BUFFERS];
     const long n = syscall(SYS_io_getevents, bulk->context, 1L, (long)SONDE__BULK_BUFFERS,
@@ -134,7 +138,7 @@ static void reap(sonde__bulk *bulk)
     }
 }
 
-static void submit(sonde__bulk *bulk, piece *p)
+static void submit(sonde__record_bulk *bulk, piece *p)
 {
     struct iocb *requests[1] = {&p->request};
 
@@ -154,7 +158,7 @@ static void submit(sonde__bulk *bulk, piece *p)
 }
 
 /* The first size bytes of the current piece are on their way; then the next is current. */
-static void send(sonde__bulk *bulk, size_t size)
+static void send(sonde__record_bulk *bulk, size_t size)
 {
     piece *const p = &bulk->pieces[bulk->current];
 
@@ -171,7 +175,7 @@ static void send(sonde__bulk *bulk, size_t size)
 
 /* --- a run of bytes --------------------------------------------------------------- */
 
-void sonde__bulk_begin(sonde__bulk *bulk, int fd, uint64_t at)
+void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t at)
 {
     bulk->fd = fd;
     bulk->at = at;
@@ -180,7 +184,7 @@ void sonde__bulk_begin(sonde__bulk *bulk, int fd, uint64_t at)
     bulk->bad = UINT64_MAX;
 }
 
-void sonde__bulk_put(sonde__bulk *bulk, const void *bytes, size_t size)
+void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes, size_t size)
 {
     const unsigned char *from = bytes;
 
@@ -197,7 +201,8 @@ void sonde__bulk_put(sonde__bulk *bulk, const void *bytes, size_t size)
     }
 }
 
-int sonde__bulk_end(sonde__bulk *bulk, uint64_t *good, const void **rest, size_t *left)
+int sonde__record_bulk_end(sonde__record_bulk *bulk, uint64_t *good, const void **rest,
+                           size_t *left)
 {
     const unsigned char *const last = bulk->pieces[bulk->current].bytes;
     const size_t whole = bulk->used / SONDE__BULK_BLOCK * SONDE__BULK_BLOCK;

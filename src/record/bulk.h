@@ -29,20 +29,21 @@ enum {
     SONDE__BULK_PAGE = 2 * 1024 * 1024 /* a huge one: few pieces for the disk's driver */
 };
 
-typedef struct sonde__bulk sonde__bulk;
+typedef struct sonde__record_bulk sonde__record_bulk;
 
 /* NULL if memory is out. */
-SONDE_API sonde__bulk *sonde__bulk_create(void);
-SONDE_API void sonde__bulk_destroy(sonde__bulk *bulk);
+SONDE_API sonde__record_bulk *sonde__record_bulk_create(void);
+SONDE_API void sonde__record_bulk_destroy(sonde__record_bulk *bulk);
 
 /* fd is open with O_DIRECT and borrowed until end; at is a multiple of a block. */
-SONDE_API void sonde__bulk_begin(sonde__bulk *bulk, int fd, uint64_t at);
+SONDE_API void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t at);
 /* Copies. An error shows in end. */
-SONDE_API void sonde__bulk_put(sonde__bulk *bulk, const void *bytes, size_t size);
+SONDE_API void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes,
+                                      size_t size);
 /* Waits for everything. *good is the end of what is in the file without a hole; *rest and
  * *left (less than a block) what was put behind that and is not, valid until the next
  * begin. Returns an errno; then there is no rest. */
-SONDE_API int sonde__bulk_end(sonde__bulk *bulk, uint64_t *good, const void **rest,
-                              size_t *left);
+SONDE_API int sonde__record_bulk_end(sonde__record_bulk *bulk, uint64_t *good,
+                                     const void **rest, size_t *left);
 
 #endif

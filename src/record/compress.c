@@ -3,6 +3,8 @@
  * allocator.
  */
 #include "record/compress.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <string.h>
 #include <zstd.h>
@@ -13,25 +15,25 @@ enum {
     TRIAL = 64   /* values of a tensor from one comparison to the next */
 };
 
-sonde_err sonde__compressor_init(sonde__compressor *compressor)
+sonde_err sonde__record_compressor_init(sonde__record_compressor *compressor)
 {
     compressor->context = ZSTD_createCCtx();
     return compressor->context != NULL ? SONDE_OK : SONDE_ENOMEM;
 }
 
-void sonde__compressor_fini(sonde__compressor *compressor)
+void sonde__record_compressor_fini(sonde__record_compressor *compressor)
 {
     (void)ZSTD_freeCCtx(compressor->context);
     sonde__free(compressor->shuffled);
-    *compressor = (sonde__compressor){0};
+    *compressor = (sonde__record_compressor){0};
 }
 
-size_t sonde__compressor_bound(size_t n)
+size_t sonde__record_compressor_bound(size_t n)
 {
     return ZSTD_compressBound(n) + SONDE__ALIGN;
 }
 
-void sonde__shuffle(const void *from, size_t n, size_t size, void *to)
+void sonde__record_shuffle(const void *from, size_t n, size_t size, void *to)
 {
     const unsigned char *const in = from;
     unsigned char *out = to;
@@ -44,8 +46,8 @@ void sonde__shuffle(const void *from, size_t n, size_t size, void *to)
 }
 
 /* NULL if memory is out, or nothing to shuffle. */
-static const void *shuffled(sonde__compressor *compressor, const void *bytes, size_t n,
-                            size_t size)
+static const void *shuffled(sonde__record_compressor *compressor, const void *bytes,
+                            size_t n, size_t size)
 {
     if (size == 1) {
         return NULL;
@@ -60,14 +62,14 @@ static const void *shuffled(sonde__compressor *compressor, const void *bytes, si
         compressor->shuffled = larger;
         compressor->shuffled_size = n;
     }
-    sonde__shuffle(bytes, n / size, size, compressor->shuffled);
+    sonde__record_shuffle(bytes, n / size, size, compressor->shuffled);
     return compressor->shuffled;
 }
 
 /* One frame of the planes of shuffled bytes, each in blocks of its own: they have little
  * in common, and a block has one table of codes. What it takes, SIZE_MAX if it cannot be. */
-static size_t pack_planes(sonde__compressor *compressor, const void *bytes, size_t n,
-                          size_t size, sonde__scratch *scratch)
+static size_t pack_planes(sonde__record_compressor *compressor, const void *bytes,
+                          size_t n, size_t size, sonde__record_scratch *scratch)
 {
     ZSTD_CCtx *const context = compressor->context;
     ZSTD_outBuffer out = {scratch->start + scratch->used, scratch->size - scratch->used,
@@ -90,8 +92,9 @@ static size_t pack_planes(sonde__compressor *compressor, const void *bytes, size
 
 /* One way of packing n bytes to the end of scratch; what it takes, SIZE_MAX if it cannot
  * be. */
-static size_t pack(sonde__compressor *compressor, sonde__packing way, const void *bytes,
-                   size_t n, size_t size, sonde__scratch *scratch)
+static size_t pack(sonde__record_compressor *compressor, sonde__record_packing way,
+                   const void *bytes, size_t n, size_t size,
+                   sonde__record_scratch *scratch)
 {
     size_t got = 0;
 
@@ -107,8 +110,9 @@ static size_t pack(sonde__compressor *compressor, sonde__packing way, const void
 }
 
 /* Which way is best for values like these n bytes. */
-static sonde__packing compare(sonde__compressor *compressor, const void *bytes, size_t n,
-                              size_t size, sonde__scratch *scratch)
+static sonde__record_packing compare(sonde__record_compressor *compressor,
+                                     const void *bytes, size_t n, size_t size,
+                                     sonde__record_scratch *scratch)
 {
     const size_t plain = pack(compressor, SONDE__PACKED_ZSTD, bytes, n, size, scratch);
     const size_t moved =
@@ -120,9 +124,10 @@ static sonde__packing compare(sonde__compressor *compressor, const void *bytes, 
     return moved < plain ? SONDE__PACKED_ZSTD_SHUFFLE : SONDE__PACKED_ZSTD;
 }
 
-void sonde__compress(sonde__compressor *compressor, sonde__tensor *tensor,
-                     sonde__scratch *scratch, const void *bytes, sonde__index_line *line,
-                     const void **packed)
+void sonde__record_compress(sonde__record_compressor *compressor,
+                            sonde__record_tensor *tensor, sonde__record_scratch *scratch,
+                            const void *bytes, sonde__record_index_line *line,
+                            const void **packed)
 {
     const size_t n = (size_t)line->bytes, size = sonde_dtype_size(line->dtype);
     size_t got = 0;

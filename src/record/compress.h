@@ -9,30 +9,32 @@
 #ifndef SONDE_RECORD_COMPRESS_H
 #define SONDE_RECORD_COMPRESS_H
 
-#include "record/tensors.h"
+#include "record/record_tensors.h"
 
 /* Memory that what is not in the ring lies in until a batch is in the files. */
-typedef struct sonde__scratch {
+typedef struct sonde__record_scratch {
     unsigned char *start;
     size_t used, size;
-} sonde__scratch;
+} sonde__record_scratch;
 
-typedef struct sonde__compressor {
+typedef struct sonde__record_compressor {
     void *context; /* zstd's; NULL: values are not compressed */
     unsigned char *shuffled;
     size_t shuffled_size;
-} sonde__compressor;
+} sonde__record_compressor;
 
-SONDE_API sonde_err sonde__compressor_init(sonde__compressor *compressor);
-SONDE_API void sonde__compressor_fini(sonde__compressor *compressor);
+SONDE_API sonde_err sonde__record_compressor_init(sonde__record_compressor *compressor);
+SONDE_API void sonde__record_compressor_fini(sonde__record_compressor *compressor);
 /* Bytes of scratch that packing n bytes may take. */
-SONDE_API size_t sonde__compressor_bound(size_t n);
+SONDE_API size_t sonde__record_compressor_bound(size_t n);
 /* The value's bytes smaller, in scratch, which has room for the bound: *packed and
  * line->bytes and packing say how; or as they are, with *packed NULL. */
-SONDE_API void sonde__compress(sonde__compressor *compressor, sonde__tensor *tensor,
-                               sonde__scratch *scratch, const void *bytes,
-                               sonde__index_line *line, const void **packed);
+SONDE_API void sonde__record_compress(sonde__record_compressor *compressor,
+                                      sonde__record_tensor *tensor,
+                                      sonde__record_scratch *scratch, const void *bytes,
+                                      sonde__record_index_line *line,
+                                      const void **packed);
 /* n elements of size bytes each. */
-SONDE_API void sonde__shuffle(const void *from, size_t n, size_t size, void *to);
+SONDE_API void sonde__record_shuffle(const void *from, size_t n, size_t size, void *to);
 
 #endif

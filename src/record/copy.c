@@ -14,7 +14,7 @@ enum {
     LEAST = 2 * 1024 /* below, the fence costs more than the cache loses */
 };
 
-void sonde__copy_past_cache(void *to, const void *from, size_t bytes)
+void sonde__record_copy_past_cache(void *to, const void *from, size_t bytes)
 {
     const size_t head = (size_t)(-(uintptr_t)to & (LINE - 1));
     unsigned char *out = to;
@@ -45,7 +45,7 @@ void sonde__copy_past_cache(void *to, const void *from, size_t bytes)
 
 #else
 
-void sonde__copy_past_cache(void *to, const void *from, size_t bytes)
+void sonde__record_copy_past_cache(void *to, const void *from, size_t bytes)
 {
     memcpy(to, from, bytes);
 }

@@ -11,6 +11,6 @@
 #include <stddef.h>
 
 /* As memcpy. What is stored here is seen by whoever sees a later release store. */
-void sonde__copy_past_cache(void *to, const void *from, size_t bytes);
+void sonde__record_copy_past_cache(void *to, const void *from, size_t bytes);
 
 #endif

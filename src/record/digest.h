@@ -10,11 +10,11 @@
 
 #include <sonde/export.h>
 
-SONDE_API uint64_t sonde__digest(const void *bytes, size_t size);
+SONDE_API uint64_t sonde__record_digest(const void *bytes, size_t size);
 
 /* The same, one for each instruction set. */
-uint64_t sonde__digest_generic(const void *bytes, size_t size);
-uint64_t sonde__digest_avx2(const void *bytes, size_t size);
-uint64_t sonde__digest_avx512(const void *bytes, size_t size);
+uint64_t sonde__record_digest_generic(const void *bytes, size_t size);
+uint64_t sonde__record_digest_avx2(const void *bytes, size_t size);
+uint64_t sonde__record_digest_avx512(const void *bytes, size_t size);
 
 #endif

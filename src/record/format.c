@@ -6,9 +6,12 @@
  */
 #include "record/format.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "tensor/convert.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +30,7 @@ static const struct {
     [SONDE__FILE_STEPS] = {"steps-", ".npy"},
 };
 
-void sonde__worker_folder(char *name, int rank)
+void sonde__record_worker_folder(char *name, int rank)
 {
     (void)snprintf(name, SONDE__FILE_NAME, "w%04d", rank);
 }
@@ -49,7 +52,7 @@ static bool read_number(const char **at, int least, uint64_t *out)
     return digits == least || (digits > least && *start != '0');
 }
 
-int sonde__worker_of_folder(const char *name)
+int sonde__record_worker_of_folder(const char *name)
 {
     const char *at = name + 1;
     uint64_t rank = 0;
@@ -61,13 +64,15 @@ int sonde__worker_of_folder(const char *name)
     return (int)rank;
 }
 
-void sonde__file_name(char *name, sonde__file_kind kind, uint64_t number, bool part)
+void sonde__record_file_name(char *name, sonde__record_file_kind kind, uint64_t number,
+                             bool part)
 {
     (void)snprintf(name, SONDE__FILE_NAME, "%s%08llu%s", kinds[kind].stem,
                    (unsigned long long)number, part ? ".part" : kinds[kind].closed);
 }
 
-sonde__file_kind sonde__file_parse(const char *name, uint64_t *number, bool *part)
+sonde__record_file_kind sonde__record_file_parse(const char *name, uint64_t *number,
+                                                 bool *part)
 {
     for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
         const size_t stem = strlen(kinds[kind].stem);
@@ -81,7 +86,7 @@ sonde__file_kind sonde__file_parse(const char *name, uint64_t *number, bool *par
             (kind != SONDE__FILE_INDEX && strcmp(at, ".part") == 0)) {
             *number = value;
             *part = strcmp(at, ".part") == 0;
-            return (sonde__file_kind)kind;
+            return (sonde__record_file_kind)kind;
         }
     }
     return SONDE__FILE_OTHER;
@@ -130,7 +135,7 @@ static char *print_hash(char *to, uint64_t hash)
 
 static const char *const packings[] = {"", "zstd", "zstd+shuffle"};
 
-static char *print_value(char *to, const sonde__index_line *line)
+static char *print_value(char *to, const sonde__record_index_line *line)
 {
     to = print_unsigned(print_text(to, ",\"t\":"), line->tensor);
     to = print_unsigned(print_text(to, ",\"b\":"), line->micro_batch);
@@ -151,7 +156,7 @@ static char *print_value(char *to, const sonde__index_line *line)
     return to;
 }
 
-size_t sonde__index_print(const sonde__index_line *line, char *text)
+size_t sonde__record_index_print(const sonde__record_index_line *line, char *text)
 {
     char *to = print_signed(print_text(text, "{\"s\":"), line->step);
 
@@ -266,7 +271,7 @@ static bool take_hash(rest *from, uint64_t *hash)
 }
 
 /* The dimensions and the bracket that closes them; *count is their product. */
-static bool take_shape(rest *from, sonde__index_line *line, uint64_t *count)
+static bool take_shape(rest *from, sonde__record_index_line *line, uint64_t *count)
 {
     int64_t product = 1, reach = 1; /* reach: empty dimensions left out */
 
@@ -286,7 +291,7 @@ static bool take_shape(rest *from, sonde__index_line *line, uint64_t *count)
     return true;
 }
 
-static bool take_packing(rest *from, sonde__packing *packing)
+static bool take_packing(rest *from, sonde__record_packing *packing)
 {
     *packing = SONDE__PACKED_NOT;
     if (take_text(from, ",\"z\":\"zstd\"")) {
@@ -298,7 +303,7 @@ static bool take_packing(rest *from, sonde__packing *packing)
 }
 
 /* What follows the step of a value. */
-static bool take_value(rest *from, sonde__index_line *line)
+static bool take_value(rest *from, sonde__record_index_line *line)
 {
     uint64_t count = 0, bytes = 0;
 
@@ -317,7 +322,8 @@ static bool take_value(rest *from, sonde__index_line *line)
            (line->packing != SONDE__PACKED_NOT || bytes == line->bytes);
 }
 
-bool sonde__index_parse(const char *text, size_t length, sonde__index_line *line)
+bool sonde__record_index_parse(const char *text, size_t length,
+                               sonde__record_index_line *line)
 {
     rest from = {text, text + length};
 
@@ -331,13 +337,13 @@ bool sonde__index_parse(const char *text, size_t length, sonde__index_line *line
 
 static const struct {
     const char *key;
-    sonde__file_kind kind;
+    sonde__record_file_kind kind;
 } firsts[] = {{",\"segment\":", SONDE__FILE_SEGMENT},
               {",\"stats\":", SONDE__FILE_STATS},
               {",\"sketch\":", SONDE__FILE_SKETCH},
               {",\"steps\":", SONDE__FILE_STEPS}};
 
-size_t sonde__generation_print(const sonde__generation *line, char *text)
+size_t sonde__record_generation_print(const sonde__record_generation *line, char *text)
 {
     char *to = print_unsigned(print_text(text, "{\"generation\":"), line->number);
 
@@ -350,7 +356,8 @@ size_t sonde__generation_print(const sonde__generation *line, char *text)
     return (size_t)(to - text);
 }
 
-bool sonde__generation_parse(const char *text, size_t length, sonde__generation *line)
+bool sonde__record_generation_parse(const char *text, size_t length,
+                                    sonde__record_generation *line)
 {
     rest from = {text, text + length};
     bool good = take_text(&from, "{\"generation\":") &&
@@ -366,8 +373,9 @@ bool sonde__generation_parse(const char *text, size_t length, sonde__generation 
     return good && take_text(&from, "}") && from.at == from.end && line->step >= 0;
 }
 
-int64_t sonde__generation_limit(const sonde__generation *generations, size_t count,
-                                sonde__file_kind kind, uint64_t number)
+int64_t sonde__record_generation_limit(const sonde__record_generation *generations,
+                                       size_t count, sonde__record_file_kind kind,
+                                       uint64_t number)
 {
     int64_t limit = INT64_MAX;
 
@@ -408,8 +416,8 @@ static const char steps_fields[] =
     "('step', '<i8'), ('mode_step', '<i8'), ('time', '<i8'), ('mode', '<u4'), "
     "('check', '<u4')";
 
-size_t sonde__file_head(sonde__file_kind kind, uint64_t items,
-                        char head[SONDE__MOST_HEAD])
+size_t sonde__record_file_head(sonde__record_file_kind kind, uint64_t items,
+                               char head[SONDE__MOST_HEAD])
 {
     switch (kind) {
     case SONDE__FILE_STATS:
@@ -430,31 +438,32 @@ size_t sonde__file_head(sonde__file_kind kind, uint64_t items,
 
 /* --- steps ------------------------------------------------------------------------ */
 
-uint32_t sonde__step_check(const sonde__step_row *row)
+uint32_t sonde__record_step_check(const sonde__record_step_row *row)
 {
-    sonde__step_row blank = *row;
+    sonde__record_step_row blank = *row;
 
     blank.check = 0;
     return (uint32_t)XXH3_64bits(&blank, sizeof blank);
 }
 
-bool sonde__step_valid(const sonde__step_row *row)
+bool sonde__record_step_valid(const sonde__record_step_row *row)
 {
-    return sonde__step_check(row) == row->check && row->mode < SONDE_MODE_COUNT &&
+    return sonde__record_step_check(row) == row->check && row->mode < SONDE_MODE_COUNT &&
            row->step >= 0 && row->mode_step >= 0;
 }
 
 /* --- vital signs ------------------------------------------------------------------ */
 
-uint32_t sonde__stats_check(const sonde__stats_row *row)
+uint32_t sonde__record_stats_check(const sonde__record_stats_row *row)
 {
-    sonde__stats_row blank = *row;
+    sonde__record_stats_row blank = *row;
 
     blank.check = 0;
     return (uint32_t)XXH3_64bits(&blank, sizeof blank);
 }
 
-void sonde__stats_to_vitals(const sonde__stats_row *row, sonde_vitals *vitals)
+void sonde__record_stats_to_vitals(const sonde__record_stats_row *row,
+                                   sonde_vitals *vitals)
 {
     *vitals = (sonde_vitals){
         .count = row->count,
@@ -474,7 +483,8 @@ void sonde__stats_to_vitals(const sonde__stats_row *row, sonde_vitals *vitals)
     };
 }
 
-void sonde__stats_of_vitals(sonde__stats_row *row, const sonde_vitals *vitals)
+void sonde__record_stats_of_vitals(sonde__record_stats_row *row,
+                                   const sonde_vitals *vitals)
 {
     row->count = vitals->count;
     row->nan = vitals->nan;

@@ -40,40 +40,40 @@ enum {
 
 /* --- numbered files --------------------------------------------------------------- */
 
-typedef enum sonde__file_kind {
+typedef enum sonde__record_file_kind {
     SONDE__FILE_SEGMENT = 0, /* seg-00000041.safetensors */
     SONDE__FILE_INDEX = 1,   /* seg-00000041.jsonl; never a .part */
     SONDE__FILE_STATS = 2,   /* stats-00000007.npy */
     SONDE__FILE_SKETCH = 3,  /* sketch-00000007.bin */
     SONDE__FILE_STEPS = 4,   /* steps-00000007.npy */
     SONDE__FILE_OTHER = 5    /* a name that is none of these */
-} sonde__file_kind;
+} sonde__record_file_kind;
 
 /* "w0003" to name, which has room for SONDE__FILE_NAME bytes. */
-SONDE_API void sonde__worker_folder(char *name, int rank);
+SONDE_API void sonde__record_worker_folder(char *name, int rank);
 /* The rank of a worker's folder; -1 for any other name. */
-SONDE_API int sonde__worker_of_folder(const char *name);
+SONDE_API int sonde__record_worker_of_folder(const char *name);
 /* The name, within the worker's folder, of a closed file or of a part. */
-SONDE_API void sonde__file_name(char *name, sonde__file_kind kind, uint64_t number,
-                                bool part);
+SONDE_API void sonde__record_file_name(char *name, sonde__record_file_kind kind,
+                                       uint64_t number, bool part);
 /* What a name within the worker's folder says; *number and *part are written unless it is
  * SONDE__FILE_OTHER. */
-SONDE_API sonde__file_kind sonde__file_parse(const char *name, uint64_t *number,
-                                             bool *part);
+SONDE_API sonde__record_file_kind sonde__record_file_parse(const char *name,
+                                                           uint64_t *number, bool *part);
 /* Writes what stands before the items of a closed file of a kind, with so many of them;
  * its length. Of a segment and an index there is none: 0. */
-SONDE_API size_t sonde__file_head(sonde__file_kind kind, uint64_t items,
-                                  char head[SONDE__MOST_HEAD]);
+SONDE_API size_t sonde__record_file_head(sonde__record_file_kind kind, uint64_t items,
+                                         char head[SONDE__MOST_HEAD]);
 
 /* --- index lines ------------------------------------------------------------------ */
 
-typedef enum sonde__packing {
+typedef enum sonde__record_packing {
     SONDE__PACKED_NOT = 0,
     SONDE__PACKED_ZSTD = 1,         /* "zstd" */
     SONDE__PACKED_ZSTD_SHUFFLE = 2, /* "zstd+shuffle" */
-} sonde__packing;
+} sonde__record_packing;
 
-typedef struct sonde__index_line {
+typedef struct sonde__record_index_line {
     sonde_mode mode;
     int64_t step; /* global */
     int64_t mode_step;
@@ -86,21 +86,22 @@ typedef struct sonde__index_line {
     sonde_dtype dtype;
     int rank;
     int64_t shape[SONDE_MAX_DIMS];
-    sonde__packing packing;
-} sonde__index_line;
+    sonde__record_packing packing;
+} sonde__record_index_line;
 
 /* Reads one line of length bytes, without its newline. False if it is not exactly of the
  * form; then *line holds anything. That offset + bytes is representable, and that bytes is
  * what dtype and shape make (unless compressed), is checked; nothing about files is. */
-SONDE_API bool sonde__index_parse(const char *text, size_t length,
-                                  sonde__index_line *line);
+SONDE_API bool sonde__record_index_parse(const char *text, size_t length,
+                                         sonde__record_index_line *line);
 enum { SONDE__INDEX_ROOM = 512 }; /* no index line is longer */
 /* Writes the line with its newline to text, which has SONDE__INDEX_ROOM bytes; how many. */
-SONDE_API size_t sonde__index_print(const sonde__index_line *line, char *text);
+SONDE_API size_t sonde__record_index_print(const sonde__record_index_line *line,
+                                           char *text);
 
 /* --- vital signs ------------------------------------------------------------------ */
 
-typedef struct sonde__stats_row {
+typedef struct sonde__record_stats_row {
     int64_t step, mode_step;
     uint32_t tensor, micro_batch;
     uint16_t replica;
@@ -108,57 +109,62 @@ typedef struct sonde__stats_row {
     uint32_t check;
     uint64_t count, nan, pos_inf, neg_inf, zero;
     double min, max, abs_min, abs_max, mean, m2, l1, sumsq, sum;
-} sonde__stats_row;
-_Static_assert(sizeof(sonde__stats_row) == SONDE__STATS_ROW, "rows lie as in files");
+} sonde__record_stats_row;
+_Static_assert(sizeof(sonde__record_stats_row) == SONDE__STATS_ROW,
+               "rows lie as in files");
 
 /* What check must be. Cost: a hash of 144 bytes. */
-SONDE_API uint32_t sonde__stats_check(const sonde__stats_row *row);
-SONDE_API void sonde__stats_to_vitals(const sonde__stats_row *row, sonde_vitals *vitals);
+SONDE_API uint32_t sonde__record_stats_check(const sonde__record_stats_row *row);
+SONDE_API void sonde__record_stats_to_vitals(const sonde__record_stats_row *row,
+                                             sonde_vitals *vitals);
 /* Fills the statistics of a row, and nothing else. */
-SONDE_API void sonde__stats_of_vitals(sonde__stats_row *row, const sonde_vitals *vitals);
+SONDE_API void sonde__record_stats_of_vitals(sonde__record_stats_row *row,
+                                             const sonde_vitals *vitals);
 
 /* --- steps ------------------------------------------------------------------------ */
 
 /* A step that is complete: written behind everything of it. */
-typedef struct sonde__step_row {
+typedef struct sonde__record_step_row {
     int64_t step, mode_step;
     int64_t time; /* when it ended: ns since 1970, UTC */
     uint32_t mode;
     uint32_t check;
-} sonde__step_row;
-_Static_assert(sizeof(sonde__step_row) == SONDE__STEPS_ROW, "rows lie as in files");
+} sonde__record_step_row;
+_Static_assert(sizeof(sonde__record_step_row) == SONDE__STEPS_ROW,
+               "rows lie as in files");
 
 /* What check must be. */
-SONDE_API uint32_t sonde__step_check(const sonde__step_row *row);
+SONDE_API uint32_t sonde__record_step_check(const sonde__record_step_row *row);
 /* Whether a row's check is right and its numbers can be. */
-SONDE_API bool sonde__step_valid(const sonde__step_row *row);
+SONDE_API bool sonde__record_step_valid(const sonde__record_step_row *row);
 
 /* --- generations ------------------------------------------------------------------ */
 
 /* A writer that went on with a run: a line of generations.jsonl. */
-typedef struct sonde__generation {
+typedef struct sonde__record_generation {
     uint64_t number; /* 1, 2, ...; who wrote first is 0 and has no line */
     int64_t step;    /* first global step of what it writes */
     int64_t time;    /* when it began: ns since 1970, UTC */
     uint64_t first[SONDE__FILE_OTHER]; /* by kind: number of its first file */
-} sonde__generation;
+} sonde__record_generation;
 
 enum { SONDE__GENERATION_ROOM = 256 }; /* no line is longer */
-/* Reads and writes a line, as sonde__index_parse and sonde__index_print do. */
-SONDE_API bool sonde__generation_parse(const char *text, size_t length,
-                                       sonde__generation *line);
-SONDE_API size_t sonde__generation_print(const sonde__generation *line, char *text);
+/* Reads and writes a line, as sonde__record_index_parse and sonde__record_index_print do. */
+SONDE_API bool sonde__record_generation_parse(const char *text, size_t length,
+                                              sonde__record_generation *line);
+SONDE_API size_t sonde__record_generation_print(const sonde__record_generation *line,
+                                                char *text);
 /* Of what lies in a file, global steps from here on are superseded; INT64_MAX: none.
  * Generations as they stand in their file. */
-SONDE_API int64_t sonde__generation_limit(const sonde__generation *generations,
-                                          size_t count, sonde__file_kind kind,
-                                          uint64_t number);
+SONDE_API int64_t
+sonde__record_generation_limit(const sonde__record_generation *generations, size_t count,
+                               sonde__record_file_kind kind, uint64_t number);
 
 /* --- sketches --------------------------------------------------------------------- */
 
 #define SONDE__SKETCH_MAGIC "SONDESK1" /* and eight zero bytes */
 
-typedef struct sonde__sketch_record {
+typedef struct sonde__record_sketch_record {
     uint32_t length, check;
     int64_t step, mode_step;
     uint32_t tensor, micro_batch;
@@ -166,28 +172,29 @@ typedef struct sonde__sketch_record {
     uint8_t mode, reserved;
     uint32_t bins;
     uint64_t count, nan, pos_inf, neg_inf, zero;
-} sonde__sketch_record;
-_Static_assert(sizeof(sonde__sketch_record) == SONDE__SKETCH_FIXED, "as in files");
+} sonde__record_sketch_record;
+_Static_assert(sizeof(sonde__record_sketch_record) == SONDE__SKETCH_FIXED, "as in files");
 
-typedef struct sonde__sketch_bin {
+typedef struct sonde__record_sketch_bin {
     int32_t bin;
     uint32_t count;
-} sonde__sketch_bin;
+} sonde__record_sketch_bin;
 
 /* Bytes of the record that holds a sketch. */
-SONDE_API size_t sonde__sketch_size(const sonde_sketch *sketch);
+SONDE_API size_t sonde__record_sketch_size(const sonde_sketch *sketch);
 /* Fills length, bins and the counts of record and the bins behind it, all of
- * sonde__sketch_size bytes and aligned to 8; the rest of the head is the caller's, check
+ * sonde__record_sketch_size bytes and aligned to 8; the rest of the head is the caller's, check
  * last. */
-SONDE_API void sonde__sketch_encode(const sonde_sketch *sketch,
-                                    sonde__sketch_record *record);
+SONDE_API void sonde__record_sketch_encode(const sonde_sketch *sketch,
+                                           sonde__record_sketch_record *record);
 /* The check that a record of record->length bytes must have. */
-SONDE_API uint32_t sonde__sketch_check(const sonde__sketch_record *record);
+SONDE_API uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record);
 /* Whether a record, complete in memory, is what the format says: length, number and order
  * of bins, their range. Does not look at check. */
-SONDE_API bool sonde__sketch_valid(const sonde__sketch_record *record, size_t available);
+SONDE_API bool sonde__record_sketch_valid(const sonde__record_sketch_record *record,
+                                          size_t available);
 /* Of a valid record. */
-SONDE_API void sonde__sketch_decode(const sonde__sketch_record *record,
-                                    sonde_sketch *sketch);
+SONDE_API void sonde__record_sketch_decode(const sonde__record_sketch_record *record,
+                                           sonde_sketch *sketch);
 
 #endif

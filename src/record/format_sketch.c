@@ -4,8 +4,11 @@
  */
 #include "record/format.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 #define XXH_STATIC_LINKING_ONLY /* for a hash state that needs no allocation */
@@ -36,12 +39,13 @@ static size_t all_entries(const sonde_sketch *sketch)
     return entries;
 }
 
-size_t sonde__sketch_size(const sonde_sketch *sketch)
+size_t sonde__record_sketch_size(const sonde_sketch *sketch)
 {
-    return SONDE__SKETCH_FIXED + all_entries(sketch) * sizeof(sonde__sketch_bin);
+    return SONDE__SKETCH_FIXED + all_entries(sketch) * sizeof(sonde__record_sketch_bin);
 }
 
-void sonde__sketch_encode(const sonde_sketch *sketch, sonde__sketch_record *record)
+void sonde__record_sketch_encode(const sonde_sketch *sketch,
+                                 sonde__record_sketch_record *record)
 {
     unsigned char *to = (unsigned char *)(record + 1);
 
@@ -53,7 +57,8 @@ void sonde__sketch_encode(const sonde_sketch *sketch, sonde__sketch_record *reco
     record->bins = 0;
     for (int i = -BINS; i < BINS; i++) {
         for (uint64_t left = count_of(sketch, i); left > 0;) {
-            const sonde__sketch_bin bin = {i, (uint32_t)SONDE_MIN(left, UINT32_MAX)};
+            const sonde__record_sketch_bin bin = {i,
+                                                  (uint32_t)SONDE_MIN(left, UINT32_MAX)};
 
             memcpy(to, &bin, sizeof bin);
             to += sizeof bin;
@@ -64,9 +69,9 @@ void sonde__sketch_encode(const sonde_sketch *sketch, sonde__sketch_record *reco
     record->length = (uint32_t)(to - (unsigned char *)record);
 }
 
-uint32_t sonde__sketch_check(const sonde__sketch_record *record)
+uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record)
 {
-    sonde__sketch_record head = *record;
+    sonde__record_sketch_record head = *record;
     XXH3_state_t state;
 
     head.check = 0;
@@ -78,26 +83,29 @@ uint32_t sonde__sketch_check(const sonde__sketch_record *record)
 }
 
 /* Entry i of the bins behind a record. */
-static sonde__sketch_bin bin_at(const sonde__sketch_record *record, size_t i)
+static sonde__record_sketch_bin bin_at(const sonde__record_sketch_record *record,
+                                       size_t i)
 {
-    sonde__sketch_bin bin;
+    sonde__record_sketch_bin bin;
 
     memcpy(&bin, (const unsigned char *)(record + 1) + i * sizeof bin, sizeof bin);
     return bin;
 }
 
-bool sonde__sketch_valid(const sonde__sketch_record *record, size_t available)
+bool sonde__record_sketch_valid(const sonde__record_sketch_record *record,
+                                size_t available)
 {
     const size_t bins = available >= SONDE__SKETCH_FIXED ? record->bins : 0;
 
     if (available < SONDE__SKETCH_FIXED || record->length > available ||
         record->length < SONDE__SKETCH_FIXED || record->length % 8 != 0 ||
-        (record->length - SONDE__SKETCH_FIXED) / sizeof(sonde__sketch_bin) < bins ||
+        (record->length - SONDE__SKETCH_FIXED) / sizeof(sonde__record_sketch_bin) <
+            bins ||
         record->mode >= SONDE_MODE_COUNT) {
         return false;
     }
     for (size_t i = 0; i < bins; i++) {
-        const sonde__sketch_bin bin = bin_at(record, i);
+        const sonde__record_sketch_bin bin = bin_at(record, i);
 
         if (bin.bin < -BINS || bin.bin >= BINS ||
             (i > 0 && bin_at(record, i - 1).bin > bin.bin)) {
@@ -107,7 +115,8 @@ bool sonde__sketch_valid(const sonde__sketch_record *record, size_t available)
     return true;
 }
 
-void sonde__sketch_decode(const sonde__sketch_record *record, sonde_sketch *sketch)
+void sonde__record_sketch_decode(const sonde__record_sketch_record *record,
+                                 sonde_sketch *sketch)
 {
     sonde_sketch_init(sketch);
     sketch->count = record->count;
@@ -116,7 +125,7 @@ void sonde__sketch_decode(const sonde__sketch_record *record, sonde_sketch *sket
     sketch->neg_inf = record->neg_inf;
     sketch->zero = record->zero;
     for (size_t i = 0; i < record->bins; i++) {
-        const sonde__sketch_bin bin = bin_at(record, i);
+        const sonde__record_sketch_bin bin = bin_at(record, i);
 
         if (bin.bin >= 0) {
             sketch->positive[bin.bin] += bin.count;

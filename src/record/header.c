@@ -3,14 +3,19 @@
  */
 #include "record/header.h"
 
-#include "base/base.h"
+#include "base/memory.h"
 #include "tensor/convert.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
+
+#include <sonde/error.h>
 
 enum {
     LEAST_ENTRY = 48, /* bytes of the shortest entry there can be */
@@ -18,22 +23,22 @@ enum {
     TRAILER = 8       /* the last brace, and some */
 };
 
-sonde_err sonde__header_init(sonde__header *header, size_t most_added)
+sonde_err sonde__record_header_init(sonde__record_header *header, size_t most_added)
 {
-    *header = (sonde__header){.most_added = most_added};
+    *header = (sonde__record_header){.most_added = most_added};
     header->order = sonde__calloc(most_added, sizeof *header->order);
     return header->order != NULL ? SONDE_OK : SONDE_ENOMEM;
 }
 
-void sonde__header_fini(sonde__header *header)
+void sonde__record_header_fini(sonde__record_header *header)
 {
     sonde__free(header->text);
     sonde__free(header->set);
     sonde__free(header->order);
-    *header = (sonde__header){0};
+    *header = (sonde__record_header){0};
 }
 
-size_t sonde__header_room(size_t values, size_t entry)
+size_t sonde__record_header_room(size_t values, size_t entry)
 {
     size_t bytes = 0;
 
@@ -44,7 +49,7 @@ size_t sonde__header_room(size_t values, size_t entry)
     return (bytes + SONDE__HEADER_PAGE - 1) / SONDE__HEADER_PAGE * SONDE__HEADER_PAGE;
 }
 
-sonde_err sonde__header_begin(sonde__header *header, size_t room, int rank)
+sonde_err sonde__record_header_begin(sonde__record_header *header, size_t room, int rank)
 {
     size_t slots = 64;
 
@@ -105,7 +110,7 @@ static char *put_number(char *to, uint64_t value, int width)
 }
 
 /* The key without quotes. */
-static char *put_key(char *to, const sonde__index_line *line, const char *name)
+static char *put_key(char *to, const sonde__record_index_line *line, const char *name)
 {
     if (line->step < 0) {
         *to++ = '-';
@@ -122,7 +127,7 @@ static char *put_key(char *to, const sonde__index_line *line, const char *name)
 }
 
 /* The slot of a hash: where it is, or where it would go. */
-static size_t slot_of(const sonde__header *header, uint64_t hash)
+static size_t slot_of(const sonde__record_header *header, uint64_t hash)
 {
     size_t slot = (size_t)hash & (header->slots - 1);
 
@@ -133,7 +138,7 @@ static size_t slot_of(const sonde__header *header, uint64_t hash)
 }
 
 /* Makes the key from start to end one that is new, and remembers it. */
-static char *claim_key(sonde__header *header, char *start, char *end)
+static char *claim_key(sonde__record_header *header, char *start, char *end)
 {
     char *last = end;
 
@@ -157,14 +162,14 @@ static char *put_extent(char *to, uint64_t begin, uint64_t end)
     return put_text(to, "]}");
 }
 
-static bool has_room(const sonde__header *header, size_t name)
+static bool has_room(const sonde__record_header *header, size_t name)
 {
     return header->room - header->used >= name + ENTRY_ROOM + TRAILER &&
            header->added < header->most_added;
 }
 
-bool sonde__header_add(sonde__header *header, const sonde__index_line *line,
-                       const char *name)
+bool sonde__record_header_add(sonde__record_header *header,
+                              const sonde__record_index_line *line, const char *name)
 {
     char *to = header->text + header->used, *key = NULL;
 
@@ -188,7 +193,8 @@ bool sonde__header_add(sonde__header *header, const sonde__index_line *line,
     return true;
 }
 
-bool sonde__header_add_gap(sonde__header *header, uint64_t offset, uint64_t bytes)
+bool sonde__record_header_add_gap(sonde__record_header *header, uint64_t offset,
+                                  uint64_t bytes)
 {
     char *to = header->text + header->used, *key = NULL;
 
@@ -203,13 +209,13 @@ bool sonde__header_add_gap(sonde__header *header, uint64_t offset, uint64_t byte
     return true;
 }
 
-void sonde__header_keep(sonde__header *header)
+void sonde__record_header_keep(sonde__record_header *header)
 {
     header->added = 0;
     header->kept = header->used;
 }
 
-void sonde__header_drop(sonde__header *header, size_t count, size_t used)
+void sonde__record_header_drop(sonde__record_header *header, size_t count, size_t used)
 {
     /* Last in, first out: nothing was placed with an eye on a slot that is cleared. */
     while (header->added > count) {
@@ -220,21 +226,21 @@ void sonde__header_drop(sonde__header *header, size_t count, size_t used)
 
 /* --- the bytes -------------------------------------------------------------------- */
 
-static void put_length(const sonde__header *header, char *bytes)
+static void put_length(const sonde__record_header *header, char *bytes)
 {
     const uint64_t length = header->room - SONDE__HEADER_LENGTH;
 
     memcpy(bytes, &length, sizeof length);
 }
 
-void sonde__header_finish(sonde__header *header)
+void sonde__record_header_finish(sonde__record_header *header)
 {
     put_length(header, header->text);
     header->text[header->used] = '}';
     memset(header->text + header->used + 1, ' ', header->room - header->used - 1);
 }
 
-void sonde__header_blank(const sonde__header *header, char *bytes)
+void sonde__record_header_blank(const sonde__record_header *header, char *bytes)
 {
     put_length(header, bytes);
     memset(bytes + SONDE__HEADER_LENGTH, ' ', header->room - SONDE__HEADER_LENGTH);

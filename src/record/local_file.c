@@ -13,8 +13,12 @@
  */
 #include "record/local.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,8 +36,8 @@ enum {
 };
 
 typedef struct local_file {
-    sonde__file file; /* first */
-    sonde__local *home;
+    sonde__record_file file; /* first */
+    sonde__record_local *home;
     int fd;
     int count;            /* of pieces */
     struct iovec *pieces; /* PIECES */
@@ -45,7 +49,8 @@ typedef struct local_file {
     uint64_t aside;       /* the file's length with the space set aside; 0: none is */
 } local_file;
 
-static int open_file(sonde__local *home, const char *name, int flags, sonde__file **out)
+static int open_file(sonde__record_local *home, const char *name, int flags,
+                     sonde__record_file **out)
 {
     local_file *file = sonde__calloc(1, sizeof *file);
     struct stat about = {0};
@@ -61,7 +66,7 @@ static int open_file(sonde__local *home, const char *name, int flags, sonde__fil
     if (file->pieces == NULL) {
         failed = ENOMEM;
     } else {
-        file->fd = open(sonde__local_path(home, home->name, name),
+        file->fd = open(sonde__record_local_path(home, home->name, name),
                         O_RDWR | O_CLOEXEC | flags, 0666);
         failed = file->fd < 0 || fstat(file->fd, &about) != 0 ? errno : 0;
     }
@@ -74,14 +79,16 @@ static int open_file(sonde__local *home, const char *name, int flags, sonde__fil
     return 0;
 }
 
-int sonde__local_create(sonde__backend *backend, const char *name, sonde__file **out)
+int sonde__record_local_create(sonde__record_backend *backend, const char *name,
+                               sonde__record_file **out)
 {
-    return open_file((sonde__local *)backend, name, O_CREAT | O_EXCL, out);
+    return open_file((sonde__record_local *)backend, name, O_CREAT | O_EXCL, out);
 }
 
-int sonde__local_open(sonde__backend *backend, const char *name, sonde__file **out)
+int sonde__record_local_open(sonde__record_backend *backend, const char *name,
+                             sonde__record_file **out)
 {
-    return open_file((sonde__local *)backend, name, 0, out);
+    return open_file((sonde__record_local *)backend, name, 0, out);
 }
 
 /* --- bulk ------------------------------------------------------------------------- */
@@ -97,7 +104,7 @@ static bool begin_bulk(local_file *file)
         return false;
     }
     if (file->home->bulk == NULL) {
-        file->home->bulk = sonde__bulk_create();
+        file->home->bulk = sonde__record_bulk_create();
     }
     if (file->direct < 0) {
         (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
@@ -110,7 +117,7 @@ static bool begin_bulk(local_file *file)
     file->head = (block - end % block) % block;
     file->bulk = true;
     file->promised = end + file->head;
-    sonde__bulk_begin(file->home->bulk, file->direct, end + file->head);
+    sonde__record_bulk_begin(file->home->bulk, file->direct, end + file->head);
     return true;
 }
 
@@ -141,8 +148,8 @@ static int append_bulk(local_file *file, const void *bytes, size_t size)
     if (failed == 0 && size > before) {
         file->promised += size - before;
         set_aside(file);
-        sonde__bulk_put(file->home->bulk, (const unsigned char *)bytes + before,
-                        size - before);
+        sonde__record_bulk_put(file->home->bulk, (const unsigned char *)bytes + before,
+                               size - before);
     }
     return failed;
 }
@@ -153,7 +160,7 @@ static int end_bulk(local_file *file)
     const void *rest = NULL;
     size_t left = 0;
     uint64_t good = 0;
-    int failed = sonde__bulk_end(file->home->bulk, &good, &rest, &left);
+    int failed = sonde__record_bulk_end(file->home->bulk, &good, &rest, &left);
 
     file->bulk = false;
     if (file->head == 0) {
@@ -163,7 +170,7 @@ static int end_bulk(local_file *file)
         file->no_direct = true;
     }
     if (failed == 0 && left > 0) {
-        failed = sonde__local_write_at(&file->file, good, rest, left);
+        failed = sonde__record_local_write_at(&file->file, good, rest, left);
         file->file.end += failed == 0 ? left : 0;
     }
     return failed;
@@ -222,7 +229,7 @@ static int append_piece(local_file *file, const void *bytes, size_t size)
     return 0;
 }
 
-int sonde__local_append(sonde__file *of, const void *bytes, size_t size)
+int sonde__record_local_append(sonde__record_file *of, const void *bytes, size_t size)
 {
     local_file *file = (local_file *)of;
 
@@ -235,7 +242,7 @@ int sonde__local_append(sonde__file *of, const void *bytes, size_t size)
     return file->bulk ? append_bulk(file, bytes, size) : append_piece(file, bytes, size);
 }
 
-int sonde__local_settle(sonde__file *of)
+int sonde__record_local_settle(sonde__record_file *of)
 {
     local_file *file = (local_file *)of;
     const int failed = write_pieces(file);
@@ -254,7 +261,8 @@ int sonde__local_settle(sonde__file *of)
 
 /* --- at places -------------------------------------------------------------------- */
 
-int sonde__local_write_at(sonde__file *of, uint64_t at, const void *bytes, size_t size)
+int sonde__record_local_write_at(sonde__record_file *of, uint64_t at, const void *bytes,
+                                 size_t size)
 {
     const local_file *file = (const local_file *)of;
     const unsigned char *from = bytes;
@@ -275,8 +283,8 @@ int sonde__local_write_at(sonde__file *of, uint64_t at, const void *bytes, size_
     return 0;
 }
 
-int sonde__local_read_at(sonde__file *of, uint64_t at, void *bytes, size_t size,
-                         size_t *got)
+int sonde__record_local_read_at(sonde__record_file *of, uint64_t at, void *bytes,
+                                size_t size, size_t *got)
 {
     const local_file *file = (const local_file *)of;
     unsigned char *to = bytes;
@@ -296,7 +304,7 @@ int sonde__local_read_at(sonde__file *of, uint64_t at, void *bytes, size_t size,
     return 0;
 }
 
-int sonde__local_truncate(sonde__file *of, uint64_t size)
+int sonde__record_local_truncate(sonde__record_file *of, uint64_t size)
 {
     local_file *file = (local_file *)of;
 
@@ -308,12 +316,12 @@ int sonde__local_truncate(sonde__file *of, uint64_t size)
     return 0;
 }
 
-int sonde__local_sync(sonde__file *of)
+int sonde__record_local_sync(sonde__record_file *of)
 {
     local_file *file = (local_file *)of;
 
     if (file->aside > 0) { /* the space that was not needed */
-        const int failed = sonde__local_truncate(of, of->end);
+        const int failed = sonde__record_local_truncate(of, of->end);
 
         if (failed != 0) {
             return failed;
@@ -324,28 +332,30 @@ int sonde__local_sync(sonde__file *of)
 
 /* The blocks are found now, so that the next commit of the file system's journal, whoever
  * waits for it, has them. */
-void sonde__local_begin_sync(sonde__file *of)
+void sonde__record_local_begin_sync(sonde__record_file *of)
 {
     (void)sync_file_range(((local_file *)of)->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
-int sonde__local_publish(sonde__file *of, const char *from, const char *to)
+int sonde__record_local_publish(sonde__record_file *of, const char *from, const char *to)
 {
     const local_file *file = (const local_file *)of;
-    sonde__local *home = file->home;
+    sonde__record_local *home = file->home;
 
-    (void)sonde__local_path(home, home->name, from);
-    return rename(home->name, sonde__local_path(home, home->other, to)) != 0 ? errno : 0;
+    (void)sonde__record_local_path(home, home->name, from);
+    return rename(home->name, sonde__record_local_path(home, home->other, to)) != 0
+               ? errno
+               : 0;
 }
 
-bool sonde__local_is_lost(sonde__file *of)
+bool sonde__record_local_is_lost(sonde__record_file *of)
 {
     struct stat about;
 
     return fstat(((const local_file *)of)->fd, &about) == 0 && about.st_nlink == 0;
 }
 
-void sonde__local_close(sonde__file *of)
+void sonde__record_local_close(sonde__record_file *of)
 {
     local_file *file = (local_file *)of;
 

@@ -10,39 +10,40 @@
 #include "record/format.h"
 #include "record/ring.h"
 
-typedef enum sonde__message_kind {
-    SONDE__MESSAGE_VALUE = 1,  /* sonde__value_message */
-    SONDE__MESSAGE_VITALS = 2, /* sonde__vitals_message */
-    SONDE__MESSAGE_SKETCH = 3, /* sonde__sketch_message */
-    SONDE__MESSAGE_TENSOR = 4, /* sonde__tensor_message */
-    SONDE__MESSAGE_END = 5     /* sonde__end_message */
-} sonde__message_kind;
+typedef enum sonde__record_message_kind {
+    SONDE__MESSAGE_VALUE = 1,  /* sonde__record_value_message */
+    SONDE__MESSAGE_VITALS = 2, /* sonde__record_vitals_message */
+    SONDE__MESSAGE_SKETCH = 3, /* sonde__record_sketch_message */
+    SONDE__MESSAGE_TENSOR = 4, /* sonde__record_tensor_message */
+    SONDE__MESSAGE_END = 5     /* sonde__record_end_message */
+} sonde__record_message_kind;
 
-typedef struct sonde__value_message {
-    sonde__block block;
-    sonde__index_line line; /* all but offset and hash; tensor is the producer's id */
-    void *far;              /* NULL, or the bytes, freed by the reader: they are many */
+typedef struct sonde__record_value_message {
+    sonde__record_block block;
+    sonde__record_index_line
+        line;  /* all but offset and hash; tensor is the producer's id */
+    void *far; /* NULL, or the bytes, freed by the reader: they are many */
     _Alignas(SONDE__RING_LINE) unsigned char bytes[];
-} sonde__value_message;
+} sonde__record_value_message;
 
-typedef struct sonde__vitals_message {
-    sonde__block block;
-    sonde__stats_row row; /* check is not set yet */
-} sonde__vitals_message;
+typedef struct sonde__record_vitals_message {
+    sonde__record_block block;
+    sonde__record_stats_row row; /* check is not set yet */
+} sonde__record_vitals_message;
 
-typedef struct sonde__sketch_message {
-    sonde__block block;
-    sonde__sketch_record record; /* its bins behind it; check is not set yet */
-} sonde__sketch_message;
+typedef struct sonde__record_sketch_message {
+    sonde__record_block block;
+    sonde__record_sketch_record record; /* its bins behind it; check is not set yet */
+} sonde__record_sketch_message;
 
-typedef struct sonde__end_message {
-    sonde__block block;
-    sonde__step_row row; /* check is not set yet */
-} sonde__end_message;
+typedef struct sonde__record_end_message {
+    sonde__record_block block;
+    sonde__record_step_row row; /* check is not set yet */
+} sonde__record_end_message;
 
 /* A tensor's line of the catalogue, before the first value of it. */
-typedef struct sonde__tensor_message {
-    sonde__block block;
+typedef struct sonde__record_tensor_message {
+    sonde__record_block block;
     uint32_t id;
     uint32_t same_as; /* the producer's id of the tensor that an alias is one of, or id */
     sonde_role role;
@@ -54,6 +55,6 @@ typedef struct sonde__tensor_message {
     uint32_t length; /* of the text: name, module, op, note, then the collections, each
                         with its NUL */
     char text[];
-} sonde__tensor_message;
+} sonde__record_tensor_message;
 
 #endif

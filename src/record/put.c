@@ -7,6 +7,8 @@
  * which is logged once.
  */
 #include "record/copy.h"
+#include "base/clock.h"
+#include "base/memory.h"
 #include "record/recorder_state.h"
 
 #include "tensor/convert.h"
@@ -24,8 +26,8 @@ static void *wait_for_room(sonde_recorder *recorder, uint32_t kind, size_t size)
 
     (void)atomic_fetch_add_explicit(&recorder->waits, 1, memory_order_relaxed);
     while (room == NULL) {
-        sonde__ring_wait(&recorder->ring, recorder->ring.tail_seen);
-        room = sonde__ring_reserve(&recorder->ring, kind, size);
+        sonde__record_ring_wait(&recorder->ring, recorder->ring.tail_seen);
+        room = sonde__record_ring_reserve(&recorder->ring, kind, size);
     }
     atomic_store_explicit(&recorder->waited,
                           atomic_load_explicit(&recorder->waited, memory_order_relaxed) +
@@ -37,7 +39,7 @@ static void *wait_for_room(sonde_recorder *recorder, uint32_t kind, size_t size)
 void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind, size_t size,
                               bool waits)
 {
-    void *const room = sonde__ring_reserve(&recorder->ring, kind, size);
+    void *const room = sonde__record_ring_reserve(&recorder->ring, kind, size);
 
     return room != NULL || !waits ? room : wait_for_room(recorder, kind, size);
 }
@@ -101,26 +103,26 @@ static bool measure(const sonde_view *view, size_t *bytes)
 
 static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
 {
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     const void *elements = NULL;
     size_t n = 0;
 
     if (sonde_view_is_contiguous(view)) {
         if (bytes > 0) {
-            sonde__copy_past_cache(to, view->data, bytes);
+            sonde__record_copy_past_cache(to, view->data, bytes);
         }
         return;
     }
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, cursor.left, to, &elements)) > 0) {
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, cursor.left, to, &elements)) > 0) {
         to += n * cursor.size; /* it gathers right there: strided views are not direct */
     }
 }
 
-static void describe(sonde__value_message *message, uint32_t id,
+static void describe(sonde__record_value_message *message, uint32_t id,
                      const sonde_coordinate *at, const sonde_view *view, size_t bytes)
 {
-    sonde__index_line *const line = &message->line;
+    sonde__record_index_line *const line = &message->line;
 
     line->mode = at->mode;
     line->step = at->global_step;
@@ -140,14 +142,15 @@ static void describe(sonde__value_message *message, uint32_t id,
 static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t bytes,
                        bool waits)
 {
-    sonde__writer *const writer = &recorder->writer;
+    sonde__record_writer *const writer = &recorder->writer;
     unsigned char *aside = NULL;
 
     while (atomic_load_explicit(&writer->far_away, memory_order_acquire)) {
         if (!waits || atomic_load_explicit(&writer->faulty, memory_order_acquire)) {
             return NULL;
         }
-        sonde__ring_wait(&recorder->ring, sonde__ring_tail(&recorder->ring));
+        sonde__record_ring_wait(&recorder->ring,
+                                sonde__record_ring_tail(&recorder->ring));
     }
     aside = sonde__malloc(bytes);
     if (aside != NULL) {
@@ -160,7 +163,7 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
                         const sonde_view *view)
 {
     const bool waits = sonde__recorder_waits(recorder, true);
-    sonde__value_message *message = NULL;
+    sonde__record_value_message *message = NULL;
     size_t bytes = 0, size = sizeof *message;
     void *far = NULL;
 
@@ -171,7 +174,7 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
         sonde__recorder_refuse(recorder, "it has no dtype or no shape", id);
         return;
     }
-    if (bytes > sonde__ring_most(&recorder->ring) - sizeof *message) {
+    if (bytes > sonde__record_ring_most(&recorder->ring) - sizeof *message) {
         far = put_aside(recorder, view, bytes, waits);
         if (far == NULL) {
             sonde__recorder_lose_full(recorder);
@@ -193,7 +196,7 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
     } else {
         pack(message->bytes, view, bytes);
     }
-    sonde__ring_commit(&recorder->ring);
+    sonde__record_ring_commit(&recorder->ring);
 }
 
 /* --- statistics ------------------------------------------------------------------- */
@@ -202,7 +205,7 @@ void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
                                const sonde_coordinate *at, const sonde_vitals *vitals)
 {
     const bool waits = sonde__recorder_waits(recorder, false);
-    sonde__vitals_message *message = NULL;
+    sonde__record_vitals_message *message = NULL;
 
     if (!admit(recorder, id, at, waits)) {
         return;
@@ -220,22 +223,22 @@ void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
     message->row.replica = (uint16_t)at->replica;
     message->row.mode = (uint8_t)at->mode;
     message->row.reserved = 0;
-    sonde__stats_of_vitals(&message->row, vitals);
-    sonde__ring_commit(&recorder->ring);
+    sonde__record_stats_of_vitals(&message->row, vitals);
+    sonde__record_ring_commit(&recorder->ring);
 }
 
 void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
                                const sonde_coordinate *at, const sonde_sketch *sketch)
 {
     const bool waits = sonde__recorder_waits(recorder, false);
-    const size_t size =
-        offsetof(sonde__sketch_message, record) + sonde__sketch_size(sketch);
-    sonde__sketch_message *message = NULL;
+    const size_t size = offsetof(sonde__record_sketch_message, record) +
+                        sonde__record_sketch_size(sketch);
+    sonde__record_sketch_message *message = NULL;
 
     if (!admit(recorder, id, at, waits)) {
         return;
     }
-    if (size <= sonde__ring_most(&recorder->ring)) {
+    if (size <= sonde__record_ring_most(&recorder->ring)) {
         message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_SKETCH, size, waits);
     }
     if (message == NULL) {
@@ -249,8 +252,8 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
     message->record.replica = (uint16_t)at->replica;
     message->record.mode = (uint8_t)at->mode;
     message->record.reserved = 0;
-    sonde__sketch_encode(sketch, &message->record);
-    sonde__ring_commit(&recorder->ring);
+    sonde__record_sketch_encode(sketch, &message->record);
+    sonde__record_ring_commit(&recorder->ring);
 }
 
 /* --- steps ------------------------------------------------------------------------ */
@@ -258,19 +261,19 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
 static void put_end(sonde_recorder *recorder, const sonde_coordinate *at)
 {
     const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
-    sonde__end_message *const message =
+    sonde__record_end_message *const message =
         sonde__recorder_reserve(recorder, SONDE__MESSAGE_END, sizeof *message, waits);
 
     if (message == NULL) {
         return; /* the end of the next step says it too */
     }
-    message->row = (sonde__step_row){
+    message->row = (sonde__record_step_row){
         .step = at->global_step,
         .mode_step = at->mode_step,
         .time = sonde__date(),
         .mode = (uint32_t)at->mode,
     };
-    sonde__ring_commit(&recorder->ring);
+    sonde__record_ring_commit(&recorder->ring);
 }
 
 void sonde__recorder_end_quiet(sonde_recorder *recorder)
@@ -303,14 +306,14 @@ bool sonde_recorder_drain(sonde_recorder *recorder, double seconds)
     const double until = sonde__now() + seconds;
 
     for (;;) {
-        const uint64_t tail = sonde__ring_tail(&recorder->ring);
+        const uint64_t tail = sonde__record_ring_tail(&recorder->ring);
 
-        if (sonde__ring_fill(&recorder->ring) == 0) {
+        if (sonde__record_ring_fill(&recorder->ring) == 0) {
             return true;
         }
         if (sonde__now() >= until) {
             return false;
         }
-        sonde__ring_wait(&recorder->ring, tail);
+        sonde__record_ring_wait(&recorder->ring, tail);
     }
 }

@@ -5,6 +5,9 @@
  * of a run behind.
  */
 #include "record/recorder_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 
@@ -115,8 +118,8 @@ static size_t ring_size(const sonde_recorder *recorder)
                 bytes = MOST_RING;
             }
         }
-        if (bytes <= MOST_RING / 4 - sizeof(sonde__value_message)) {
-            size = SONDE_MAX(size, (bytes + sizeof(sonde__value_message)) * 4);
+        if (bytes <= MOST_RING / 4 - sizeof(sonde__record_value_message)) {
+            size = SONDE_MAX(size, (bytes + sizeof(sonde__record_value_message)) * 4);
         }
     }
     return size;
@@ -129,8 +132,8 @@ static void destroy(sonde_recorder *recorder)
     if (recorder == NULL) {
         return;
     }
-    sonde__writer_fini(&recorder->writer);
-    sonde__ring_fini(&recorder->ring);
+    sonde__record_writer_fini(&recorder->writer);
+    sonde__record_ring_fini(&recorder->ring);
     for (size_t i = 0; i < recorder->collected_count; i++) {
         sonde__free(recorder->collected[i].text);
     }
@@ -144,25 +147,25 @@ static void destroy(sonde_recorder *recorder)
 static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
 {
     const sonde_recorder_options *options = &recorder->options;
-    sonde__writer *const writer = &recorder->writer;
+    sonde__record_writer *const writer = &recorder->writer;
     sonde_err err = SONDE_OK;
 
     writer->ring = &recorder->ring;
     writer->segment_bytes = options->segment_bytes > 0 ? options->segment_bytes : SEGMENT;
     writer->segment_seconds =
         options->segment_seconds > 0.0 ? options->segment_seconds : SECONDS;
-    sonde__worker_folder(writer->folder, options->rank);
-    sonde__tensors_init(&writer->tensors, writer->backend, writer->folder);
-    sonde__stream_init(&writer->stats, writer->backend, writer->folder,
-                       SONDE__FILE_STATS);
-    sonde__stream_init(&writer->sketches, writer->backend, writer->folder,
-                       SONDE__FILE_SKETCH);
-    sonde__stream_init(&writer->steps, writer->backend, writer->folder,
-                       SONDE__FILE_STEPS);
-    err = sonde__segment_init(&writer->segment, writer->backend, writer->folder,
-                              options->rank);
+    sonde__record_worker_folder(writer->folder, options->rank);
+    sonde__record_tensors_init(&writer->tensors, writer->backend, writer->folder);
+    sonde__record_stream_init(&writer->stats, writer->backend, writer->folder,
+                              SONDE__FILE_STATS);
+    sonde__record_stream_init(&writer->sketches, writer->backend, writer->folder,
+                              SONDE__FILE_SKETCH);
+    sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
+                              SONDE__FILE_STEPS);
+    err = sonde__record_segment_init(&writer->segment, writer->backend, writer->folder,
+                                     options->rank);
     if (err == SONDE_OK && options->compress) {
-        err = sonde__compressor_init(&writer->compressor);
+        err = sonde__record_compressor_init(&writer->compressor);
     }
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
@@ -184,11 +187,11 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    sonde__sink_init(recorder);
+    sonde__record_sink_init(recorder);
     recorder->told_count = SONDE_MAX((size_t)count * 2, TOLD);
     recorder->told = sonde__calloc(recorder->told_count, 1);
     if (recorder->told == NULL ||
-        sonde__ring_init(&recorder->ring, ring_size(recorder)) != SONDE_OK) {
+        sonde__record_ring_init(&recorder->ring, ring_size(recorder)) != SONDE_OK) {
         return sonde__fail_nomem(diag, "a recorder");
     }
     return set_up_writer(recorder, diag);
@@ -196,7 +199,7 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
 
 sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
                                     const sonde_catalogue *catalogue,
-                                    sonde__backend *backend, sonde_recorder **out,
+                                    sonde__record_backend *backend, sonde_recorder **out,
                                     sonde_diag *diag)
 {
     sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
@@ -206,19 +209,19 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
         backend->ops->destroy(backend);
         return sonde__fail_nomem(diag, "a recorder");
     }
-    sonde__writer_init(&recorder->writer);
+    sonde__record_writer_init(&recorder->writer);
     recorder->writer.backend = backend;
     recorder->options = *options;
     recorder->catalogue = catalogue;
     err = copy_strings(&recorder->options) ? set_up(recorder, diag)
                                            : sonde__fail_nomem(diag, "a recorder");
     if (err == SONDE_OK) {
-        err = sonde__run_begin(&recorder->writer, &recorder->options, diag);
+        err = sonde__record_run_begin(&recorder->writer, &recorder->options, diag);
         if (err == SONDE_OK) {
-            err = sonde__writer_start(&recorder->writer, diag);
+            err = sonde__record_writer_start(&recorder->writer, diag);
         }
         if (err != SONDE_OK) {
-            sonde__run_undo(&recorder->writer);
+            sonde__record_run_undo(&recorder->writer);
         }
     }
     if (err != SONDE_OK) {
@@ -233,11 +236,11 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *options,
                                 const sonde_catalogue *catalogue, sonde_recorder **out,
                                 sonde_diag *diag)
 {
-    sonde__backend *backend = NULL;
+    sonde__record_backend *backend = NULL;
     sonde_err err = check_options(options, diag);
 
     if (err == SONDE_OK) {
-        err = sonde__backend_local(options->path, &backend, diag);
+        err = sonde__record_backend_local(options->path, &backend, diag);
     }
     return err == SONDE_OK
                ? sonde__recorder_create_on(options, catalogue, backend, out, diag)
@@ -248,8 +251,8 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *options,
 
 void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_stats *stats)
 {
-    const sonde__writer *writer = &recorder->writer;
-    const sonde__counters *counters = &writer->counters;
+    const sonde__record_writer *writer = &recorder->writer;
+    const sonde__record_counters *counters = &writer->counters;
 
     *stats = (sonde_recorder_stats){
         .records = atomic_load_explicit(&counters->records, memory_order_relaxed),
@@ -298,7 +301,7 @@ static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_dia
 sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                const char *text, sonde_diag *diag)
 {
-    sonde__writer *writer = NULL;
+    sonde__record_writer *writer = NULL;
     int failed = 0;
     sonde_err err = SONDE_OK;
 
@@ -307,10 +310,10 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
     }
     writer = &recorder->writer;
     sonde__recorder_end_quiet(recorder);
-    sonde__writer_stop(writer);
+    sonde__record_writer_stop(writer);
     failed = writer->fault;
     if (recorder->options.rank == 0) {
-        const int end = sonde__run_end(writer, reason, text);
+        const int end = sonde__record_run_end(writer, reason, text);
 
         failed = failed != 0 ? failed : end;
     }

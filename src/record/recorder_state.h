@@ -7,16 +7,16 @@
 #ifndef SONDE_RECORD_RECORDER_STATE_H
 #define SONDE_RECORD_RECORDER_STATE_H
 
-#include "record/run.h"
+#include "record/record_run.h"
 
 /* What was written of the value that an observer shows last, by the id it is shown under:
  * several taps show the same value. */
-typedef struct sonde__shown {
+typedef struct sonde__record_shown {
     uint64_t round; /* of sink->round; 0: never */
     int64_t step;
     int micro_batch, replica;
     unsigned how; /* SONDE_HOW_ bits that are written */
-} sonde__shown;
+} sonde__record_shown;
 
 /* What the writer knows of a tensor. */
 enum {
@@ -26,10 +26,10 @@ enum {
 };
 
 /* The collections of a tensor: names, each with its NUL. */
-typedef struct sonde__collected {
+typedef struct sonde__record_collected {
     char *text;
     uint32_t count, length;
-} sonde__collected;
+} sonde__record_collected;
 
 struct sonde_recorder {
     sonde_sink sink;                /* first */
@@ -39,10 +39,10 @@ struct sonde_recorder {
     /* The producer's alone: */
     uint8_t *told; /* by id, up to told_count: SONDE__UNKNOWN ... */
     size_t told_count;
-    size_t expected;             /* of them */
-    sonde__collected *collected; /* by id */
+    size_t expected;                    /* of them */
+    sonde__record_collected *collected; /* by id */
     size_t collected_count, collected_capacity;
-    sonde__shown *shown; /* by id */
+    sonde__record_shown *shown; /* by id */
     size_t shown_count, shown_capacity;
     uint64_t round; /* of begin_call and end_step */
     bool complained;
@@ -54,8 +54,8 @@ struct sonde_recorder {
     _Atomic uint64_t waits;
     _Atomic double waited;
 
-    sonde__ring ring;
-    sonde__writer writer;
+    sonde__record_ring ring;
+    sonde__record_writer writer;
 };
 
 /* Whether something that finds the ring full waits. */
@@ -82,7 +82,7 @@ SONDE_API sonde_err sonde__recorder_check_name(const char *name, sonde_diag *dia
  * not looked at. */
 SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create_on(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
-    sonde__backend *backend, sonde_recorder **out, sonde_diag *diag);
-SONDE_API void sonde__sink_init(sonde_recorder *recorder);
+    sonde__record_backend *backend, sonde_recorder **out, sonde_diag *diag);
+SONDE_API void sonde__record_sink_init(sonde_recorder *recorder);
 
 #endif

@@ -6,7 +6,11 @@
  * as bytes that belong to nobody, so that the file is covered without a gap. Hashes are not
  * looked at: a reader does that.
  */
-#include "record/run.h"
+#include "record/record_run.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +20,7 @@
 enum { LARGEST_HEADER = 100 * 1000 * 1000 /* of safetensors */ };
 
 typedef struct found_file {
-    sonde__file_kind kind;
+    sonde__record_file_kind kind;
     uint64_t number;
     bool part;
 } found_file;
@@ -28,7 +32,7 @@ typedef struct found {
 } found;
 
 typedef struct recovery {
-    sonde__writer *writer;
+    sonde__record_writer *writer;
     const char *where;
     sonde_diag *diag;
     uint64_t records, bytes;
@@ -41,7 +45,7 @@ static void note(void *user, const char *name)
     found *const seen = user;
     found_file file = {0};
 
-    file.kind = sonde__file_parse(name, &file.number, &file.part);
+    file.kind = sonde__record_file_parse(name, &file.number, &file.part);
     if (file.kind == SONDE__FILE_OTHER) {
         return;
     }
@@ -66,7 +70,8 @@ static int in_order(const void *left, const void *right)
     return a->part - b->part;
 }
 
-static bool is_there(const found *seen, sonde__file_kind kind, uint64_t number, bool part)
+static bool is_there(const found *seen, sonde__record_file_kind kind, uint64_t number,
+                     bool part)
 {
     const found_file file = {kind, number, part};
 
@@ -74,12 +79,12 @@ static bool is_there(const found *seen, sonde__file_kind kind, uint64_t number, 
                                       sizeof *seen->files, in_order) != NULL;
 }
 
-static const char *path_of(const recovery *r, sonde__file_kind kind, uint64_t number,
-                           bool part, char *path)
+static const char *path_of(const recovery *r, sonde__record_file_kind kind,
+                           uint64_t number, bool part, char *path)
 {
     char name[SONDE__FILE_NAME];
 
-    sonde__file_name(name, kind, number, part);
+    sonde__record_file_name(name, kind, number, part);
     (void)snprintf(path, SONDE__FILE_NAME * 2, "%s/%s", r->writer->folder, name);
     return path;
 }
@@ -97,7 +102,7 @@ static sonde_err fail(const recovery *r, int failed, const char *path)
 }
 
 /* A closed file of that number is there. */
-static void stays(recovery *r, sonde__file_kind kind, uint64_t number)
+static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number)
 {
     r->next[kind] = SONDE_MAX(r->next[kind], number + 1);
 }
@@ -114,8 +119,8 @@ typedef struct replay {
 } replay;
 
 /* The header's entry of a value, and of bytes before it that are nobody's. */
-static void replay_value(recovery *r, const sonde__index_line *line,
-                         sonde__header *header, replay *of)
+static void replay_value(recovery *r, const sonde__record_index_line *line,
+                         sonde__record_header *header, replay *of)
 {
     const sonde__names *names = &r->writer->tensors.names;
 
@@ -124,11 +129,12 @@ static void replay_value(recovery *r, const sonde__index_line *line,
         return;
     }
     if (header != NULL) {
-        sonde__header_keep(header);
-        of->full = of->full ||
-                   (line->offset > of->end &&
-                    !sonde__header_add_gap(header, of->end, line->offset - of->end)) ||
-                   !sonde__header_add(header, line, names->text[line->tensor]);
+        sonde__record_header_keep(header);
+        of->full =
+            of->full ||
+            (line->offset > of->end &&
+             !sonde__record_header_add_gap(header, of->end, line->offset - of->end)) ||
+            !sonde__record_header_add(header, line, names->text[line->tensor]);
     }
     of->end = line->offset + line->bytes;
     of->values++;
@@ -136,14 +142,14 @@ static void replay_value(recovery *r, const sonde__index_line *line,
 
 /* All lines of an index; header may be NULL. Counts what it finds. */
 static void replay_index(recovery *r, const char *text, size_t size,
-                         sonde__header *header, replay *of)
+                         sonde__record_header *header, replay *of)
 {
     const char *at = text, *newline = NULL;
 
     while ((newline = memchr(at, '\n', size - (size_t)(at - text))) != NULL) {
         const uint64_t before = of->values;
-        sonde__index_line line;
-        const bool good = sonde__index_parse(at, (size_t)(newline - at), &line);
+        sonde__record_index_line line;
+        const bool good = sonde__record_index_parse(at, (size_t)(newline - at), &line);
 
         at = newline + 1;
         if (good) {
@@ -165,7 +171,7 @@ static void replay_index(recovery *r, const char *text, size_t size,
 /* What a closed segment has in it. */
 static sonde_err count_segment(recovery *r, uint64_t number)
 {
-    sonde__backend *const backend = r->writer->backend;
+    sonde__record_backend *const backend = r->writer->backend;
     replay of = {.size = UINT64_MAX};
     char path[SONDE__FILE_NAME * 2], *text = NULL;
     size_t size = 0;
@@ -184,7 +190,7 @@ static sonde_err count_segment(recovery *r, uint64_t number)
 /* An index without a segment, or with one that is empty. */
 static sonde_err remove_segment(recovery *r, uint64_t number)
 {
-    sonde__backend *const backend = r->writer->backend;
+    sonde__record_backend *const backend = r->writer->backend;
     char path[SONDE__FILE_NAME * 2];
     int failed =
         backend->ops->remove(backend, path_of(r, SONDE__FILE_INDEX, number, false, path));
@@ -197,7 +203,7 @@ static sonde_err remove_segment(recovery *r, uint64_t number)
 }
 
 /* The room of the head, and whether the file has it; 0 if not. */
-static int read_room(sonde__file *data, size_t *room)
+static int read_room(sonde__record_file *data, size_t *room)
 {
     uint64_t length = 0;
     size_t got = 0;
@@ -212,13 +218,13 @@ static int read_room(sonde__file *data, size_t *room)
 }
 
 /* Header, length and index of a segment are set and synced. */
-static int write_segment(sonde__file *data, sonde__file *index, sonde__header *header,
-                         const replay *of)
+static int write_segment(sonde__record_file *data, sonde__record_file *index,
+                         sonde__record_header *header, const replay *of)
 {
-    const sonde__backend_ops *ops = data->ops;
+    const sonde__record_backend_ops *ops = data->ops;
     int failed = ops->truncate(data, header->room + of->end);
 
-    sonde__header_finish(header);
+    sonde__record_header_finish(header);
     if (failed == 0) {
         failed = ops->write_at(data, 0, header->text, header->room);
     }
@@ -235,28 +241,28 @@ static int write_segment(sonde__file *data, sonde__file *index, sonde__header *h
 }
 
 /* A segment whose files are open and whose head is whole. */
-static sonde_err close_segment(recovery *r, uint64_t number, sonde__file *data,
-                               sonde__file *index, const char *text, size_t size,
+static sonde_err close_segment(recovery *r, uint64_t number, sonde__record_file *data,
+                               sonde__record_file *index, const char *text, size_t size,
                                size_t room)
 {
-    sonde__backend *const backend = r->writer->backend;
+    sonde__record_backend *const backend = r->writer->backend;
     char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
     replay of = {.size = data->end - room};
-    sonde__header header;
-    sonde_err err = sonde__header_init(&header, 4);
+    sonde__record_header header;
+    sonde_err err = sonde__record_header_init(&header, 4);
     int failed = 0;
 
     if (err == SONDE_OK) {
-        err = sonde__header_begin(&header, room, r->writer->segment.rank);
+        err = sonde__record_header_begin(&header, room, r->writer->segment.rank);
     }
     if (err != SONDE_OK) {
-        sonde__header_fini(&header);
+        sonde__record_header_fini(&header);
         return fail(r, ENOMEM, "");
     }
     replay_index(r, text, size, &header, &of);
     (void)path_of(r, SONDE__FILE_SEGMENT, number, true, from);
     if (of.full) {
-        sonde__header_fini(&header);
+        sonde__record_header_fini(&header);
         return sonde__fail(r->diag, SONDE_EFORMAT, from, "room for all keys",
                            "its header has %zu bytes", room);
     }
@@ -270,15 +276,15 @@ static sonde_err close_segment(recovery *r, uint64_t number, sonde__file *data,
     } else {
         err = remove_segment(r, number);
     }
-    sonde__header_fini(&header);
+    sonde__record_header_fini(&header);
     return failed != 0 ? fail(r, failed, from) : err;
 }
 
 static sonde_err recover_segment(recovery *r, uint64_t number)
 {
-    sonde__backend *const backend = r->writer->backend;
+    sonde__record_backend *const backend = r->writer->backend;
     char path[SONDE__FILE_NAME * 2], *text = NULL;
-    sonde__file *data = NULL, *index = NULL;
+    sonde__record_file *data = NULL, *index = NULL;
     size_t size = 0, room = 0;
     sonde_err err = SONDE_OK;
     int failed = backend->ops->open(
@@ -319,10 +325,10 @@ static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
 
     *count = 0;
     while (size >= at + SONDE__SKETCH_FIXED) {
-        const sonde__sketch_record *record = (const void *)(text + at);
+        const sonde__record_sketch_record *record = (const void *)(text + at);
 
-        if (!sonde__sketch_valid(record, size - at) ||
-            record->check != sonde__sketch_check(record)) {
+        if (!sonde__record_sketch_valid(record, size - at) ||
+            record->check != sonde__record_sketch_check(record)) {
             break;
         }
         at += record->length;
@@ -332,14 +338,14 @@ static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
 }
 
 /* What counts of a file of items, and how many items that are. */
-static int measure(recovery *r, sonde__file_kind kind, const char *path, uint64_t *end,
-                   uint64_t *items)
+static int measure(recovery *r, sonde__record_file_kind kind, const char *path,
+                   uint64_t *end, uint64_t *items)
 {
-    sonde__backend *const backend = r->writer->backend;
+    sonde__record_backend *const backend = r->writer->backend;
     const uint64_t row = kind == SONDE__FILE_STATS ? SONDE__STATS_ROW : SONDE__STEPS_ROW;
     char head[SONDE__MOST_HEAD];
-    const uint64_t first = sonde__file_head(kind, 0, head);
-    sonde__file *file = NULL;
+    const uint64_t first = sonde__record_file_head(kind, 0, head);
+    sonde__record_file *file = NULL;
     char *text = NULL;
     size_t size = 0;
     int failed = 0;
@@ -362,7 +368,7 @@ static int measure(recovery *r, sonde__file_kind kind, const char *path, uint64_
     return failed;
 }
 
-static sonde_err count_stream(recovery *r, sonde__file_kind kind, uint64_t number)
+static sonde_err count_stream(recovery *r, sonde__record_file_kind kind, uint64_t number)
 {
     char path[SONDE__FILE_NAME * 2];
     uint64_t end = 0, items = 0;
@@ -377,12 +383,13 @@ static sonde_err count_stream(recovery *r, sonde__file_kind kind, uint64_t numbe
     return SONDE_OK;
 }
 
-static sonde_err recover_stream(recovery *r, sonde__file_kind kind, uint64_t number)
+static sonde_err recover_stream(recovery *r, sonde__record_file_kind kind,
+                                uint64_t number)
 {
-    sonde__backend *const backend = r->writer->backend;
+    sonde__record_backend *const backend = r->writer->backend;
     char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
     char head[SONDE__MOST_HEAD];
-    sonde__file *file = NULL;
+    sonde__record_file *file = NULL;
     uint64_t end = 0, items = 0;
     int failed = measure(r, kind, path_of(r, kind, number, true, from), &end, &items);
 
@@ -397,8 +404,8 @@ static sonde_err recover_stream(recovery *r, sonde__file_kind kind, uint64_t num
         failed = backend->ops->truncate(file, end);
     }
     if (failed == 0) {
-        failed =
-            backend->ops->write_at(file, 0, head, sonde__file_head(kind, items, head));
+        failed = backend->ops->write_at(file, 0, head,
+                                        sonde__record_file_head(kind, items, head));
     }
     if (failed == 0) {
         failed = backend->ops->sync(file);
@@ -450,7 +457,8 @@ static sonde_err recover_all(recovery *r, found *seen)
     return err;
 }
 
-sonde_err sonde__run_recover(sonde__writer *writer, const char *where, sonde_diag *diag)
+sonde_err sonde__record_run_recover(sonde__record_writer *writer, const char *where,
+                                    sonde_diag *diag)
 {
     recovery r = {.writer = writer, .where = where, .diag = diag};
     found seen = {0};

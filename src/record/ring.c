@@ -6,16 +6,22 @@
  */
 #include "record/ring.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <assert.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include <sonde/error.h>
+
 enum { LEAST = 64 * 1024, HUGE_PAGE = 2 * 1024 * 1024 };
 #define ROOM_NAP 0.005 /* seconds a producer waits before it looks again */
 
-static bool init_conditions(sonde__ring *ring)
+static bool init_conditions(sonde__record_ring *ring)
 {
     pthread_condattr_t monotonic;
     bool good = pthread_condattr_init(&monotonic) == 0;
@@ -31,11 +37,11 @@ static bool init_conditions(sonde__ring *ring)
     return good;
 }
 
-sonde_err sonde__ring_init(sonde__ring *ring, size_t size)
+sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size)
 {
     size_t rounded = LEAST;
 
-    *ring = (sonde__ring){0};
+    *ring = (sonde__record_ring){0};
     while (rounded < size) {
         if (!sonde__mul(rounded, 2, &rounded)) {
             return SONDE_ENOMEM;
@@ -63,7 +69,7 @@ sonde_err sonde__ring_init(sonde__ring *ring, size_t size)
     return SONDE_OK;
 }
 
-void sonde__ring_fini(sonde__ring *ring)
+void sonde__record_ring_fini(sonde__record_ring *ring)
 {
     if (ring->base == NULL) {
         return;
@@ -89,7 +95,7 @@ static struct timespec moment(double seconds)
     return at;
 }
 
-size_t sonde__ring_fill(sonde__ring *ring)
+size_t sonde__record_ring_fill(sonde__record_ring *ring)
 {
     /* tail first: it never passes a head that is read later */
     const uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
@@ -99,13 +105,13 @@ size_t sonde__ring_fill(sonde__ring *ring)
 
 /* --- the producer ----------------------------------------------------------------- */
 
-static sonde__block *block_at(const sonde__ring *ring, uint64_t position)
+static sonde__record_block *block_at(const sonde__record_ring *ring, uint64_t position)
 {
-    return (sonde__block *)(void *)(ring->base + (position & (ring->size - 1)));
+    return (sonde__record_block *)(void *)(ring->base + (position & (ring->size - 1)));
 }
 
 /* Whether the bytes up to end are free. */
-static bool is_free(sonde__ring *ring, uint64_t end)
+static bool is_free(sonde__record_ring *ring, uint64_t end)
 {
     if (end - ring->tail_seen <= ring->size) {
         return true;
@@ -114,27 +120,28 @@ static bool is_free(sonde__ring *ring, uint64_t end)
     return end - ring->tail_seen <= ring->size;
 }
 
-void *sonde__ring_reserve(sonde__ring *ring, uint32_t kind, size_t size)
+void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind, size_t size)
 {
     const uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
     const size_t lines = (size + SONDE__RING_LINE - 1) & ~(size_t)(SONDE__RING_LINE - 1);
     const size_t before_end = ring->size - (size_t)(head & (ring->size - 1));
     const size_t pad = lines > before_end ? before_end : 0;
-    sonde__block *block = NULL;
+    sonde__record_block *block = NULL;
 
     if (lines > ring->size || !is_free(ring, head + pad + lines)) {
         return NULL;
     }
     if (pad > 0) {
-        *block_at(ring, head) = (sonde__block){.size = pad, .kind = SONDE__BLOCK_PAD};
+        *block_at(ring, head) =
+            (sonde__record_block){.size = pad, .kind = SONDE__BLOCK_PAD};
     }
     block = block_at(ring, head + pad);
-    *block = (sonde__block){.size = lines, .kind = kind};
+    *block = (sonde__record_block){.size = lines, .kind = kind};
     ring->reserved = head + pad + lines;
     return block;
 }
 
-void sonde__ring_commit(sonde__ring *ring)
+void sonde__record_ring_commit(sonde__record_ring *ring)
 {
     const uint64_t head = ring->reserved;
 
@@ -142,12 +149,12 @@ void sonde__ring_commit(sonde__ring *ring)
     if (head >= ring->wake_at) {
         ring->wake_at = head + SONDE_MIN(SONDE__RING_WAKE, ring->size / 4);
         if (atomic_load_explicit(&ring->reader_sleeps, memory_order_relaxed)) {
-            sonde__ring_wake(ring);
+            sonde__record_ring_wake(ring);
         }
     }
 }
 
-void sonde__ring_wait(sonde__ring *ring, uint64_t tail)
+void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail)
 {
     const struct timespec end = moment(ROOM_NAP);
 
@@ -164,12 +171,12 @@ void sonde__ring_wait(sonde__ring *ring, uint64_t tail)
 
 /* --- the reader ------------------------------------------------------------------- */
 
-sonde__block *sonde__ring_next(sonde__ring *ring)
+sonde__record_block *sonde__record_ring_next(sonde__record_ring *ring)
 {
     const uint64_t head = atomic_load_explicit(&ring->head, memory_order_acquire);
 
     while (ring->read != head) {
-        sonde__block *const block = block_at(ring, ring->read);
+        sonde__record_block *const block = block_at(ring, ring->read);
 
         ring->read += block->size;
         if (block->kind != SONDE__BLOCK_PAD) {
@@ -179,7 +186,7 @@ sonde__block *sonde__ring_next(sonde__ring *ring)
     return NULL;
 }
 
-void sonde__ring_release(sonde__ring *ring)
+void sonde__record_ring_release(sonde__record_ring *ring)
 {
     atomic_store(&ring->tail, ring->read);
     if (atomic_load(&ring->producer_waits)) {
@@ -189,7 +196,7 @@ void sonde__ring_release(sonde__ring *ring)
     }
 }
 
-void sonde__ring_sleep(sonde__ring *ring, double seconds)
+void sonde__record_ring_sleep(sonde__record_ring *ring, double seconds)
 {
     const struct timespec end = moment(seconds);
     int waited = 0;
@@ -204,7 +211,7 @@ void sonde__ring_sleep(sonde__ring *ring, double seconds)
     (void)pthread_mutex_unlock(&ring->lock);
 }
 
-void sonde__ring_wake(sonde__ring *ring)
+void sonde__record_ring_wake(sonde__record_ring *ring)
 {
     (void)pthread_mutex_lock(&ring->lock);
     ring->woken = true;

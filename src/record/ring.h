@@ -8,7 +8,7 @@
  *
  * A position is a count of bytes since the start; position modulo size is the place. A
  * block is contiguous, a multiple of 64 bytes long, aligned to 64, and begins with a
- * sonde__block; where one does not fit before the end of the memory, a block of kind
+ * sonde__record_block; where one does not fit before the end of the memory, a block of kind
  * SONDE__BLOCK_PAD fills what is left.
  *
  * The producer: reserve, fill, commit; where reserve says no, wait or drop.
@@ -38,13 +38,13 @@ enum {
 #define SONDE__RING_NAP 0.02 /* seconds */
 
 /* How every block begins. */
-typedef struct sonde__block {
+typedef struct sonde__record_block {
     uint64_t size; /* of the block, this head included */
     uint32_t kind;
     uint32_t unused;
-} sonde__block;
+} sonde__record_block;
 
-typedef struct sonde__ring {
+typedef struct sonde__record_ring {
     _Alignas(SONDE__RING_LINE) _Atomic uint64_t head; /* written by the producer */
     uint64_t reserved; /* the producer's alone: these three */
     uint64_t tail_seen, wake_at;
@@ -57,48 +57,50 @@ typedef struct sonde__ring {
     pthread_cond_t filled, freed;                     /* on the monotonic clock */
     bool woken; /* under lock: the reader is not to sleep */
     atomic_bool reader_sleeps, producer_waits;
-} sonde__ring;
+} sonde__record_ring;
 
 /* size is rounded up to a power of two, at least 64 KiB. */
-SONDE_API sonde_err sonde__ring_init(sonde__ring *ring, size_t size);
-SONDE_API void sonde__ring_fini(sonde__ring *ring);
+SONDE_API sonde_err sonde__record_ring_init(sonde__record_ring *ring, size_t size);
+SONDE_API void sonde__record_ring_fini(sonde__record_ring *ring);
 
 /* --- the producer ----------------------------------------------------------------- */
 
 /* The largest block that there may be: it finds room in any ring that is half empty. */
-static inline size_t sonde__ring_most(const sonde__ring *ring)
+static inline size_t sonde__record_ring_most(const sonde__record_ring *ring)
 {
     return ring->size / 4;
 }
 /* Room for a block of size bytes (rounded up to lines), its head filled in; NULL if there
  * is none now. */
-SONDE_API void *sonde__ring_reserve(sonde__ring *ring, uint32_t kind, size_t size);
+SONDE_API void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind,
+                                           size_t size);
 /* What was reserved last is complete. */
-SONDE_API void sonde__ring_commit(sonde__ring *ring);
+SONDE_API void sonde__record_ring_commit(sonde__record_ring *ring);
 /* Sleeps until the reader has released something beyond tail, or a while. */
-SONDE_API void sonde__ring_wait(sonde__ring *ring, uint64_t tail);
+SONDE_API void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail);
 /* What is released. From either thread. */
-static inline uint64_t sonde__ring_tail(sonde__ring *ring)
+static inline uint64_t sonde__record_ring_tail(sonde__record_ring *ring)
 {
     return atomic_load_explicit(&ring->tail, memory_order_acquire);
 }
 /* Bytes published and not released. From either thread. */
-SONDE_API size_t sonde__ring_fill(sonde__ring *ring);
+SONDE_API size_t sonde__record_ring_fill(sonde__record_ring *ring);
 
 /* --- the reader ------------------------------------------------------------------- */
 
 /* The next block, or NULL if there is none. It stays until its end is released. */
-SONDE_API sonde__block *sonde__ring_next(sonde__ring *ring);
+SONDE_API sonde__record_block *sonde__record_ring_next(sonde__record_ring *ring);
 /* The block that next returned last is to be returned again. */
-static inline void sonde__ring_back(sonde__ring *ring, const sonde__block *block)
+static inline void sonde__record_ring_back(sonde__record_ring *ring,
+                                           const sonde__record_block *block)
 {
     ring->read -= block->size;
 }
 /* Everything that next has returned so far may be overwritten. */
-SONDE_API void sonde__ring_release(sonde__ring *ring);
+SONDE_API void sonde__record_ring_release(sonde__record_ring *ring);
 /* Until there is much to read, somebody wakes it, or seconds have passed. */
-SONDE_API void sonde__ring_sleep(sonde__ring *ring, double seconds);
+SONDE_API void sonde__record_ring_sleep(sonde__record_ring *ring, double seconds);
 /* From any thread. The next sleep, if none is on, is over at once. */
-SONDE_API void sonde__ring_wake(sonde__ring *ring);
+SONDE_API void sonde__record_ring_wake(sonde__record_ring *ring);
 
 #endif

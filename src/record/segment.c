@@ -6,11 +6,18 @@
  */
 #include "record/segment.h"
 
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 enum {
     TYPICAL_ENTRY = 112, /* bytes in the header for a value, before anything is known */
@@ -19,20 +26,21 @@ enum {
     NAME_ROOM = 1024 /* beside a first value's name */
 };
 
-sonde_err sonde__segment_init(sonde__segment *segment, sonde__backend *backend,
-                              const char *folder, int rank)
+sonde_err sonde__record_segment_init(sonde__record_segment *segment,
+                                     sonde__record_backend *backend, const char *folder,
+                                     int rank)
 {
-    *segment = (sonde__segment){.backend = backend, .rank = rank};
+    *segment = (sonde__record_segment){.backend = backend, .rank = rank};
     (void)snprintf(segment->folder, sizeof segment->folder, "%s", folder);
     segment->entry_bytes = TYPICAL_ENTRY;
     segment->batch = sonde__calloc(SONDE__SEGMENT_LINES, sizeof *segment->batch);
     if (segment->batch == NULL) {
         return SONDE_ENOMEM;
     }
-    return sonde__header_init(&segment->header, SONDE__SEGMENT_LINES);
+    return sonde__record_header_init(&segment->header, SONDE__SEGMENT_LINES);
 }
 
-static void close_files(sonde__segment *segment)
+static void close_files(sonde__record_segment *segment)
 {
     if (segment->data != NULL) {
         segment->data->ops->close(segment->data);
@@ -44,17 +52,17 @@ static void close_files(sonde__segment *segment)
     segment->index = NULL;
 }
 
-void sonde__segment_fini(sonde__segment *segment)
+void sonde__record_segment_fini(sonde__record_segment *segment)
 {
     close_files(segment);
-    sonde__header_fini(&segment->header);
-    sonde__text_fini(&segment->lines);
+    sonde__record_header_fini(&segment->header);
+    sonde__record_text_fini(&segment->lines);
     sonde__free(segment->batch);
     segment->batch = NULL;
 }
 
 /* Nothing is waiting any more. */
-static void clear_batch(sonde__segment *segment)
+static void clear_batch(sonde__record_segment *segment)
 {
     segment->count = segment->appended = segment->committed = 0;
     segment->broken = false;
@@ -64,20 +72,21 @@ static void clear_batch(sonde__segment *segment)
 /* --- opening ---------------------------------------------------------------------- */
 
 /* The name of a file of this segment within the run. */
-static const char *file_name(const sonde__segment *segment, sonde__file_kind kind,
-                             bool part, char *path, size_t size)
+static const char *file_name(const sonde__record_segment *segment,
+                             sonde__record_file_kind kind, bool part, char *path,
+                             size_t size)
 {
     char name[SONDE__FILE_NAME];
 
-    sonde__file_name(name, kind, segment->number, part);
+    sonde__record_file_name(name, kind, segment->number, part);
     (void)snprintf(path, size, "%s/%s", segment->folder, name);
     return path;
 }
 
 /* Room for the header: what as many values need as fill size, but not many more than the
  * segment before had, which may have been closed by time. */
-static size_t header_room(const sonde__segment *segment, uint64_t size, uint64_t value,
-                          size_t name)
+static size_t header_room(const sonde__record_segment *segment, uint64_t size,
+                          uint64_t value, size_t name)
 {
     const uint64_t typical =
         segment->value_bytes > 0
@@ -89,19 +98,19 @@ static size_t header_room(const sonde__segment *segment, uint64_t size, uint64_t
     if (segment->last_values > 0) {
         values = SONDE_MIN(values, 2 * segment->last_values + 256);
     }
-    return SONDE_MAX(
-        sonde__header_room((size_t)SONDE_MIN(values, UINT32_MAX), segment->entry_bytes),
-        sonde__header_room(1, name + NAME_ROOM));
+    return SONDE_MAX(sonde__record_header_room((size_t)SONDE_MIN(values, UINT32_MAX),
+                                               segment->entry_bytes),
+                     sonde__record_header_room(1, name + NAME_ROOM));
 }
 
-static int write_blank_head(sonde__segment *segment)
+static int write_blank_head(sonde__record_segment *segment)
 {
     const size_t room = segment->header.room;
     char *const blank = sonde__malloc(room);
     int failed = blank == NULL ? ENOMEM : 0;
 
     if (failed == 0) {
-        sonde__header_blank(&segment->header, blank);
+        sonde__record_header_blank(&segment->header, blank);
         failed = segment->data->ops->append(segment->data, blank, room);
     }
     if (failed == 0) {
@@ -111,15 +120,16 @@ static int write_blank_head(sonde__segment *segment)
     return failed;
 }
 
-int sonde__segment_open(sonde__segment *segment, uint64_t size, uint64_t value,
-                        size_t name)
+int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
+                               uint64_t value, size_t name)
 {
-    const sonde__backend_ops *ops = segment->backend->ops;
+    const sonde__record_backend_ops *ops = segment->backend->ops;
     char data[SONDE__FILE_NAME * 2], index[SONDE__FILE_NAME * 2];
     int failed = 0;
 
-    if (sonde__header_begin(&segment->header, header_room(segment, size, value, name),
-                            segment->rank) != SONDE_OK) {
+    if (sonde__record_header_begin(&segment->header,
+                                   header_room(segment, size, value, name),
+                                   segment->rank) != SONDE_OK) {
         return ENOMEM;
     }
     (void)file_name(segment, SONDE__FILE_SEGMENT, true, data, sizeof data);
@@ -149,9 +159,10 @@ int sonde__segment_open(sonde__segment *segment, uint64_t size, uint64_t value,
 
 /* --- adding ----------------------------------------------------------------------- */
 
-sonde__segment_added sonde__segment_add(sonde__segment *segment, sonde__index_line *line,
-                                        const void *bytes, uint64_t payload,
-                                        const char *name)
+sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *segment,
+                                                      sonde__record_index_line *line,
+                                                      const void *bytes, uint64_t payload,
+                                                      const char *name)
 {
     const size_t used = segment->header.used, added = segment->header.added;
     char *text = NULL;
@@ -160,18 +171,18 @@ sonde__segment_added sonde__segment_add(sonde__segment *segment, sonde__index_li
         return SONDE__BATCH_FULL;
     }
     line->offset = segment->staged;
-    if (!sonde__header_add(&segment->header, line, name)) {
+    if (!sonde__record_header_add(&segment->header, line, name)) {
         return SONDE__HEADER_FULL;
     }
-    text = sonde__text_room(&segment->lines, SONDE__INDEX_ROOM);
+    text = sonde__record_text_room(&segment->lines, SONDE__INDEX_ROOM);
     if (text == NULL) {
         segment->lines.failed = false; /* what is there is whole */
-        sonde__header_drop(&segment->header, added, used);
+        sonde__record_header_drop(&segment->header, added, used);
         return SONDE__NO_MEMORY;
     }
-    segment->lines.used += sonde__index_print(line, text);
+    segment->lines.used += sonde__record_index_print(line, text);
     segment->staged += line->bytes;
-    segment->batch[segment->count++] = (sonde__segment_line){
+    segment->batch[segment->count++] = (sonde__record_segment_line){
         .bytes = bytes,
         .size = line->bytes,
         .end = segment->staged,
@@ -190,16 +201,16 @@ sonde__segment_added sonde__segment_add(sonde__segment *segment, sonde__index_li
 
 /* --- committing ------------------------------------------------------------------- */
 
-static size_t text_begin(const sonde__segment *segment, size_t line)
+static size_t text_begin(const sonde__record_segment *segment, size_t line)
 {
     return line > 0 ? segment->batch[line - 1].text_end : 0;
 }
 
 /* After a failure: appended is the number of lines whose bytes are in the data file, and
  * the next go behind them. */
-static void rewind_data(sonde__segment *segment)
+static void rewind_data(sonde__record_segment *segment)
 {
-    sonde__file *data = segment->data;
+    sonde__record_file *data = segment->data;
     uint64_t end = segment->header.room + segment->end;
 
     segment->appended = segment->committed;
@@ -219,9 +230,9 @@ static void rewind_data(sonde__segment *segment)
 }
 
 /* The batch's bytes into the data file, or as many as can be. */
-static int put_data(sonde__segment *segment)
+static int put_data(sonde__record_segment *segment)
 {
-    sonde__file *data = segment->data;
+    sonde__record_file *data = segment->data;
     int failed = 0;
 
     if (segment->broken) {
@@ -229,7 +240,7 @@ static int put_data(sonde__segment *segment)
         rewind_data(segment);
     }
     while (segment->appended < segment->count && failed == 0) {
-        const sonde__segment_line *line = &segment->batch[segment->appended++];
+        const sonde__record_segment_line *line = &segment->batch[segment->appended++];
 
         if (line->size > 0) {
             failed = data->ops->append(data, line->bytes, line->size);
@@ -247,9 +258,9 @@ static int put_data(sonde__segment *segment)
 }
 
 /* The lines up to the ready-th into the index. If not all: whole lines only. */
-static int put_lines(sonde__segment *segment, size_t ready)
+static int put_lines(sonde__record_segment *segment, size_t ready)
 {
-    sonde__file *index = segment->index;
+    sonde__record_file *index = segment->index;
     const size_t begin = text_begin(segment, segment->committed);
     const size_t end = text_begin(segment, ready);
     int failed = index->ops->append(index, segment->lines.start + begin, end - begin);
@@ -272,7 +283,8 @@ static int put_lines(sonde__segment *segment, size_t ready)
 }
 
 /* What the lines from the first-th to the committed ones are. */
-static void count_gain(sonde__segment *segment, size_t first, sonde__segment_gain *gain)
+static void count_gain(sonde__record_segment *segment, size_t first,
+                       sonde__record_segment_gain *gain)
 {
     for (size_t i = first; i < segment->committed; i++) {
         gain->values++;
@@ -283,12 +295,13 @@ static void count_gain(sonde__segment *segment, size_t first, sonde__segment_gai
     segment->payload += gain->payload;
 }
 
-int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain)
+int sonde__record_segment_commit(sonde__record_segment *segment,
+                                 sonde__record_segment_gain *gain)
 {
     const size_t first = segment->committed;
     int failed = 0, lines_failed = 0;
 
-    *gain = (sonde__segment_gain){0};
+    *gain = (sonde__record_segment_gain){0};
     if (segment->count == 0) {
         return 0;
     }
@@ -301,11 +314,11 @@ int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain)
         return failed != 0 ? failed : lines_failed;
     }
     clear_batch(segment);
-    sonde__header_keep(&segment->header);
+    sonde__record_header_keep(&segment->header);
     return 0;
 }
 
-uint64_t sonde__segment_drop(sonde__segment *segment)
+uint64_t sonde__record_segment_drop(sonde__record_segment *segment)
 {
     const size_t kept = segment->committed;
     const uint64_t dropped = segment->count - kept;
@@ -314,10 +327,10 @@ uint64_t sonde__segment_drop(sonde__segment *segment)
         return 0;
     }
     (void)segment->data->ops->settle(segment->data); /* nothing is borrowed any more */
-    sonde__header_drop(&segment->header, kept,
-                       kept > 0 ? segment->batch[kept - 1].header_used
-                                : segment->header.kept);
-    sonde__header_keep(&segment->header);
+    sonde__record_header_drop(&segment->header, kept,
+                              kept > 0 ? segment->batch[kept - 1].header_used
+                                       : segment->header.kept);
+    sonde__record_header_keep(&segment->header);
     segment->staged = segment->end;
     (void)segment->data->ops->truncate(segment->data,
                                        segment->header.room + segment->end);
@@ -329,7 +342,7 @@ uint64_t sonde__segment_drop(sonde__segment *segment)
 /* --- closing ---------------------------------------------------------------------- */
 
 /* What the next segment's header will need. */
-static void learn(sonde__segment *segment)
+static void learn(sonde__record_segment *segment)
 {
     segment->last_values = segment->values;
     if (segment->values > 0) {
@@ -338,14 +351,14 @@ static void learn(sonde__segment *segment)
     }
 }
 
-int sonde__segment_close(sonde__segment *segment)
+int sonde__record_segment_close(sonde__record_segment *segment)
 {
-    sonde__file *data = segment->data;
-    const sonde__backend_ops *ops = data->ops;
+    sonde__record_file *data = segment->data;
+    const sonde__record_backend_ops *ops = data->ops;
     char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
     int failed = 0;
 
-    sonde__header_finish(&segment->header);
+    sonde__record_header_finish(&segment->header);
     failed = ops->write_at(data, 0, segment->header.text, segment->header.room);
     if (failed == 0) {
         ops->begin_sync(segment->index);
@@ -368,7 +381,7 @@ int sonde__segment_close(sonde__segment *segment)
     return 0;
 }
 
-void sonde__segment_abandon(sonde__segment *segment)
+void sonde__record_segment_abandon(sonde__record_segment *segment)
 {
     close_files(segment);
     clear_batch(segment);

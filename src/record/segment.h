@@ -14,7 +14,7 @@
 
 #include "record/backend.h"
 #include "record/header.h"
-#include "record/text.h"
+#include "record/record_text.h"
 
 #if defined(SONDE_STRESS)
 enum { SONDE__SEGMENT_LINES = 5 };
@@ -23,22 +23,22 @@ enum { SONDE__SEGMENT_LINES = 4096 /* of one batch, at most */ };
 #endif
 
 /* One line of the batch. */
-typedef struct sonde__segment_line {
+typedef struct sonde__record_segment_line {
     const void *bytes;
     uint64_t size;      /* as stored */
     uint64_t end;       /* of its bytes, in the data */
     uint64_t payload;   /* bytes before compression */
     size_t text_end;    /* in lines */
     size_t header_used; /* behind its entry */
-} sonde__segment_line;
+} sonde__record_segment_line;
 
-typedef struct sonde__segment {
-    sonde__backend *backend; /* borrowed */
+typedef struct sonde__record_segment {
+    sonde__record_backend *backend; /* borrowed */
     char folder[SONDE__FILE_NAME];
     int rank;
     uint64_t number; /* of the segment that is open, or will be next */
-    sonde__file *data, *index;
-    sonde__header header;
+    sonde__record_file *data, *index;
+    sonde__record_header header;
     uint64_t end;     /* of the data that lines of the index point to */
     uint64_t staged;  /* of those and the batch's */
     uint64_t values;  /* in the index */
@@ -49,22 +49,23 @@ typedef struct sonde__segment {
     size_t entry_bytes, value_bytes;
     double opened; /* when */
 
-    sonde__segment_line *batch; /* SONDE__SEGMENT_LINES */
+    sonde__record_segment_line *batch; /* SONDE__SEGMENT_LINES */
     size_t count, appended, committed;
     bool broken; /* pieces of the batch were not taken */
-    sonde__text lines;
-} sonde__segment;
+    sonde__record_text lines;
+} sonde__record_segment;
 
 /* What has come into the files by a commit. */
-typedef struct sonde__segment_gain {
+typedef struct sonde__record_segment_gain {
     uint64_t values, payload;
-} sonde__segment_gain;
+} sonde__record_segment_gain;
 
-SONDE_API sonde_err sonde__segment_init(sonde__segment *segment, sonde__backend *backend,
-                                        const char *folder, int rank);
+SONDE_API sonde_err sonde__record_segment_init(sonde__record_segment *segment,
+                                               sonde__record_backend *backend,
+                                               const char *folder, int rank);
 /* Leaves a .part as it is. */
-SONDE_API void sonde__segment_fini(sonde__segment *segment);
-static inline bool sonde__segment_is_open(const sonde__segment *segment)
+SONDE_API void sonde__record_segment_fini(sonde__record_segment *segment);
+static inline bool sonde__record_segment_is_open(const sonde__record_segment *segment)
 {
     return segment->data != NULL;
 }
@@ -72,30 +73,30 @@ static inline bool sonde__segment_is_open(const sonde__segment *segment)
 /* The files of the next number. size is what the segment shall hold, value that of the
  * first value (0: none is at hand) and name the bytes of its name. Returns an errno;
  * EEXIST if there are files of that number already. */
-SONDE_API int sonde__segment_open(sonde__segment *segment, uint64_t size, uint64_t value,
-                                  size_t name);
+SONDE_API int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
+                                         uint64_t value, size_t name);
 
-typedef enum sonde__segment_added {
+typedef enum sonde__record_segment_added {
     SONDE__ADDED = 0,
     SONDE__BATCH_FULL = 1,  /* commit, and try again */
     SONDE__HEADER_FULL = 2, /* commit, close, open, and try again */
     SONDE__NO_MEMORY = 3
-} sonde__segment_added;
+} sonde__record_segment_added;
 
 /* line->offset is set here; line->bytes are borrowed from bytes. payload: before
  * compression. name: as within quotes in JSON. */
-SONDE_API sonde__segment_added sonde__segment_add(sonde__segment *segment,
-                                                  sonde__index_line *line,
-                                                  const void *bytes, uint64_t payload,
-                                                  const char *name);
+SONDE_API sonde__record_segment_added
+sonde__record_segment_add(sonde__record_segment *segment, sonde__record_index_line *line,
+                          const void *bytes, uint64_t payload, const char *name);
 /* Everything added to the files. *gain is what that brought, also when it fails. */
-SONDE_API int sonde__segment_commit(sonde__segment *segment, sonde__segment_gain *gain);
+SONDE_API int sonde__record_segment_commit(sonde__record_segment *segment,
+                                           sonde__record_segment_gain *gain);
 /* Forgets what is not in the files; how many values that were. */
-SONDE_API uint64_t sonde__segment_drop(sonde__segment *segment);
+SONDE_API uint64_t sonde__record_segment_drop(sonde__record_segment *segment);
 /* The header in its place, everything synced, the final name. No batch may be open. May be
  * repeated when it fails. */
-SONDE_API int sonde__segment_close(sonde__segment *segment);
+SONDE_API int sonde__record_segment_close(sonde__record_segment *segment);
 /* Forgets files that nobody can find any more; the next number is the same. */
-SONDE_API void sonde__segment_abandon(sonde__segment *segment);
+SONDE_API void sonde__record_segment_abandon(sonde__record_segment *segment);
 
 #endif

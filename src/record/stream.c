@@ -3,28 +3,32 @@
  */
 #include "record/stream.h"
 
-#include "base/base.h"
+#include "base/clock.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-void sonde__stream_init(sonde__stream *stream, sonde__backend *backend,
-                        const char *folder, sonde__file_kind kind)
+void sonde__record_stream_init(sonde__record_stream *stream,
+                               sonde__record_backend *backend, const char *folder,
+                               sonde__record_file_kind kind)
 {
-    *stream = (sonde__stream){.backend = backend, .kind = kind};
+    *stream = (sonde__record_stream){.backend = backend, .kind = kind};
     (void)snprintf(stream->folder, sizeof stream->folder, "%s", folder);
 }
 
-void sonde__stream_fini(sonde__stream *stream)
+void sonde__record_stream_fini(sonde__record_stream *stream)
 {
-    sonde__stream_abandon(stream);
-    sonde__text_fini(&stream->waiting);
+    sonde__record_stream_abandon(stream);
+    sonde__record_text_fini(&stream->waiting);
 }
 
-bool sonde__stream_add(sonde__stream *stream, const void *item, size_t size)
+bool sonde__record_stream_add(sonde__record_stream *stream, const void *item, size_t size)
 {
-    sonde__text_put(&stream->waiting, item, size);
+    sonde__record_text_put(&stream->waiting, item, size);
     if (stream->waiting.failed) {
         stream->waiting.failed = false;
         return false;
@@ -32,23 +36,23 @@ bool sonde__stream_add(sonde__stream *stream, const void *item, size_t size)
     return true;
 }
 
-static const char *file_name(const sonde__stream *stream, bool part, char *path,
+static const char *file_name(const sonde__record_stream *stream, bool part, char *path,
                              size_t size)
 {
     char name[SONDE__FILE_NAME] = SONDE__CATALOGUE_FILE;
 
     if (stream->kind != SONDE__FILE_OTHER) {
-        sonde__file_name(name, stream->kind, stream->number, part);
+        sonde__record_file_name(name, stream->kind, stream->number, part);
     }
     (void)snprintf(path, size, "%s/%s", stream->folder, name);
     return path;
 }
 
-static int open_file(sonde__stream *stream)
+static int open_file(sonde__record_stream *stream)
 {
-    const sonde__backend_ops *ops = stream->backend->ops;
+    const sonde__record_backend_ops *ops = stream->backend->ops;
     char path[SONDE__FILE_NAME * 2], head[SONDE__MOST_HEAD];
-    const size_t size = sonde__file_head(stream->kind, 0, head);
+    const size_t size = sonde__record_file_head(stream->kind, 0, head);
     int failed = 0;
 
     (void)file_name(stream, true, path, sizeof path);
@@ -63,7 +67,7 @@ static int open_file(sonde__stream *stream)
         if (stream->file != NULL) {
             (void)ops->remove(stream->backend, path);
         }
-        sonde__stream_abandon(stream);
+        sonde__record_stream_abandon(stream);
         return failed;
     }
     stream->end = size;
@@ -73,7 +77,7 @@ static int open_file(sonde__stream *stream)
 }
 
 /* The length of the item at the start of n bytes; 0 if it is not whole. */
-static size_t item_length(const sonde__stream *stream, const char *at, size_t n)
+static size_t item_length(const sonde__record_stream *stream, const char *at, size_t n)
 {
     const char *newline = NULL;
     uint32_t length = 0;
@@ -98,7 +102,7 @@ static size_t item_length(const sonde__stream *stream, const char *at, size_t n)
 }
 
 /* Bytes of the whole items within n bytes; *items is their number. */
-static size_t whole(const sonde__stream *stream, size_t n, uint64_t *items)
+static size_t whole(const sonde__record_stream *stream, size_t n, uint64_t *items)
 {
     size_t end = 0, next = 0;
 
@@ -110,10 +114,10 @@ static size_t whole(const sonde__stream *stream, size_t n, uint64_t *items)
     return end;
 }
 
-int sonde__stream_commit(sonde__stream *stream, uint64_t *gained)
+int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
 {
-    const sonde__backend_ops *ops = stream->backend->ops;
-    sonde__text *waiting = &stream->waiting;
+    const sonde__record_backend_ops *ops = stream->backend->ops;
+    sonde__record_text *waiting = &stream->waiting;
     size_t got = 0;
     int failed = 0;
 
@@ -141,7 +145,7 @@ int sonde__stream_commit(sonde__stream *stream, uint64_t *gained)
     return failed;
 }
 
-uint64_t sonde__stream_drop(sonde__stream *stream)
+uint64_t sonde__record_stream_drop(sonde__record_stream *stream)
 {
     uint64_t items = 0;
 
@@ -152,11 +156,11 @@ uint64_t sonde__stream_drop(sonde__stream *stream)
     return items;
 }
 
-int sonde__stream_close(sonde__stream *stream)
+int sonde__record_stream_close(sonde__record_stream *stream)
 {
-    const sonde__backend_ops *ops = stream->backend->ops;
+    const sonde__record_backend_ops *ops = stream->backend->ops;
     char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2], head[SONDE__MOST_HEAD];
-    const size_t size = sonde__file_head(stream->kind, stream->items, head);
+    const size_t size = sonde__record_file_head(stream->kind, stream->items, head);
     int failed = 0;
 
     if (stream->file == NULL) {
@@ -171,13 +175,13 @@ int sonde__stream_close(sonde__stream *stream)
                               file_name(stream, false, to, sizeof to));
     }
     if (failed == 0) {
-        sonde__stream_abandon(stream);
+        sonde__record_stream_abandon(stream);
         stream->number++;
     }
     return failed;
 }
 
-void sonde__stream_abandon(sonde__stream *stream)
+void sonde__record_stream_abandon(sonde__record_stream *stream)
 {
     if (stream->file != NULL) {
         stream->file->ops->close(stream->file);

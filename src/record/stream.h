@@ -11,33 +11,36 @@
 
 #include "record/backend.h"
 #include "record/format.h"
-#include "record/text.h"
+#include "record/record_text.h"
 
-typedef struct sonde__stream {
-    sonde__backend *backend; /* borrowed */
+typedef struct sonde__record_stream {
+    sonde__record_backend *backend; /* borrowed */
     char folder[SONDE__FILE_NAME];
-    sonde__file_kind kind; /* SONDE__FILE_OTHER: the catalogue */
-    uint64_t number;       /* of the file that is open, or will be next */
-    sonde__file *file;
+    sonde__record_file_kind kind; /* SONDE__FILE_OTHER: the catalogue */
+    uint64_t number;              /* of the file that is open, or will be next */
+    sonde__record_file *file;
     uint64_t end;   /* of the items that are in it */
     uint64_t items; /* that are in it */
     double opened;
-    sonde__text waiting; /* items that are not */
-} sonde__stream;
+    sonde__record_text waiting; /* items that are not */
+} sonde__record_stream;
 
-SONDE_API void sonde__stream_init(sonde__stream *stream, sonde__backend *backend,
-                                  const char *folder, sonde__file_kind kind);
+SONDE_API void sonde__record_stream_init(sonde__record_stream *stream,
+                                         sonde__record_backend *backend,
+                                         const char *folder,
+                                         sonde__record_file_kind kind);
 /* Leaves a .part as it is. */
-SONDE_API void sonde__stream_fini(sonde__stream *stream);
+SONDE_API void sonde__record_stream_fini(sonde__record_stream *stream);
 /* False if memory is out; then nothing was added. */
-SONDE_API bool sonde__stream_add(sonde__stream *stream, const void *item, size_t size);
+SONDE_API bool sonde__record_stream_add(sonde__record_stream *stream, const void *item,
+                                        size_t size);
 /* *gained: items that came into the file, also when it fails. */
-SONDE_API int sonde__stream_commit(sonde__stream *stream, uint64_t *gained);
+SONDE_API int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained);
 /* Forgets the items that are in no file; how many. */
-SONDE_API uint64_t sonde__stream_drop(sonde__stream *stream);
+SONDE_API uint64_t sonde__record_stream_drop(sonde__record_stream *stream);
 /* May be repeated when it fails. Nothing may be waiting. */
-SONDE_API int sonde__stream_close(sonde__stream *stream);
+SONDE_API int sonde__record_stream_close(sonde__record_stream *stream);
 /* Forgets a file that nobody can find any more; the next number is the same. */
-SONDE_API void sonde__stream_abandon(sonde__stream *stream);
+SONDE_API void sonde__record_stream_abandon(sonde__record_stream *stream);
 
 #endif

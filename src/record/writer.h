@@ -19,15 +19,15 @@
 
 #include <stdatomic.h>
 
-typedef struct sonde__counters {
+typedef struct sonde__record_counters {
     _Atomic uint64_t records, bytes, rows, sketches;
     _Atomic uint64_t disk_full, io_error; /* lost */
     _Atomic int64_t last_step;
-} sonde__counters;
+} sonde__record_counters;
 
-typedef struct sonde__writer {
-    sonde__backend *backend; /* taken */
-    sonde__ring *ring;       /* borrowed */
+typedef struct sonde__record_writer {
+    sonde__record_backend *backend; /* taken */
+    sonde__record_ring *ring;       /* borrowed */
     char folder[SONDE__FILE_NAME];
     uint64_t segment_bytes;
     double segment_seconds;
@@ -37,12 +37,12 @@ typedef struct sonde__writer {
     bool made_run_folder, made_run, made_worker; /* by this process */
     bool goes_on;                                /* with files of another */
 
-    sonde__tensors tensors;
-    sonde__segment segment;
-    sonde__stream stats, sketches, steps;
+    sonde__record_tensors tensors;
+    sonde__record_segment segment;
+    sonde__record_stream stats, sketches, steps;
     int64_t newest; /* of the steps that were put into the stream; -1: none */
-    sonde__scratch scratch;
-    sonde__compressor compressor;
+    sonde__record_scratch scratch;
+    sonde__record_compressor compressor;
     void *far;            /* the bytes of a large value, freed when it is in the file */
     atomic_bool far_away; /* set by the producer who sent one, cleared here */
     bool pending;         /* a batch is not in the files yet */
@@ -56,10 +56,10 @@ typedef struct sonde__writer {
     double beat_at, look_at;
     bool changed; /* since the last state.json */
 
-    sonde__counters counters;   /* of this process */
-    sonde__counters before;     /* of those that wrote before it */
-    _Atomic uint64_t ring_full; /* lost, counted by the producer */
-    _Atomic uint64_t refused;   /* likewise; told as io_error */
+    sonde__record_counters counters; /* of this process */
+    sonde__record_counters before;   /* of those that wrote before it */
+    _Atomic uint64_t ring_full;      /* lost, counted by the producer */
+    _Atomic uint64_t refused;        /* likewise; told as io_error */
     uint64_t ring_full_before;
     uint64_t generation;            /* 0: who wrote first */
     int64_t next[SONDE_MODE_COUNT]; /* with what each mode begins */
@@ -67,36 +67,39 @@ typedef struct sonde__writer {
     pthread_t thread;
     bool started;
     atomic_bool closing;
-} sonde__writer;
+} sonde__record_writer;
 
-SONDE_API void sonde__writer_init(sonde__writer *writer);
+SONDE_API void sonde__record_writer_init(sonde__record_writer *writer);
 /* Also when it was never started; what is still open stays a .part. */
-SONDE_API void sonde__writer_fini(sonde__writer *writer);
+SONDE_API void sonde__record_writer_fini(sonde__record_writer *writer);
 /* Starts the thread; no signal is ever delivered to it. */
-SONDE_API sonde_err sonde__writer_start(sonde__writer *writer, sonde_diag *diag);
+SONDE_API sonde_err sonde__record_writer_start(sonde__record_writer *writer,
+                                               sonde_diag *diag);
 /* Drains the ring, closes the files and ends the thread. */
-SONDE_API void sonde__writer_stop(sonde__writer *writer);
+SONDE_API void sonde__record_writer_stop(sonde__record_writer *writer);
 /* Replaces state.json (state.c). Returns an errno. */
-SONDE_API int sonde__writer_beat(sonde__writer *writer, bool running);
+SONDE_API int sonde__record_writer_beat(sonde__record_writer *writer, bool running);
 
 /* --- between batch.c and writer.c ------------------------------------------------- */
 
-typedef enum sonde__filled {
+typedef enum sonde__record_filled {
     SONDE__FILLED_ALL = 0,    /* nothing more is there */
     SONDE__FILLED_BATCH = 1,  /* as much as a batch holds */
     SONDE__FILLED_ROTATE = 2, /* the next value goes to the next segment */
     SONDE__FILLED_FAULT = 3   /* errno in *fault */
-} sonde__filled;
+} sonde__record_filled;
 
 /* Takes messages; *any: whether there were any. */
-SONDE_API sonde__filled sonde__batch_fill(sonde__writer *writer, bool *any, int *fault);
+SONDE_API sonde__record_filled sonde__record_batch_fill(sonde__record_writer *writer,
+                                                        bool *any, int *fault);
 /* What was taken, into the files; releases the ring if all of it is. Returns an errno. */
-SONDE_API int sonde__batch_commit(sonde__writer *writer);
+SONDE_API int sonde__record_batch_commit(sonde__record_writer *writer);
 /* What was taken and is in no file is lost, and the ring is released. */
-SONDE_API void sonde__batch_drop(sonde__writer *writer);
+SONDE_API void sonde__record_batch_drop(sonde__record_writer *writer);
 /* The next message is lost. False if there is none. */
-SONDE_API bool sonde__batch_drop_next(sonde__writer *writer);
+SONDE_API bool sonde__record_batch_drop_next(sonde__record_writer *writer);
 /* Counts n records as lost, by the cause of an errno. */
-SONDE_API void sonde__batch_lose(sonde__writer *writer, uint64_t n, int fault);
+SONDE_API void sonde__record_batch_lose(sonde__record_writer *writer, uint64_t n,
+                                        int fault);
 
 #endif

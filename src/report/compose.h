@@ -6,20 +6,25 @@
 
 #include "report/html.h"
 
+#include <sonde/error.h>
 #include <sonde/report.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
 /* The findings of one rule: one card. */
-typedef struct sonde__group {
+typedef struct sonde__report_group_kind {
     const char *name;       /* of the rule */
     const sonde_rule *rule; /* NULL: not among those that judged */
     size_t *member;         /* count indices into findings, as found */
     size_t count;
     sonde_severity worst;
     int64_t from, to; /* steps, over all of them */
-} sonde__group;
+} sonde__report_group_kind;
 
 typedef struct sonde__report {
-    sonde__bytes page;
+    sonde__plot_bytes page;
     sonde_report_options options; /* with defaults */
     sonde_trial *trial;
     const sonde_catalogue *catalogue;
@@ -27,7 +32,7 @@ typedef struct sonde__report {
     sonde_run_info info;
     const sonde_finding *findings;
     size_t count;
-    sonde__group *groups; /* worst first, then by step */
+    sonde__report_group_kind *groups; /* worst first, then by step */
     size_t group_count;
     size_t *members;    /* of all groups */
     bool any_step;      /* otherwise there is nothing to draw */

@@ -2,9 +2,12 @@
  * html.c - see html.h.
  */
 #include "report/html.h"
+#include "base/macros.h"
 
 #include "plot/ticks.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <assert.h>
 #include <math.h>
 #include <stdarg.h>
@@ -12,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void sonde__html(sonde__bytes *page, const char *fmt, ...)
+void sonde__report_html(sonde__plot_bytes *page, const char *fmt, ...)
 {
     char text[1024];
     va_list args;
@@ -22,7 +25,7 @@ void sonde__html(sonde__bytes *page, const char *fmt, ...)
     length = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     assert(length >= 0 && (size_t)length < sizeof text);
-    sonde__bytes_add(page, text, (size_t)length);
+    sonde__plot_bytes_add(page, text, (size_t)length);
 }
 
 /* Bytes of the letter that text begins with; 0 if it is no letter of UTF-8 (RFC 3629). */
@@ -51,7 +54,7 @@ static size_t letter(const unsigned char *text)
     return size;
 }
 
-void sonde__html_text(sonde__bytes *page, const char *text)
+void sonde__report_html_text(sonde__plot_bytes *page, const char *text)
 {
     static const struct {
         char letter;
@@ -67,38 +70,38 @@ void sonde__html_text(sonde__bytes *page, const char *text)
             escape = *p == escapes[i].letter ? escapes[i].text : escape;
         }
         if (escape != NULL) {
-            sonde__bytes_add_text(page, escape);
+            sonde__plot_bytes_add_text(page, escape);
         } else {
-            sonde__bytes_add(page, p, size);
+            sonde__plot_bytes_add(page, p, size);
         }
         p += size > 0 ? size : 1;
     }
 }
 
-void sonde__html_number(sonde__bytes *page, double value, int digits)
+void sonde__report_html_number(sonde__plot_bytes *page, double value, int digits)
 {
     char text[64];
 
     if (isnan(value)) {
-        sonde__bytes_add_text(page, "NaN");
+        sonde__plot_bytes_add_text(page, "NaN");
     } else if (isinf(value)) {
-        sonde__bytes_add_text(page, value > 0.0 ? "∞" : "−∞");
+        sonde__plot_bytes_add_text(page, value > 0.0 ? "∞" : "−∞");
     } else {
-        const char *shown = sonde__short_number(value, digits, text, sizeof text);
+        const char *shown = sonde__plot_short_number(value, digits, text, sizeof text);
         const char *exponent = strchr(shown, 'e');
 
         if (exponent != NULL) { /* 1e-7, not 1e-07; 1e9, not 1e+09 */
-            sonde__bytes_add(page, shown, (size_t)(exponent - shown));
-            sonde__html(page, "e%ld", strtol(exponent + 1, NULL, 10));
+            sonde__plot_bytes_add(page, shown, (size_t)(exponent - shown));
+            sonde__report_html(page, "e%ld", strtol(exponent + 1, NULL, 10));
         } else {
-            sonde__bytes_add_text(page, shown);
+            sonde__plot_bytes_add_text(page, shown);
         }
     }
 }
 
-void sonde__html_count(sonde__bytes *page, uint64_t value)
+void sonde__report_html_count(sonde__plot_bytes *page, uint64_t value)
 {
     char text[64];
 
-    sonde__bytes_add_text(page, sonde__grouped(value, text, sizeof text));
+    sonde__plot_bytes_add_text(page, sonde__plot_grouped(value, text, sizeof text));
 }

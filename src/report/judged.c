@@ -2,7 +2,11 @@
  * judged.c - what the page ends with: which rules judged, and what the run was.
  */
 #include "report/compose.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,26 +14,27 @@
 
 static void draw_rule(sonde__report *report, const sonde_rule_account *account)
 {
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
 
-    sonde__html(page, "<li><b>");
-    sonde__html_text(page, account->rule->name);
-    sonde__html(page, "</b> <span>");
+    sonde__report_html(page, "<li><b>");
+    sonde__report_html_text(page, account->rule->name);
+    sonde__report_html(page, "</b> <span>");
     if (!account->judged) {
-        sonde__html_text(page, account->lacked);
+        sonde__report_html_text(page, account->lacked);
     } else {
-        sonde__html_count(page, account->tensors);
-        sonde__html(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
-        sonde__html_count(page, account->steps);
-        sonde__html(page, " %s", account->steps == 1 ? "step" : "steps");
+        sonde__report_html_count(page, account->tensors);
+        sonde__report_html(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
+        sonde__report_html_count(page, account->steps);
+        sonde__report_html(page, " %s", account->steps == 1 ? "step" : "steps");
     }
-    sonde__html(page, "</span>");
+    sonde__report_html(page, "</span>");
     if (account->findings > 0) {
-        sonde__html(page, " <em>");
-        sonde__html_count(page, account->findings);
-        sonde__html(page, " %s</em>", account->findings == 1 ? "finding" : "findings");
+        sonde__report_html(page, " <em>");
+        sonde__report_html_count(page, account->findings);
+        sonde__report_html(page, " %s</em>",
+                           account->findings == 1 ? "finding" : "findings");
     }
-    sonde__html(page, "</li>\n");
+    sonde__report_html(page, "</li>\n");
 }
 
 static void draw_rules(sonde__report *report, bool judged, const char *head)
@@ -44,21 +49,21 @@ static void draw_rules(sonde__report *report, bool judged, const char *head)
             continue;
         }
         if (!any) {
-            sonde__html(&report->page, "<h3>%s</h3><ul class=\"rules\">\n", head);
+            sonde__report_html(&report->page, "<h3>%s</h3><ul class=\"rules\">\n", head);
         }
         any = true;
         draw_rule(report, &account);
     }
-    sonde__html(&report->page, "%s", any ? "</ul>\n" : "");
+    sonde__report_html(&report->page, "%s", any ? "</ul>\n" : "");
 }
 
 void sonde__report_judged(sonde__report *report)
 {
-    sonde__html(&report->page,
-                "<section class=\"card\" id=\"rules\"><h2>The rules</h2>\n");
+    sonde__report_html(&report->page,
+                       "<section class=\"card\" id=\"rules\"><h2>The rules</h2>\n");
     draw_rules(report, true, "Judged");
     draw_rules(report, false, "Could not judge: their silence means nothing");
-    sonde__html(&report->page, "</section>\n");
+    sonde__report_html(&report->page, "</section>\n");
 }
 
 /* --- the run ---------------------------------------------------------------------- */
@@ -66,18 +71,18 @@ void sonde__report_judged(sonde__report *report)
 static void draw_fact(sonde__report *report, const char *name, const char *text)
 {
     if (text[0] != '\0') {
-        sonde__html(&report->page, "<div><dt>%s</dt><dd>", name);
-        sonde__html_text(&report->page, text);
-        sonde__html(&report->page, "</dd></div>\n");
+        sonde__report_html(&report->page, "<div><dt>%s</dt><dd>", name);
+        sonde__report_html_text(&report->page, text);
+        sonde__report_html(&report->page, "</dd></div>\n");
     }
 }
 
 static void draw_count(sonde__report *report, const char *name, uint64_t count)
 {
     if (count > 0) {
-        sonde__html(&report->page, "<div><dt>%s</dt><dd>", name);
-        sonde__html_count(&report->page, count);
-        sonde__html(&report->page, "</dd></div>\n");
+        sonde__report_html(&report->page, "<div><dt>%s</dt><dd>", name);
+        sonde__report_html_count(&report->page, count);
+        sonde__report_html(&report->page, "</dd></div>\n");
     }
 }
 
@@ -168,8 +173,9 @@ void sonde__report_facts(sonde__report *report)
 {
     const sonde_run_info *info = &report->info;
 
-    sonde__html(&report->page,
-                "<section class=\"card\"><h2>The run</h2>\n<dl class=\"facts\">\n");
+    sonde__report_html(
+        &report->page,
+        "<section class=\"card\"><h2>The run</h2>\n<dl class=\"facts\">\n");
     draw_fact(report, "Model", info->model);
     draw_fact(report, "Program", info->program);
     draw_fact(report, "Recorded in", info->path);
@@ -184,5 +190,5 @@ void sonde__report_facts(sonde__report *report)
     draw_count(report, "Raw values", info->records);
     draw_count(report, "Lost while recording", info->lost);
     draw_damage(report);
-    sonde__html(&report->page, "</dl></section>\n");
+    sonde__report_html(&report->page, "</dl></section>\n");
 }

@@ -2,10 +2,17 @@
  * report.c - the page as a whole: what the parts share, its frame, its file.
  */
 #include "base/whole_file.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "report/compose.h"
 
+#include <sonde/error.h>
 #include <sonde/report.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,17 +20,19 @@ enum { PLACES = 8, TENSORS = 200 };
 
 /* --- findings by rule ------------------------------------------------------------- */
 
-static sonde__group *group_of(sonde__report *report, const sonde_finding *finding)
+static sonde__report_group_kind *group_of(sonde__report *report,
+                                          const sonde_finding *finding)
 {
     for (size_t i = 0; i < report->group_count; i++) {
         if (strcmp(report->groups[i].name, finding->rule) == 0) {
             return &report->groups[i];
         }
     }
-    report->groups[report->group_count] = (sonde__group){.name = finding->rule,
-                                                         .worst = finding->severity,
-                                                         .from = finding->step,
-                                                         .to = finding->last_step};
+    report->groups[report->group_count] =
+        (sonde__report_group_kind){.name = finding->rule,
+                                   .worst = finding->severity,
+                                   .from = finding->step,
+                                   .to = finding->last_step};
     return &report->groups[report->group_count++];
 }
 
@@ -42,7 +51,7 @@ static const sonde_rule *rule_of(const sonde_rules *rules, const char *name)
 
 static int by_weight(const void *a, const void *b)
 {
-    const sonde__group *x = a, *y = b;
+    const sonde__report_group_kind *x = a, *y = b;
 
     if (x->worst != y->worst) {
         return x->worst > y->worst ? -1 : 1;
@@ -67,7 +76,8 @@ static bool is_input(const sonde__report *report, const sonde_finding *finding)
 }
 
 /* The finding that a card begins with goes to the front: the first in time. */
-static void choose_lead(const sonde__report *report, const sonde__group *group)
+static void choose_lead(const sonde__report *report,
+                        const sonde__report_group_kind *group)
 {
     size_t best = 0, member = 0;
 
@@ -97,7 +107,7 @@ sonde_err sonde__report_group(sonde__report *report, sonde_diag *diag)
     }
     for (size_t i = 0; i < report->count; i++) {
         const sonde_finding *finding = &report->findings[i];
-        sonde__group *group = group_of(report, finding);
+        sonde__report_group_kind *group = group_of(report, finding);
 
         group->count++;
         group->worst = SONDE_MAX(group->worst, finding->severity);
@@ -106,7 +116,7 @@ sonde_err sonde__report_group(sonde__report *report, sonde_diag *diag)
     }
     qsort(report->groups, report->group_count, sizeof *report->groups, by_weight);
     for (size_t i = 0; i < report->group_count; i++) {
-        sonde__group *group = &report->groups[i];
+        sonde__report_group_kind *group = &report->groups[i];
 
         group->rule = rule_of(report->rules, group->name);
         group->member = report->members + at;
@@ -161,23 +171,24 @@ static const char *name_of(const sonde__report *report)
 
 static void draw_head(sonde__report *report)
 {
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
 
-    sonde__html(page,
-                "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-                "<meta name=\"viewport\" content=\"width=device-width, "
-                "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
-                "dark\">\n<meta http-equiv=\"Content-Security-Policy\" "
-                "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>");
-    sonde__html_text(page, name_of(report));
-    sonde__html(page, " – Sonde</title>\n<style>\n");
+    sonde__report_html(
+        page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+              "<meta name=\"viewport\" content=\"width=device-width, "
+              "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
+              "dark\">\n<meta http-equiv=\"Content-Security-Policy\" "
+              "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>");
+    sonde__report_html_text(page, name_of(report));
+    sonde__report_html(page, " – Sonde</title>\n<style>\n");
     for (size_t i = 0; sonde__report_style[i] != NULL; i++) {
-        sonde__bytes_add_text(page, sonde__report_style[i]);
+        sonde__plot_bytes_add_text(page, sonde__report_style[i]);
     }
-    sonde__html(page, "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
-                      "</p><h1>");
-    sonde__html_text(page, name_of(report));
-    sonde__html(page, "</h1></header>\n<main>\n");
+    sonde__report_html(page,
+                       "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
+                       "</p><h1>");
+    sonde__report_html_text(page, name_of(report));
+    sonde__report_html(page, "</h1></header>\n<main>\n");
 }
 
 static sonde_err draw(sonde__report *report, sonde_diag *diag)
@@ -193,7 +204,7 @@ static sonde_err draw(sonde__report *report, sonde_diag *diag)
     if (err == SONDE_OK) {
         sonde__report_judged(report);
         sonde__report_facts(report);
-        sonde__html(&report->page, "</main>\n</body>\n</html>\n");
+        sonde__report_html(&report->page, "</main>\n</body>\n</html>\n");
     }
     return err == SONDE_OK && report->page.full ? sonde__fail_nomem(diag, "a report")
                                                 : err;
@@ -230,7 +241,7 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     err = err == SONDE_OK
               ? sonde__whole_put(path, report.page.data, report.page.size, diag)
               : err;
-    sonde__bytes_fini(&report.page);
+    sonde__plot_bytes_fini(&report.page);
     sonde__free(report.groups);
     sonde__free(report.members);
     return err;

@@ -5,6 +5,8 @@
  */
 #include "report/compose.h"
 
+#include <stddef.h>
+
 const char *const sonde__report_style[] = {
     /* colours, texts */
     ":root{--paper:#f5f6f8;--card:#fff;--ink:#18202a;--muted:#5b6673;--rule:#e2e6ea;"

@@ -2,9 +2,15 @@
  * track.c - see track.h.
  */
 #include "report/track.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <string.h>
+
+#include <sonde/error.h>
 
 /* --- quantities ------------------------------------------------------------------- */
 
@@ -45,22 +51,24 @@ static const char *label_of(sonde_stat stat)
     return sonde_stat_name(stat);
 }
 
-static sonde__quantity of_stat(sonde_stat stat)
+static sonde__report_quantity of_stat(sonde_stat stat)
 {
-    return (sonde__quantity){SONDE__OF_STAT, stat, label_of(stat)};
+    return (sonde__report_quantity){SONDE__OF_STAT, stat, label_of(stat)};
 }
 
-static const sonde__quantity rms = {SONDE__OF_RMS, SONDE_STAT_L2, "root mean square"};
-static const sonde__quantity zeros = {SONDE__OF_ZERO_PERCENT, SONDE_STAT_ZERO,
-                                      "values that are 0, %"};
+static const sonde__report_quantity rms = {SONDE__OF_RMS, SONDE_STAT_L2,
+                                           "root mean square"};
+static const sonde__report_quantity zeros = {SONDE__OF_ZERO_PERCENT, SONDE_STAT_ZERO,
+                                             "values that are 0, %"};
 
-sonde__quantity sonde__quantity_usual(sonde_role role)
+sonde__report_quantity sonde__report_quantity_usual(sonde_role role)
 {
     return role == SONDE_ROLE_LOSS || role == SONDE_ROLE_SCALAR ? of_stat(SONDE_STAT_MEAN)
                                                                 : rms;
 }
 
-sonde__quantity sonde__quantity_of(const char *statistic, sonde_role role, bool *same)
+sonde__report_quantity sonde__report_quantity_of(const char *statistic, sonde_role role,
+                                                 bool *same)
 {
     /* statistics of rules that vital signs do not hold, and what shows them */
     static const struct {
@@ -89,11 +97,11 @@ sonde__quantity sonde__quantity_of(const char *statistic, sonde_role role, bool 
         }
     }
     *same = sonde_stat_parse(statistic, &stat, NULL) == SONDE_OK;
-    return *same ? of_stat(stat) : sonde__quantity_usual(role);
+    return *same ? of_stat(stat) : sonde__report_quantity_usual(role);
 }
 
 /* The number; NaN if no element is finite. */
-static double value_of(const sonde_vitals *vitals, const sonde__quantity *of)
+static double value_of(const sonde_vitals *vitals, const sonde__report_quantity *of)
 {
     sonde_vitals finite = *vitals;
 
@@ -115,7 +123,8 @@ static double value_of(const sonde_vitals *vitals, const sonde__quantity *of)
 
 /* --- tracks ----------------------------------------------------------------------- */
 
-static void add_value(sonde__track *track, sonde__column *column, double value)
+static void add_value(sonde__report_track *track, sonde__report_column *column,
+                      double value)
 {
     if (!column->any) {
         column->first = column->low = column->high = value;
@@ -133,8 +142,8 @@ static void add_value(sonde__track *track, sonde__column *column, double value)
     }
 }
 
-static void add_step(sonde__track *track, int64_t step, const sonde_vitals *vitals,
-                     const sonde__quantity *of)
+static void add_step(sonde__report_track *track, int64_t step, const sonde_vitals *vitals,
+                     const sonde__report_quantity *of)
 {
     /* in double: steps times columns might not fit */
     const double share =
@@ -151,23 +160,24 @@ static void add_step(sonde__track *track, int64_t step, const sonde_vitals *vita
     }
 }
 
-sonde_err sonde__track_read(sonde_trial *trial, uint32_t id, sonde_mode mode,
-                            const sonde__quantity *of, int64_t begin, int64_t end,
-                            int columns, sonde__track *track, sonde_diag *diag)
+sonde_err sonde__report_track_read(sonde_trial *trial, uint32_t id, sonde_mode mode,
+                                   const sonde__report_quantity *of, int64_t begin,
+                                   int64_t end, int columns, sonde__report_track *track,
+                                   sonde_diag *diag)
 {
     int64_t *steps = NULL;
     sonde_vitals *vitals = NULL;
     size_t count = 0;
     sonde_err err = SONDE_OK;
 
-    *track =
-        (sonde__track){.begin = begin,
-                       .end = end,
-                       .count = end - begin < columns ? (int)(end - begin) + 1 : columns,
-                       .low = (double)INFINITY,
-                       .high = -(double)INFINITY,
-                       .least = (double)INFINITY,
-                       .last = (double)NAN};
+    *track = (sonde__report_track){.begin = begin,
+                                   .end = end,
+                                   .count = end - begin < columns ? (int)(end - begin) + 1
+                                                                  : columns,
+                                   .low = (double)INFINITY,
+                                   .high = -(double)INFINITY,
+                                   .least = (double)INFINITY,
+                                   .last = (double)NAN};
     err = sonde_trial_vitals_series(trial, id, SONDE_MODE_GLOBAL, -1, begin, end + 1,
                                     &steps, &vitals, &count, diag);
     if (err != SONDE_OK) {

@@ -7,34 +7,36 @@
 #ifndef SONDE_REPORT_TRACK_H
 #define SONDE_REPORT_TRACK_H
 
-#include "base/base.h"
-
+#include <sonde/error.h>
 #include <sonde/trial.h>
+
+#include <stdbool.h>
+#include <stdint.h>
 
 /* What is drawn of a tensor's vital signs: of its finite elements, so that a single NaN does
  * not blind it. */
-typedef enum sonde__quantity_kind {
+typedef enum sonde__report_quantity_kind {
     SONDE__OF_STAT = 0,
     SONDE__OF_RMS = 1,         /* sqrt of the mean of x^2 */
     SONDE__OF_ZERO_PERCENT = 2 /* how many elements are 0 */
-} sonde__quantity_kind;
+} sonde__report_quantity_kind;
 
-typedef struct sonde__quantity {
-    sonde__quantity_kind kind;
+typedef struct sonde__report_quantity {
+    sonde__report_quantity_kind kind;
     sonde_stat stat;
     const char *label;
-} sonde__quantity;
+} sonde__report_quantity;
 
 enum { SONDE__COLUMNS = 240 };
 
-typedef struct sonde__column {
+typedef struct sonde__report_column {
     double first, low, high, last;
     bool any; /* a value */
     bool bad; /* a step at which an element was NaN or infinite */
-} sonde__column;
+} sonde__report_column;
 
-typedef struct sonde__track {
-    sonde__column column[SONDE__COLUMNS];
+typedef struct sonde__report_track {
+    sonde__report_column column[SONDE__COLUMNS];
     int count;           /* columns used: of the axis */
     int64_t begin, end;  /* the axis: steps begin ... end */
     double low, high;    /* over all; low > high: no value */
@@ -42,23 +44,25 @@ typedef struct sonde__track {
     double last;         /* value */
     bool zero, negative; /* whether there are such values */
     uint64_t steps, bad; /* seen; of them with NaN or infinities */
-} sonde__track;
+} sonde__report_track;
 
 /*
  * The track of tensor id over global steps begin ... end in columns (at most SONDE__COLUMNS),
  * of the steps of a mode; SONDE_MODE_GLOBAL: of all. What cannot be read is left out; only
  * SONDE_ENOMEM is an error.
  */
-SONDE_API sonde_err sonde__track_read(sonde_trial *trial, uint32_t id, sonde_mode mode,
-                                      const sonde__quantity *of, int64_t begin,
-                                      int64_t end, int columns, sonde__track *track,
-                                      sonde_diag *diag);
+SONDE_API sonde_err sonde__report_track_read(sonde_trial *trial, uint32_t id,
+                                             sonde_mode mode,
+                                             const sonde__report_quantity *of,
+                                             int64_t begin, int64_t end, int columns,
+                                             sonde__report_track *track,
+                                             sonde_diag *diag);
 
 /* What a finding's statistic is best shown as. *same: it is that number itself, so that the
  * finding's threshold can be drawn. */
-SONDE_API sonde__quantity sonde__quantity_of(const char *statistic, sonde_role role,
-                                             bool *same);
+SONDE_API sonde__report_quantity sonde__report_quantity_of(const char *statistic,
+                                                           sonde_role role, bool *same);
 /* What tells most of a tensor of that role. */
-SONDE_API sonde__quantity sonde__quantity_usual(sonde_role role);
+SONDE_API sonde__report_quantity sonde__report_quantity_usual(sonde_role role);
 
 #endif

@@ -2,9 +2,17 @@
  * verdict.c - what the page begins with: is the run well, and when did what begin.
  */
 #include "report/compose.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "report/curve.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
+
+#include <sonde/error.h>
 
 typedef struct tally {
     size_t of[3];                   /* findings, by severity */
@@ -29,50 +37,50 @@ static tally count_all(const sonde__report *report)
     return all;
 }
 
-static void draw_number(sonde__bytes *page, size_t count, const char *one,
+static void draw_number(sonde__plot_bytes *page, size_t count, const char *one,
                         const char *many)
 {
-    sonde__html_count(page, count);
-    sonde__html(page, " %s", count == 1 ? one : many);
+    sonde__report_html_count(page, count);
+    sonde__report_html(page, " %s", count == 1 ? one : many);
 }
 
 /* "12 rules judged up to 40 tensors over steps 0 to 99". */
 static void draw_scope(sonde__report *report, const tally *all)
 {
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
 
     draw_number(page, all->judged, "rule", "rules");
-    sonde__html(page, " judged");
+    sonde__report_html(page, " judged");
     if (report->any_step) {
-        sonde__html(page, " steps ");
-        sonde__html_count(page, (uint64_t)report->begin);
-        sonde__html(page, " to ");
-        sonde__html_count(page, (uint64_t)report->end);
+        sonde__report_html(page, " steps ");
+        sonde__report_html_count(page, (uint64_t)report->begin);
+        sonde__report_html(page, " to ");
+        sonde__report_html_count(page, (uint64_t)report->end);
     }
     if (all->silent > 0) {
-        sonde__html(page, "; <a href=\"#rules\">");
+        sonde__report_html(page, "; <a href=\"#rules\">");
         draw_number(page, all->silent, "rule", "rules");
-        sonde__html(page, " could not</a>, for want of evidence");
+        sonde__report_html(page, " could not</a>, for want of evidence");
     }
-    sonde__html(page, ".");
+    sonde__report_html(page, ".");
 }
 
 static void draw_sound(sonde__report *report, const tally *all)
 {
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
     const bool nothing = all->judged == 0;
 
-    sonde__html(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
-                nothing ? "unknown" : "sound",
-                nothing ? "Nothing could be judged" : "Nothing is wrong");
+    sonde__report_html(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
+                       nothing ? "unknown" : "sound",
+                       nothing ? "Nothing could be judged" : "Nothing is wrong");
     if (nothing) {
-        sonde__html(page,
-                    "The run has nothing of what the rules need; <a href=\"#rules\">below"
-                    "</a> stands what that is.");
+        sonde__report_html(
+            page, "The run has nothing of what the rules need; <a href=\"#rules\">below"
+                  "</a> stands what that is.");
     } else {
         draw_scope(report, all);
     }
-    sonde__html(page, "</p>");
+    sonde__report_html(page, "</p>");
 }
 
 static void draw_wrong(sonde__report *report, const tally *all)
@@ -84,28 +92,29 @@ static void draw_wrong(sonde__report *report, const tally *all)
     const int worst = all->of[SONDE_SEVERITY_ERROR] > 0     ? 2
                       : all->of[SONDE_SEVERITY_WARNING] > 0 ? 1
                                                             : 0;
-    const sonde__group *group = &report->groups[0];
+    const sonde__report_group_kind *group = &report->groups[0];
     const sonde_finding *first = &report->findings[group->member[0]];
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
 
-    sonde__html(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
-                classes[worst], heads[worst]);
-    sonde__html(page, "Look first at step ");
-    sonde__html_count(page, (uint64_t)SONDE_MAX(group->from, 0));
+    sonde__report_html(page,
+                       "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
+                       classes[worst], heads[worst]);
+    sonde__report_html(page, "Look first at step ");
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->from, 0));
     if (first->tensor[0] != '\0') {
-        sonde__html(page, ", <code>");
-        sonde__html_text(page, first->tensor);
-        sonde__html(page, "</code>");
+        sonde__report_html(page, ", <code>");
+        sonde__report_html_text(page, first->tensor);
+        sonde__report_html(page, "</code>");
     }
-    sonde__html(page, ": <a href=\"#r0\">");
-    sonde__html_text(page, group->name);
-    sonde__html(page, "</a></p><p>");
+    sonde__report_html(page, ": <a href=\"#r0\">");
+    sonde__report_html_text(page, group->name);
+    sonde__report_html(page, "</a></p><p>");
     draw_number(page, report->count, "finding", "findings");
-    sonde__html(page, " of ");
+    sonde__report_html(page, " of ");
     draw_number(page, report->group_count, "rule", "rules");
-    sonde__html(page, ". ");
+    sonde__report_html(page, ". ");
     draw_scope(report, all);
-    sonde__html(page, "</p>");
+    sonde__report_html(page, "</p>");
 }
 
 void sonde__report_verdict(sonde__report *report)
@@ -118,15 +127,15 @@ void sonde__report_verdict(sonde__report *report)
         draw_wrong(report, &all);
     }
     if (report->info.status == SONDE_RUN_RUNNING) {
-        sonde__html(&report->page,
-                    "<p class=\"state\">The run is still being recorded: this "
-                    "is how it stood.</p>");
+        sonde__report_html(&report->page,
+                           "<p class=\"state\">The run is still being recorded: this "
+                           "is how it stood.</p>");
     } else if (report->info.status == SONDE_RUN_CRASHED) {
-        sonde__html(&report->page,
-                    "<p class=\"state\">Its writer has gone without a word: "
-                    "the run did not end by itself.</p>");
+        sonde__report_html(&report->page,
+                           "<p class=\"state\">Its writer has gone without a word: "
+                           "the run did not end by itself.</p>");
     }
-    sonde__html(&report->page, "</section>\n");
+    sonde__report_html(&report->page, "</section>\n");
 }
 
 /* --- when ------------------------------------------------------------------------- */
@@ -138,41 +147,42 @@ static double place(const sonde__report *report, int64_t step)
 }
 
 /* A bar for each finding, the first few. */
-static void draw_lane(sonde__report *report, const sonde__group *group)
+static void draw_lane(sonde__report *report, const sonde__report_group_kind *group)
 {
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
 
-    sonde__html(page, "<span class=\"lane\">");
+    sonde__report_html(page, "<span class=\"lane\">");
     for (size_t i = 0; i < group->count && i < report->options.places; i++) {
         const sonde_finding *finding = &report->findings[group->member[i]];
         const double from = fmin(fmax(place(report, finding->step), 0.0), 100.0);
         const double to = fmin(fmax(place(report, finding->last_step + 1), from), 100.0);
 
-        sonde__html(page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
-                    sonde_severity_name(finding->severity), fmin(from, 99.5), to - from);
+        sonde__report_html(
+            page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
+            sonde_severity_name(finding->severity), fmin(from, 99.5), to - from);
     }
-    sonde__html(page, "</span>");
+    sonde__report_html(page, "</span>");
 }
 
 void sonde__report_when(sonde__report *report)
 {
-    sonde__bytes *page = &report->page;
+    sonde__plot_bytes *page = &report->page;
 
     if (report->group_count < 2 || !report->any_step) {
         return;
     }
-    sonde__html(page, "<nav class=\"when\" aria-label=\"what began when\">\n");
+    sonde__report_html(page, "<nav class=\"when\" aria-label=\"what began when\">\n");
     for (size_t i = 0; i < report->group_count; i++) {
-        const sonde__group *group = &report->groups[i];
+        const sonde__report_group_kind *group = &report->groups[i];
 
-        sonde__html(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
-        sonde__html_text(page, group->name);
-        sonde__html(page, "</span>");
+        sonde__report_html(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
+        sonde__report_html_text(page, group->name);
+        sonde__report_html(page, "</span>");
         draw_lane(report, group);
-        sonde__html(page, "<span class=\"from\">step %lld</span></a>\n",
-                    (long long)group->from);
+        sonde__report_html(page, "<span class=\"from\">step %lld</span></a>\n",
+                           (long long)group->from);
     }
-    sonde__html(page, "</nav>\n");
+    sonde__report_html(page, "</nav>\n");
 }
 
 /* --- figures ---------------------------------------------------------------------- */
@@ -184,40 +194,40 @@ sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
     const bool loss = info->role == SONDE_ROLE_LOSS;
     const sonde_mode mode = loss ? SONDE_MODE_TRAIN : SONDE_MODE_GLOBAL;
     bool same = false;
-    const sonde__quantity quantity =
-        finding != NULL ? sonde__quantity_of(finding->statistic, info->role, &same)
-                        : sonde__quantity_usual(info->role);
-    sonde__track *tracks = sonde__malloc(2 * sizeof *tracks);
-    sonde__trace lines[2] = {{tracks, "training"}, {NULL, "evaluation"}};
-    sonde__curve curve = {.lines = lines,
-                          .line_count = 1,
-                          .label = loss ? "value" : quantity.label,
-                          .of = info->name,
-                          .threshold = same ? finding->threshold : (double)NAN,
-                          .from = finding != NULL ? finding->step : -1,
-                          .to = finding != NULL ? finding->last_step : -1};
+    const sonde__report_quantity quantity =
+        finding != NULL ? sonde__report_quantity_of(finding->statistic, info->role, &same)
+                        : sonde__report_quantity_usual(info->role);
+    sonde__report_track *tracks = sonde__malloc(2 * sizeof *tracks);
+    sonde__report_trace lines[2] = {{tracks, "training"}, {NULL, "evaluation"}};
+    sonde__report_curve curve = {.lines = lines,
+                                 .line_count = 1,
+                                 .label = loss ? "value" : quantity.label,
+                                 .of = info->name,
+                                 .threshold = same ? finding->threshold : (double)NAN,
+                                 .from = finding != NULL ? finding->step : -1,
+                                 .to = finding != NULL ? finding->last_step : -1};
     sonde_err err = SONDE_OK;
 
     if (tracks == NULL) {
         return sonde__fail_nomem(diag, "a curve");
     }
     lines[1].track = tracks + 1;
-    err = sonde__track_read(report->trial, id, mode, &quantity, report->begin,
-                            report->end, SONDE__COLUMNS, &tracks[0], diag);
+    err = sonde__report_track_read(report->trial, id, mode, &quantity, report->begin,
+                                   report->end, SONDE__COLUMNS, &tracks[0], diag);
     if (err == SONDE_OK && loss) {
-        err = sonde__track_read(report->trial, id, SONDE_MODE_EVAL, &quantity,
-                                report->begin, report->end, SONDE__COLUMNS, &tracks[1],
-                                diag);
+        err = sonde__report_track_read(report->trial, id, SONDE_MODE_EVAL, &quantity,
+                                       report->begin, report->end, SONDE__COLUMNS,
+                                       &tracks[1], diag);
         curve.line_count = err == SONDE_OK && tracks[1].steps > 0 ? 2 : 1;
     }
     if (err == SONDE_OK && loss && tracks[0].steps == 0) { /* modes are not told apart */
-        err = sonde__track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
-                                report->begin, report->end, SONDE__COLUMNS, &tracks[0],
-                                diag);
+        err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
+                                       report->begin, report->end, SONDE__COLUMNS,
+                                       &tracks[0], diag);
         curve.line_count = 1;
     }
     if (err == SONDE_OK) {
-        sonde__curve_draw(&report->page, &curve);
+        sonde__report_curve_draw(&report->page, &curve);
     }
     sonde__free(tracks);
     return err;
@@ -231,8 +241,8 @@ sonde_err sonde__report_loss_curve(sonde__report *report, sonde_diag *diag)
     if (id == SONDE_NO_TENSOR || !report->any_step) {
         return SONDE_OK;
     }
-    sonde__html(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
+    sonde__report_html(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
     err = sonde__report_figure(report, id, NULL, diag);
-    sonde__html(&report->page, "</section>\n");
+    sonde__report_html(&report->page, "</section>\n");
     return err;
 }

@@ -2,6 +2,9 @@
  * lua_load.c - a script is run once; the table that it returns is a rule.
  */
 #include "rule_host/lua_rule.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "rules/user/hosted.h"
 
 #include <ctype.h>
@@ -432,7 +435,7 @@ sonde_err lua_open_text(const char *text, size_t size, const char *path,
     lua_rule_functions(of);
     source->rules[0] = &of->rule;
     source->count = 1;
-    return sonde__rule_check(&of->rule, path, diag);
+    return sonde__user_rule_check(&of->rule, path, diag);
 }
 
 sonde_err lua_open(const char *path, const sonde_rule_limits *limits, rule_source *source,

@@ -6,6 +6,8 @@
  *               has, and say so where there is none
  */
 #include "rule_host/lua_rule.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,6 +6,8 @@
  * with the host's time limit.
  */
 #include "rule_host/lua_rule.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <lualib.h>
 

@@ -2,6 +2,7 @@
  * plugin.c - the rules of a shared object.
  */
 #include "rule_host/host.h"
+#include "base/fail.h"
 #include "rules/user/hosted.h"
 
 #include <dlfcn.h>
@@ -63,7 +64,7 @@ static sonde_err check_rule(const char *path, const sonde_rule *rule, size_t i,
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path, expected,
                            "rule %zu has rule interface %u", i + 1, rule->abi);
     }
-    return sonde__rule_check(rule, path, diag);
+    return sonde__user_rule_check(rule, path, diag);
 }
 
 static void plugin_close(rule_source *source)

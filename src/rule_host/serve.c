@@ -2,6 +2,8 @@
  * serve.c - answering: evidence goes to an engine with one rule, findings go back.
  */
 #include "rule_host/host.h"
+#include "base/fail.h"
+#include "base/memory.h"
 #include "rules/user/hosted.h"
 
 #include <stdio.h>
@@ -15,7 +17,7 @@ typedef struct told {
 } told;
 
 typedef struct server {
-    sonde__wire wire;
+    sonde__user_wire wire;
     sonde_rule_limits limits;
     rule_source source;
     sonde_catalogue *catalogue;
@@ -57,20 +59,20 @@ static void end_limits(void)
 
 static sonde_err answer_error(server *of, const sonde_diag *diag)
 {
-    sonde__wire_begin(&of->wire, SONDE__WIRE_ERROR);
-    sonde__wire_put_u32(&of->wire, (uint32_t)diag->err);
-    sonde__wire_put_text(&of->wire, diag->where);
-    sonde__wire_put_text(&of->wire, diag->found);
-    sonde__wire_put_text(&of->wire, diag->expected);
-    return sonde__wire_end(&of->wire);
+    sonde__user_wire_begin(&of->wire, SONDE__WIRE_ERROR);
+    sonde__user_wire_put_u32(&of->wire, (uint32_t)diag->err);
+    sonde__user_wire_put_text(&of->wire, diag->where);
+    sonde__user_wire_put_text(&of->wire, diag->found);
+    sonde__user_wire_put_text(&of->wire, diag->expected);
+    return sonde__user_wire_end(&of->wire);
 }
 
 static sonde_err answer_done(server *of)
 {
-    sonde__wire_begin(&of->wire, SONDE__WIRE_DONE);
-    sonde__wire_put_text(&of->wire,
-                         of->rules->count > 0 ? of->rules->runs[0]->lacked : "");
-    return sonde__wire_end(&of->wire);
+    sonde__user_wire_begin(&of->wire, SONDE__WIRE_DONE);
+    sonde__user_wire_put_text(&of->wire,
+                              of->rules->count > 0 ? of->rules->runs[0]->lacked : "");
+    return sonde__user_wire_end(&of->wire);
 }
 
 static int64_t tensor_of(const sonde_rule_run *run, size_t found)
@@ -90,25 +92,25 @@ static sonde_err answer_finding(server *of, size_t i)
     const sonde_finding *finding = &of->rules->found[i]->finding;
     const bool again = of->told[i].steps > 0;
 
-    sonde__wire_begin(&of->wire, SONDE__WIRE_FOUND);
-    sonde__wire_put_i64(&of->wire, of->told[i].tensor);
-    sonde__wire_put_u32(&of->wire, (uint32_t)finding->severity);
-    sonde__wire_put_f64(&of->wire, finding->value);
-    sonde__wire_put_f64(&of->wire, finding->threshold);
-    sonde__wire_put_text(&of->wire, again ? "" : finding->statistic);
-    sonde__wire_put_text(&of->wire, again ? "" : finding->message);
-    sonde__wire_put_text(&of->wire, again || finding->advice == run->rule->advice
-                                        ? NULL
-                                        : finding->advice);
+    sonde__user_wire_begin(&of->wire, SONDE__WIRE_FOUND);
+    sonde__user_wire_put_i64(&of->wire, of->told[i].tensor);
+    sonde__user_wire_put_u32(&of->wire, (uint32_t)finding->severity);
+    sonde__user_wire_put_f64(&of->wire, finding->value);
+    sonde__user_wire_put_f64(&of->wire, finding->threshold);
+    sonde__user_wire_put_text(&of->wire, again ? "" : finding->statistic);
+    sonde__user_wire_put_text(&of->wire, again ? "" : finding->message);
+    sonde__user_wire_put_text(&of->wire, again || finding->advice == run->rule->advice
+                                             ? NULL
+                                             : finding->advice);
     of->told[i].steps = finding->steps;
-    return sonde__wire_end(&of->wire);
+    return sonde__user_wire_end(&of->wire);
 }
 
 static sonde_err answer_failed(server *of)
 {
-    sonde__wire_begin(&of->wire, SONDE__WIRE_FAILED);
-    sonde__wire_put_text(&of->wire, of->rules->runs[0]->lacked);
-    return sonde__wire_end(&of->wire);
+    sonde__user_wire_begin(&of->wire, SONDE__WIRE_FAILED);
+    sonde__user_wire_put_text(&of->wire, of->rules->runs[0]->lacked);
+    return sonde__user_wire_end(&of->wire);
 }
 
 /* All that was found since the last time; and that the rule failed, if it did. */
@@ -146,14 +148,14 @@ static bool is_script(const char *path)
     return length > 4 && strcmp(path + length - 4, ".lua") == 0;
 }
 
-static sonde_err handle_open(server *of, sonde__message *message)
+static sonde_err handle_open(server *of, sonde__user_message *message)
 {
-    const uint32_t protocol = sonde__take_u32(message);
-    const char *path = sonde__need_text(message);
+    const uint32_t protocol = sonde__user_take_u32(message);
+    const char *path = sonde__user_need_text(message);
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    sonde__take_into(message, &of->limits, sizeof of->limits);
+    sonde__user_take_into(message, &of->limits, sizeof of->limits);
     if (message->bad || protocol != SONDE__WIRE_PROTOCOL || of->source.close != NULL) {
         return SONDE_EFORMAT;
     }
@@ -163,12 +165,12 @@ static sonde_err handle_open(server *of, sonde__message *message)
     if (err != SONDE_OK) {
         return answer_error(of, &diag);
     }
-    sonde__wire_begin(&of->wire, SONDE__WIRE_RULES);
-    sonde__wire_put_u32(&of->wire, (uint32_t)of->source.count);
+    sonde__user_wire_begin(&of->wire, SONDE__WIRE_RULES);
+    sonde__user_wire_put_u32(&of->wire, (uint32_t)of->source.count);
     for (size_t i = 0; i < of->source.count; i++) {
-        sonde__rule_describe(&of->wire, of->source.rules[i]);
+        sonde__user_rule_describe(&of->wire, of->source.rules[i]);
     }
-    return sonde__wire_end(&of->wire);
+    return sonde__user_wire_end(&of->wire);
 }
 
 static const sonde_rule *rule_named(const server *of, const char *name)
@@ -181,10 +183,10 @@ static const sonde_rule *rule_named(const server *of, const char *name)
     return NULL;
 }
 
-static sonde_err handle_setup(server *of, sonde__message *message)
+static sonde_err handle_setup(server *of, sonde__user_message *message)
 {
-    const sonde_rule *rule = rule_named(of, sonde__need_text(message));
-    const char *params = sonde__need_text(message);
+    const sonde_rule *rule = rule_named(of, sonde__user_need_text(message));
+    const char *params = sonde__user_need_text(message);
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
@@ -220,25 +222,26 @@ static bool in_collection(const void *user, uint32_t id, const char *collection)
     return false;
 }
 
-static void take_tensor(sonde__message *message, uint32_t *id, sonde_tensor_info *info)
+static void take_tensor(sonde__user_message *message, uint32_t *id,
+                        sonde_tensor_info *info)
 {
-    *id = sonde__take_u32(message);
-    info->name = sonde__need_text(message);
-    info->module = sonde__need_text(message);
-    info->op = sonde__need_text(message);
-    info->note = sonde__need_text(message);
-    info->role = (sonde_role)sonde__take_u32(message);
-    info->pass = (sonde_pass)sonde__take_u32(message);
-    info->dtype = (sonde_dtype)sonde__take_u32(message);
-    info->rank = (int)sonde__take_u32(message);
-    sonde__take_into(message, info->shape, sizeof info->shape);
-    info->same_as = sonde__take_u32(message);
+    *id = sonde__user_take_u32(message);
+    info->name = sonde__user_need_text(message);
+    info->module = sonde__user_need_text(message);
+    info->op = sonde__user_need_text(message);
+    info->note = sonde__user_need_text(message);
+    info->role = (sonde_role)sonde__user_take_u32(message);
+    info->pass = (sonde_pass)sonde__user_take_u32(message);
+    info->dtype = (sonde_dtype)sonde__user_take_u32(message);
+    info->rank = (int)sonde__user_take_u32(message);
+    sonde__user_take_into(message, info->shape, sizeof info->shape);
+    info->same_as = sonde__user_take_u32(message);
     if (info->same_as == *id) {
         info->same_as = SONDE_NO_TENSOR;
     }
 }
 
-static sonde_err handle_declare(server *of, sonde__message *message)
+static sonde_err handle_declare(server *of, sonde__user_message *message)
 {
     sonde_tensor_info info = {0};
     uint32_t id = 0, given = 0;
@@ -248,7 +251,7 @@ static sonde_err handle_declare(server *of, sonde__message *message)
     sonde_err err = SONDE_OK;
 
     take_tensor(message, &given, &info);
-    of->collections = sonde__need_text(message);
+    of->collections = sonde__user_need_text(message);
     if (message->bad || of->rules == NULL || of->rules->count == 0) {
         return SONDE_EFORMAT;
     }
@@ -269,42 +272,42 @@ static sonde_err handle_declare(server *of, sonde__message *message)
     if (err != SONDE_OK) {
         return answer_error(of, &diag);
     }
-    sonde__wire_begin(&of->wire, SONDE__WIRE_NEED);
-    sonde__wire_put_i64(&of->wire, run->count > before ? run->tensors[before].need
-                                                       : SONDE_RULE_IGNORE);
-    return sonde__wire_end(&of->wire);
+    sonde__user_wire_begin(&of->wire, SONDE__WIRE_NEED);
+    sonde__user_wire_put_i64(&of->wire, run->count > before ? run->tensors[before].need
+                                                            : SONDE_RULE_IGNORE);
+    return sonde__user_wire_end(&of->wire);
 }
 
-static bool take_view(sonde__message *message, sonde_view *view)
+static bool take_view(sonde__user_message *message, sonde_view *view)
 {
-    const sonde_dtype dtype = (sonde_dtype)sonde__take_u32(message);
-    const uint32_t rank = sonde__take_u32(message);
+    const sonde_dtype dtype = (sonde_dtype)sonde__user_take_u32(message);
+    const uint32_t rank = sonde__user_take_u32(message);
     int64_t shape[SONDE_MAX_DIMS];
     const void *data = NULL;
 
-    sonde__take_into(message, shape, sizeof shape);
+    sonde__user_take_into(message, shape, sizeof shape);
     if (message->bad || rank > SONDE_MAX_DIMS) {
         return false;
     }
     *view = sonde_view_of(dtype, (int)rank, shape, NULL);
-    data = sonde__take_room(message,
-                            (size_t)sonde_view_count(view) * sonde_dtype_size(dtype));
+    data = sonde__user_take_room(message, (size_t)sonde_view_count(view) *
+                                              sonde_dtype_size(dtype));
     memcpy(&view->data, &data, sizeof data); /* a view's data is not const */
     return !message->bad;
 }
 
-static sonde_err handle_put(server *of, sonde__message *message)
+static sonde_err handle_put(server *of, sonde__user_message *message)
 {
     static sonde_sketch sketch; /* too large for a stack */
     sonde_observation seen = {0};
     sonde_view view;
 
-    seen.id = sonde__take_u32(message);
-    seen.how = sonde__take_u32(message);
-    sonde__take_into(message, &seen.at, sizeof seen.at);
-    seen.hash = (uint64_t)sonde__take_i64(message);
+    seen.id = sonde__user_take_u32(message);
+    seen.how = sonde__user_take_u32(message);
+    sonde__user_take_into(message, &seen.at, sizeof seen.at);
+    seen.hash = (uint64_t)sonde__user_take_i64(message);
     if (seen.how & SONDE_HOW_SKETCH) {
-        sonde__take_into(message, &sketch, sizeof sketch);
+        sonde__user_take_into(message, &sketch, sizeof sketch);
         seen.sketch = &sketch;
     }
     if (seen.how & SONDE_HOW_RAW) {
@@ -322,18 +325,18 @@ static sonde_err handle_put(server *of, sonde__message *message)
 }
 
 /* Vital signs arrive merged over the micro-batches of the step. */
-static sonde_err put_vitals(server *of, sonde__message *message,
+static sonde_err put_vitals(server *of, sonde__user_message *message,
                             const sonde_coordinate *at)
 {
     sonde_vitals vitals;
     sonde_observation seen = {.at = *at, .how = SONDE_HOW_VITALS, .vitals = &vitals};
 
     for (;;) {
-        seen.id = sonde__take_u32(message);
+        seen.id = sonde__user_take_u32(message);
         if (message->bad || seen.id == SONDE_NO_TENSOR) {
             return message->bad ? SONDE_EFORMAT : SONDE_OK;
         }
-        sonde__take_into(message, &vitals, sizeof vitals);
+        sonde__user_take_into(message, &vitals, sizeof vitals);
         if (message->bad || seen.id >= sonde_catalogue_count(of->catalogue)) {
             return SONDE_EFORMAT;
         }
@@ -342,14 +345,14 @@ static sonde_err put_vitals(server *of, sonde__message *message,
     }
 }
 
-static sonde_err handle_step(server *of, sonde__message *message)
+static sonde_err handle_step(server *of, sonde__user_message *message)
 {
     sonde_coordinate at;
     uint64_t bad = 0;
     sonde_err err = SONDE_OK;
 
-    sonde__take_into(message, &at, sizeof at);
-    bad = (uint64_t)sonde__take_i64(message);
+    sonde__user_take_into(message, &at, sizeof at);
+    bad = (uint64_t)sonde__user_take_i64(message);
     if (of->rules == NULL || of->rules->count == 0) {
         return SONDE_EFORMAT;
     }
@@ -362,7 +365,7 @@ static sonde_err handle_step(server *of, sonde__message *message)
     return answer_findings(of);
 }
 
-static sonde_err handle(server *of, sonde__message *message)
+static sonde_err handle(server *of, sonde__user_message *message)
 {
     switch (message->kind) {
     case SONDE__WIRE_OPEN:
@@ -383,7 +386,7 @@ static sonde_err handle(server *of, sonde__message *message)
         if (message->kind == SONDE__WIRE_FINISH) {
             sonde_rules_finish(of->rules);
         } else {
-            sonde_rules_idle(of->rules, sonde__take_f64(message));
+            sonde_rules_idle(of->rules, sonde__user_take_f64(message));
         }
         return answer_findings(of);
     default:
@@ -394,19 +397,19 @@ static sonde_err handle(server *of, sonde__message *message)
 int serve(int fd)
 {
     server of = {0};
-    sonde__message message = {0};
+    sonde__user_message message = {0};
     sonde_err err = SONDE_OK;
 
-    sonde__wire_init(&of.wire, fd, 0, 0);
+    sonde__user_wire_init(&of.wire, fd, 0, 0);
     while (err == SONDE_OK) {
-        err = sonde__wire_take(&of.wire, &message);
+        err = sonde__user_wire_take(&of.wire, &message);
         if (err == SONDE_OK) {
             begin_limits(&of); /* none before there is a file */
             err = handle(&of, &message);
             end_limits();
         }
         if (err == SONDE_OK) {
-            err = sonde__wire_flush(&of.wire);
+            err = sonde__user_wire_flush(&of.wire);
         }
     }
     begin_limits(&of);
@@ -416,6 +419,6 @@ int serve(int fd)
         of.source.close(&of.source);
     }
     sonde__free(of.told);
-    sonde__wire_fini(&of.wire);
+    sonde__user_wire_fini(&of.wire);
     return err == SONDE_EEND ? 0 : 3;
 }

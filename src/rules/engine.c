@@ -2,6 +2,8 @@
  * engine.c - adding rules and handing them tensors; what they ask, and how they got on.
  */
 #include "rules/engine.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -173,8 +175,8 @@ uint64_t sonde_rules_steps(const sonde_rules *rules)
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor, int need,
-                          sonde_diag *diag)
+static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t tensor,
+                          int need, sonde_diag *diag)
 {
     const unsigned how = run->rule->needs[need].how;
 
@@ -184,7 +186,7 @@ static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor,
                         sizeof *slot->watch)) {
         return sonde__fail_nomem(diag, run->rule->name);
     }
-    slot->watch[slot->watch_count++] = (sonde__watch){run, tensor, need};
+    slot->watch[slot->watch_count++] = (sonde__rule_watch){run, tensor, need};
     if ((how & ~(unsigned)SONDE_HOW_VITALS) == 0) {
         return SONDE_OK;
     }
@@ -192,7 +194,7 @@ static sonde_err add_user(sonde__slot *slot, sonde_rule_run *run, size_t tensor,
                         sizeof *slot->users)) {
         return sonde__fail_nomem(diag, run->rule->name);
     }
-    slot->users[slot->user_count++] = (sonde__user){run, tensor, how};
+    slot->users[slot->user_count++] = (sonde__rule_user){run, tensor, how};
     return SONDE_OK;
 }
 

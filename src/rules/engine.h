@@ -15,18 +15,21 @@
 #ifndef SONDE_RULES_ENGINE_H
 #define SONDE_RULES_ENGINE_H
 
+#include <sonde/error.h>
 #include <sonde/rules.h>
 
-#include "base/base.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__MESSAGE = 512, SONDE__NO_FINDING = -1 };
 
 /* A finding and the memory behind its texts. */
-typedef struct sonde__found {
+typedef struct sonde__rule_found {
     sonde_finding finding;
     char *tensor;
     char message[SONDE__MESSAGE];
-} sonde__found;
+} sonde__rule_found;
 
 struct sonde_rule_run {
     sonde_rules *rules;
@@ -38,10 +41,10 @@ struct sonde_rule_run {
     sonde_rule_tensor *tensors;
     int64_t *of_tensor; /* index of the finding about it in rules->found */
     size_t count, capacity, finding_capacity;
-    int64_t of_run;         /* the finding about the whole run */
-    sonde__found *speaking; /* between found and say */
-    uint64_t steps;         /* with any evidence */
-    bool *seen;             /* by need: whether there ever was any */
+    int64_t of_run;              /* the finding about the whole run */
+    sonde__rule_found *speaking; /* between found and say */
+    uint64_t steps;              /* with any evidence */
+    bool *seen;                  /* by need: whether there ever was any */
     size_t findings;
     size_t shown; /* tensors that have vital signs just now */
     bool any;     /* raw values and the like at this step */
@@ -50,32 +53,32 @@ struct sonde_rule_run {
 };
 
 /* A rule that wants more of a tensor than vital signs. */
-typedef struct sonde__user {
+typedef struct sonde__rule_user {
     sonde_rule_run *run;
     size_t tensor; /* index into the run's tensors */
     unsigned how;
-} sonde__user;
+} sonde__rule_user;
 
 /* A rule that has a tensor, for whatever need. */
-typedef struct sonde__watch {
+typedef struct sonde__rule_watch {
     sonde_rule_run *run;
     size_t tensor; /* index into the run's tensors */
     int need;
-} sonde__watch;
+} sonde__rule_watch;
 
-typedef struct sonde__slot {
+typedef struct sonde__rule_slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
     unsigned modes; /* bits of those in which anybody who watches judges */
     bool shown;     /* those who watch have a pointer to vitals */
-    sonde__watch *watch;
+    sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
-    sonde__user *users;
+    sonde__rule_user *users;
     size_t user_count, user_capacity;
-} sonde__slot;
+} sonde__rule_slot;
 
-typedef struct sonde__attached sonde__attached;
+typedef struct sonde__rule_attached sonde__rule_attached;
 
 struct sonde_rules {
     sonde_rule_run **runs;
@@ -83,7 +86,7 @@ struct sonde_rules {
     const sonde_catalogue *catalogue;
     bool (*in_collection)(const void *user, uint32_t id, const char *collection);
     const void *collection_user;
-    sonde__slot *slots;
+    sonde__rule_slot *slots;
     size_t slot_count, slot_capacity;
     uint32_t *now,
         *before; /* ids with vital signs at this step, and those shown; room for all */
@@ -94,7 +97,7 @@ struct sonde_rules {
     sonde_coordinate at;
     uint64_t bad;       /* NaN and infinities at this step */
     bool any, finished; /* evidence at this step */
-    sonde__found **found;
+    sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde_finding *copies;
     size_t copy_capacity;
@@ -106,7 +109,7 @@ struct sonde_rules {
     size_t file_count, file_capacity;
     sonde_rule_limits limits; /* of rules in them */
     sonde_catalogue *own;     /* of all that is attached; NULL: nothing is */
-    sonde__attached *attached;
+    sonde__rule_attached *attached;
 };
 
 /* params.c: defaults, then "name=value,..." (may be NULL), into the state. */
@@ -116,7 +119,7 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag);
 /* found.c: a finding is told: callback, file. */
-void sonde__rules_tell(sonde_rules *rules, sonde__found *found, bool again);
+void sonde__rules_tell(sonde_rules *rules, sonde__rule_found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);
 /* sink.c */
 /* user/files.c: by name, a built-in rule's or a loaded one's, or by path; all loaded ones that

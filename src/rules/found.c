@@ -2,6 +2,9 @@
  * found.c - what rules say becomes findings: ids, texts, the callback, a line in a file.
  */
 #include "rules/engine.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 
@@ -57,10 +60,10 @@ static void last_again(sonde_rule_run *run, int64_t of)
     }
 }
 
-static sonde__found *new_found(sonde_rule_run *run, const char *tensor)
+static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor)
 {
     sonde_rules *rules = run->rules;
-    sonde__found *found = sonde__calloc(1, sizeof *found);
+    sonde__rule_found *found = sonde__calloc(1, sizeof *found);
 
     if (found != NULL) {
         found->tensor = sonde__strdup(tensor);
@@ -88,7 +91,7 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
     const char *tensor =
         i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
     const sonde_coordinate *at = &run->rules->at;
-    sonde__found *found = NULL;
+    sonde__rule_found *found = NULL;
 
     if (*of != SONDE__NO_FINDING) {
         last_again(run, *of);
@@ -121,7 +124,7 @@ bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
 
 void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ...)
 {
-    sonde__found *found = run->speaking;
+    sonde__rule_found *found = run->speaking;
     va_list args;
 
     assert(found != NULL);
@@ -381,7 +384,7 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
     }
 }
 
-void sonde__rules_tell(sonde_rules *rules, sonde__found *found, bool again)
+void sonde__rules_tell(sonde_rules *rules, sonde__rule_found *found, bool again)
 {
     if (rules->folder != NULL && !rules->folder_failed) {
         write_line(rules, &found->finding);

@@ -2,6 +2,8 @@
  * list.c - several rules in one text.
  */
 #include "rules/engine.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <string.h>
 #include <strings.h>

@@ -2,8 +2,11 @@
  * params.c - the parameters of a rule, from "name=value,name=value" into its state.
  */
 #include "rules/engine.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
-#include "observe/names.h"
+#include "observe/tensor_names.h"
 
 #include <errno.h>
 #include <math.h>
@@ -136,8 +139,8 @@ static sonde_err fail_unknown(const sonde_rule_run *run, const char *name,
     const sonde_rule *rule = run->rule;
     char near[SONDE__NEAREST_TEXT] = "";
 
-    if (sonde__nearest_names(name, rule->params, param_name_at, rule->param_count, near,
-                             sizeof near) == 0) {
+    if (sonde__observe_nearest_names(name, rule->params, param_name_at, rule->param_count,
+                                     near, sizeof near) == 0) {
         size_t used = 0;
 
         for (size_t i = 0; i < rule->param_count && used < sizeof near; i++) {

@@ -4,7 +4,9 @@
  *
  * Marks are made anew for what a catalogue has grown by.
  */
-#include "rules/builtin.h"
+#include "rules/builtin/builtin.h"
+#include "base/fail.h"
+#include "base/memory.h"
 #include "rules/engine.h"
 
 #include <stdio.h>
@@ -169,14 +171,15 @@ bool sonde_rule_selected(const sonde_rule_run *run, uint32_t id, bool *given)
     return does;
 }
 
-const char *sonde__goes_into(const sonde_rule_run *run, const sonde_tensor_info *info)
+const char *sonde__builtin_goes_into(const sonde_rule_run *run,
+                                     const sonde_tensor_info *info)
 {
     static const char *const names[] = {"relu", "gelu",    "selu", "elu",
                                         "tanh", "sigmoid", "silu", "softplus"};
     const sonde_catalogue *catalogue = run->rules->catalogue;
 
     for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
-        if (sonde__is_input_of(info->name, names[i])) {
+        if (sonde__builtin_is_input_of(info->name, names[i])) {
             return names[i];
         }
     }

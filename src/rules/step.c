@@ -13,7 +13,7 @@ static bool judges(const sonde_rule_run *run, sonde_mode mode)
 
 static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vitals)
 {
-    sonde__slot *slot = &rules->slots[id];
+    sonde__rule_slot *slot = &rules->slots[id];
 
     rules->bad += vitals->nan + vitals->pos_inf + vitals->neg_inf;
     if (slot->stamp == rules->stamp) {
@@ -27,7 +27,7 @@ static void put_vitals(sonde_rules *rules, uint32_t id, const sonde_vitals *vita
 
 void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
 {
-    sonde__slot *slot = NULL;
+    sonde__rule_slot *slot = NULL;
 
     if (seen->id >= rules->slot_count || rules->slots[seen->id].how == 0) {
         return;
@@ -42,7 +42,7 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
         put_vitals(rules, seen->id, seen->vitals);
     }
     for (size_t i = 0; i < slot->user_count; i++) {
-        const sonde__user *user = &slot->users[i];
+        const sonde__rule_user *user = &slot->users[i];
         const bool has = ((user->how & SONDE_HOW_RAW) && seen->view != NULL) ||
                          ((user->how & SONDE_HOW_SKETCH) && seen->sketch != NULL) ||
                          ((user->how & SONDE_HOW_HASH) && seen->hash != 0);
@@ -60,11 +60,11 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
 /* --- evaluating ------------------------------------------------------------------- */
 
 /* Makes rules see the vital signs of a slot, or sees to it that they no longer do. */
-static void show(sonde__slot *slot, bool now)
+static void show(sonde__rule_slot *slot, bool now)
 {
     slot->shown = now;
     for (size_t i = 0; i < slot->watch_count; i++) {
-        const sonde__watch *to = &slot->watch[i];
+        const sonde__rule_watch *to = &slot->watch[i];
 
         if (to->run->rule->needs[to->need].how & SONDE_HOW_VITALS) {
             to->run->tensors[to->tensor].vitals = now ? &slot->vitals : NULL;
@@ -88,14 +88,14 @@ static void show_step(sonde_rules *rules)
     uint32_t *shown = rules->before;
 
     for (size_t i = 0; i < rules->before_count; i++) {
-        sonde__slot *slot = &rules->slots[rules->before[i]];
+        sonde__rule_slot *slot = &rules->slots[rules->before[i]];
 
         if (slot->stamp != rules->stamp) {
             show(slot, false);
         }
     }
     for (size_t i = 0; i < rules->now_count; i++) {
-        sonde__slot *slot = &rules->slots[rules->now[i]];
+        sonde__rule_slot *slot = &rules->slots[rules->now[i]];
 
         if (!slot->shown) {
             show(slot, true);

@@ -11,6 +11,10 @@
  * twice, rules see its value once under each name that they want, as in the process.
  */
 #include "rules/engine.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "tensor/hash.h"
 

@@ -11,6 +11,8 @@
  * differs from zero (so NaN is true).
  */
 #include "tensor/convert.h"
+#include "base/cpu.h"
+#include "base/macros.h"
 
 #include "tensor/vitals.h"
 
@@ -290,22 +292,22 @@ static store_fn *const store_from_f64[SONDE_DTYPE_COUNT] = {
 
 /* --- what others call ------------------------------------------------------------- */
 
-void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to)
+void sonde__tensor_load_f64(sonde_dtype dtype, const void *from, size_t n, double *to)
 {
     load_double[dtype](from, n, to);
 }
 
-void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n, void *to)
+void sonde__tensor_store_f64(sonde_dtype dtype, const double *from, size_t n, void *to)
 {
     store_from_f64[dtype](from, n, to);
 }
 
-bool sonde__fits_f32(sonde_dtype dtype)
+bool sonde__tensor_fits_f32(sonde_dtype dtype)
 {
     return load_float[dtype] != NULL || dtype == SONDE_F16 || dtype == SONDE_BF16;
 }
 
-void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, float *to)
+void sonde__tensor_load_f32(sonde_dtype dtype, const void *from, size_t n, float *to)
 {
     const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(sonde__cpu_isa());
 
@@ -318,8 +320,8 @@ void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, float *to)
     }
 }
 
-void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
-                    sonde_dtype to_dtype, void *to)
+void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
+                           sonde_dtype to_dtype, void *to)
 {
     enum { RUN = 256 };
     union {
@@ -336,12 +338,12 @@ void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
                                                       : store_from_i64[to_dtype];
 
     if (sonde_dtype_is_complex(from_dtype) && sonde_dtype_is_complex(to_dtype)) {
-        sonde__convert(sonde__dtype_part(from_dtype), from, 2 * n,
-                       sonde__dtype_part(to_dtype), to);
+        sonde__tensor_convert(sonde__dtype_part(from_dtype), from, 2 * n,
+                              sonde__dtype_part(to_dtype), to);
         return;
     }
-    if (to_dtype == SONDE_F32 && sonde__fits_f32(from_dtype)) {
-        sonde__load_f32(from_dtype, from, n, to);
+    if (to_dtype == SONDE_F32 && sonde__tensor_fits_f32(from_dtype)) {
+        sonde__tensor_load_f32(from_dtype, from, n, to);
         return;
     }
     for (size_t i = 0; i < n; i += RUN) {

@@ -8,9 +8,12 @@
 #ifndef SONDE_TENSOR_CONVERT_H
 #define SONDE_TENSOR_CONVERT_H
 
-#include "base/base.h"
-
+#include <sonde/export.h>
 #include <sonde/tensor.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__ELEMENT = 16 /* bytes of the largest, and its alignment */ };
 
@@ -27,18 +30,20 @@ SONDE_API sonde_dtype sonde__dtype_part(sonde_dtype dtype);
 /* n elements of any dtype to double (64-bit integers round, complex numbers give their
  * absolute values) and back (see sonde_view_copy
  * for what does not fit). */
-SONDE_API void sonde__load_f64(sonde_dtype dtype, const void *from, size_t n, double *to);
-SONDE_API void sonde__store_f64(sonde_dtype dtype, const double *from, size_t n,
-                                void *to);
+SONDE_API void sonde__tensor_load_f64(sonde_dtype dtype, const void *from, size_t n,
+                                      double *to);
+SONDE_API void sonde__tensor_store_f64(sonde_dtype dtype, const double *from, size_t n,
+                                       void *to);
 
 /* Whether every value of dtype is a float32. */
-SONDE_API bool sonde__fits_f32(sonde_dtype dtype);
+SONDE_API bool sonde__tensor_fits_f32(sonde_dtype dtype);
 /* n elements of such a dtype. */
-SONDE_API void sonde__load_f32(sonde_dtype dtype, const void *from, size_t n, float *to);
+SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *from, size_t n,
+                                      float *to);
 
 /* n elements of any dtype to any other, each rounded once. */
-SONDE_API void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n,
-                              sonde_dtype to_dtype, void *to);
+SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
+                                     sonde_dtype to_dtype, void *to);
 
 /* --- walking (cursor.c) ----------------------------------------------------------- */
 
@@ -46,7 +51,7 @@ SONDE_API void sonde__convert(sonde_dtype from_dtype, const void *from, size_t n
  * A view's elements, one after the other in row-major order. Dimensions that lie behind
  * one another in memory are walked as one. Borrows the view's data.
  */
-typedef struct sonde__cursor {
+typedef struct sonde__tensor_cursor {
     unsigned char *at;              /* the next element */
     size_t size;                    /* bytes of one */
     size_t left;                    /* elements to come */
@@ -55,15 +60,17 @@ typedef struct sonde__cursor {
     int64_t stride[SONDE_MAX_DIMS]; /* bytes */
     int64_t index[SONDE_MAX_DIMS];
     bool direct; /* contiguous and aligned: no copy is needed */
-} sonde__cursor;
+} sonde__tensor_cursor;
 
-SONDE_API void sonde__cursor_init(sonde__cursor *cursor, const sonde_view *view);
+SONDE_API void sonde__tensor_cursor_init(sonde__tensor_cursor *cursor,
+                                         const sonde_view *view);
 /* The next elements, at most most: how many, and where in *out: in the view itself if
  * that is direct, else in room, which has space for most and is aligned. 0 at the end
  * (*out is then as it was). */
-SONDE_API size_t sonde__cursor_take(sonde__cursor *cursor, size_t most, void *room,
-                                    const void **out);
+SONDE_API size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most,
+                                           void *room, const void **out);
 /* Writes the next n elements; n is at most what is left. */
-SONDE_API void sonde__cursor_put(sonde__cursor *cursor, const void *elements, size_t n);
+SONDE_API void sonde__tensor_cursor_put(sonde__tensor_cursor *cursor,
+                                        const void *elements, size_t n);
 
 #endif

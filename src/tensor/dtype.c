@@ -4,6 +4,7 @@
  * Whole runs of elements are converted in convert.c.
  */
 #include "tensor/convert.h"
+#include "base/fail.h"
 
 #include <sonde/tensor.h>
 
@@ -281,7 +282,7 @@ double sonde_element_get(sonde_dtype dtype, const void *element)
 
     assert(sonde_dtype_size(dtype) > 0);
     memcpy(aligned, element, sonde_dtype_size(dtype));
-    sonde__load_f64(dtype, aligned, 1, &value);
+    sonde__tensor_load_f64(dtype, aligned, 1, &value);
     return value;
 }
 
@@ -290,6 +291,6 @@ void sonde_element_set(sonde_dtype dtype, void *element, double value)
     _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
 
     assert(sonde_dtype_size(dtype) > 0);
-    sonde__store_f64(dtype, &value, 1, aligned);
+    sonde__tensor_store_f64(dtype, &value, 1, aligned);
     memcpy(element, aligned, sonde_dtype_size(dtype));
 }

@@ -3,8 +3,10 @@
  */
 #include "tensor/hash.h"
 
-#include "base/base.h"
 #include "tensor/convert.h"
+
+#include <stddef.h>
+#include <stdint.h>
 
 enum { ROOM = 2048 /* bytes */ };
 
@@ -18,7 +20,7 @@ void sonde__hash_add(sonde__hash *hash, const sonde_view *view)
 {
     const size_t size = sonde_dtype_size(view->dtype);
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     _Alignas(SONDE__ELEMENT) unsigned char room[ROOM];
     size_t n = 0;
 
@@ -27,8 +29,8 @@ void sonde__hash_add(sonde__hash *hash, const sonde_view *view)
                                  (size_t)sonde_view_count(view) * size);
         return;
     }
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, ROOM / size, room, &elements)) > 0) {
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, ROOM / size, room, &elements)) > 0) {
         (void)XXH3_64bits_update(&hash->state, elements, n * size);
     }
 }

@@ -6,6 +6,8 @@
  * numpy.linspace. Logarithms are taken in double.
  */
 #include "tensor/convert.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <sonde/sketch.h>
 
@@ -23,12 +25,12 @@ static void for_all(const sonde_view *views, size_t n, pass_fn *pass, void *stat
 
     for (size_t v = 0; v < n; v++) {
         const void *elements = NULL;
-        sonde__cursor cursor;
+        sonde__tensor_cursor cursor;
         size_t run = 0;
 
-        sonde__cursor_init(&cursor, &views[v]);
-        while ((run = sonde__cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
-            sonde__load_f64(views[v].dtype, elements, run, wide);
+        sonde__tensor_cursor_init(&cursor, &views[v]);
+        while ((run = sonde__tensor_cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
+            sonde__tensor_load_f64(views[v].dtype, elements, run, wide);
             pass(state, wide, run);
         }
     }

@@ -1,7 +1,7 @@
 /*
  * isa.c - tells a user which kernels the vital signs use.
  */
-#include "base/base.h"
+#include "base/cpu.h"
 
 #include <sonde/stats.h>
 

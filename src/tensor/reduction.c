@@ -6,6 +6,9 @@
  * cost is some passes whatever the values are.
  */
 #include "tensor/reduction.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "tensor/convert.h"
 #include "tensor/sketch.h"
@@ -284,7 +287,7 @@ static sonde_err add_elements(sonde__reducer *reducer, const sonde_view *view,
     _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     double numbers[RUN];
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     size_t n = 0;
 
     if (reducer->what->kind == SONDE_REDUCTION_QUANTILE &&
@@ -292,9 +295,9 @@ static sonde_err add_elements(sonde__reducer *reducer, const sonde_view *view,
                         sizeof *reducer->keys)) {
         return sonde__fail_nomem(diag, "a quantile");
     }
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
-        sonde__load_f64(view->dtype, elements, n, numbers);
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
+        sonde__tensor_load_f64(view->dtype, elements, n, numbers);
         add_numbers(reducer, numbers, n);
     }
     return SONDE_OK;

@@ -17,6 +17,10 @@
  * SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
  */
 #include "tensor/convert.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include <sonde/safetensors.h>
 

@@ -5,6 +5,9 @@
  * readers ask for that. At any moment there is the old file or the new one.
  */
 #include "base/whole_file.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
 #include "tensor/convert.h"
 
 #include <sonde/safetensors.h>
@@ -301,13 +304,13 @@ static bool emit_view(output *out, const sonde_view *view)
     _Alignas(8) unsigned char gathered[8192];
     const size_t size = sonde_dtype_size(view->dtype);
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     size_t n = 0;
 
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor,
-                                   cursor.direct ? cursor.left : sizeof gathered / size,
-                                   gathered, &elements)) > 0) {
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(
+                &cursor, cursor.direct ? cursor.left : sizeof gathered / size, gathered,
+                &elements)) > 0) {
         if (!emit(out, elements, n * size)) {
             return false;
         }

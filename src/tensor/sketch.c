@@ -12,6 +12,8 @@
  *               |----- raw bin -----|
  */
 #include "tensor/sketch.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "tensor/convert.h"
 
@@ -153,14 +155,14 @@ static void add_narrow(sonde_sketch *sketch, const sonde_view *view)
     float widened[BLOCK];
     raw_tables raw;
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     size_t n = 0, blocks = 0;
 
     memset(&raw, 0, sizeof raw);
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, BLOCK, gathered, &elements)) > 0) {
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, BLOCK, gathered, &elements)) > 0) {
         if (view->dtype != SONDE_F32) {
-            sonde__load_f32(view->dtype, elements, n, widened);
+            sonde__tensor_load_f32(view->dtype, elements, n, widened);
             elements = widened;
         }
         add_block(sketch, &raw, elements, n);
@@ -177,12 +179,12 @@ static void add_one_by_one(sonde_sketch *sketch, const sonde_view *view)
     _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     double wide[RUN];
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     size_t n = 0;
 
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
-        sonde__load_f64(view->dtype, elements, n, wide);
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, RUN, gathered, &elements)) > 0) {
+        sonde__tensor_load_f64(view->dtype, elements, n, wide);
         for (size_t i = 0; i < n; i++) {
             add_one(sketch, wide[i]);
         }
@@ -194,7 +196,7 @@ void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view)
     const int64_t count = sonde_view_count(view);
 
     sketch->count += (uint64_t)count;
-    if (count > FEW && sonde__fits_f32(view->dtype)) {
+    if (count > FEW && sonde__tensor_fits_f32(view->dtype)) {
         add_narrow(sketch, view);
     } else {
         add_one_by_one(sketch, view);

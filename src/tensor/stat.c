@@ -1,10 +1,14 @@
 /*
  * stat.c - the single numbers that vital signs give, and their names.
  */
-#include "base/base.h"
+#include "base/fail.h"
 
+#include <sonde/error.h>
 #include <sonde/stats.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <strings.h>
 

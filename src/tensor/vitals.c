@@ -9,6 +9,9 @@
  * Compiled without contraction: what is computed here is the same for every kernel.
  */
 #include "tensor/vitals.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "tensor/convert.h"
 
@@ -204,7 +207,7 @@ static void take_bytes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
     if (n == 1) {
         m2 = 0.0;
     } else if (is_off_centre(sums.sumsq, m2)) {
-        sonde__load_f32(SONDE_U8, x, n, room);
+        sonde__tensor_load_f32(SONDE_U8, x, n, room);
         m2 = m2_about(kernels, &b, mean);
     }
     take_moments(into, &sums, n, m2, zeros);
@@ -364,7 +367,7 @@ static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
                       const void *elements, size_t n, const void *ahead, void *room)
 {
     const block as_it_is = {elements, ahead, n, dtype == SONDE_F64};
-    const block widened = {room, room, n, !sonde__fits_f32(dtype)};
+    const block widened = {room, room, n, !sonde__tensor_fits_f32(dtype)};
 
     if (dtype == SONDE_F32 || dtype == SONDE_F64) {
         return as_it_is;
@@ -374,9 +377,9 @@ static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
     } else if (dtype == SONDE_BF16) {
         kernels->widen_bf16(elements, n, room);
     } else if (widened.wide) {
-        sonde__load_f64(dtype, elements, n, room);
+        sonde__tensor_load_f64(dtype, elements, n, room);
     } else {
-        sonde__load_f32(dtype, elements, n, room);
+        sonde__tensor_load_f32(dtype, elements, n, room);
     }
     return widened;
 }
@@ -389,15 +392,15 @@ static void add_sizes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
     _Alignas(SONDE__ALIGN) unsigned char gathered[HALF * SONDE__ELEMENT];
     _Alignas(SONDE__ALIGN) double sizes[SONDE__VITALS_BLOCK];
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     block b = {.elements = sizes, .ahead = sizes, .wide = true};
     size_t n = 0;
 
-    sonde__cursor_init(&cursor, view);
+    sonde__tensor_cursor_init(&cursor, view);
     do {
-        n = sonde__cursor_take(&cursor, HALF, gathered, &elements);
+        n = sonde__tensor_cursor_take(&cursor, HALF, gathered, &elements);
         if (n > 0) {
-            sonde__load_f64(view->dtype, elements, n, sizes + b.n);
+            sonde__tensor_load_f64(view->dtype, elements, n, sizes + b.n);
             b.n += n;
         }
         if (b.n > HALF || (n < HALF && b.n > 0)) {
@@ -414,12 +417,12 @@ static void add_view(const sonde__vitals_kernels *kernels, sonde_vitals *into,
     _Alignas(SONDE__ALIGN) unsigned char gathered[SONDE__VITALS_BLOCK * 8];
     _Alignas(SONDE__ALIGN) unsigned char widened[SONDE__VITALS_BLOCK * 8];
     const void *elements = NULL;
-    sonde__cursor cursor;
+    sonde__tensor_cursor cursor;
     size_t n = 0;
 
-    sonde__cursor_init(&cursor, view);
-    while ((n = sonde__cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered, &elements)) >
-           0) {
+    sonde__tensor_cursor_init(&cursor, view);
+    while ((n = sonde__tensor_cursor_take(&cursor, SONDE__VITALS_BLOCK, gathered,
+                                          &elements)) > 0) {
         const bool more = cursor.direct && cursor.left > 0;
         const block b = block_of(kernels, view->dtype, elements, n,
                                  more ? cursor.at : elements, widened);

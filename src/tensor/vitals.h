@@ -6,9 +6,14 @@
 #ifndef SONDE_TENSOR_VITALS_H
 #define SONDE_TENSOR_VITALS_H
 
-#include "base/base.h"
+#include "base/cpu.h"
 
+#include <sonde/export.h>
 #include <sonde/stats.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__VITALS_BLOCK = 4096 /* elements */ };
 

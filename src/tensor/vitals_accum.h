@@ -20,7 +20,7 @@
  *
  *         sonde__vacc_init(&acc);
  *         for (; i + 16 <= n; i += 16) {
- *             sonde__v16 w = ... ;                      the new weights, in registers
+ *             sonde__tensor_v16 w = ... ;                      the new weights, in registers
  *             sonde__vacc_add(&acc, w);
  *             store(weights + start + i, w);
  *         }
@@ -86,7 +86,7 @@ static inline void sonde__vacc_extremes(int32_t largest, uint32_t lowest, uint32
 #if defined(__AVX512F__) && defined(__AVX512DQ__)
 #include <immintrin.h>
 
-typedef __m512 sonde__v16;
+typedef __m512 sonde__tensor_v16;
 
 typedef struct sonde__vacc {
     __m512i largest, lowest;
@@ -94,7 +94,7 @@ typedef struct sonde__vacc {
     __m512d sum, l1, sumsq[2];
 } sonde__vacc;
 
-static inline sonde__v16 sonde__v16_load(const float *p)
+static inline sonde__tensor_v16 sonde__tensor_v16_load(const float *p)
 {
     return _mm512_loadu_ps(p);
 }
@@ -110,7 +110,7 @@ static inline void sonde__vacc_init(sonde__vacc *a)
     a->sumsq[1] = _mm512_setzero_pd();
 }
 
-static inline void sonde__vacc_range(sonde__vacc *a, sonde__v16 v)
+static inline void sonde__vacc_range(sonde__vacc *a, sonde__tensor_v16 v)
 {
     const __m512i bits = _mm512_castps_si512(v);
 
@@ -143,7 +143,7 @@ static inline void sonde__vacc_moments(sonde__vacc *a, __m256 low, __m256 high)
 }
 
 /* Sixteen elements in a register. */
-static inline void sonde__vacc_add(sonde__vacc *a, sonde__v16 v)
+static inline void sonde__vacc_add(sonde__vacc *a, sonde__tensor_v16 v)
 {
     sonde__vacc_range(a, v);
     sonde__vacc_moments(a, _mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -193,9 +193,9 @@ static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *o
 #elif defined(__AVX2__) && defined(__FMA__)
 #include <immintrin.h>
 
-typedef struct sonde__v16 {
+typedef struct sonde__tensor_v16 {
     __m256 half[2];
-} sonde__v16;
+} sonde__tensor_v16;
 
 /* Lanes 4q to 4q + 3 of the doubles are in [q]. */
 typedef struct sonde__vacc {
@@ -203,9 +203,9 @@ typedef struct sonde__vacc {
     __m256d sum[2], l1[2], sumsq[4];
 } sonde__vacc;
 
-static inline sonde__v16 sonde__v16_load(const float *p)
+static inline sonde__tensor_v16 sonde__tensor_v16_load(const float *p)
 {
-    const sonde__v16 v = {{_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}};
+    const sonde__tensor_v16 v = {{_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}};
 
     return v;
 }
@@ -247,7 +247,7 @@ static inline void sonde__vacc_quarter(sonde__vacc *a, int q, __m128 low, __m128
     a->sumsq[q + 2] = _mm256_fmadd_pd(y, y, a->sumsq[q + 2]);
 }
 
-static inline void sonde__vacc_moments(sonde__vacc *a, sonde__v16 v)
+static inline void sonde__vacc_moments(sonde__vacc *a, sonde__tensor_v16 v)
 {
     sonde__vacc_quarter(a, 0, _mm256_castps256_ps128(v.half[0]),
                         _mm256_castps256_ps128(v.half[1]));
@@ -256,7 +256,7 @@ static inline void sonde__vacc_moments(sonde__vacc *a, sonde__v16 v)
 }
 
 /* Sixteen elements in registers. */
-static inline void sonde__vacc_add(sonde__vacc *a, sonde__v16 v)
+static inline void sonde__vacc_add(sonde__vacc *a, sonde__tensor_v16 v)
 {
     sonde__vacc_range(a, v.half[0]);
     sonde__vacc_range(a, v.half[1]);
@@ -266,7 +266,7 @@ static inline void sonde__vacc_add(sonde__vacc *a, sonde__v16 v)
 /* Sixteen elements in memory. */
 static inline void sonde__vacc_add_at(sonde__vacc *a, const float *p)
 {
-    sonde__vacc_add(a, sonde__v16_load(p));
+    sonde__vacc_add(a, sonde__tensor_v16_load(p));
 }
 
 /* The last n < 16 elements of a block, in memory. Missing lanes are zeros in the sums and
@@ -279,7 +279,7 @@ static inline void sonde__vacc_tail(sonde__vacc *a, const float *p, size_t n)
         return;
     }
     memcpy(padded, p, n * sizeof *p);
-    sonde__vacc_moments(a, sonde__v16_load(padded));
+    sonde__vacc_moments(a, sonde__tensor_v16_load(padded));
     for (size_t l = n; l < 16; l++) {
         padded[l] = padded[0];
     }
@@ -321,18 +321,18 @@ static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *o
 
 #include <math.h>
 
-typedef struct sonde__v16 {
+typedef struct sonde__tensor_v16 {
     float lane[16];
-} sonde__v16;
+} sonde__tensor_v16;
 
 typedef struct sonde__vacc {
     float min[16], max[16], abs_min[16];
     double sum[8], l1[8], sumsq[16];
 } sonde__vacc;
 
-static inline sonde__v16 sonde__v16_load(const float *p)
+static inline sonde__tensor_v16 sonde__tensor_v16_load(const float *p)
 {
-    sonde__v16 v;
+    sonde__tensor_v16 v;
 
     memcpy(v.lane, p, sizeof v.lane);
     return v;
@@ -379,7 +379,7 @@ static inline void sonde__vacc_add_at(sonde__vacc *a, const float *p)
 }
 
 /* Sixteen elements at hand. */
-static inline void sonde__vacc_add(sonde__vacc *a, sonde__v16 v)
+static inline void sonde__vacc_add(sonde__vacc *a, sonde__tensor_v16 v)
 {
     sonde__vacc_add_at(a, v.lane);
 }

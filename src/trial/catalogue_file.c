@@ -5,13 +5,14 @@
  * role, dtype and shape holds. Lines are JSON of any form: there are few of them.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
 
 #include <jansson.h>
 #include <string.h>
 
 typedef struct context {
     sonde_trial *trial;
-    sonde__worker *worker;
+    sonde__trial_worker *worker;
     const char *where;
     sonde_diag *diag;
 } context;
@@ -103,9 +104,9 @@ static const char *find_tensor(const context *of, const json_t *line,
 
 static void bad_line(const context *of, const char *expected)
 {
-    sonde__damage_in(of->trial, &of->worker->catalogue, of->where,
-                     "line %llu declares no tensor: expected %s",
-                     (unsigned long long)of->worker->catalogue.line, expected);
+    sonde__trial_damage_in(of->trial, &of->worker->catalogue, of->where,
+                           "line %llu declares no tensor: expected %s",
+                           (unsigned long long)of->worker->catalogue.line, expected);
 }
 
 static sonde_err join_all(const context *of, const json_t *collections, uint32_t tensor)
@@ -152,7 +153,7 @@ static sonde_err take_tensor(const context *of, const json_t *line)
         bad_line(of, why.expected);
         return SONDE_OK;
     }
-    if (!sonde__worker_map(of->worker, (uint32_t)json_integer_value(id), tensor)) {
+    if (!sonde__trial_worker_map(of->worker, (uint32_t)json_integer_value(id), tensor)) {
         return sonde__fail_nomem(of->diag, "the catalogue");
     }
     return join_all(of, json_object_get(line, "collections"), tensor);
@@ -174,14 +175,14 @@ static sonde_err take_line(void *user, char *text, size_t length)
     return err;
 }
 
-sonde_err sonde__catalogue_read(sonde_trial *trial, sonde__worker *worker,
-                                sonde_diag *diag)
+sonde_err sonde__trial_catalogue_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                      sonde_diag *diag)
 {
     char path[SONDE__PATH], where[SONDE__PATH];
     context of = {trial, worker, where, diag};
 
     worker->catalogue.begun = true;
-    return sonde__read_lines(
+    return sonde__trial_read_lines(
         trial, &worker->catalogue,
         sonde__trial_path(trial, worker, SONDE__CATALOGUE_FILE, path),
         sonde__trial_where(worker, SONDE__CATALOGUE_FILE, where), take_line, &of,

@@ -8,6 +8,9 @@
  * disk where one tensor of twelve is wanted (bench_trial, walk_cold_of_one).
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,15 +22,15 @@ enum { AHEAD = 16 << 20, GAP = 64 << 10, BEGINNING = 1 << 20 };
 
 /* What the cursor keeps of a worker. */
 typedef struct lane {
-    sonde__worker *worker;
-    sonde__rows rows;
+    sonde__trial_worker *worker;
+    sonde__trial_rows rows;
     uint32_t told;    /* raw items below it were told to the kernel, or are past */
     uint64_t pending; /* bytes told and not reached yet */
 } lane;
 
 typedef struct entry {
     uint32_t lane, number;
-    sonde__kind kind;
+    sonde__trial_kind kind;
 } entry;
 
 struct sonde_trial_cursor {
@@ -154,8 +157,8 @@ typedef struct piece {
 static void tell_kernel(sonde_trial_cursor *cursor, lane *of, const piece *wanted)
 {
     if (wanted->end > wanted->begin) {
-        sonde__file_ahead(cursor->trial, of->worker, wanted->segment, wanted->begin,
-                          wanted->end - wanted->begin);
+        sonde__trial_file_ahead(cursor->trial, of->worker, wanted->segment, wanted->begin,
+                                wanted->end - wanted->begin);
         cursor->fetched += wanted->end - wanted->begin;
     }
 }
@@ -163,12 +166,13 @@ static void tell_kernel(sonde_trial_cursor *cursor, lane *of, const piece *wante
 /* Tells the kernel of the values behind item from, until enough bytes are pending. */
 static void fetch_ahead(sonde_trial_cursor *cursor, lane *of, uint32_t from)
 {
-    const sonde__store *store = &of->worker->stores[SONDE__RAW];
+    const sonde__trial_store *store = &of->worker->stores[SONDE__RAW];
     piece next = {0, 0, 0};
 
     of->told = SONDE_MAX(of->told, from);
     while (of->told < store->count && of->pending < cursor->options.ahead) {
-        const sonde__raw_item *item = (const void *)sonde__store_at(store, of->told++);
+        const sonde__trial_raw_item *item =
+            (const void *)sonde__trial_store_at(store, of->told++);
 
         if (!is_wanted(cursor, item->item.tensor)) {
             continue;
@@ -188,16 +192,16 @@ static void fetch_ahead(sonde_trial_cursor *cursor, lane *of, uint32_t from)
 }
 
 /* The items of a span have been reached. */
-static void reach(sonde_trial_cursor *cursor, lane *of, const sonde__span *span)
+static void reach(sonde_trial_cursor *cursor, lane *of, const sonde__trial_span *span)
 {
-    const sonde__store *store = &of->worker->stores[SONDE__RAW];
+    const sonde__trial_store *store = &of->worker->stores[SONDE__RAW];
     const uint32_t end = span->first + span->count;
 
     if (cursor->options.ahead == SIZE_MAX) {
         return;
     }
     for (uint32_t i = span->first; i < end && i < of->told; i++) {
-        const sonde__raw_item *item = (const void *)sonde__store_at(store, i);
+        const sonde__trial_raw_item *item = (const void *)sonde__trial_store_at(store, i);
 
         if (is_wanted(cursor, item->item.tensor)) {
             of->pending -= SONDE_MIN(of->pending, item->bytes);
@@ -208,14 +212,14 @@ static void reach(sonde_trial_cursor *cursor, lane *of, const sonde__span *span)
     }
 }
 
-uint64_t sonde__cursor_fetched(const sonde_trial_cursor *cursor)
+uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor)
 {
     return cursor->fetched;
 }
 
 /* --- entering a step ----------------------------------------------------------------- */
 
-static bool add_entry(sonde_trial_cursor *cursor, size_t lane_at, sonde__kind kind,
+static bool add_entry(sonde_trial_cursor *cursor, size_t lane_at, sonde__trial_kind kind,
                       uint32_t number)
 {
     if (!sonde__reserve(&cursor->entries, &cursor->capacity, cursor->count + 1,
@@ -226,31 +230,31 @@ static bool add_entry(sonde_trial_cursor *cursor, size_t lane_at, sonde__kind ki
     return true;
 }
 
-static bool is_meant(const sonde_trial_cursor *cursor, const sonde__store *store,
+static bool is_meant(const sonde_trial_cursor *cursor, const sonde__trial_store *store,
                      int64_t global, uint32_t number)
 {
-    const sonde__item *item = sonde__store_at(store, number);
-    const sonde__steps *steps = &cursor->trial->steps;
+    const sonde__trial_item *item = sonde__trial_store_at(store, number);
+    const sonde__trial_steps *steps = &cursor->trial->steps;
     const sonde_mode mode = cursor->options.mode;
 
     if (!is_wanted(cursor, item->tensor) ||
         (mode != SONDE_MODE_GLOBAL && steps->items[item->step].mode != mode)) {
         return false;
     }
-    return !store->repeated || sonde__store_find(store, steps, item->tensor, global,
-                                                 sonde__lane(item)) == number;
+    return !store->repeated || sonde__trial_store_find(store, steps, item->tensor, global,
+                                                       sonde__trial_lane(item)) == number;
 }
 
-static bool gather_kind(sonde_trial_cursor *cursor, size_t lane_at, sonde__kind kind,
-                        int64_t global)
+static bool gather_kind(sonde_trial_cursor *cursor, size_t lane_at,
+                        sonde__trial_kind kind, int64_t global)
 {
-    const sonde__steps *steps = &cursor->trial->steps;
+    const sonde__trial_steps *steps = &cursor->trial->steps;
     lane *of = &cursor->lanes[lane_at];
-    const sonde__store *store = &of->worker->stores[kind];
-    size_t at = sonde__store_span(store, steps, global);
+    const sonde__trial_store *store = &of->worker->stores[kind];
+    size_t at = sonde__trial_store_span(store, steps, global);
 
     for (; at < store->span_count; at++) {
-        const sonde__span *span = &store->spans[at];
+        const sonde__trial_span *span = &store->spans[at];
 
         if (steps->items[span->step].global != global) {
             break;
@@ -271,7 +275,7 @@ static bool gather_kind(sonde_trial_cursor *cursor, size_t lane_at, sonde__kind 
 /* The lane of a worker, new if need be; SIZE_MAX if memory is out. */
 static size_t lane_of(sonde_trial_cursor *cursor, size_t i)
 {
-    sonde__worker *worker = cursor->trial->workers[i];
+    sonde__trial_worker *worker = cursor->trial->workers[i];
 
     if (i < cursor->lane_count && cursor->lanes[i].worker == worker) {
         return i;
@@ -293,7 +297,7 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
 {
     static const struct {
         unsigned bit;
-        sonde__kind kind;
+        sonde__trial_kind kind;
     } order[] = {{SONDE_HOW_VITALS, SONDE__VITALS},
                  {SONDE_HOW_RAW, SONDE__RAW},
                  {SONDE_HOW_SKETCH, SONDE__SKETCH}};
@@ -319,21 +323,22 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
 static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
 {
     const sonde_trial *trial = cursor->trial;
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     const size_t count = steps->sorted_count[SONDE_MODE_GLOBAL];
-    size_t place = sonde__steps_lower(steps, SONDE_MODE_GLOBAL, cursor->next);
+    size_t place = sonde__trial_steps_lower(steps, SONDE_MODE_GLOBAL, cursor->next);
 
     if (place == count) {
         return false;
     }
-    *global = sonde__steps_at(steps, SONDE_MODE_GLOBAL, place);
+    *global = sonde__trial_steps_at(steps, SONDE_MODE_GLOBAL, place);
     for (; place < count; place++) {
-        const sonde__step *step = &steps->items[steps->sorted[SONDE_MODE_GLOBAL][place]];
+        const sonde__trial_step *step =
+            &steps->items[steps->sorted[SONDE_MODE_GLOBAL][place]];
 
         if (step->global != *global) {
             break;
         }
-        if (!cursor->options.incomplete && !sonde__step_complete(trial, step)) {
+        if (!cursor->options.incomplete && !sonde__trial_step_complete(trial, step)) {
             return false;
         }
     }
@@ -342,16 +347,17 @@ static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
 
 /* --- records ------------------------------------------------------------------------ */
 
-static sonde_err read_row(sonde_trial_cursor *cursor, lane *of, const sonde__item *item,
-                          sonde_trial_record *record, sonde_diag *diag)
+static sonde_err read_row(sonde_trial_cursor *cursor, lane *of,
+                          const sonde__trial_item *item, sonde_trial_record *record,
+                          sonde_diag *diag)
 {
-    const sonde__stats_row *row = NULL;
-    const sonde_err err =
-        sonde__row_of(cursor->trial, of->worker, ((const sonde__row_item *)item)->row,
-                      &of->rows, &row, diag);
+    const sonde__record_stats_row *row = NULL;
+    const sonde_err err = sonde__trial_row_of(cursor->trial, of->worker,
+                                              ((const sonde__trial_row_item *)item)->row,
+                                              &of->rows, &row, diag);
 
     if (err == SONDE_OK) {
-        sonde__stats_to_vitals(row, &cursor->vitals);
+        sonde__record_stats_to_vitals(row, &cursor->vitals);
         record->how = SONDE_HOW_VITALS;
         record->vitals = &cursor->vitals;
     }
@@ -363,9 +369,9 @@ static sonde_err read_entry(sonde_trial_cursor *cursor, const entry *of,
 {
     sonde_trial *trial = cursor->trial;
     lane *from = &cursor->lanes[of->lane];
-    const sonde__item *item =
-        sonde__store_at(&from->worker->stores[of->kind], of->number);
-    const sonde__step *step = &trial->steps.items[item->step];
+    const sonde__trial_item *item =
+        sonde__trial_store_at(&from->worker->stores[of->kind], of->number);
+    const sonde__trial_step *step = &trial->steps.items[item->step];
 
     *record = (sonde_trial_record){
         .id = item->tensor,
@@ -382,11 +388,12 @@ static sonde_err read_entry(sonde_trial_cursor *cursor, const entry *of,
     if (of->kind == SONDE__SKETCH) {
         record->how = SONDE_HOW_SKETCH;
         record->sketch = cursor->sketch;
-        return sonde__sketch_of(trial, from->worker, (const void *)item, cursor->sketch,
-                                diag);
+        return sonde__trial_sketch_of(trial, from->worker, (const void *)item,
+                                      cursor->sketch, diag);
     }
     record->how = SONDE_HOW_RAW;
-    return sonde__value_of(trial, from->worker, (const void *)item, &record->view, diag);
+    return sonde__trial_value_of(trial, from->worker, (const void *)item, &record->view,
+                                 diag);
 }
 
 /* If a writer went on with the run from a step that was passed: back to it. */

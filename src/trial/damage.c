@@ -5,6 +5,7 @@
  * few are kept, and of the whole run the first few hundred.
  */
 #include "trial/trial_state.h"
+#include "base/memory.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ note(sonde_trial *trial, const char *where, const char *found, va_list args)
     trial->changed = true;
 }
 
-void sonde__damage(sonde_trial *trial, const char *where, const char *found, ...)
+void sonde__trial_damage(sonde_trial *trial, const char *where, const char *found, ...)
 {
     va_list args;
 
@@ -51,7 +52,7 @@ void sonde__damage(sonde_trial *trial, const char *where, const char *found, ...
     va_end(args);
 }
 
-void sonde__torn(sonde_trial *trial, const char *where, const char *found, ...)
+void sonde__trial_torn(sonde_trial *trial, const char *where, const char *found, ...)
 {
     va_list args;
 
@@ -61,8 +62,8 @@ void sonde__torn(sonde_trial *trial, const char *where, const char *found, ...)
     va_end(args);
 }
 
-void sonde__damage_in(sonde_trial *trial, sonde__progress *in, const char *where,
-                      const char *found, ...)
+void sonde__trial_damage_in(sonde_trial *trial, sonde__trial_progress *in,
+                            const char *where, const char *found, ...)
 {
     va_list args;
 
@@ -76,7 +77,8 @@ void sonde__damage_in(sonde_trial *trial, sonde__progress *in, const char *where
     va_end(args);
 }
 
-void sonde__damage_flush(sonde_trial *trial, sonde__progress *in, const char *where)
+void sonde__trial_damage_flush(sonde_trial *trial, sonde__trial_progress *in,
+                               const char *where)
 {
     if (in->bad > MOST_IN_FILE && trial->told == NULL) {
         char text[TEXT];

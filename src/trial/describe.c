@@ -2,6 +2,8 @@
  * describe.c - what a trial says about its run, its workers and its tensors.
  */
 #include "trial/trial_state.h"
+#include "base/macros.h"
+#include "base/names.h"
 
 static const char *or_empty(const char *text)
 {
@@ -10,15 +12,15 @@ static const char *or_empty(const char *text)
 
 static int64_t last_step_of(const sonde_trial *trial)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     const size_t count = steps->sorted_count[SONDE_MODE_GLOBAL];
     const int64_t last =
-        count > 0 ? sonde__steps_at(steps, SONDE_MODE_GLOBAL, count - 1) : -1;
+        count > 0 ? sonde__trial_steps_at(steps, SONDE_MODE_GLOBAL, count - 1) : -1;
 
     return SONDE_MIN(last, trial->last_complete);
 }
 
-static uint64_t count_of(const sonde__worker *worker, sonde__kind kind)
+static uint64_t count_of(const sonde__trial_worker *worker, sonde__trial_kind kind)
 {
     return worker->stores[kind].count - worker->stores[kind].superseded;
 }
@@ -29,9 +31,10 @@ static int64_t time_of(const sonde_trial *trial, uint32_t step, int rank)
     int64_t time = 0;
 
     for (size_t i = 0; i < trial->worker_count; i++) {
-        const sonde__worker *worker = trial->workers[i];
+        const sonde__trial_worker *worker = trial->workers[i];
 
-        if ((rank < 0 || worker->rank == rank) && sonde__worker_has_ended(worker, step) &&
+        if ((rank < 0 || worker->rank == rank) &&
+            sonde__trial_worker_has_ended(worker, step) &&
             worker->ended[step] != SONDE__NO_TIME) {
             time = SONDE_MAX(time, worker->ended[step]);
         }
@@ -42,14 +45,15 @@ static int64_t time_of(const sonde_trial *trial, uint32_t step, int rank)
 bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode, int64_t step,
                            int worker, int64_t *time)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     int64_t found = 0;
 
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return false;
     }
-    for (size_t place = sonde__steps_lower(steps, mode, step);
-         place < steps->sorted_count[mode] && sonde__steps_at(steps, mode, place) == step;
+    for (size_t place = sonde__trial_steps_lower(steps, mode, step);
+         place < steps->sorted_count[mode] &&
+         sonde__trial_steps_at(steps, mode, place) == step;
          place++) {
         found = SONDE_MAX(found, time_of(trial, steps->sorted[mode][place], worker));
     }
@@ -80,7 +84,7 @@ static void find_times(const sonde_trial *trial, sonde_run_info *info)
 bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed *out)
 {
     for (size_t w = 0; w < trial->worker_count; w++) {
-        const sonde__worker *worker = trial->workers[w];
+        const sonde__trial_worker *worker = trial->workers[w];
 
         if (i < worker->generation_count) {
             *out = (sonde_trial_resumed){.worker = worker->rank,
@@ -127,11 +131,11 @@ void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
         .seconds = -1.0,
     };
     if (trial->ended && trial->ended_at >= 0.0 &&
-        sonde__seconds_of(trial->created) >= 0.0) {
-        info->seconds = trial->ended_at - sonde__seconds_of(trial->created);
+        sonde__trial_seconds_of(trial->created) >= 0.0) {
+        info->seconds = trial->ended_at - sonde__trial_seconds_of(trial->created);
     }
     for (size_t i = 0; i < trial->worker_count; i++) {
-        const sonde__worker *worker = trial->workers[i];
+        const sonde__trial_worker *worker = trial->workers[i];
 
         info->records += count_of(worker, SONDE__RAW);
         info->rows += count_of(worker, SONDE__VITALS);
@@ -169,6 +173,6 @@ bool sonde_trial_in_collection(const sonde_trial *trial, uint32_t id,
 {
     char key[SONDE__MEMBER];
 
-    return sonde__names_find(&trial->members, sonde__member_key(id, collection, key)) !=
-           SONDE__NO_NAME;
+    return sonde__names_find(&trial->members, sonde__trial_member_key(
+                                                  id, collection, key)) != SONDE__NO_NAME;
 }

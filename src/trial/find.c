@@ -3,6 +3,8 @@
  * from items to what he gets.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -22,13 +24,13 @@ typedef struct candidates {
  */
 static candidates candidates_of(const sonde_trial *trial, const sonde_trial_at *at)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     candidates of = {trial, at->mode, at->step, 0, 0};
 
-    of.begin = sonde__steps_lower(steps, at->mode, at->step);
+    of.begin = sonde__trial_steps_lower(steps, at->mode, at->step);
     of.place = of.begin;
     while (of.place < steps->sorted_count[at->mode] &&
-           sonde__steps_at(steps, at->mode, of.place) == at->step) {
+           sonde__trial_steps_at(steps, at->mode, of.place) == at->step) {
         of.place++;
     }
     return of;
@@ -53,21 +55,24 @@ static bool is_valid(const sonde_trial *trial, uint32_t id, const sonde_trial_at
 }
 
 /* The places of a step in a track, of one lane or of all. */
-static bool find_range(const sonde_trial *trial, const sonde__store *store, uint32_t id,
-                       uint32_t step, const sonde_trial_at *at, sonde__found *found)
+static bool find_range(const sonde_trial *trial, const sonde__trial_store *store,
+                       uint32_t id, uint32_t step, const sonde_trial_at *at,
+                       sonde__trial_found *found)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     const int64_t global = steps->items[step].global;
-    const sonde__track *track = sonde__store_track(store, id);
+    const sonde__trial_track *track = sonde__trial_store_track(store, id);
     const bool all = at->micro_batch < 0 || at->replica < 0;
     const uint64_t lane =
         all ? 0 : (uint64_t)at->micro_batch << 16 | (uint64_t)at->replica;
-    uint32_t first = sonde__track_lower(store, steps, track, global, lane), count = 0;
+    uint32_t first = sonde__trial_track_lower(store, steps, track, global, lane),
+             count = 0;
 
     while (first + count < track->count) {
-        const sonde__item *item = sonde__store_at(store, track->items[first + count]);
+        const sonde__trial_item *item =
+            sonde__trial_store_at(store, track->items[first + count]);
 
-        if (item->step != step || (!all && sonde__lane(item) != lane)) {
+        if (item->step != step || (!all && sonde__trial_lane(item) != lane)) {
             break;
         }
         count++;
@@ -77,14 +82,14 @@ static bool find_range(const sonde_trial *trial, const sonde__store *store, uint
     return count > 0;
 }
 
-bool sonde__find(const sonde_trial *trial, sonde__kind kind, uint32_t id,
-                 const sonde_trial_at *at, sonde__found *found)
+bool sonde__trial_find(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+                       const sonde_trial_at *at, sonde__trial_found *found)
 {
     if (!is_valid(trial, id, at)) {
         return false;
     }
     for (size_t w = 0; w < trial->worker_count; w++) {
-        sonde__worker *worker = trial->workers[w];
+        sonde__trial_worker *worker = trial->workers[w];
         candidates of = candidates_of(trial, at);
         uint32_t step = 0;
 
@@ -107,10 +112,12 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
     static const unsigned bits[SONDE__KINDS] = {SONDE_HOW_RAW, SONDE_HOW_VITALS,
                                                 SONDE_HOW_SKETCH};
     unsigned how = 0;
-    sonde__found found;
+    sonde__trial_found found;
 
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        how |= sonde__find(trial, (sonde__kind)kind, id, at, &found) ? bits[kind] : 0;
+        how |= sonde__trial_find(trial, (sonde__trial_kind)kind, id, at, &found)
+                   ? bits[kind]
+                   : 0;
     }
     return how;
 }
@@ -131,7 +138,7 @@ static const char *place_text(const sonde_trial_at *at, char *text, size_t size)
 }
 
 /* What there is instead: of another kind here, or of this kind near here. */
-static const char *instead(sonde_trial *trial, sonde__kind kind, uint32_t id,
+static const char *instead(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
                            const sonde_trial_at *at, char *text, size_t size)
 {
     const unsigned how = sonde_trial_has(trial, id, at);
@@ -167,8 +174,9 @@ static const char *instead(sonde_trial *trial, sonde__kind kind, uint32_t id,
     return text;
 }
 
-sonde_err sonde__fail_missing(sonde_trial *trial, sonde__kind kind, uint32_t id,
-                              const sonde_trial_at *at, sonde_diag *diag)
+sonde_err sonde__trial_fail_missing(sonde_trial *trial, sonde__trial_kind kind,
+                                    uint32_t id, const sonde_trial_at *at,
+                                    sonde_diag *diag)
 {
     static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch"};
     char place[96], other[200];
@@ -192,45 +200,45 @@ sonde_err sonde__fail_missing(sonde_trial *trial, sonde__kind kind, uint32_t id,
 
 /* --- what is ---------------------------------------------------------------------- */
 
-static const sonde__raw_item *raw_at(const sonde__found *found, uint32_t i)
+static const sonde__trial_raw_item *raw_at(const sonde__trial_found *found, uint32_t i)
 {
-    return (const void *)sonde__store_at(found->store, found->items[i]);
+    return (const void *)sonde__trial_store_at(found->store, found->items[i]);
 }
 
 sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
                             sonde_view *view, sonde_diag *diag)
 {
-    sonde__found found;
+    sonde__trial_found found;
 
     trial->look++;
     if (at->micro_batch < 0 || at->replica < 0) {
         return sonde__fail(diag, SONDE_EINVAL, trial->path, "one of them",
                            "a value of all micro-batches or replicas");
     }
-    if (!sonde__find(trial, SONDE__RAW, id, at, &found)) {
-        return sonde__fail_missing(trial, SONDE__RAW, id, at, diag);
+    if (!sonde__trial_find(trial, SONDE__RAW, id, at, &found)) {
+        return sonde__trial_fail_missing(trial, SONDE__RAW, id, at, diag);
     }
-    return sonde__value_of(trial, found.worker, raw_at(&found, 0), view, diag);
+    return sonde__trial_value_of(trial, found.worker, raw_at(&found, 0), view, diag);
 }
 
-static sonde_err saved_vitals(const sonde_trial *trial, const sonde__found *found,
+static sonde_err saved_vitals(const sonde_trial *trial, const sonde__trial_found *found,
                               sonde_vitals *vitals, sonde_diag *diag)
 {
-    sonde__rows rows = {0};
+    sonde__trial_rows rows = {0};
 
     sonde_vitals_init(vitals);
     for (uint32_t i = 0; i < found->count; i++) {
-        const sonde__row_item *item =
-            (const void *)sonde__store_at(found->store, found->items[i]);
-        const sonde__stats_row *row = NULL;
+        const sonde__trial_row_item *item =
+            (const void *)sonde__trial_store_at(found->store, found->items[i]);
+        const sonde__record_stats_row *row = NULL;
         sonde_vitals part;
         const sonde_err err =
-            sonde__row_of(trial, found->worker, item->row, &rows, &row, diag);
+            sonde__trial_row_of(trial, found->worker, item->row, &rows, &row, diag);
 
         if (err != SONDE_OK) {
             return err;
         }
-        sonde__stats_to_vitals(row, found->count == 1 ? vitals : &part);
+        sonde__record_stats_to_vitals(row, found->count == 1 ? vitals : &part);
         if (found->count > 1) {
             sonde_vitals_merge(vitals, &part);
         }
@@ -238,15 +246,16 @@ static sonde_err saved_vitals(const sonde_trial *trial, const sonde__found *foun
     return SONDE_OK;
 }
 
-sonde_err sonde__vitals_of_values(sonde_trial *trial, const sonde__found *found,
-                                  sonde_vitals *vitals, sonde_diag *diag)
+sonde_err sonde__trial_vitals_of_values(sonde_trial *trial,
+                                        const sonde__trial_found *found,
+                                        sonde_vitals *vitals, sonde_diag *diag)
 {
     sonde_vitals_init(vitals);
     for (uint32_t i = 0; i < found->count; i++) {
         sonde_view view;
         sonde_vitals part;
         const sonde_err err =
-            sonde__value_of(trial, found->worker, raw_at(found, i), &view, diag);
+            sonde__trial_value_of(trial, found->worker, raw_at(found, i), &view, diag);
 
         if (err != SONDE_OK) {
             return err;
@@ -262,17 +271,17 @@ sonde_err sonde__vitals_of_values(sonde_trial *trial, const sonde__found *found,
 sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
                              sonde_vitals *vitals, sonde_diag *diag)
 {
-    sonde__found found;
+    sonde__trial_found found;
     sonde_vitals result;
     sonde_err err = SONDE_OK;
 
     trial->look++;
-    if (sonde__find(trial, SONDE__VITALS, id, at, &found)) {
+    if (sonde__trial_find(trial, SONDE__VITALS, id, at, &found)) {
         err = saved_vitals(trial, &found, &result, diag);
-    } else if (sonde__find(trial, SONDE__RAW, id, at, &found)) {
-        err = sonde__vitals_of_values(trial, &found, &result, diag);
+    } else if (sonde__trial_find(trial, SONDE__RAW, id, at, &found)) {
+        err = sonde__trial_vitals_of_values(trial, &found, &result, diag);
     } else {
-        return sonde__fail_missing(trial, SONDE__VITALS, id, at, diag);
+        return sonde__trial_fail_missing(trial, SONDE__VITALS, id, at, diag);
     }
     if (err == SONDE_OK) {
         *vitals = result;
@@ -280,24 +289,28 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     return err;
 }
 
-static sonde_err sketch_of_all(sonde_trial *trial, const sonde__found *found, bool raw,
-                               sonde_sketch *sum, sonde_sketch *part, sonde_diag *diag)
+static sonde_err sketch_of_all(sonde_trial *trial, const sonde__trial_found *found,
+                               bool raw, sonde_sketch *sum, sonde_sketch *part,
+                               sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
     sonde_sketch_init(sum);
     for (uint32_t i = 0; i < found->count && err == SONDE_OK; i++) {
-        const sonde__item *item = sonde__store_at(found->store, found->items[i]);
+        const sonde__trial_item *item =
+            sonde__trial_store_at(found->store, found->items[i]);
         sonde_view view;
 
         if (raw) {
-            err = sonde__value_of(trial, found->worker, raw_at(found, i), &view, diag);
+            err = sonde__trial_value_of(trial, found->worker, raw_at(found, i), &view,
+                                        diag);
             if (err == SONDE_OK) {
                 sonde_sketch_add(sum, &view);
             }
             continue;
         }
-        err = sonde__sketch_of(trial, found->worker, (const void *)item, part, diag);
+        err =
+            sonde__trial_sketch_of(trial, found->worker, (const void *)item, part, diag);
         if (err == SONDE_OK) {
             sonde_sketch_merge(sum, part);
         }
@@ -309,13 +322,13 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
                              sonde_sketch *sketch, sonde_diag *diag)
 {
     const bool saved = (sonde_trial_has(trial, id, at) & SONDE_HOW_SKETCH) != 0;
-    sonde__found found;
+    sonde__trial_found found;
     sonde_sketch *work = NULL; /* two of 18 KB: too much for a stack */
     sonde_err err = SONDE_OK;
 
     trial->look++;
-    if (!sonde__find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, at, &found)) {
-        return sonde__fail_missing(trial, SONDE__SKETCH, id, at, diag);
+    if (!sonde__trial_find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, at, &found)) {
+        return sonde__trial_fail_missing(trial, SONDE__SKETCH, id, at, diag);
     }
     work = sonde__malloc(2 * sizeof *work);
     if (work == NULL) {

@@ -2,6 +2,7 @@
  * forms.c - the few combinations of dtype, shape and packing that values come in.
  */
 #include "trial/store.h"
+#include "base/memory.h"
 
 #include <string.h>
 
@@ -10,19 +11,19 @@
 
 enum { FIRST_SLOTS = 64 };
 
-void sonde__forms_fini(sonde__forms *forms)
+void sonde__trial_forms_fini(sonde__trial_forms *forms)
 {
     sonde__free(forms->items);
     sonde__free(forms->slots);
-    *forms = (sonde__forms){0};
+    *forms = (sonde__trial_forms){0};
 }
 
-static bool same(const sonde__form *a, const sonde__form *b)
+static bool same(const sonde__trial_form *a, const sonde__trial_form *b)
 {
     return memcmp(a, b, sizeof *a) == 0;
 }
 
-static size_t find_slot(const sonde__forms *forms, const sonde__form *form)
+static size_t find_slot(const sonde__trial_forms *forms, const sonde__trial_form *form)
 {
     const size_t mask = forms->slot_count - 1;
     size_t slot = (size_t)XXH3_64bits(form, sizeof *form) & mask;
@@ -34,7 +35,7 @@ static size_t find_slot(const sonde__forms *forms, const sonde__form *form)
     return slot;
 }
 
-static bool rehash(sonde__forms *forms)
+static bool rehash(sonde__trial_forms *forms)
 {
     const size_t slot_count =
         forms->slot_count > 0 ? forms->slot_count * 2 : (size_t)FIRST_SLOTS;
@@ -52,7 +53,8 @@ static bool rehash(sonde__forms *forms)
     return true;
 }
 
-uint32_t sonde__forms_intern(sonde__forms *forms, const sonde__form *form, uint32_t guess)
+uint32_t sonde__trial_forms_intern(sonde__trial_forms *forms,
+                                   const sonde__trial_form *form, uint32_t guess)
 {
     size_t slot = 0;
 

@@ -7,6 +7,7 @@
  *         #<n>                                of a value that was recorded again: not used
  */
 #include "trial/trial_state.h"
+#include "base/memory.h"
 
 #include <sonde/safetensors.h>
 
@@ -51,7 +52,7 @@ static const char *end_of(const char *key, const char *text)
                                                                     : NULL;
 }
 
-static char *name_of(const char *key, const sonde__index_line *line)
+static char *name_of(const char *key, const sonde__record_index_line *line)
 {
     char start[64], tail[64] = "";
     const int n = snprintf(start, sizeof start, "%010lld/%s/", (long long)line->step,
@@ -70,15 +71,17 @@ static char *name_of(const char *key, const sonde__index_line *line)
     return sonde__strndup(key + n, (size_t)(end - key) - (size_t)n);
 }
 
-char *sonde__name_in_header(const sonde_trial *trial, const sonde__worker *worker,
-                            const sonde__file *segment, const sonde__index_line *line)
+char *sonde__trial_name_in_header(const sonde_trial *trial,
+                                  const sonde__trial_worker *worker,
+                                  const sonde__trial_file *segment,
+                                  const sonde__record_index_line *line)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH];
     sonde_safetensors *file = NULL;
     const char *key = NULL;
     char *found = NULL;
 
-    sonde__file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
+    sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     if (!segment->closed ||
         sonde_safetensors_open(sonde__trial_path(trial, worker, name, path), &file,
                                NULL) != SONDE_OK) {

@@ -6,6 +6,8 @@
  * in its track, or a step behind the one before, the order is made up for by settle.
  */
 #include "trial/store.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -19,18 +21,18 @@ enum { CHUNK_BITS = 12 };
 enum { CHUNK = 1 << CHUNK_BITS };
 static const size_t MOST_ITEMS = UINT32_MAX - 1;
 
-void sonde__store_init(sonde__store *store, sonde__kind kind)
+void sonde__trial_store_init(sonde__trial_store *store, sonde__trial_kind kind)
 {
     static const size_t sizes[SONDE__KINDS] = {
-        [SONDE__RAW] = sizeof(sonde__raw_item),
-        [SONDE__VITALS] = sizeof(sonde__row_item),
-        [SONDE__SKETCH] = sizeof(sonde__sketch_item),
+        [SONDE__RAW] = sizeof(sonde__trial_raw_item),
+        [SONDE__VITALS] = sizeof(sonde__trial_row_item),
+        [SONDE__SKETCH] = sizeof(sonde__trial_sketch_item),
     };
 
-    *store = (sonde__store){.item_size = sizes[kind], .fresh = true};
+    *store = (sonde__trial_store){.item_size = sizes[kind], .fresh = true};
 }
 
-void sonde__store_fini(sonde__store *store)
+void sonde__trial_store_fini(sonde__trial_store *store)
 {
     for (size_t i = 0; i < store->chunk_count; i++) {
         sonde__free(store->chunks[i]);
@@ -41,39 +43,40 @@ void sonde__store_fini(sonde__store *store)
     sonde__free(store->chunks);
     sonde__free(store->tracks);
     sonde__free(store->spans);
-    *store = (sonde__store){0};
+    *store = (sonde__trial_store){0};
 }
 
-static sonde__item *item_at(const sonde__store *store, uint32_t number)
+static sonde__trial_item *item_at(const sonde__trial_store *store, uint32_t number)
 {
     unsigned char *chunk = store->chunks[number >> CHUNK_BITS];
 
     return (void *)(chunk + (number & (CHUNK - 1)) * store->item_size);
 }
 
-const sonde__item *sonde__store_at(const sonde__store *store, uint32_t number)
+const sonde__trial_item *sonde__trial_store_at(const sonde__trial_store *store,
+                                               uint32_t number)
 {
     return item_at(store, number);
 }
 
-bool sonde__store_tell(sonde__store *store, uint32_t number)
+bool sonde__trial_store_tell(sonde__trial_store *store, uint32_t number)
 {
-    sonde__item *item = item_at(store, number);
+    sonde__trial_item *item = item_at(store, number);
     const bool first = !item->told;
 
     item->told = 1;
     return first;
 }
 
-static int64_t global_of(const sonde__store *store, const sonde__steps *steps,
+static int64_t global_of(const sonde__trial_store *store, const sonde__trial_steps *steps,
                          uint32_t number)
 {
-    return steps->items[sonde__store_at(store, number)->step].global;
+    return steps->items[sonde__trial_store_at(store, number)->step].global;
 }
 
 /* --- adding ----------------------------------------------------------------------- */
 
-static bool reserve_chunk(sonde__store *store)
+static bool reserve_chunk(sonde__trial_store *store)
 {
     unsigned char *chunk = NULL;
 
@@ -92,7 +95,7 @@ static bool reserve_chunk(sonde__store *store)
     return true;
 }
 
-static bool reserve_tracks(sonde__store *store, uint32_t tensor)
+static bool reserve_tracks(sonde__trial_store *store, uint32_t tensor)
 {
     if (tensor < store->track_count) {
         return true;
@@ -102,15 +105,15 @@ static bool reserve_tracks(sonde__store *store, uint32_t tensor)
         return false;
     }
     for (size_t i = store->track_count; i <= tensor; i++) {
-        store->tracks[i] = (sonde__track){0};
+        store->tracks[i] = (sonde__trial_track){0};
     }
     store->track_count = (size_t)tensor + 1;
     return true;
 }
 
-static bool reserve(sonde__store *store, uint32_t tensor)
+static bool reserve(sonde__trial_store *store, uint32_t tensor)
 {
-    sonde__track *track = NULL;
+    sonde__trial_track *track = NULL;
     size_t capacity = 0;
 
     if (store->count >= MOST_ITEMS || !reserve_chunk(store) ||
@@ -130,10 +133,11 @@ static bool reserve(sonde__store *store, uint32_t tensor)
 }
 
 /* Room is there. Equal places follow each other: settle drops the earlier one. */
-static void add_to_track(sonde__store *store, const sonde__item *item, int64_t global)
+static void add_to_track(sonde__trial_store *store, const sonde__trial_item *item,
+                         int64_t global)
 {
-    sonde__track *track = &store->tracks[item->tensor];
-    const uint64_t lane = sonde__lane(item);
+    sonde__trial_track *track = &store->tracks[item->tensor];
+    const uint64_t lane = sonde__trial_lane(item);
 
     if (track->count > 0 && (global < track->last_step ||
                              (global == track->last_step && lane <= track->last_lane))) {
@@ -144,9 +148,10 @@ static void add_to_track(sonde__store *store, const sonde__item *item, int64_t g
     track->last_lane = lane;
 }
 
-static void add_to_span(sonde__store *store, const sonde__item *item, int64_t global)
+static void add_to_span(sonde__trial_store *store, const sonde__trial_item *item,
+                        int64_t global)
 {
-    sonde__span *last =
+    sonde__trial_span *last =
         store->span_count > 0 ? &store->spans[store->span_count - 1] : NULL;
 
     if (!store->fresh && last != NULL && last->step == item->step) {
@@ -157,13 +162,13 @@ static void add_to_span(sonde__store *store, const sonde__item *item, int64_t gl
         store->unsorted = true;
     }
     assert(store->spans != NULL);
-    store->spans[store->span_count++] = (sonde__span){item->step, store->count, 1};
+    store->spans[store->span_count++] = (sonde__trial_span){item->step, store->count, 1};
     store->last_step = global;
     store->fresh = false;
 }
 
-bool sonde__store_add(sonde__store *store, const sonde__steps *steps,
-                      const sonde__item *item)
+bool sonde__trial_store_add(sonde__trial_store *store, const sonde__trial_steps *steps,
+                            const sonde__trial_item *item)
 {
     const int64_t global = steps->items[item->step].global;
     unsigned char *chunk = NULL;
@@ -183,14 +188,14 @@ bool sonde__store_add(sonde__store *store, const sonde__steps *steps,
 /* --- settling --------------------------------------------------------------------- */
 
 typedef struct order {
-    const sonde__store *store;
-    const sonde__steps *steps;
+    const sonde__trial_store *store;
+    const sonde__trial_steps *steps;
 } order;
 
 static int compare_spans(const void *left, const void *right, void *context)
 {
     const order *by = context;
-    const sonde__span *a = left, *b = right;
+    const sonde__trial_span *a = left, *b = right;
     const int64_t x = by->steps->items[a->step].global;
     const int64_t y = by->steps->items[b->step].global;
 
@@ -201,11 +206,11 @@ static int compare_items(const void *left, const void *right, void *context)
 {
     const order *by = context;
     const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    const sonde__item *p = sonde__store_at(by->store, a);
-    const sonde__item *q = sonde__store_at(by->store, b);
+    const sonde__trial_item *p = sonde__trial_store_at(by->store, a);
+    const sonde__trial_item *q = sonde__trial_store_at(by->store, b);
     const int64_t x = by->steps->items[p->step].global;
     const int64_t y = by->steps->items[q->step].global;
-    const uint64_t m = sonde__lane(p), n = sonde__lane(q);
+    const uint64_t m = sonde__trial_lane(p), n = sonde__trial_lane(q);
 
     if (x != y) {
         return x < y ? -1 : 1;
@@ -218,7 +223,7 @@ static int compare_items(const void *left, const void *right, void *context)
  * training where it was evaluation) only those at the end stay that are of the last's step.
  * True if any had to go.
  */
-static bool drop_overruled(sonde__store *store, const sonde__steps *steps)
+static bool drop_overruled(sonde__trial_store *store, const sonde__trial_steps *steps)
 {
     size_t kept = 0, next = 0;
 
@@ -247,17 +252,18 @@ static bool drop_overruled(sonde__store *store, const sonde__steps *steps)
 }
 
 /* Whether the item is in one of the spans that count at its global step, or before one. */
-static bool stands(const sonde__store *store, const sonde__steps *steps, uint32_t number)
+static bool stands(const sonde__trial_store *store, const sonde__trial_steps *steps,
+                   uint32_t number)
 {
-    const uint32_t step = sonde__store_at(store, number)->step;
-    const size_t span = sonde__store_span(store, steps, steps->items[step].global);
+    const uint32_t step = sonde__trial_store_at(store, number)->step;
+    const size_t span = sonde__trial_store_span(store, steps, steps->items[step].global);
 
     return span < store->span_count && store->spans[span].step == step &&
            store->spans[span].first <= number;
 }
 
-static void settle_track(sonde__store *store, const sonde__steps *steps,
-                         sonde__track *track, bool overruled)
+static void settle_track(sonde__trial_store *store, const sonde__trial_steps *steps,
+                         sonde__trial_track *track, bool overruled)
 {
     order by = {store, steps};
     uint32_t kept = 0;
@@ -267,15 +273,16 @@ static void settle_track(sonde__store *store, const sonde__steps *steps,
     }
     for (uint32_t i = 0; i < track->count; i++) {
         const uint32_t number = track->items[i];
-        const sonde__item *item = sonde__store_at(store, number);
+        const sonde__trial_item *item = sonde__trial_store_at(store, number);
 
         if (overruled && !stands(store, steps, number)) {
             continue;
         }
         if (kept > 0) {
-            const sonde__item *before = sonde__store_at(store, track->items[kept - 1]);
+            const sonde__trial_item *before =
+                sonde__trial_store_at(store, track->items[kept - 1]);
 
-            if (sonde__lane(before) == sonde__lane(item) &&
+            if (sonde__trial_lane(before) == sonde__trial_lane(item) &&
                 steps->items[before->step].global == steps->items[item->step].global) {
                 kept--; /* the later one counts */
                 store->repeated = true;
@@ -287,11 +294,12 @@ static void settle_track(sonde__store *store, const sonde__steps *steps,
     track->unsorted = false;
     if (kept > 0) {
         track->last_step = global_of(store, steps, track->items[kept - 1]);
-        track->last_lane = sonde__lane(sonde__store_at(store, track->items[kept - 1]));
+        track->last_lane =
+            sonde__trial_lane(sonde__trial_store_at(store, track->items[kept - 1]));
     }
 }
 
-void sonde__store_settle(sonde__store *store, const sonde__steps *steps)
+void sonde__trial_store_settle(sonde__trial_store *store, const sonde__trial_steps *steps)
 {
     order by = {store, steps};
     bool overruled = false;
@@ -315,24 +323,26 @@ void sonde__store_settle(sonde__store *store, const sonde__steps *steps)
 
 /* --- cutting ---------------------------------------------------------------------- */
 
-static void cut_track(const sonde__store *store, const sonde__steps *steps,
-                      sonde__track *track)
+static void cut_track(const sonde__trial_store *store, const sonde__trial_steps *steps,
+                      sonde__trial_track *track)
 {
     uint32_t kept = 0;
 
     for (uint32_t i = 0; i < track->count; i++) {
-        if (!sonde__store_at(store, track->items[i])->superseded) {
+        if (!sonde__trial_store_at(store, track->items[i])->superseded) {
             track->items[kept++] = track->items[i];
         }
     }
     track->count = kept;
     if (kept > 0) {
         track->last_step = global_of(store, steps, track->items[kept - 1]);
-        track->last_lane = sonde__lane(sonde__store_at(store, track->items[kept - 1]));
+        track->last_lane =
+            sonde__trial_lane(sonde__trial_store_at(store, track->items[kept - 1]));
     }
 }
 
-static void cut_spans(sonde__store *store, const sonde__steps *steps, int64_t global)
+static void cut_spans(sonde__trial_store *store, const sonde__trial_steps *steps,
+                      int64_t global)
 {
     size_t kept = 0;
 
@@ -348,13 +358,15 @@ static void cut_spans(sonde__store *store, const sonde__steps *steps, int64_t gl
     }
 }
 
-void sonde__store_cut(sonde__store *store, const sonde__steps *steps, int64_t global,
-                      void (*gone)(void *user, const sonde__item *item), void *user)
+void sonde__trial_store_cut(sonde__trial_store *store, const sonde__trial_steps *steps,
+                            int64_t global,
+                            void (*gone)(void *user, const sonde__trial_item *item),
+                            void *user)
 {
     const uint32_t before = store->superseded;
 
     for (uint32_t i = 0; i < store->count; i++) {
-        sonde__item *item = item_at(store, i);
+        sonde__trial_item *item = item_at(store, i);
 
         if (!item->superseded && steps->items[item->step].global >= global) {
             item->superseded = 1;
@@ -372,24 +384,28 @@ void sonde__store_cut(sonde__store *store, const sonde__steps *steps, int64_t gl
 
 /* --- finding ---------------------------------------------------------------------- */
 
-const sonde__track *sonde__store_track(const sonde__store *store, uint32_t tensor)
+const sonde__trial_track *sonde__trial_store_track(const sonde__trial_store *store,
+                                                   uint32_t tensor)
 {
-    static const sonde__track none;
+    static const sonde__trial_track none;
 
     return tensor < store->track_count ? &store->tracks[tensor] : &none;
 }
 
-uint32_t sonde__track_lower(const sonde__store *store, const sonde__steps *steps,
-                            const sonde__track *track, int64_t global, uint64_t lane)
+uint32_t sonde__trial_track_lower(const sonde__trial_store *store,
+                                  const sonde__trial_steps *steps,
+                                  const sonde__trial_track *track, int64_t global,
+                                  uint64_t lane)
 {
     uint32_t low = 0, high = track->count;
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
-        const sonde__item *item = sonde__store_at(store, track->items[middle]);
+        const sonde__trial_item *item =
+            sonde__trial_store_at(store, track->items[middle]);
         const int64_t step = steps->items[item->step].global;
 
-        if (step < global || (step == global && sonde__lane(item) < lane)) {
+        if (step < global || (step == global && sonde__trial_lane(item) < lane)) {
             low = middle + 1;
         } else {
             high = middle;
@@ -398,24 +414,26 @@ uint32_t sonde__track_lower(const sonde__store *store, const sonde__steps *steps
     return low;
 }
 
-uint32_t sonde__store_find(const sonde__store *store, const sonde__steps *steps,
-                           uint32_t tensor, int64_t global, uint64_t lane)
+uint32_t sonde__trial_store_find(const sonde__trial_store *store,
+                                 const sonde__trial_steps *steps, uint32_t tensor,
+                                 int64_t global, uint64_t lane)
 {
-    const sonde__track *track = sonde__store_track(store, tensor);
-    const uint32_t place = sonde__track_lower(store, steps, track, global, lane);
+    const sonde__trial_track *track = sonde__trial_store_track(store, tensor);
+    const uint32_t place = sonde__trial_track_lower(store, steps, track, global, lane);
 
     if (place < track->count) {
-        const sonde__item *item = sonde__store_at(store, track->items[place]);
+        const sonde__trial_item *item = sonde__trial_store_at(store, track->items[place]);
 
-        if (steps->items[item->step].global == global && sonde__lane(item) == lane) {
+        if (steps->items[item->step].global == global &&
+            sonde__trial_lane(item) == lane) {
             return track->items[place];
         }
     }
     return SONDE__NONE;
 }
 
-size_t sonde__store_span(const sonde__store *store, const sonde__steps *steps,
-                         int64_t global)
+size_t sonde__trial_store_span(const sonde__trial_store *store,
+                               const sonde__trial_steps *steps, int64_t global)
 {
     size_t low = 0, high = store->span_count;
 

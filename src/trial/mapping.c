@@ -7,6 +7,9 @@
  * part is asked for; what was mapped before stays for those who have borrowed it.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,7 @@
 /* A part is mapped with this much room to grow into, so that few mappings pile up. */
 #define ROOM ((uint64_t)64 << 20)
 
-sonde__file *sonde__file_of(sonde__file_list *list, uint64_t number)
+sonde__trial_file *sonde__trial_file_of(sonde__trial_file_list *list, uint64_t number)
 {
     if (list->count > 0 && list->items[list->count - 1].number == number) {
         return &list->items[list->count - 1];
@@ -28,14 +31,14 @@ sonde__file *sonde__file_of(sonde__file_list *list, uint64_t number)
                         sizeof *list->items)) {
         return NULL;
     }
-    list->items[list->count] = (sonde__file){.number = number};
+    list->items[list->count] = (sonde__trial_file){.number = number};
     return &list->items[list->count++];
 }
 
-static void unmap(sonde__mapping *mapping)
+static void unmap(sonde__trial_mapping *mapping)
 {
     while (mapping != NULL) {
-        sonde__mapping *before = mapping->before;
+        sonde__trial_mapping *before = mapping->before;
 
         (void)munmap((void *)(uintptr_t)mapping->base, mapping->size);
         sonde__free(mapping);
@@ -43,26 +46,27 @@ static void unmap(sonde__mapping *mapping)
     }
 }
 
-void sonde__file_list_fini(sonde__file_list *list)
+void sonde__trial_file_list_fini(sonde__trial_file_list *list)
 {
     for (size_t i = 0; i < list->count; i++) {
         unmap(list->items[i].mapping);
         sonde__free(list->items[i].name);
     }
     sonde__free(list->items);
-    *list = (sonde__file_list){0};
+    *list = (sonde__trial_file_list){0};
 }
 
 /* The two names take turns: the file may be renamed between two looks. */
-int sonde__file_open(const sonde_trial *trial, const sonde__worker *worker,
-                     sonde__file_kind kind, sonde__file *file, char *path)
+int sonde__trial_file_open(const sonde_trial *trial, const sonde__trial_worker *worker,
+                           sonde__record_file_kind kind, sonde__trial_file *file,
+                           char *path)
 {
     for (int i = 0; i < 3; i++) {
         const bool part = !file->closed && i != 1;
         char name[SONDE__FILE_NAME];
         int fd = -1;
 
-        sonde__file_name(name, kind, file->number, part);
+        sonde__record_file_name(name, kind, file->number, part);
         fd = open(sonde__trial_path(trial, worker, name, path),
                   O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd >= 0) {
@@ -76,11 +80,11 @@ int sonde__file_open(const sonde_trial *trial, const sonde__worker *worker,
     return -1;
 }
 
-static sonde_err map(sonde__file *file, int fd, const struct stat *about,
+static sonde_err map(sonde__trial_file *file, int fd, const struct stat *about,
                      const char *path, sonde_diag *diag)
 {
     const uint64_t size = (uint64_t)about->st_size;
-    sonde__mapping *mapping = NULL;
+    sonde__trial_mapping *mapping = NULL;
     const uint64_t length = file->closed ? size : size + SONDE_MAX(size, ROOM);
     void *base = NULL;
 
@@ -93,15 +97,15 @@ static sonde_err map(sonde__file *file, int fd, const struct stat *about,
         sonde__free(mapping);
         return sonde__fail_errno(diag, path, "cannot be mapped");
     }
-    *mapping =
-        (sonde__mapping){base, (size_t)length, (uint64_t)about->st_ino, file->mapping};
+    *mapping = (sonde__trial_mapping){base, (size_t)length, (uint64_t)about->st_ino,
+                                      file->mapping};
     file->mapping = mapping;
     return SONDE_OK;
 }
 
 /* Whether what is mapped will do, and was looked at since the question was asked. */
-static bool is_ready(const sonde_trial *trial, const sonde__file *file, uint64_t offset,
-                     uint64_t count)
+static bool is_ready(const sonde_trial *trial, const sonde__trial_file *file,
+                     uint64_t offset, uint64_t count)
 {
     return file->look == trial->look && file->mapping != NULL &&
            file->mapping->size >= offset && file->size >= offset &&
@@ -112,9 +116,11 @@ static bool is_ready(const sonde_trial *trial, const sonde__file *file, uint64_t
  * Opens the file to see that it is still as long as it was: what is mapped behind its end
  * cannot be touched without the process being killed.
  */
-sonde_err sonde__file_map(const sonde_trial *trial, const sonde__worker *worker,
-                          sonde__file_kind kind, sonde__file *file, uint64_t offset,
-                          uint64_t count, const unsigned char **bytes, sonde_diag *diag)
+sonde_err sonde__trial_file_map(const sonde_trial *trial,
+                                const sonde__trial_worker *worker,
+                                sonde__record_file_kind kind, sonde__trial_file *file,
+                                uint64_t offset, uint64_t count,
+                                const unsigned char **bytes, sonde_diag *diag)
 {
     char path[SONDE__PATH];
     struct stat about = {0};
@@ -126,7 +132,7 @@ sonde_err sonde__file_map(const sonde_trial *trial, const sonde__worker *worker,
         *bytes = file->mapping->base + offset;
         return SONDE_OK;
     }
-    fd = sonde__file_open(trial, worker, kind, file, path);
+    fd = sonde__trial_file_open(trial, worker, kind, file, path);
     if (fd < 0) {
         return sonde__fail_errno(diag, path, "cannot be opened");
     }
@@ -150,20 +156,20 @@ sonde_err sonde__file_map(const sonde_trial *trial, const sonde__worker *worker,
     return err;
 }
 
-void sonde__file_ahead(const sonde_trial *trial, const sonde__worker *worker,
-                       uint32_t segment, uint64_t offset, uint64_t count)
+void sonde__trial_file_ahead(const sonde_trial *trial, const sonde__trial_worker *worker,
+                             uint32_t segment, uint64_t offset, uint64_t count)
 {
-    sonde__file *file = &worker->files[SONDE__RAW].items[segment];
+    sonde__trial_file *file = &worker->files[SONDE__RAW].items[segment];
     const unsigned char *bytes = NULL;
     uintptr_t begin = 0;
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
     if (trial->smdebug != NULL) {
-        sonde__smdebug_ahead(trial, worker, file, offset, count);
+        sonde__trial_smdebug_ahead(trial, worker, file, offset, count);
         return;
     }
-    if (sonde__file_map(trial, worker, SONDE__FILE_SEGMENT, file, file->head + offset,
-                        count, &bytes, NULL) != SONDE_OK) {
+    if (sonde__trial_file_map(trial, worker, SONDE__FILE_SEGMENT, file,
+                              file->head + offset, count, &bytes, NULL) != SONDE_OK) {
         return; /* whoever reads it will hear why */
     }
     begin = (uintptr_t)bytes / page * page;

@@ -2,6 +2,10 @@
  * query.c - which steps there are, which will come, and waiting for them.
  */
 #include "trial/trial_state.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -9,16 +13,16 @@
 /* --- lists of steps ---------------------------------------------------------------- */
 
 static bool fill_list(const sonde_trial *trial, sonde_mode mode, bool incomplete,
-                      sonde__step_list *list)
+                      sonde__trial_step_list *list)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
 
     list->count = 0;
     for (size_t i = 0; i < steps->sorted_count[mode]; i++) {
-        const sonde__step *step = &steps->items[steps->sorted[mode][i]];
-        const int64_t value = sonde__steps_at(steps, mode, i);
+        const sonde__trial_step *step = &steps->items[steps->sorted[mode][i]];
+        const int64_t value = sonde__trial_steps_at(steps, mode, i);
 
-        if (!step->saved || (!incomplete && !sonde__step_complete(trial, step)) ||
+        if (!step->saved || (!incomplete && !sonde__trial_step_complete(trial, step)) ||
             (list->count > 0 && list->steps[list->count - 1] == value)) {
             continue;
         }
@@ -35,7 +39,7 @@ const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode, bool incom
                                  size_t *count)
 {
     static const int64_t none;
-    sonde__step_list *list = NULL;
+    sonde__trial_step_list *list = NULL;
 
     *count = 0;
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
@@ -59,14 +63,15 @@ static unsigned bit_of(int kind)
                                    : SONDE_HOW_SKETCH;
 }
 
-bool sonde__worker_has(const sonde_trial *trial, int rank, uint32_t id, unsigned how)
+bool sonde__trial_worker_has(const sonde_trial *trial, int rank, uint32_t id,
+                             unsigned how)
 {
     for (size_t w = 0; w < trial->worker_count; w++) {
-        const sonde__worker *worker = trial->workers[w];
+        const sonde__trial_worker *worker = trial->workers[w];
 
         for (int kind = 0; kind < SONDE__KINDS && worker->rank == rank; kind++) {
             if ((how & bit_of(kind)) != 0 &&
-                sonde__store_track(&worker->stores[kind], id)->count > 0) {
+                sonde__trial_store_track(&worker->stores[kind], id)->count > 0) {
                 return true;
             }
         }
@@ -75,14 +80,15 @@ bool sonde__worker_has(const sonde_trial *trial, int rank, uint32_t id, unsigned
 }
 
 /* The steps of one track into steps, as mode counts, each once; how many. */
-static size_t steps_of_track(const sonde_trial *trial, const sonde__store *store,
-                             const sonde__track *track, sonde_mode mode, int64_t *steps)
+static size_t steps_of_track(const sonde_trial *trial, const sonde__trial_store *store,
+                             const sonde__trial_track *track, sonde_mode mode,
+                             int64_t *steps)
 {
     size_t count = 0;
 
     for (uint32_t i = 0; i < track->count; i++) {
-        const sonde__item *item = sonde__store_at(store, track->items[i]);
-        const sonde__step *step = &trial->steps.items[item->step];
+        const sonde__trial_item *item = sonde__trial_store_at(store, track->items[i]);
+        const sonde__trial_step *step = &trial->steps.items[item->step];
         const int64_t value = mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
 
         if ((mode == SONDE_MODE_GLOBAL || step->mode == mode) &&
@@ -136,8 +142,8 @@ sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode m
     for (int pass = 0; pass < 2; pass++) {
         for (size_t w = 0; w < trial->worker_count; w++) {
             for (int kind = 0; kind < SONDE__KINDS; kind++) {
-                const sonde__store *store = &trial->workers[w]->stores[kind];
-                const sonde__track *track = sonde__store_track(store, id);
+                const sonde__trial_store *store = &trial->workers[w]->stores[kind];
+                const sonde__trial_track *track = sonde__trial_store_track(store, id);
 
                 if (how != 0 && (how & bit_of(kind)) == 0) {
                     continue;
@@ -168,20 +174,20 @@ void sonde_trial_free(void *array)
 sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
                                              sonde_mode mode)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     size_t place = 0;
     bool there = false, complete = false;
 
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return SONDE_STEP_UNAVAILABLE;
     }
-    place = sonde__steps_lower(steps, mode, step);
-    for (;
-         place < steps->sorted_count[mode] && sonde__steps_at(steps, mode, place) == step;
+    place = sonde__trial_steps_lower(steps, mode, step);
+    for (; place < steps->sorted_count[mode] &&
+           sonde__trial_steps_at(steps, mode, place) == step;
          place++) {
-        const sonde__step *of = &steps->items[steps->sorted[mode][place]];
+        const sonde__trial_step *of = &steps->items[steps->sorted[mode][place]];
 
-        complete = complete || sonde__step_complete(trial, of);
+        complete = complete || sonde__trial_step_complete(trial, of);
         there = there || of->saved;
     }
     if (there) {
@@ -204,7 +210,7 @@ static int64_t last_of(const sonde_trial *trial, sonde_mode mode)
 {
     const size_t count = trial->steps.sorted_count[mode];
 
-    return count > 0 ? sonde__steps_at(&trial->steps, mode, count - 1) : -1;
+    return count > 0 ? sonde__trial_steps_at(&trial->steps, mode, count - 1) : -1;
 }
 
 static sonde_err fail_unavailable(const sonde_trial *trial, int64_t step, sonde_mode mode,
@@ -274,12 +280,12 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
 bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *mode,
                            int64_t *mode_step)
 {
-    const sonde__steps *steps = &trial->steps;
-    const size_t place = sonde__steps_lower(steps, SONDE_MODE_GLOBAL,
-                                            global_step + (global_step < INT64_MAX));
+    const sonde__trial_steps *steps = &trial->steps;
+    const size_t place = sonde__trial_steps_lower(
+        steps, SONDE_MODE_GLOBAL, global_step + (global_step < INT64_MAX));
 
     if (place == 0 ||
-        sonde__steps_at(steps, SONDE_MODE_GLOBAL, place - 1) != global_step) {
+        sonde__trial_steps_at(steps, SONDE_MODE_GLOBAL, place - 1) != global_step) {
         return false;
     }
     *mode = (sonde_mode)steps->items[steps->sorted[SONDE_MODE_GLOBAL][place - 1]].mode;
@@ -290,14 +296,14 @@ bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *
 bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_step,
                              int64_t *global_step)
 {
-    const sonde__steps *steps = &trial->steps;
+    const sonde__trial_steps *steps = &trial->steps;
     size_t place = 0;
 
     if ((unsigned)mode >= SONDE_MODE_COUNT) {
         return false;
     }
-    place = sonde__steps_lower(steps, mode, mode_step + (mode_step < INT64_MAX));
-    if (place == 0 || sonde__steps_at(steps, mode, place - 1) != mode_step) {
+    place = sonde__trial_steps_lower(steps, mode, mode_step + (mode_step < INT64_MAX));
+    if (place == 0 || sonde__trial_steps_at(steps, mode, place - 1) != mode_step) {
         return false;
     }
     *global_step = steps->items[steps->sorted[mode][place - 1]].global;

@@ -3,6 +3,9 @@
  * writing, and up to which step everything is there.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,7 +31,7 @@ static json_t *load(sonde_trial *trial, const char *path, const char *where, boo
     json_t *object = NULL;
     size_t size = 0;
 
-    *err = sonde__read_small(trial, path, &size, &why);
+    *err = sonde__trial_read_small(trial, path, &size, &why);
     *found = *err != SONDE_ENOTFOUND;
     if (*err == SONDE_ENOMEM) {
         (void)sonde__fail_nomem(diag, path);
@@ -36,15 +39,15 @@ static json_t *load(sonde_trial *trial, const char *path, const char *where, boo
     }
     if (*err != SONDE_OK) {
         if (*found) {
-            sonde__damage(trial, where, "%s", why.found);
+            sonde__trial_damage(trial, where, "%s", why.found);
         }
         *err = SONDE_OK;
         return NULL;
     }
     object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
     if (object == NULL || !json_is_object(object)) {
-        sonde__damage(trial, where, "not a JSON object: %s",
-                      object == NULL ? error.text : "something else");
+        sonde__trial_damage(trial, where, "not a JSON object: %s",
+                            object == NULL ? error.text : "something else");
         json_decref(object);
         return NULL;
     }
@@ -88,7 +91,7 @@ static sonde_err read_version(sonde_trial *trial, const json_t *run, const char 
                            "a run of format version %lld", (long long)version);
     }
     if (version < 1) {
-        sonde__damage(trial, SONDE__RUN_FILE, "no usable \"sonde_run\"");
+        sonde__trial_damage(trial, SONDE__RUN_FILE, "no usable \"sonde_run\"");
     }
     return SONDE_OK;
 }
@@ -103,7 +106,8 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
         return err;
     }
     if (world < 1 || world > MOST_WORLD) {
-        sonde__damage(trial, SONDE__RUN_FILE, "\"world\" is %lld", (long long)world);
+        sonde__trial_damage(trial, SONDE__RUN_FILE, "\"world\" is %lld",
+                            (long long)world);
     } else {
         trial->world = (int)world;
         trial->world_said = true;
@@ -117,7 +121,7 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
     return SONDE_OK;
 }
 
-sonde_err sonde__run_read(sonde_trial *trial, bool *found, sonde_diag *diag)
+sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *diag)
 {
     char path[SONDE__PATH];
     sonde_err err = SONDE_OK;
@@ -134,7 +138,7 @@ sonde_err sonde__run_read(sonde_trial *trial, bool *found, sonde_diag *diag)
 /* --- times --------------------------------------------------------------------------
  */
 
-double sonde__seconds_of(const char *text)
+double sonde__trial_seconds_of(const char *text)
 {
     struct tm when = {0};
     double fraction = 0.0;
@@ -157,7 +161,7 @@ double sonde__seconds_of(const char *text)
 
 /* --- end.json --------------------------------------------------------------------- */
 
-sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag)
+sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
 {
     char path[SONDE__PATH];
     bool found = false;
@@ -182,7 +186,7 @@ sonde_err sonde__end_read(sonde_trial *trial, sonde_diag *diag)
         } else {
             trial->ended = trial->changed = true;
             trial->ended_at =
-                sonde__seconds_of(json_string_value(json_object_get(end, "ended")));
+                sonde__trial_seconds_of(json_string_value(json_object_get(end, "ended")));
         }
     }
     json_decref(end);
@@ -205,7 +209,7 @@ static bool has_process(int64_t pid)
 }
 
 /* Whether there is a lock that no process of this machine holds. */
-static bool is_let_go(const sonde_trial *trial, const sonde__worker *worker)
+static bool is_let_go(const sonde_trial *trial, const sonde__trial_worker *worker)
 {
     char path[SONDE__PATH];
     const int lock = open(sonde__trial_path(trial, worker, SONDE__LOCK_FILE, path),
@@ -218,12 +222,12 @@ static bool is_let_go(const sonde_trial *trial, const sonde__worker *worker)
     return let_go;
 }
 
-static bool is_crashed(const sonde_trial *trial, const sonde__worker *worker,
+static bool is_crashed(const sonde_trial *trial, const sonde__trial_worker *worker,
                        const json_t *state)
 {
     const char *host = json_string_value(json_object_get(state, "host"));
     const double beat =
-        sonde__seconds_of(json_string_value(json_object_get(state, "heartbeat")));
+        sonde__trial_seconds_of(json_string_value(json_object_get(state, "heartbeat")));
     const bool here = host != NULL && strcmp(host, trial->host) == 0;
 
     if (here && has_process(take_integer(state, "pid", 0))) {
@@ -234,14 +238,14 @@ static bool is_crashed(const sonde_trial *trial, const sonde__worker *worker,
 }
 
 /* Without a state, the age of what was written last has to do. */
-static bool is_silent(const sonde_trial *trial, const sonde__worker *worker)
+static bool is_silent(const sonde_trial *trial, const sonde__trial_worker *worker)
 {
     static const char *const names[] = {".", SONDE__CATALOGUE_FILE};
     char path[SONDE__PATH], name[SONDE__FILE_NAME];
     struct stat about;
     double latest = 0.0;
 
-    sonde__file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
+    sonde__record_file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
     for (size_t i = 0; i <= SONDE_COUNT_OF(names); i++) {
         const char *of = i < SONDE_COUNT_OF(names) ? names[i] : name;
 
@@ -268,7 +272,8 @@ static uint64_t count_lost(const json_t *state)
     return all;
 }
 
-sonde_err sonde__state_read(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag)
+sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag)
 {
     char path[SONDE__PATH], where[SONDE__PATH];
     const bool ended = worker->said_ended, crashed = worker->crashed;
@@ -332,7 +337,7 @@ static int64_t last_of_all(const sonde_trial *trial)
         return -1;
     }
     for (size_t i = 0; i < trial->worker_count; i++) {
-        const sonde__worker *worker = trial->workers[i];
+        const sonde__trial_worker *worker = trial->workers[i];
 
         if (!worker->said_ended && !worker->crashed) {
             last = SONDE_MIN(last, worker->last_ended);
@@ -352,7 +357,7 @@ void sonde__trial_judge(sonde_trial *trial)
     trial->last_complete = last_of_all(trial);
 }
 
-bool sonde__step_complete(const sonde_trial *trial, const sonde__step *step)
+bool sonde__trial_step_complete(const sonde_trial *trial, const sonde__trial_step *step)
 {
     return step->global <= trial->last_complete || step->ended >= (uint32_t)trial->world;
 }

@@ -6,18 +6,21 @@
  * goes into memory: some 100 ns a step.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <string.h>
 
 typedef struct walk {
     sonde_trial *trial;
-    sonde__worker *worker;
-    const sonde__store *stores[2]; /* rows, raw values */
-    const sonde__track *tracks[2];
+    sonde__trial_worker *worker;
+    const sonde__trial_store *stores[2]; /* rows, raw values */
+    const sonde__trial_track *tracks[2];
     uint32_t at[2];
     sonde_mode mode;
     int64_t begin, end; /* as mode counts */
-    sonde__rows rows;
+    sonde__trial_rows rows;
     int64_t *steps;
     sonde_vitals *vitals;
     size_t count;
@@ -25,12 +28,12 @@ typedef struct walk {
     sonde_diag first; /* of what was left out */
 } walk;
 
-static const sonde__item *item_at(const walk *of, int which, uint32_t place)
+static const sonde__trial_item *item_at(const walk *of, int which, uint32_t place)
 {
-    return sonde__store_at(of->stores[which], of->tracks[which]->items[place]);
+    return sonde__trial_store_at(of->stores[which], of->tracks[which]->items[place]);
 }
 
-static const sonde__step *step_of(const walk *of, const sonde__item *item)
+static const sonde__trial_step *step_of(const walk *of, const sonde__trial_item *item)
 {
     return &of->trial->steps.items[item->step];
 }
@@ -68,23 +71,23 @@ static sonde_err read_rows(walk *of, uint32_t count, sonde_vitals *vitals,
                            sonde_diag *diag)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const sonde__row_item *item = (const void *)item_at(of, 0, of->at[0] + i);
-        const sonde__stats_row *row = NULL;
+        const sonde__trial_row_item *item = (const void *)item_at(of, 0, of->at[0] + i);
+        const sonde__record_stats_row *row = NULL;
         sonde_vitals part;
         const sonde_err err =
-            sonde__row_of(of->trial, of->worker, item->row, &of->rows, &row, diag);
+            sonde__trial_row_of(of->trial, of->worker, item->row, &of->rows, &row, diag);
 
         if (err != SONDE_OK) {
             return err;
         }
         if (count == 1) {
-            sonde__stats_to_vitals(row, vitals);
+            sonde__record_stats_to_vitals(row, vitals);
             break;
         }
         if (i == 0) {
             sonde_vitals_init(vitals);
         }
-        sonde__stats_to_vitals(row, &part);
+        sonde__record_stats_to_vitals(row, &part);
         sonde_vitals_merge(vitals, &part);
     }
     return SONDE_OK;
@@ -99,10 +102,10 @@ static sonde_err take_step(walk *of, int which, uint32_t count, int64_t value,
     if (which == 0) {
         err = read_rows(of, count, vitals, diag);
     } else {
-        const sonde__found found = {of->worker, of->stores[1],
-                                    of->tracks[1]->items + of->at[1], count};
+        const sonde__trial_found found = {of->worker, of->stores[1],
+                                          of->tracks[1]->items + of->at[1], count};
 
-        err = sonde__vitals_of_values(of->trial, &found, vitals, diag);
+        err = sonde__trial_vitals_of_values(of->trial, &found, vitals, diag);
     }
     if (err == SONDE_OK) {
         of->steps[of->count++] = value;
@@ -115,7 +118,8 @@ enum { MOST_TOLD = 5 };
 /* Whether an error is the matter of that one step alone, which is left out then. */
 static bool leave_out(walk *of, int which, sonde_err err, const sonde_diag *why)
 {
-    sonde__store *store = &of->worker->stores[which == 0 ? SONDE__VITALS : SONDE__RAW];
+    sonde__trial_store *store =
+        &of->worker->stores[which == 0 ? SONDE__VITALS : SONDE__RAW];
 
     if (err != SONDE_EFORMAT && err != SONDE_EUNSUPPORTED && err != SONDE_EIO) {
         return false;
@@ -124,8 +128,8 @@ static bool leave_out(walk *of, int which, sonde_err err, const sonde_diag *why)
         of->first = *why;
     }
     if (err != SONDE_EUNSUPPORTED && of->left_out <= MOST_TOLD &&
-        sonde__store_tell(store, of->tracks[which]->items[of->at[which]])) {
-        sonde__damage(of->trial, why->where, "%s", why->found);
+        sonde__trial_store_tell(store, of->tracks[which]->items[of->at[which]])) {
+        sonde__trial_damage(of->trial, why->where, "%s", why->found);
     }
     return true;
 }
@@ -155,7 +159,7 @@ static sonde_err take_all(walk *of, sonde_diag *diag)
     skip_before(of, 0);
     skip_before(of, 1);
     while ((which = choose(of)) >= 0) {
-        const sonde__step *step = step_of(of, item_at(of, which, of->at[which]));
+        const sonde__trial_step *step = step_of(of, item_at(of, which, of->at[which]));
         const int64_t value =
             of->mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
         const uint32_t count = count_step(of, which);
@@ -185,13 +189,13 @@ static sonde_err take_all(walk *of, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static bool start(walk *of, sonde__worker *worker, uint32_t id)
+static bool start(walk *of, sonde__trial_worker *worker, uint32_t id)
 {
     of->worker = worker;
     of->stores[0] = &worker->stores[SONDE__VITALS];
     of->stores[1] = &worker->stores[SONDE__RAW];
     for (int which = 0; which < 2; which++) {
-        of->tracks[which] = sonde__store_track(of->stores[which], id);
+        of->tracks[which] = sonde__trial_store_track(of->stores[which], id);
     }
     return of->tracks[0]->count + of->tracks[1]->count > 0;
 }
@@ -200,7 +204,7 @@ static bool start(walk *of, sonde__worker *worker, uint32_t id)
 static bool choose_worker(walk *of, uint32_t id, int rank)
 {
     for (size_t i = 0; i < of->trial->worker_count; i++) {
-        sonde__worker *worker = of->trial->workers[i];
+        sonde__trial_worker *worker = of->trial->workers[i];
 
         if ((rank < 0 || rank == worker->rank) && start(of, worker, id)) {
             return true;

@@ -5,20 +5,21 @@
  * next that has a right check is looked for, eight bytes by eight.
  */
 #include "trial/stream_file.h"
+#include "base/fail.h"
 
 #include <string.h>
 
 enum { MOST_RECORD = 1 << 22 };
 
-static void bad_record(const sonde__stream_reading *of, const char *found)
+static void bad_record(const sonde__trial_stream_reading *of, const char *found)
 {
-    sonde__stream_bad(of, "record at", of->progress->offset, found);
+    sonde__trial_stream_bad(of, "record at", of->progress->offset, found);
 }
 
-static sonde_err take_record(const sonde__stream_reading *of,
-                             const sonde__sketch_record *record)
+static sonde_err take_record(const sonde__trial_stream_reading *of,
+                             const sonde__record_sketch_record *record)
 {
-    sonde__sketch_item item = {
+    sonde__trial_sketch_item item = {
         .item = {.micro_batch = record->micro_batch, .replica = record->replica},
         .offset = of->progress->offset,
         .file = (uint32_t)(of->file - of->worker->files[SONDE__SKETCH].items),
@@ -26,11 +27,11 @@ static sonde_err take_record(const sonde__stream_reading *of,
     };
     sonde_err err = SONDE_OK;
 
-    if (!sonde__counts(of->trial, of->worker, record->step)) {
+    if (!sonde__trial_counts(of->trial, of->worker, record->step)) {
         return SONDE_OK;
     }
-    err = sonde__worker_tensor(of->trial, of->worker, record->tensor, NULL, NULL,
-                               &item.item.tensor, of->diag);
+    err = sonde__trial_worker_tensor(of->trial, of->worker, record->tensor, NULL, NULL,
+                                     &item.item.tensor, of->diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -38,23 +39,24 @@ static sonde_err take_record(const sonde__stream_reading *of,
         bad_record(of, "no catalogue declares its tensor");
         return SONDE_OK;
     }
-    item.item.step = sonde__steps_intern(&of->trial->steps, record->step,
-                                         (sonde_mode)record->mode, record->mode_step);
+    item.item.step = sonde__trial_steps_intern(
+        &of->trial->steps, record->step, (sonde_mode)record->mode, record->mode_step);
     if (item.item.step == SONDE__NONE) {
         return sonde__fail_nomem(of->diag, "the steps of a run");
     }
-    return sonde__worker_add(of->trial, of->worker, SONDE__SKETCH, &item.item, of->diag);
+    return sonde__trial_worker_add(of->trial, of->worker, SONDE__SKETCH, &item.item,
+                                   of->diag);
 }
 
 /* Whether these bytes are a whole and right record. Their place is aligned to 8. */
 static bool is_record(const unsigned char *bytes, size_t available)
 {
-    const sonde__sketch_record *record = (const void *)bytes;
+    const sonde__record_sketch_record *record = (const void *)bytes;
 
-    return sonde__sketch_valid(record, available) && record->length <= MOST_RECORD &&
-           record->step >= 0 && record->mode_step >= 0 &&
+    return sonde__record_sketch_valid(record, available) &&
+           record->length <= MOST_RECORD && record->step >= 0 && record->mode_step >= 0 &&
            record->micro_batch <= INT32_MAX &&
-           sonde__sketch_check(record) == record->check;
+           sonde__record_sketch_check(record) == record->check;
 }
 
 /* Whether a record may have begun here whose end has not come yet. */
@@ -83,13 +85,13 @@ static bool has_record(const unsigned char *bytes, size_t count)
 
 /* Whether to stop before these bytes: more of them will come, or would have. at_end: these
  * are the last of a file that nobody writes any more. */
-static bool is_incomplete(const sonde__stream_reading *of, const unsigned char *bytes,
-                          size_t count, bool at_end)
+static bool is_incomplete(const sonde__trial_stream_reading *of,
+                          const unsigned char *bytes, size_t count, bool at_end)
 {
     return is_begun(bytes, count) && !(at_end && (of->lost || has_record(bytes, count)));
 }
 
-static sonde_err take_records(sonde__stream_reading *of, const unsigned char *bytes,
+static sonde_err take_records(sonde__trial_stream_reading *of, const unsigned char *bytes,
                               size_t count, bool at_end)
 {
     size_t at = 0;
@@ -98,7 +100,7 @@ static sonde_err take_records(sonde__stream_reading *of, const unsigned char *by
         size_t step = 8;
 
         if (is_record(bytes + at, count - at)) {
-            const sonde__sketch_record *record = (const void *)(bytes + at);
+            const sonde__record_sketch_record *record = (const void *)(bytes + at);
             const sonde_err err = take_record(of, record);
 
             if (err != SONDE_OK) {
@@ -118,9 +120,9 @@ static sonde_err take_records(sonde__stream_reading *of, const unsigned char *by
     return SONDE_OK;
 }
 
-sonde_err sonde__sketches_read(sonde_trial *trial, sonde__worker *worker,
-                               sonde_diag *diag)
+sonde_err sonde__trial_sketches_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                     sonde_diag *diag)
 {
-    return sonde__stream_read(trial, worker, SONDE__FILE_SKETCH, &worker->sketch,
-                              take_records, diag);
+    return sonde__trial_stream_read(trial, worker, SONDE__FILE_SKETCH, &worker->sketch,
+                                    take_records, diag);
 }

@@ -5,31 +5,33 @@
  * mapped file.
  */
 #include "trial/stream_file.h"
+#include "base/fail.h"
 
-static void bad_row(const sonde__stream_reading *of, const char *found)
+static void bad_row(const sonde__trial_stream_reading *of, const char *found)
 {
-    sonde__stream_bad(
+    sonde__trial_stream_bad(
         of, "row", (of->progress->offset - SONDE__STATS_HEAD) / SONDE__STATS_ROW, found);
 }
 
-static sonde_err take_row(const sonde__stream_reading *of, const sonde__stats_row *row)
+static sonde_err take_row(const sonde__trial_stream_reading *of,
+                          const sonde__record_stats_row *row)
 {
-    sonde__row_item item = {
+    sonde__trial_row_item item = {
         .item = {.micro_batch = row->micro_batch, .replica = row->replica},
         .row = of->worker->stats_rows,
     };
     sonde_err err = SONDE_OK;
 
-    if (sonde__stats_check(row) != row->check || row->mode >= SONDE_MODE_COUNT ||
+    if (sonde__record_stats_check(row) != row->check || row->mode >= SONDE_MODE_COUNT ||
         row->step < 0 || row->mode_step < 0 || row->micro_batch > INT32_MAX) {
         bad_row(of, "its check is wrong");
         return SONDE_OK;
     }
-    if (!sonde__counts(of->trial, of->worker, row->step)) {
+    if (!sonde__trial_counts(of->trial, of->worker, row->step)) {
         return SONDE_OK;
     }
-    err = sonde__worker_tensor(of->trial, of->worker, row->tensor, NULL, NULL,
-                               &item.item.tensor, of->diag);
+    err = sonde__trial_worker_tensor(of->trial, of->worker, row->tensor, NULL, NULL,
+                                     &item.item.tensor, of->diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -37,15 +39,16 @@ static sonde_err take_row(const sonde__stream_reading *of, const sonde__stats_ro
         bad_row(of, "no catalogue declares its tensor");
         return SONDE_OK;
     }
-    item.item.step = sonde__steps_intern(&of->trial->steps, row->step,
-                                         (sonde_mode)row->mode, row->mode_step);
+    item.item.step = sonde__trial_steps_intern(&of->trial->steps, row->step,
+                                               (sonde_mode)row->mode, row->mode_step);
     if (item.item.step == SONDE__NONE) {
         return sonde__fail_nomem(of->diag, "the steps of a run");
     }
-    return sonde__worker_add(of->trial, of->worker, SONDE__VITALS, &item.item, of->diag);
+    return sonde__trial_worker_add(of->trial, of->worker, SONDE__VITALS, &item.item,
+                                   of->diag);
 }
 
-static sonde_err take_rows(sonde__stream_reading *of, const unsigned char *bytes,
+static sonde_err take_rows(sonde__trial_stream_reading *of, const unsigned char *bytes,
                            size_t count, bool at_end)
 {
     (void)at_end;
@@ -65,8 +68,9 @@ static sonde_err take_rows(sonde__stream_reading *of, const unsigned char *bytes
     return SONDE_OK;
 }
 
-sonde_err sonde__stats_read(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag)
+sonde_err sonde__trial_stats_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag)
 {
-    return sonde__stream_read(trial, worker, SONDE__FILE_STATS, &worker->stats, take_rows,
-                              diag);
+    return sonde__trial_stream_read(trial, worker, SONDE__FILE_STATS, &worker->stats,
+                                    take_rows, diag);
 }

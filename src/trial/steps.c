@@ -2,24 +2,25 @@
  * steps.c - the steps of a run, each once, and their order.
  */
 #include "trial/store.h"
+#include "base/memory.h"
 
 #include <stdlib.h>
 
 enum { FIRST_SLOTS = 64 };
 
-void sonde__steps_init(sonde__steps *steps)
+void sonde__trial_steps_init(sonde__trial_steps *steps)
 {
-    *steps = (sonde__steps){.last = SONDE__NONE};
+    *steps = (sonde__trial_steps){.last = SONDE__NONE};
 }
 
-void sonde__steps_fini(sonde__steps *steps)
+void sonde__trial_steps_fini(sonde__trial_steps *steps)
 {
     sonde__free(steps->items);
     sonde__free(steps->slots);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde__free(steps->sorted[mode]);
     }
-    sonde__steps_init(steps);
+    sonde__trial_steps_init(steps);
 }
 
 /* Fibonacci hashing: steps count up, and the upper bits of the product spread them. */
@@ -32,12 +33,13 @@ static size_t hash_of(int64_t global, int mode, int64_t mode_step)
     return (size_t)(mixed >> 20);
 }
 
-static bool is_step(const sonde__step *step, int64_t global, int mode, int64_t mode_step)
+static bool is_step(const sonde__trial_step *step, int64_t global, int mode,
+                    int64_t mode_step)
 {
     return step->global == global && step->mode_step == mode_step && step->mode == mode;
 }
 
-static size_t find_slot(const sonde__steps *steps, int64_t global, int mode,
+static size_t find_slot(const sonde__trial_steps *steps, int64_t global, int mode,
                         int64_t mode_step)
 {
     const size_t mask = steps->slot_count - 1;
@@ -50,7 +52,7 @@ static size_t find_slot(const sonde__steps *steps, int64_t global, int mode,
     return slot;
 }
 
-static bool rehash(sonde__steps *steps)
+static bool rehash(sonde__trial_steps *steps)
 {
     const size_t slot_count =
         steps->slot_count > 0 ? steps->slot_count * 2 : (size_t)FIRST_SLOTS;
@@ -63,7 +65,7 @@ static bool rehash(sonde__steps *steps)
     steps->slots = slots;
     steps->slot_count = slot_count;
     for (size_t i = 0; i < steps->count; i++) {
-        const sonde__step *step = &steps->items[i];
+        const sonde__trial_step *step = &steps->items[i];
 
         slots[find_slot(steps, step->global, step->mode, step->mode_step)] =
             (uint32_t)i + 1;
@@ -71,15 +73,15 @@ static bool rehash(sonde__steps *steps)
     return true;
 }
 
-static int64_t value_in(const sonde__steps *steps, int mode, uint32_t index)
+static int64_t value_in(const sonde__trial_steps *steps, int mode, uint32_t index)
 {
-    const sonde__step *step = &steps->items[index];
+    const sonde__trial_step *step = &steps->items[index];
 
     return mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
 }
 
 /* Room is there. */
-static void append_sorted(sonde__steps *steps, int mode, uint32_t index)
+static void append_sorted(sonde__trial_steps *steps, int mode, uint32_t index)
 {
     const size_t n = steps->sorted_count[mode];
 
@@ -91,7 +93,7 @@ static void append_sorted(sonde__steps *steps, int mode, uint32_t index)
     steps->sorted_count[mode] = n + 1;
 }
 
-static bool reserve(sonde__steps *steps, int mode)
+static bool reserve(sonde__trial_steps *steps, int mode)
 {
     return steps->count < SONDE__NONE - 1 &&
            sonde__reserve(&steps->items, &steps->capacity, steps->count + 1,
@@ -106,7 +108,7 @@ static bool reserve(sonde__steps *steps, int mode)
 }
 
 /* Likewise. */
-static void list_step(sonde__steps *steps, int mode, uint32_t index)
+static void list_step(sonde__trial_steps *steps, int mode, uint32_t index)
 {
     if (mode != SONDE_MODE_GLOBAL) {
         append_sorted(steps, mode, index);
@@ -115,8 +117,8 @@ static void list_step(sonde__steps *steps, int mode, uint32_t index)
     steps->items[index].listed = true;
 }
 
-uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global, sonde_mode mode,
-                             int64_t mode_step)
+uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
+                                   sonde_mode mode, int64_t mode_step)
 {
     uint32_t index = steps->last;
     size_t slot = 0;
@@ -138,7 +140,7 @@ uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global, sonde_mode mod
     }
     if (index == SONDE__NONE) {
         index = (uint32_t)steps->count++;
-        steps->items[index] = (sonde__step){
+        steps->items[index] = (sonde__trial_step){
             .global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
         steps->slots[find_slot(steps, global, (int)mode, mode_step)] = index + 1;
     }
@@ -146,10 +148,10 @@ uint32_t sonde__steps_intern(sonde__steps *steps, int64_t global, sonde_mode mod
     return steps->last = index;
 }
 
-void sonde__steps_prune(sonde__steps *steps, int64_t global)
+void sonde__trial_steps_prune(sonde__trial_steps *steps, int64_t global)
 {
     for (size_t i = 0; i < steps->count; i++) {
-        sonde__step *step = &steps->items[i];
+        sonde__trial_step *step = &steps->items[i];
 
         step->listed =
             step->listed && (step->global < global || step->saved || step->ended > 0);
@@ -170,7 +172,7 @@ void sonde__steps_prune(sonde__steps *steps, int64_t global)
 /* --- order ------------------------------------------------------------------------ */
 
 typedef struct order {
-    const sonde__steps *steps;
+    const sonde__trial_steps *steps;
     int mode;
 } order;
 
@@ -184,7 +186,7 @@ static int compare(const void *left, const void *right, void *context)
     return x != y ? (x > y) - (x < y) : (a > b) - (a < b);
 }
 
-void sonde__steps_settle(sonde__steps *steps)
+void sonde__trial_steps_settle(sonde__trial_steps *steps)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         if (steps->unsorted[mode]) {
@@ -197,19 +199,21 @@ void sonde__steps_settle(sonde__steps *steps)
     }
 }
 
-int64_t sonde__steps_at(const sonde__steps *steps, sonde_mode mode, size_t place)
+int64_t sonde__trial_steps_at(const sonde__trial_steps *steps, sonde_mode mode,
+                              size_t place)
 {
     return value_in(steps, (int)mode, steps->sorted[mode][place]);
 }
 
-size_t sonde__steps_lower(const sonde__steps *steps, sonde_mode mode, int64_t step)
+size_t sonde__trial_steps_lower(const sonde__trial_steps *steps, sonde_mode mode,
+                                int64_t step)
 {
     size_t low = 0, high = steps->sorted_count[mode];
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
-        if (sonde__steps_at(steps, mode, middle) < step) {
+        if (sonde__trial_steps_at(steps, mode, middle) < step) {
             low = middle + 1;
         } else {
             high = middle;

@@ -5,6 +5,8 @@
  * are any.
  */
 #include "trial/stream_file.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,11 +20,11 @@ enum { PIECE = 1 << 20 };
 #endif
 enum { MOST_ROOM = 1 << 23 }; /* twice the longest item */
 
-void sonde__stream_bad(const sonde__stream_reading *of, const char *what, uint64_t n,
-                       const char *found)
+void sonde__trial_stream_bad(const sonde__trial_stream_reading *of, const char *what,
+                             uint64_t n, const char *found)
 {
-    sonde__damage_in(of->trial, of->progress, of->where, "%s %llu: %s", what,
-                     (unsigned long long)n, found);
+    sonde__trial_damage_in(of->trial, of->progress, of->where, "%s %llu: %s", what,
+                           (unsigned long long)n, found);
 }
 
 /* --- heads ------------------------------------------------------------------------ */
@@ -61,11 +63,11 @@ static bool read_count(const char *at, uint64_t *count)
     return *at == ',' && at > first;
 }
 
-bool sonde__head_read(sonde__file_kind kind, const char *head, size_t size,
-                      uint64_t *items)
+bool sonde__trial_head_read(sonde__record_file_kind kind, const char *head, size_t size,
+                            uint64_t *items)
 {
     char given[SONDE__MOST_HEAD + 1], wanted[SONDE__MOST_HEAD + 1];
-    const size_t length = sonde__file_head(kind, 0, wanted);
+    const size_t length = sonde__record_file_head(kind, 0, wanted);
     const char *list = NULL, *shape = NULL;
 
     if (size < length) {
@@ -89,7 +91,7 @@ bool sonde__head_read(sonde__file_kind kind, const char *head, size_t size,
 }
 
 /* The head of a file that has been begun; a closed one must hold what it says. */
-static sonde_err look_at_head(const sonde__stream_reading *of, int fd)
+static sonde_err look_at_head(const sonde__trial_stream_reading *of, int fd)
 {
     static const char *const names[] = {[SONDE__FILE_STATS] = "vital signs",
                                         [SONDE__FILE_SKETCH] = "sketches",
@@ -97,21 +99,22 @@ static sonde_err look_at_head(const sonde__stream_reading *of, int fd)
     const uint64_t row =
         of->kind == SONDE__FILE_STATS ? SONDE__STATS_ROW : SONDE__STEPS_ROW;
     char head[SONDE__MOST_HEAD];
-    const size_t length = sonde__file_head(of->kind, 0, head);
+    const size_t length = sonde__record_file_head(of->kind, 0, head);
     const uint64_t there = (of->file->size - length) / row;
     uint64_t items = there;
     size_t count = 0;
-    const sonde_err err = sonde__read_at(fd, head, length, 0, &count, of->path, of->diag);
+    const sonde_err err =
+        sonde__trial_read_at(fd, head, length, 0, &count, of->path, of->diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    if (!sonde__head_read(of->kind, head, count, &items)) {
-        sonde__damage(of->trial, of->where, "its head is not that of %s",
-                      names[of->kind]);
+    if (!sonde__trial_head_read(of->kind, head, count, &items)) {
+        sonde__trial_damage(of->trial, of->where, "its head is not that of %s",
+                            names[of->kind]);
     } else if (of->file->closed && items != there) {
-        sonde__damage(of->trial, of->where, "%llu rows, where its head says %llu",
-                      (unsigned long long)there, (unsigned long long)items);
+        sonde__trial_damage(of->trial, of->where, "%llu rows, where its head says %llu",
+                            (unsigned long long)there, (unsigned long long)items);
     }
     of->file->head = of->progress->offset = length;
     return SONDE_OK;
@@ -119,10 +122,10 @@ static sonde_err look_at_head(const sonde__stream_reading *of, int fd)
 
 /* --- items ------------------------------------------------------------------------ */
 
-static sonde_err take_all(sonde__stream_reading *of, int fd)
+static sonde_err take_all(sonde__trial_stream_reading *of, int fd)
 {
-    sonde__progress *progress = of->progress;
-    sonde__scratch *buffer = &of->trial->buffer;
+    sonde__trial_progress *progress = of->progress;
+    sonde__trial_scratch *buffer = &of->trial->buffer;
     size_t room = PIECE;
 
     for (;;) {
@@ -130,10 +133,11 @@ static sonde_err take_all(sonde__stream_reading *of, int fd)
         size_t count = 0;
         sonde_err err = SONDE_OK;
 
-        if (!sonde__scratch_reserve(buffer, room)) {
+        if (!sonde__trial_scratch_reserve(buffer, room)) {
             return sonde__fail_nomem(of->diag, of->path);
         }
-        err = sonde__read_at(fd, buffer->bytes, room, begin, &count, of->path, of->diag);
+        err = sonde__trial_read_at(fd, buffer->bytes, room, begin, &count, of->path,
+                                   of->diag);
         if (err == SONDE_OK) {
             err = of->take(of, buffer->bytes, count, of->over && count < room);
             progress->size = begin + count;
@@ -151,7 +155,7 @@ static sonde_err take_all(sonde__stream_reading *of, int fd)
 
 /* --- files ------------------------------------------------------------------------ */
 
-static sonde_err read_open(sonde__stream_reading *of, int fd)
+static sonde_err read_open(sonde__trial_stream_reading *of, int fd)
 {
     struct stat about = {0};
     char head[SONDE__MOST_HEAD];
@@ -164,7 +168,7 @@ static sonde_err read_open(sonde__stream_reading *of, int fd)
     of->file->size = (uint64_t)about.st_size;
     /* The end of a file that is over is looked at once more, with that knowledge. */
     if ((of->file->size == of->progress->size && of->file->looked >= of->over) ||
-        of->file->size < sonde__file_head(of->kind, 0, head)) {
+        of->file->size < sonde__record_file_head(of->kind, 0, head)) {
         of->progress->size = of->file->size;
         return SONDE_OK;
     }
@@ -176,7 +180,8 @@ static sonde_err read_open(sonde__stream_reading *of, int fd)
 }
 
 /* The worker's list of the files of a kind. */
-static sonde__file_list *files_of(sonde__worker *worker, sonde__file_kind kind)
+static sonde__trial_file_list *files_of(sonde__trial_worker *worker,
+                                        sonde__record_file_kind kind)
 {
     return &worker->files[kind == SONDE__FILE_STATS    ? (int)SONDE__VITALS
                           : kind == SONDE__FILE_SKETCH ? (int)SONDE__SKETCH
@@ -184,17 +189,17 @@ static sonde__file_list *files_of(sonde__worker *worker, sonde__file_kind kind)
 }
 
 /* of: what the kind is; the rest is filled in here. */
-static sonde_err read_on(sonde__stream_reading of, sonde_diag *diag)
+static sonde_err read_on(sonde__trial_stream_reading of, sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
     sonde_trial *trial = of.trial;
-    sonde__worker *worker = of.worker;
+    sonde__trial_worker *worker = of.worker;
     const uint64_t number = of.progress->number;
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
     int fd = -1;
 
-    of.file = sonde__file_of(files_of(worker, of.kind), number);
+    of.file = sonde__trial_file_of(files_of(worker, of.kind), number);
     if (of.file == NULL) {
         return sonde__fail_nomem(diag, "the files of a run");
     }
@@ -205,10 +210,10 @@ static sonde_err read_on(sonde__stream_reading of, sonde_diag *diag)
     of.where = where;
     of.diag = &why;
     of.lost = false;
-    fd = sonde__file_open(trial, worker, of.kind, of.file, path);
+    fd = sonde__trial_file_open(trial, worker, of.kind, of.file, path);
     of.over = of.file->closed || trial->ended || worker->said_ended || worker->crashed;
-    sonde__worker_limit(worker, of.kind, number);
-    sonde__file_name(name, of.kind, number, !of.file->closed);
+    sonde__trial_worker_limit(worker, of.kind, number);
+    sonde__record_file_name(name, of.kind, number, !of.file->closed);
     (void)sonde__trial_where(worker, name, where);
     if (fd < 0) {
         err = sonde__fail_errno(&why, path, "cannot be opened");
@@ -216,33 +221,35 @@ static sonde_err read_on(sonde__stream_reading of, sonde_diag *diag)
         err = read_open(&of, fd);
         (void)close(fd);
     }
-    sonde__damage_flush(trial, of.progress, where);
+    sonde__trial_damage_flush(trial, of.progress, where);
     if (err == SONDE_ENOMEM) {
         return sonde__fail_nomem(diag, path);
     }
     if (err != SONDE_OK && !of.file->broken) {
         of.file->broken = true;
-        sonde__damage(trial, where, "%s", why.found);
+        sonde__trial_damage(trial, where, "%s", why.found);
     }
     return SONDE_OK;
 }
 
-sonde_err sonde__stream_read(sonde_trial *trial, sonde__worker *worker,
-                             sonde__file_kind kind, sonde__progress *progress,
-                             sonde__stream_take *take, sonde_diag *diag)
+sonde_err sonde__trial_stream_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                   sonde__record_file_kind kind,
+                                   sonde__trial_progress *progress,
+                                   sonde__trial_stream_take *take, sonde_diag *diag)
 {
     for (;;) {
-        const sonde__stream_reading of = {.trial = trial,
-                                          .worker = worker,
-                                          .kind = kind,
-                                          .take = take,
-                                          .progress = progress};
+        const sonde__trial_stream_reading of = {.trial = trial,
+                                                .worker = worker,
+                                                .kind = kind,
+                                                .take = take,
+                                                .progress = progress};
         uint64_t next = 0;
-        const bool more = sonde__progress_peek(trial, worker, progress, kind, &next);
+        const bool more =
+            sonde__trial_progress_peek(trial, worker, progress, kind, &next);
         sonde_err err = progress->begun ? read_on(of, diag) : SONDE_OK;
 
         if (err == SONDE_OK && more) {
-            err = sonde__progress_move(trial, worker, progress, kind, next, diag);
+            err = sonde__trial_progress_move(trial, worker, progress, kind, next, diag);
         }
         if (err != SONDE_OK || !more) {
             return err;

@@ -9,24 +9,24 @@
 
 #include "trial/trial_state.h"
 
-typedef struct sonde__stream_reading sonde__stream_reading;
+typedef struct sonde__trial_stream_reading sonde__trial_stream_reading;
 
 /*
  * Takes the items among count bytes, which lie at progress->offset in the file and are aligned
  * as it is; for each that is done with, progress->offset moves on. at_end: these are the last
  * bytes of a file that nobody writes any more.
  */
-typedef sonde_err sonde__stream_take(sonde__stream_reading *of,
-                                     const unsigned char *bytes, size_t count,
-                                     bool at_end);
+typedef sonde_err sonde__trial_stream_take(sonde__trial_stream_reading *of,
+                                           const unsigned char *bytes, size_t count,
+                                           bool at_end);
 
-struct sonde__stream_reading {
+struct sonde__trial_stream_reading {
     sonde_trial *trial;
-    sonde__worker *worker;
-    sonde__file_kind kind;
-    sonde__stream_take *take;
-    sonde__progress *progress;
-    sonde__file *file;
+    sonde__trial_worker *worker;
+    sonde__record_file_kind kind;
+    sonde__trial_stream_take *take;
+    sonde__trial_progress *progress;
+    sonde__trial_file *file;
     const char *path, *where;
     sonde_diag *diag;
     bool over; /* nobody writes the file any more */
@@ -35,11 +35,12 @@ struct sonde__stream_reading {
 
 /* All that has come to the files of a kind. What cannot be read is damage; only want of
  * memory is an error. */
-sonde_err sonde__stream_read(sonde_trial *trial, sonde__worker *worker,
-                             sonde__file_kind kind, sonde__progress *progress,
-                             sonde__stream_take *take, sonde_diag *diag);
+sonde_err sonde__trial_stream_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                   sonde__record_file_kind kind,
+                                   sonde__trial_progress *progress,
+                                   sonde__trial_stream_take *take, sonde_diag *diag);
 /* Notes what is wrong with "row" or "record" n. */
-void sonde__stream_bad(const sonde__stream_reading *of, const char *what, uint64_t n,
-                       const char *found);
+void sonde__trial_stream_bad(const sonde__trial_stream_reading *of, const char *what,
+                             uint64_t n, const char *found);
 
 #endif

@@ -2,6 +2,10 @@
  * trial.c - opening, refreshing and describing a run.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -16,17 +20,17 @@ enum { MOST_PATH = SONDE__PATH - 256 };
 /* --- workers ---------------------------------------------------------------------- */
 
 sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name,
-                                  sonde__worker **out, sonde_diag *diag)
+                                  sonde__trial_worker **out, sonde_diag *diag)
 {
-    sonde__worker *worker = NULL;
+    sonde__trial_worker *worker = NULL;
     size_t at = trial->worker_count;
     sonde_err err = SONDE_OK;
 
     if (!sonde__reserve(&trial->workers, &trial->worker_capacity, trial->worker_count + 1,
-                        sizeof(sonde__worker *))) {
+                        sizeof(sonde__trial_worker *))) {
         return sonde__fail_nomem(diag, "the workers of a run");
     }
-    err = sonde__worker_create(trial, rank, name, &worker, diag);
+    err = sonde__trial_worker_create(trial, rank, name, &worker, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -64,7 +68,7 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
         return sonde__fail_errno(diag, trial->path, "cannot be listed");
     }
     while (err == SONDE_OK && (entry = readdir(folder)) != NULL) {
-        const int rank = sonde__worker_of_folder(entry->d_name);
+        const int rank = sonde__record_worker_of_folder(entry->d_name);
         char path[SONDE__PATH];
         struct stat about;
 
@@ -80,40 +84,41 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
 
 /* --- refreshing ------------------------------------------------------------------- */
 
-static sonde_err read_worker(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag)
+static sonde_err read_worker(sonde_trial *trial, sonde__trial_worker *worker,
+                             sonde_diag *diag)
 {
-    sonde_err err = sonde__catalogue_read(trial, worker, diag);
+    sonde_err err = sonde__trial_catalogue_read(trial, worker, diag);
 
     if (err == SONDE_OK) {
-        err = sonde__generations_read(trial, worker, diag);
+        err = sonde__trial_generations_read(trial, worker, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__step_rows_read(trial, worker, diag);
+        err = sonde__trial_step_rows_read(trial, worker, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__index_read(trial, worker, diag);
+        err = sonde__trial_index_read(trial, worker, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__stats_read(trial, worker, diag);
+        err = sonde__trial_stats_read(trial, worker, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__sketches_read(trial, worker, diag);
+        err = sonde__trial_sketches_read(trial, worker, diag);
     }
-    sonde__damage_flush(trial, &worker->catalogue, worker->name);
+    sonde__trial_damage_flush(trial, &worker->catalogue, worker->name);
     return err;
 }
 
-static bool is_part(const sonde__file_list *files)
+static bool is_part(const sonde__trial_file_list *files)
 {
     return files->count > 0 && !files->items[files->count - 1].closed;
 }
 
 /* Of a worker that writes no more: whatever of its files is not complete will never be. */
-static void note_ends(sonde_trial *trial, sonde__worker *worker)
+static void note_ends(sonde_trial *trial, sonde__trial_worker *worker)
 {
     const struct {
-        sonde__progress *progress;
-        sonde__file_kind kind;
+        sonde__trial_progress *progress;
+        sonde__record_file_kind kind;
         bool part;
     } all[] = {
         {&worker->index, SONDE__FILE_INDEX, false},
@@ -127,19 +132,20 @@ static void note_ends(sonde_trial *trial, sonde__worker *worker)
         char name[SONDE__FILE_NAME] = SONDE__CATALOGUE_FILE, where[SONDE__PATH];
 
         if (all[i].kind != SONDE__FILE_OTHER) {
-            sonde__file_name(name, all[i].kind, all[i].progress->number, all[i].part);
+            sonde__record_file_name(name, all[i].kind, all[i].progress->number,
+                                    all[i].part);
         }
-        sonde__progress_end(trial, all[i].progress,
-                            sonde__trial_where(worker, name, where));
+        sonde__trial_progress_end(trial, all[i].progress,
+                                  sonde__trial_where(worker, name, where));
     }
 }
 
 static void settle(sonde_trial *trial)
 {
-    sonde__steps_settle(&trial->steps);
+    sonde__trial_steps_settle(&trial->steps);
     for (size_t i = 0; i < trial->worker_count; i++) {
         for (int kind = 0; kind < SONDE__KINDS; kind++) {
-            sonde__store_settle(&trial->workers[i]->stores[kind], &trial->steps);
+            sonde__trial_store_settle(&trial->workers[i]->stores[kind], &trial->steps);
         }
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
@@ -149,19 +155,19 @@ static void settle(sonde_trial *trial)
 
 static sonde_err read_all(sonde_trial *trial, sonde_diag *diag)
 {
-    sonde_err err = sonde__end_read(trial, diag);
+    sonde_err err = sonde__trial_end_read(trial, diag);
 
     if (err == SONDE_OK && trial->worker_count < (size_t)trial->world) {
         err = find_workers(trial, diag);
     }
     for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
-        err = sonde__state_read(trial, trial->workers[i], diag);
+        err = sonde__trial_state_read(trial, trial->workers[i], diag);
     }
     for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
         err = read_worker(trial, trial->workers[i], diag);
     }
     for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
-        sonde__worker *worker = trial->workers[i];
+        sonde__trial_worker *worker = trial->workers[i];
 
         if (trial->ended || worker->said_ended || worker->crashed) {
             note_ends(trial, worker);
@@ -176,7 +182,7 @@ sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *dia
 
     trial->changed = false;
     trial->look++;
-    err = trial->smdebug != NULL ? sonde__smdebug_refresh(trial, diag)
+    err = trial->smdebug != NULL ? sonde__trial_smdebug_refresh(trial, diag)
                                  : read_all(trial, diag);
     sonde__trial_judge(trial);
     if (trial->changed) {
@@ -231,7 +237,7 @@ static sonde_trial *create(const char *path, const sonde_trial_options *options)
     trial->world = 1;
     trial->last_complete = -1;
     trial->look = 1;
-    sonde__steps_init(&trial->steps);
+    sonde__trial_steps_init(&trial->steps);
     sonde__names_init(&trial->collections);
     sonde__names_init(&trial->members);
     (void)gethostname(trial->host, sizeof trial->host - 1);
@@ -248,10 +254,10 @@ static sonde_trial *create(const char *path, const sonde_trial_options *options)
 static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
 {
     bool found = false;
-    sonde_err err = sonde__run_read(trial, &found, diag);
+    sonde_err err = sonde__trial_run_read(trial, &found, diag);
 
-    if (err == SONDE_OK && !found && sonde__smdebug_is(trial)) {
-        return sonde__smdebug_open(trial, diag);
+    if (err == SONDE_OK && !found && sonde__trial_smdebug_is(trial)) {
+        return sonde__trial_smdebug_open(trial, diag);
     }
     if (err == SONDE_OK) {
         err = find_workers(trial, diag);
@@ -263,7 +269,7 @@ static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
                            " nor a worker's folder is in it");
     }
     if (err == SONDE_OK && !found) {
-        sonde__damage(trial, SONDE__RUN_FILE, "missing");
+        sonde__trial_damage(trial, SONDE__RUN_FILE, "missing");
     }
     return err;
 }
@@ -331,7 +337,7 @@ void sonde_trial_close(sonde_trial *trial)
         return;
     }
     for (size_t i = 0; i < trial->worker_count; i++) {
-        sonde__worker_destroy(trial->workers[i]);
+        sonde__trial_worker_destroy(trial->workers[i]);
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde__free(trial->lists[mode][0].steps);
@@ -342,12 +348,12 @@ void sonde_trial_close(sonde_trial *trial)
     sonde_catalogue_destroy(trial->catalogue);
     sonde__names_fini(&trial->collections);
     sonde__names_fini(&trial->members);
-    sonde__steps_fini(&trial->steps);
-    sonde__forms_fini(&trial->forms);
+    sonde__trial_steps_fini(&trial->steps);
+    sonde__trial_forms_fini(&trial->forms);
     sonde__free(trial->packed.bytes);
     sonde__free(trial->value.bytes);
     sonde__free(trial->buffer.bytes);
-    sonde__smdebug_close(trial->smdebug);
+    sonde__trial_smdebug_close(trial->smdebug);
     free_texts(trial);
     sonde__free(trial);
 }

@@ -5,6 +5,7 @@
  * What is left are the values, and the headers that closed segments have for other readers.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
 
 #include <sonde/safetensors.h>
 
@@ -12,9 +13,10 @@
 #include <string.h>
 
 /* "0000000100/train/conv1.weight", perhaps with "@1.0" and "#1" behind. */
-static bool is_key(const sonde_trial *trial, const sonde__raw_item *item, const char *key)
+static bool is_key(const sonde_trial *trial, const sonde__trial_raw_item *item,
+                   const char *key)
 {
-    const sonde__step *step = &trial->steps.items[item->item.step];
+    const sonde__trial_step *step = &trial->steps.items[item->item.step];
     const char *name = sonde_catalogue_info(trial->catalogue, item->item.tensor)->name;
     char start[64];
     const int n = snprintf(start, sizeof start, "%010lld/%s/", (long long)step->global,
@@ -35,7 +37,7 @@ static bool is_key(const sonde_trial *trial, const sonde__raw_item *item, const 
 /* Whether item is the next of the header's values, *at, or behind some that a recovery made
  * of bytes that belong to nobody. */
 static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
-                       const sonde__raw_item *item, size_t *at)
+                       const sonde__trial_raw_item *item, size_t *at)
 {
     const sonde_view *first = sonde_safetensors_view(file, 0);
 
@@ -56,48 +58,50 @@ static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
 }
 
 /* Items first ... end - 1 are those of one closed segment. */
-static void check_header(sonde_trial *trial, const sonde__worker *worker,
-                         const sonde__file *segment, uint32_t first, uint32_t end)
+static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
+                         const sonde__trial_file *segment, uint32_t first, uint32_t end)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
-    const sonde__store *store = &worker->stores[SONDE__RAW];
+    const sonde__trial_store *store = &worker->stores[SONDE__RAW];
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
     size_t at = 0;
 
-    sonde__file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
+    sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_where(worker, name, where);
     if (sonde_safetensors_open(sonde__trial_path(trial, worker, name, path), &file,
                                &why) != SONDE_OK) {
-        sonde__damage(trial, where, "not a safetensors file: %s", why.found);
+        sonde__trial_damage(trial, where, "not a safetensors file: %s", why.found);
         return;
     }
     for (uint32_t i = first; i < end; i++) {
-        const sonde__raw_item *item = (const void *)sonde__store_at(store, i);
+        const sonde__trial_raw_item *item = (const void *)sonde__trial_store_at(store, i);
 
         if (!find_entry(trial, file, item, &at)) {
-            sonde__damage(trial, where, "its header has not '%s' of step %lld at %llu",
-                          sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
-                          (long long)trial->steps.items[item->item.step].global,
-                          (unsigned long long)item->offset);
+            sonde__trial_damage(
+                trial, where, "its header has not '%s' of step %lld at %llu",
+                sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
+                (long long)trial->steps.items[item->item.step].global,
+                (unsigned long long)item->offset);
             break;
         }
     }
     sonde_safetensors_destroy(file);
 }
 
-static void check_headers(sonde_trial *trial, const sonde__worker *worker)
+static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
 {
-    const sonde__file_list *segments = &worker->files[SONDE__RAW];
-    const sonde__store *store = &worker->stores[SONDE__RAW];
+    const sonde__trial_file_list *segments = &worker->files[SONDE__RAW];
+    const sonde__trial_store *store = &worker->stores[SONDE__RAW];
     uint32_t first = 0;
 
     for (size_t s = 0; s < segments->count; s++) {
-        const sonde__file *segment = &segments->items[s];
+        const sonde__trial_file *segment = &segments->items[s];
         uint32_t end = first;
 
         while (end < store->count &&
-               ((const sonde__raw_item *)(const void *)sonde__store_at(store, end))
+               ((const sonde__trial_raw_item *)(const void *)sonde__trial_store_at(store,
+                                                                                   end))
                        ->segment == s) {
             end++;
         }
@@ -109,18 +113,18 @@ static void check_headers(sonde_trial *trial, const sonde__worker *worker)
     }
 }
 
-static sonde_err check_values(sonde_trial *trial, sonde__worker *worker,
+static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
                               sonde_verify_report *report, sonde_diag *diag)
 {
-    const sonde__store *store = &worker->stores[SONDE__RAW];
+    const sonde__trial_store *store = &worker->stores[SONDE__RAW];
 
     for (uint32_t i = 0; i < store->count; i++) {
-        const sonde__raw_item *item = (const void *)sonde__store_at(store, i);
+        const sonde__trial_raw_item *item = (const void *)sonde__trial_store_at(store, i);
         sonde_view view;
         sonde_diag why = {0};
 
         trial->look += i % 1024 == 0;
-        const sonde_err err = sonde__value_of(trial, worker, item, &view, &why);
+        const sonde_err err = sonde__trial_value_of(trial, worker, item, &view, &why);
 
         if (err == SONDE_ENOMEM) {
             return sonde__fail_nomem(diag, "a value");
@@ -132,7 +136,7 @@ static sonde_err check_values(sonde_trial *trial, sonde__worker *worker,
         } else if (err == SONDE_EUNSUPPORTED) { /* right, but not ours to decode */
             report->records++;
         } else {
-            sonde__damage(trial, why.where, "%s", why.found);
+            sonde__trial_damage(trial, why.where, "%s", why.found);
         }
     }
     return SONDE_OK;
@@ -150,7 +154,7 @@ sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
         return err;
     }
     for (size_t i = 0; i < trial->worker_count && err == SONDE_OK; i++) {
-        sonde__worker *worker = trial->workers[i];
+        sonde__trial_worker *worker = trial->workers[i];
 
         err = check_values(trial, worker, &sum, diag);
         if (trial->smdebug == NULL) {

@@ -3,6 +3,10 @@
  * trial's ids, and the steps that it has ended.
  */
 #include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,29 +17,30 @@ enum { MOST_UNKNOWN = 1 << 20 }; /* ids beyond it cannot be meant, unless declar
 
 /* --- opening ---------------------------------------------------------------------- */
 
-static bool list_file(sonde__worker *worker, const char *name)
+static bool list_file(sonde__trial_worker *worker, const char *name)
 {
     uint64_t number = 0;
     bool part = false;
 
-    switch (sonde__file_parse(name, &number, &part)) {
+    switch (sonde__record_file_parse(name, &number, &part)) {
     case SONDE__FILE_INDEX:
-        return sonde__progress_list(&worker->index, number);
+        return sonde__trial_progress_list(&worker->index, number);
     case SONDE__FILE_STATS:
-        return sonde__progress_list(&worker->stats, number);
+        return sonde__trial_progress_list(&worker->stats, number);
     case SONDE__FILE_SKETCH:
-        return sonde__progress_list(&worker->sketch, number);
+        return sonde__trial_progress_list(&worker->sketch, number);
     case SONDE__FILE_STEPS:
-        return sonde__progress_list(&worker->steps, number);
+        return sonde__trial_progress_list(&worker->steps, number);
     case SONDE__FILE_SEGMENT:
-        return sonde__progress_list(&worker->segments, number);
+        return sonde__trial_progress_list(&worker->segments, number);
     case SONDE__FILE_OTHER:
         break;
     }
     return true;
 }
 
-static sonde_err list_files(sonde_trial *trial, sonde__worker *worker, sonde_diag *diag)
+static sonde_err list_files(sonde_trial *trial, sonde__trial_worker *worker,
+                            sonde_diag *diag)
 {
     char path[SONDE__PATH];
     const struct dirent *entry = NULL;
@@ -52,18 +57,18 @@ static sonde_err list_files(sonde_trial *trial, sonde__worker *worker, sonde_dia
         ok = list_file(worker, entry->d_name);
     }
     (void)closedir(folder);
-    sonde__progress_sort(&worker->index);
-    sonde__progress_sort(&worker->stats);
-    sonde__progress_sort(&worker->sketch);
-    sonde__progress_sort(&worker->steps);
-    sonde__progress_sort(&worker->segments);
+    sonde__trial_progress_sort(&worker->index);
+    sonde__trial_progress_sort(&worker->stats);
+    sonde__trial_progress_sort(&worker->sketch);
+    sonde__trial_progress_sort(&worker->steps);
+    sonde__trial_progress_sort(&worker->segments);
     return ok ? SONDE_OK : sonde__fail_nomem(diag, path);
 }
 
 /* Segments whose index is gone. The newest may be so young that it has none yet. */
-static void check_indexes(sonde_trial *trial, const sonde__worker *worker)
+static void check_indexes(sonde_trial *trial, const sonde__trial_worker *worker)
 {
-    const sonde__progress *segments = &worker->segments, *index = &worker->index;
+    const sonde__trial_progress *segments = &worker->segments, *index = &worker->index;
     size_t at = 0;
 
     for (size_t i = 0; i + 1 < segments->listed_count; i++) {
@@ -74,7 +79,7 @@ static void check_indexes(sonde_trial *trial, const sonde__worker *worker)
         }
         if ((at == index->listed_count || index->listed[at] != number) &&
             segments->listed[i + 1] != number) {
-            sonde__damage(
+            sonde__trial_damage(
                 trial, worker->name,
                 "the index of segment %08llu is missing: nothing in it is found",
                 (unsigned long long)number);
@@ -82,10 +87,10 @@ static void check_indexes(sonde_trial *trial, const sonde__worker *worker)
     }
 }
 
-sonde_err sonde__worker_create(sonde_trial *trial, int rank, const char *name,
-                               sonde__worker **out, sonde_diag *diag)
+sonde_err sonde__trial_worker_create(sonde_trial *trial, int rank, const char *name,
+                                     sonde__trial_worker **out, sonde_diag *diag)
 {
-    sonde__worker *worker = sonde__calloc(1, sizeof *worker);
+    sonde__trial_worker *worker = sonde__calloc(1, sizeof *worker);
     sonde_err err = SONDE_OK;
 
     if (worker == NULL) {
@@ -95,13 +100,13 @@ sonde_err sonde__worker_create(sonde_trial *trial, int rank, const char *name,
     worker->last_ended = -1;
     worker->limit = INT64_MAX;
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        sonde__store_init(&worker->stores[kind], (sonde__kind)kind);
+        sonde__trial_store_init(&worker->stores[kind], (sonde__trial_kind)kind);
     }
     worker->name = sonde__strdup(name);
     err = worker->name != NULL ? list_files(trial, worker, diag)
                                : sonde__fail_nomem(diag, "a worker");
     if (err != SONDE_OK) {
-        sonde__worker_destroy(worker);
+        sonde__trial_worker_destroy(worker);
         return err;
     }
     check_indexes(trial, worker);
@@ -109,24 +114,24 @@ sonde_err sonde__worker_create(sonde_trial *trial, int rank, const char *name,
     return SONDE_OK;
 }
 
-void sonde__worker_destroy(sonde__worker *worker)
+void sonde__trial_worker_destroy(sonde__trial_worker *worker)
 {
     if (worker == NULL) {
         return;
     }
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        sonde__store_fini(&worker->stores[kind]);
+        sonde__trial_store_fini(&worker->stores[kind]);
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(worker->files); i++) {
-        sonde__file_list_fini(&worker->files[i]);
+        sonde__trial_file_list_fini(&worker->files[i]);
     }
-    sonde__progress_fini(&worker->index);
-    sonde__progress_fini(&worker->stats);
-    sonde__progress_fini(&worker->sketch);
-    sonde__progress_fini(&worker->segments);
-    sonde__progress_fini(&worker->steps);
-    sonde__progress_fini(&worker->catalogue);
-    sonde__progress_fini(&worker->resumes);
+    sonde__trial_progress_fini(&worker->index);
+    sonde__trial_progress_fini(&worker->stats);
+    sonde__trial_progress_fini(&worker->sketch);
+    sonde__trial_progress_fini(&worker->segments);
+    sonde__trial_progress_fini(&worker->steps);
+    sonde__trial_progress_fini(&worker->catalogue);
+    sonde__trial_progress_fini(&worker->resumes);
     sonde__free(worker->generations);
     sonde__free(worker->ids);
     sonde__free(worker->guess);
@@ -163,8 +168,8 @@ bool sonde__trial_known(const sonde_trial *trial, const char *name, uint32_t *te
     return true;
 }
 
-const char *sonde__member_key(uint32_t tensor, const char *collection,
-                              char key[SONDE__MEMBER])
+const char *sonde__trial_member_key(uint32_t tensor, const char *collection,
+                                    char key[SONDE__MEMBER])
 {
     (void)snprintf(key, SONDE__MEMBER, "%lu/%s", (unsigned long)tensor, collection);
     return key;
@@ -175,11 +180,12 @@ bool sonde__trial_join(sonde_trial *trial, uint32_t tensor, const char *collecti
     char key[SONDE__MEMBER];
 
     return sonde__names_intern(&trial->collections, collection) != SONDE__NO_NAME &&
-           sonde__names_intern(&trial->members, sonde__member_key(tensor, collection,
-                                                                  key)) != SONDE__NO_NAME;
+           sonde__names_intern(&trial->members,
+                               sonde__trial_member_key(tensor, collection, key)) !=
+               SONDE__NO_NAME;
 }
 
-bool sonde__worker_map(sonde__worker *worker, uint32_t id, uint32_t tensor)
+bool sonde__trial_worker_map(sonde__trial_worker *worker, uint32_t id, uint32_t tensor)
 {
     if (id >= worker->id_count) {
         if (!sonde__reserve(&worker->ids, &worker->id_capacity, (size_t)id + 1,
@@ -196,9 +202,9 @@ bool sonde__worker_map(sonde__worker *worker, uint32_t id, uint32_t tensor)
 
 /* A tensor that no line declares: under the name that its value's key gives, if there is
  * one, else under its number. */
-static sonde_err declare_unknown(sonde_trial *trial, sonde__worker *worker, uint32_t id,
-                                 const sonde__index_line *line, const char *known,
-                                 sonde_diag *diag)
+static sonde_err declare_unknown(sonde_trial *trial, sonde__trial_worker *worker,
+                                 uint32_t id, const sonde__record_index_line *line,
+                                 const char *known, sonde_diag *diag)
 {
     char name[128];
     sonde_tensor_info info = {.name = known,
@@ -223,37 +229,39 @@ static sonde_err declare_unknown(sonde_trial *trial, sonde__worker *worker, uint
     if (err != SONDE_OK) {
         return err;
     }
-    if (!sonde__worker_map(worker, id, tensor)) {
+    if (!sonde__trial_worker_map(worker, id, tensor)) {
         return sonde__fail_nomem(diag, "the ids of a worker");
     }
     if (!worker->has_catalogue && !worker->no_catalogue) {
         worker->no_catalogue = true;
-        sonde__damage(trial, worker->name, SONDE__CATALOGUE_FILE " is missing");
+        sonde__trial_damage(trial, worker->name, SONDE__CATALOGUE_FILE " is missing");
     }
-    sonde__damage_in(trial, &worker->catalogue, worker->name,
-                     "no line of " SONDE__CATALOGUE_FILE
-                     " declares tensor %lu: it is called '%.200s' here",
-                     (unsigned long)id, info.name);
+    sonde__trial_damage_in(trial, &worker->catalogue, worker->name,
+                           "no line of " SONDE__CATALOGUE_FILE
+                           " declares tensor %lu: it is called '%.200s' here",
+                           (unsigned long)id, info.name);
     return SONDE_OK;
 }
 
-static bool is_known(const sonde__worker *worker, uint32_t id)
+static bool is_known(const sonde__trial_worker *worker, uint32_t id)
 {
     return id < worker->id_count && worker->ids[id] != SONDE__NONE;
 }
 
-sonde_err sonde__worker_tensor(sonde_trial *trial, sonde__worker *worker, uint32_t id,
-                               const sonde__index_line *line, sonde__file *segment,
-                               uint32_t *tensor, sonde_diag *diag)
+sonde_err sonde__trial_worker_tensor(sonde_trial *trial, sonde__trial_worker *worker,
+                                     uint32_t id, const sonde__record_index_line *line,
+                                     sonde__trial_file *segment, uint32_t *tensor,
+                                     sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
     *tensor = SONDE__NONE;
     if (!is_known(worker, id)) {
-        err = sonde__catalogue_read(trial, worker, diag);
+        err = sonde__trial_catalogue_read(trial, worker, diag);
         if (err == SONDE_OK && id < MOST_UNKNOWN && !is_known(worker, id)) {
-            char *known =
-                line != NULL ? sonde__name_in_header(trial, worker, segment, line) : NULL;
+            char *known = line != NULL
+                              ? sonde__trial_name_in_header(trial, worker, segment, line)
+                              : NULL;
 
             err = declare_unknown(trial, worker, id, line, known, diag);
             sonde__free(known);
@@ -265,12 +273,13 @@ sonde_err sonde__worker_tensor(sonde_trial *trial, sonde__worker *worker, uint32
     return err;
 }
 
-sonde_err sonde__worker_add(sonde_trial *trial, sonde__worker *worker, sonde__kind kind,
-                            const sonde__item *item, sonde_diag *diag)
+sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde__trial_kind kind, const sonde__trial_item *item,
+                                  sonde_diag *diag)
 {
-    sonde__step *step = &trial->steps.items[item->step];
+    sonde__trial_step *step = &trial->steps.items[item->step];
 
-    if (!sonde__store_add(&worker->stores[kind], &trial->steps, item)) {
+    if (!sonde__trial_store_add(&worker->stores[kind], &trial->steps, item)) {
         return sonde__fail_nomem(diag, "the index of a run");
     }
     step->saved = true;
@@ -280,13 +289,13 @@ sonde_err sonde__worker_add(sonde_trial *trial, sonde__worker *worker, sonde__ki
 
 /* --- ended steps ------------------------------------------------------------------ */
 
-bool sonde__worker_has_ended(const sonde__worker *worker, uint32_t step)
+bool sonde__trial_worker_has_ended(const sonde__trial_worker *worker, uint32_t step)
 {
     return step < worker->ended_count && worker->ended[step] != 0;
 }
 
-bool sonde__worker_ended(sonde_trial *trial, sonde__worker *worker, uint32_t step,
-                         int64_t time)
+bool sonde__trial_worker_ended(sonde_trial *trial, sonde__trial_worker *worker,
+                               uint32_t step, int64_t time)
 {
     if (step >= worker->ended_count) {
         if (!sonde__reserve(&worker->ended, &worker->ended_capacity, (size_t)step + 1,

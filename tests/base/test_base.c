@@ -3,10 +3,17 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/arena.h"
+#include "base/fail.h"
+#include "base/names.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/log.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 static void diag_line_has_its_parts(void **state)

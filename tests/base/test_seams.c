@@ -4,12 +4,15 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/cpu.h"
+#include "base/memory.h"
 
 #include <sonde/alloc.h>
 #include <sonde/log.h>
 #include <sonde/stats.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

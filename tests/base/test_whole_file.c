@@ -3,6 +3,7 @@
  * one is, links are followed, and what is no file keeps its name.
  */
 #include "cmocka_all.h"
+#include "base/memory.h"
 
 #include "base/whole_file.h"
 

@@ -4,14 +4,18 @@
 #include "cmocka_all.h"
 
 #include "alloc_failure.h"
-#include "base/base.h"
+#include "base/macros.h"
 #include "control/control.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <sonde/error.h>
 
 static char folder[64], file[96];
 

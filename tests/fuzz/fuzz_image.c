@@ -10,11 +10,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    const sonde__bytes bytes = {data, size, "fuzz"};
-    sonde__image_info info = {0};
+    const sonde__data_bytes bytes = {data, size, "fuzz"};
+    sonde__data_image_info info = {0};
     sonde_nn_image image = {0};
     sonde_diag diag = {0};
-    const sonde_err err = sonde__image_probe(&bytes, &info, &diag);
+    const sonde_err err = sonde__data_image_probe(&bytes, &info, &diag);
 
     if (err != SONDE_OK || (int64_t)info.width * info.height * info.channels > 1 << 20) {
         return 0;

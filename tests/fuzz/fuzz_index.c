@@ -36,10 +36,10 @@ static void check_lines(const char *text, size_t size)
         const char *end = memchr(text, '\n', size);
         const size_t length = end != NULL ? (size_t)(end - text) : size;
         char again[SONDE__INDEX_ROOM];
-        sonde__index_line line;
+        sonde__record_index_line line;
 
-        if (sonde__index_parse(text, length, &line)) {
-            expect(sonde__index_print(&line, again) == length + 1);
+        if (sonde__record_index_parse(text, length, &line)) {
+            expect(sonde__record_index_print(&line, again) == length + 1);
             expect(memcmp(text, again, length) == 0);
         }
         size -= end != NULL ? length + 1 : length;

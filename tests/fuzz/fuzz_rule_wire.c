@@ -11,11 +11,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    sonde__message message = {SONDE__WIRE_RULES, data, size, false};
-    sonde__hosted rule;
-    sonde__wire wire;
+    sonde__user_message message = {SONDE__WIRE_RULES, data, size, false};
+    sonde__user_hosted rule;
+    sonde__user_wire wire;
 
-    if (sonde__rule_read(&message, &rule) != SONDE_OK) {
+    if (sonde__user_rule_read(&message, &rule) != SONDE_OK) {
         return 0;
     }
     for (size_t i = 0; i < rule.rule.param_count; i++) {
@@ -24,21 +24,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
     }
     /* Said again, it is the same. */
-    sonde__wire_init(&wire, -1, 0, 0);
-    sonde__wire_begin(&wire, SONDE__WIRE_RULES);
-    sonde__rule_describe(&wire, &rule.rule);
-    if (sonde__wire_end(&wire) == SONDE_OK) {
-        sonde__message again = {SONDE__WIRE_RULES, wire.out + 16, wire.out_used - 16,
-                                false};
-        sonde__hosted same;
+    sonde__user_wire_init(&wire, -1, 0, 0);
+    sonde__user_wire_begin(&wire, SONDE__WIRE_RULES);
+    sonde__user_rule_describe(&wire, &rule.rule);
+    if (sonde__user_wire_end(&wire) == SONDE_OK) {
+        sonde__user_message again = {SONDE__WIRE_RULES, wire.out + 16, wire.out_used - 16,
+                                     false};
+        sonde__user_hosted same;
 
-        if (sonde__rule_read(&again, &same) != SONDE_OK ||
+        if (sonde__user_rule_read(&again, &same) != SONDE_OK ||
             strcmp(same.rule.name, rule.rule.name) != 0) {
             abort();
         }
-        sonde__hosted_fini(&same);
+        sonde__user_hosted_fini(&same);
     }
-    sonde__wire_fini(&wire);
-    sonde__hosted_fini(&rule);
+    sonde__user_wire_fini(&wire);
+    sonde__user_hosted_fini(&rule);
     return 0;
 }

@@ -2,12 +2,15 @@
  * fuzz_safetensors.c - any bytes as a safetensors file. What opens must be readable to
  * the last element and findable under its name; what does not must say why.
  */
-#include "base/base.h"
 
+#include <sonde/error.h>
 #include <sonde/safetensors.h>
 #include <sonde/sketch.h>
 #include <sonde/stats.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -19,10 +19,10 @@ static void mend_rows(unsigned char *bytes, size_t size)
 {
     for (size_t at = SONDE__STATS_HEAD; at + SONDE__STATS_ROW <= size;
          at += SONDE__STATS_ROW) {
-        sonde__stats_row row;
+        sonde__record_stats_row row;
 
         memcpy(&row, bytes + at, sizeof row);
-        row.check = sonde__stats_check(&row);
+        row.check = sonde__record_stats_check(&row);
         memcpy(bytes + at, &row, sizeof row);
     }
 }
@@ -31,10 +31,10 @@ static void mend_steps(unsigned char *bytes, size_t size)
 {
     for (size_t at = SONDE__STEPS_HEAD; at + SONDE__STEPS_ROW <= size;
          at += SONDE__STEPS_ROW) {
-        sonde__step_row row;
+        sonde__record_step_row row;
 
         memcpy(&row, bytes + at, sizeof row);
-        row.check = sonde__step_check(&row);
+        row.check = sonde__record_step_check(&row);
         memcpy(bytes + at, &row, sizeof row);
     }
 }
@@ -44,12 +44,12 @@ static void mend_sketches(unsigned char *bytes, size_t size)
     size_t at = SONDE__SKETCH_HEAD;
 
     while (at + SONDE__SKETCH_FIXED <= size) {
-        sonde__sketch_record *record = (void *)(bytes + at);
+        sonde__record_sketch_record *record = (void *)(bytes + at);
 
-        if (!sonde__sketch_valid(record, size - at)) {
+        if (!sonde__record_sketch_valid(record, size - at)) {
             break;
         }
-        record->check = sonde__sketch_check(record);
+        record->check = sonde__record_sketch_check(record);
         at += record->length;
     }
 }
@@ -80,8 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     } else if (mend) {
         mend_sketches(bytes, left);
     }
-    (void)sonde__head_read(is_steps ? SONDE__FILE_STEPS : SONDE__FILE_STATS,
-                           (const char *)bytes, left, &rows);
+    (void)sonde__trial_head_read(is_steps ? SONDE__FILE_STEPS : SONDE__FILE_STATS,
+                                 (const char *)bytes, left, &rows);
     fuzz_write("w0000/stats-00000000.npy", bytes, kind == 'n' ? left : 0);
     fuzz_write("w0000/stats-00000001.part", bytes, kind == 'p' ? left : 0);
     fuzz_write("w0000/sketch-00000000.bin", bytes,

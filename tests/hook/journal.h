@@ -5,6 +5,7 @@
 #ifndef SONDE_TESTS_HOOK_JOURNAL_H
 #define SONDE_TESTS_HOOK_JOURNAL_H
 
+#include "base/fail.h"
 #include "cmocka_all.h"
 
 #include "hook/hook_state.h"

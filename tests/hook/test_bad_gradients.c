@@ -4,6 +4,7 @@
  * process and from the run.
  */
 #include "hook/journal.h"
+#include "base/macros.h"
 
 #include "nn/engine.h"
 

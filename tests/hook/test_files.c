@@ -3,6 +3,7 @@
  * with either, by line.
  */
 #include "hook/journal.h"
+#include "base/macros.h"
 
 #include "alloc_failure.h"
 

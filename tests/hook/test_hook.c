@@ -3,6 +3,7 @@
  * vital signs, the gate, scalars, tensors that come late.
  */
 #include "hook/journal.h"
+#include "base/macros.h"
 
 /* --- schedules -------------------------------------------------------------------- */
 

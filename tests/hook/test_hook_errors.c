@@ -2,6 +2,7 @@
  * What a hook warns about and refuses, roles by name, and memory that runs out.
  */
 #include "hook/journal.h"
+#include "base/macros.h"
 
 #include "alloc_failure.h"
 

@@ -9,11 +9,15 @@
 
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/random.h"
 #include "nn/vitals_near.h"
 
+#include <sonde/error.h>
 #include <sonde/nn/session.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -16,13 +16,13 @@
 
 typedef struct interpreter {
     const sonde_nn_model *model;
-    const sonde__graph *graph;
+    const sonde__op_graph *graph;
     double **values; /* by value id */
 } interpreter;
 
-static inline size_t interpreter_count(const interpreter *in, sonde__value value)
+static inline size_t interpreter_count(const interpreter *in, sonde__op_value value)
 {
-    const sonde__shape *shape = &in->graph->values[value].shape;
+    const sonde__op_shape *shape = &in->graph->values[value].shape;
     size_t count = 1;
 
     for (int i = 0; i < shape->rank; i++) {
@@ -38,8 +38,8 @@ static inline void interpreter_init(interpreter *in, const sonde_nn_model *model
     *in = (interpreter){.model = model, .graph = &model->graph};
     in->values = calloc(in->graph->value_count, sizeof *in->values);
     assert_non_null(in->values);
-    for (sonde__value v = 1; v < in->graph->value_count; v++) {
-        const sonde__node_value *node = &in->graph->values[v];
+    for (sonde__op_value v = 1; v < in->graph->value_count; v++) {
+        const sonde__graph_node_value *node = &in->graph->values[v];
         const size_t count = interpreter_count(in, v);
 
         in->values[v] = calloc(count, sizeof **in->values);
@@ -58,7 +58,7 @@ static inline void interpreter_init(interpreter *in, const sonde_nn_model *model
 
 static inline void interpreter_fini(interpreter *in)
 {
-    for (sonde__value v = 0; v < in->graph->value_count; v++) {
+    for (sonde__op_value v = 0; v < in->graph->value_count; v++) {
         free(in->values[v]);
     }
     free(in->values);
@@ -76,10 +76,11 @@ static inline double interpreter_pixel(const double *data, const int64_t *dim, i
 }
 
 /* One output element of a convolution (weight not NULL) or of a max-pool. */
-static inline double interpreter_window(const interpreter *in, const sonde__node_op *op,
-                                        int64_t n, int64_t o, int64_t y, int64_t x)
+static inline double interpreter_window(const interpreter *in,
+                                        const sonde__graph_node_op *op, int64_t n,
+                                        int64_t o, int64_t y, int64_t x)
 {
-    const sonde__attrs *a = &op->attrs;
+    const sonde__op_attrs *a = &op->attrs;
     const bool pool = op->kind == &sonde__op_max_pool2d;
     const int64_t *dim = in->graph->values[op->in[0]].shape.dim;
     const int64_t *wdim = pool ? NULL : in->graph->values[op->in[1]].shape.dim;
@@ -111,7 +112,8 @@ static inline double interpreter_window(const interpreter *in, const sonde__node
     return result;
 }
 
-static inline void interpreter_windows(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_windows(const interpreter *in,
+                                       const sonde__graph_node_op *op)
 {
     const int64_t *dim = in->graph->values[op->out[0]].shape.dim;
     double *to = in->values[op->out[0]];
@@ -127,7 +129,8 @@ static inline void interpreter_windows(const interpreter *in, const sonde__node_
     }
 }
 
-static inline void interpreter_linear(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_linear(const interpreter *in,
+                                      const sonde__graph_node_op *op)
 {
     const int64_t *w = in->graph->values[op->in[1]].shape.dim;
     const int64_t n = in->graph->values[op->in[0]].shape.dim[0];
@@ -143,7 +146,7 @@ static inline void interpreter_linear(const interpreter *in, const sonde__node_o
     }
 }
 
-static inline void interpreter_norm(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_norm(const interpreter *in, const sonde__graph_node_op *op)
 {
     const int64_t *dim = in->graph->values[op->in[0]].shape.dim;
     const int64_t groups = op->attrs.groups,
@@ -171,9 +174,10 @@ static inline void interpreter_norm(const interpreter *in, const sonde__node_op 
     }
 }
 
-static inline void interpreter_softmax(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_softmax(const interpreter *in,
+                                       const sonde__graph_node_op *op)
 {
-    const sonde__shape *shape = &in->graph->values[op->in[0]].shape;
+    const sonde__op_shape *shape = &in->graph->values[op->in[0]].shape;
     const bool logarithm = op->kind == &sonde__op_log_softmax;
     size_t inner = 1, length = (size_t)shape->dim[op->attrs.axis];
 
@@ -192,7 +196,7 @@ static inline void interpreter_softmax(const interpreter *in, const sonde__node_
     }
 }
 
-static inline void interpreter_nll(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_nll(const interpreter *in, const sonde__graph_node_op *op)
 {
     const int64_t *dim = in->graph->values[op->in[0]].shape.dim;
     double sum = 0.0;
@@ -205,8 +209,8 @@ static inline void interpreter_nll(const interpreter *in, const sonde__node_op *
 
 /* The offset, in a tensor of `shape`, of the index that `flat` is in `of`; dimensions are
  * aligned at the end and those of length 1 stand for all. */
-static inline size_t interpreter_offset(const sonde__shape *of, size_t flat,
-                                        const sonde__shape *shape)
+static inline size_t interpreter_offset(const sonde__op_shape *of, size_t flat,
+                                        const sonde__op_shape *shape)
 {
     size_t offset = 0, stride = 1;
 
@@ -221,9 +225,10 @@ static inline size_t interpreter_offset(const sonde__shape *of, size_t flat,
     return offset;
 }
 
-static inline void interpreter_pointwise(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_pointwise(const interpreter *in,
+                                         const sonde__graph_node_op *op)
 {
-    const sonde__shape *to = &in->graph->values[op->out[0]].shape;
+    const sonde__op_shape *to = &in->graph->values[op->out[0]].shape;
 
     for (size_t i = 0; i < interpreter_count(in, op->out[0]); i++) {
         double x[2] = {0.0, 0.0};
@@ -238,10 +243,11 @@ static inline void interpreter_pointwise(const interpreter *in, const sonde__nod
     }
 }
 
-static inline void interpreter_reduce(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_reduce(const interpreter *in,
+                                      const sonde__graph_node_op *op)
 {
-    const sonde__shape *from = &in->graph->values[op->in[0]].shape;
-    sonde__shape kept = *from;
+    const sonde__op_shape *from = &in->graph->values[op->in[0]].shape;
+    sonde__op_shape kept = *from;
     const size_t count = interpreter_count(in, op->in[0]);
     const double terms = (double)count / (double)interpreter_count(in, op->out[0]);
 
@@ -254,10 +260,11 @@ static inline void interpreter_reduce(const interpreter *in, const sonde__node_o
     }
 }
 
-static inline void interpreter_transpose(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_transpose(const interpreter *in,
+                                         const sonde__graph_node_op *op)
 {
-    const sonde__shape *from = &in->graph->values[op->in[0]].shape;
-    const sonde__shape *to = &in->graph->values[op->out[0]].shape;
+    const sonde__op_shape *from = &in->graph->values[op->in[0]].shape;
+    const sonde__op_shape *to = &in->graph->values[op->out[0]].shape;
 
     for (size_t i = 0; i < interpreter_count(in, op->out[0]); i++) {
         int64_t index[SONDE_MAX_DIMS] = {0};
@@ -273,7 +280,7 @@ static inline void interpreter_transpose(const interpreter *in, const sonde__nod
     }
 }
 
-static inline void interpreter_step(const interpreter *in, const sonde__node_op *op)
+static inline void interpreter_step(const interpreter *in, const sonde__graph_node_op *op)
 {
     const sonde__op_kind *kind = op->kind;
 
@@ -306,7 +313,7 @@ static inline void interpreter_step(const interpreter *in, const sonde__node_op 
 static inline void interpreter_run(const interpreter *in)
 {
     for (size_t i = 0; i < in->graph->op_count; i++) {
-        const sonde__node_op *op = &in->graph->ops[i];
+        const sonde__graph_node_op *op = &in->graph->ops[i];
 
         if (op->kind == &sonde__op_reduce) {
             memset(in->values[op->out[0]], 0,
@@ -317,9 +324,9 @@ static inline void interpreter_run(const interpreter *in)
 }
 
 /* The value of a name; 0 if the graph has none. */
-static inline sonde__value interpreter_find(const interpreter *in, const char *name)
+static inline sonde__op_value interpreter_find(const interpreter *in, const char *name)
 {
-    for (sonde__value v = 1; v < in->graph->value_count; v++) {
+    for (sonde__op_value v = 1; v < in->graph->value_count; v++) {
         if (in->graph->values[v].name != NULL &&
             strcmp(in->graph->values[v].name, name) == 0) {
             return v;

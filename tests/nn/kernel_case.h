@@ -15,8 +15,10 @@
 #ifndef SONDE_TESTS_KERNEL_CASE_H
 #define SONDE_TESTS_KERNEL_CASE_H
 
+#include "base/cpu.h"
+#include "base/random.h"
 #include "cmocka_all.h"
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_linear.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@
 #include <unistd.h>
 
 typedef struct kernel_case {
-    sonde__call call;
+    sonde__op_call call;
     const float *in[SONDE__MAX_OPERANDS];
     float *out[SONDE__MAX_OPERANDS];
     int alias[SONDE__MAX_OPERANDS]; /* output i is input alias[i] - 1 */
@@ -58,16 +60,18 @@ static inline void guarded_free(guarded g)
     assert_int_equal(munmap(g.pages, g.mapped), 0);
 }
 
-static inline void case_init(kernel_case *c, const sonde__attrs *attrs, const float *live)
+static inline void case_init(kernel_case *c, const sonde__op_attrs *attrs,
+                             const float *live)
 {
     memset(c, 0, sizeof *c);
     c->call.attrs = attrs;
     c->call.live = live;
 }
 
-static inline sonde__shape case_shape(int rank, int64_t d0, int64_t d1)
+static inline sonde__op_shape case_shape(int rank, int64_t d0, int64_t d1)
 {
-    const sonde__shape shape = {SONDE_F32, rank, {rank > 0 ? d0 : 0, rank > 1 ? d1 : 0}};
+    const sonde__op_shape shape = {
+        SONDE_F32, rank, {rank > 0 ? d0 : 0, rank > 1 ? d1 : 0}};
 
     return shape;
 }
@@ -128,7 +132,7 @@ static inline void case_move(const sonde__operand *o, const float *from, float *
 /* Memory for an operand: lanes past N are NaN, columns of panels past K zeros. */
 static inline guarded case_place(sonde__operand *o)
 {
-    const int64_t count = sonde__layout_count(&o->shape, o->layout);
+    const int64_t count = sonde__op_layout_count(&o->shape, o->layout);
     const guarded g = guarded_alloc((size_t)count * sizeof(float));
 
     o->data = g.data;
@@ -139,9 +143,9 @@ static inline guarded case_place(sonde__operand *o)
 }
 
 /* Runs all parts, last first, and brings the results to row-major. */
-static inline void case_run(kernel_case *c, const sonde__kernel *kernel, int parts)
+static inline void case_run(kernel_case *c, const sonde__op_kernel *kernel, int parts)
 {
-    sonde__call *call = &c->call;
+    sonde__op_call *call = &c->call;
     guarded in[SONDE__MAX_OPERANDS] = {{0}}, out[SONDE__MAX_OPERANDS] = {{0}};
     guarded scratch = {0};
     size_t bytes = 0;
@@ -223,9 +227,9 @@ static inline bool case_has_bad(const float *x, size_t count)
 }
 
 /* The scalar reference of a kind: the last in its list. */
-static inline const sonde__kernel *case_reference(const sonde__op_kind *kind)
+static inline const sonde__op_kernel *case_reference(const sonde__op_kind *kind)
 {
-    const sonde__kernel *const *kernels = kind->kernels();
+    const sonde__op_kernel *const *kernels = kind->kernels();
 
     while (kernels[1] != NULL) {
         kernels++;
@@ -272,12 +276,14 @@ enum { MAX_PARTS = 3 };
 
 /* --- every kernel of a list, on every instruction set ----------------------------- */
 
-typedef void (*check_fn)(const sonde__kernel *kernel, const void *argument);
+typedef void (*check_fn)(const sonde__op_kernel *kernel, const void *argument);
 
-static inline void each_kernel(sonde__fast_op op, check_fn check, const void *argument)
+static inline void each_kernel(sonde__kernel_fast_op op, check_fn check,
+                               const void *argument)
 {
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel *const *list = sonde__fast_kernels_of((sonde__isa)isa, op);
+        const sonde__op_kernel *const *list =
+            sonde__kernel_fast_kernels_of((sonde__isa)isa, op);
 
         assert_non_null(list[0]);
         for (; *list != NULL; list++) {
@@ -295,7 +301,7 @@ typedef struct op_case {
     double tolerance; /* absolute */
 } op_case;
 
-static inline void check_op(const sonde__kernel *kernel, const void *argument)
+static inline void check_op(const sonde__op_kernel *kernel, const void *argument)
 {
     const op_case *op = argument;
     float *expected = case_random(op->count, 1), *got[MAX_PARTS + 1] = {NULL};

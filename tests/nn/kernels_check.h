@@ -9,9 +9,12 @@
 #ifndef SONDE_TESTS_NN_KERNELS_CHECK_H
 #define SONDE_TESTS_NN_KERNELS_CHECK_H
 
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "nn/ops_harness.h"
 
-#include "nn/ops/fast_conv.h"
+#include "nn/kernels/fast_conv.h"
 
 #include <float.h>
 
@@ -34,7 +37,7 @@ static inline void add_input(op_run *run, int rank, const int64_t *dim, void *da
 {
     sonde__operand *in = &run->in[run->in_count++];
 
-    in->shape = (sonde__shape){.dtype = dtype, .rank = rank};
+    in->shape = (sonde__op_shape){.dtype = dtype, .rank = rank};
     memcpy(in->shape.dim, dim, (size_t)rank * sizeof *dim);
     in->data = data;
 }
@@ -45,7 +48,7 @@ static inline void add_input(op_run *run, int rank, const int64_t *dim, void *da
         __VA_ARGS__                                                                      \
     }
 
-static inline sonde__operand plain(const sonde__shape *shape, void *data)
+static inline sonde__operand plain(const sonde__op_shape *shape, void *data)
 {
     return (sonde__operand){*shape, SONDE__PLAIN, data};
 }
@@ -94,14 +97,14 @@ static inline void free_inputs(op_run *run)
  * the optional outputs those in `wanted` are given. out[i] is a new plain block or NULL.
  * told (may be NULL): for the vital signs of the outputs in `asked`.
  */
-static inline void run_told(const op_run *run, const sonde__kernel *kernel, int parts,
+static inline void run_told(const op_run *run, const sonde__op_kernel *kernel, int parts,
                             unsigned wanted, void *out[], unsigned asked,
                             sonde_vitals *told)
 {
     const run_options options = {.any = SONDE__LANES};
-    sonde__call call = {.attrs = &run->attrs,
-                        .in_count = run->in_count,
-                        .out_count = run->kind->out_count};
+    sonde__op_call call = {.attrs = &run->attrs,
+                           .in_count = run->in_count,
+                           .out_count = run->kind->out_count};
 
     assert_true(kernel_accepts(run, kernel));
     lay_operands(run, kernel, &options, &call);
@@ -138,7 +141,7 @@ static inline void run_told(const op_run *run, const sonde__kernel *kernel, int 
     free(call.scratch);
 }
 
-static inline void run_parts(const op_run *run, const sonde__kernel *kernel, int parts,
+static inline void run_parts(const op_run *run, const sonde__op_kernel *kernel, int parts,
                              unsigned wanted, void *out[])
 {
     run_told(run, kernel, parts, wanted, out, 0, NULL);
@@ -181,10 +184,10 @@ static inline void assert_same_bytes(const op_run *run, int i, const void *got,
 }
 
 /* Which kernel of a set. */
-typedef const sonde__kernel *(*pick_fn)(const sonde__lane_kernels *set);
+typedef const sonde__op_kernel *(*pick_fn)(const sonde__kernel_lane_kernels *set);
 
 #define DEFINE_PICK(name, member)                                                        \
-    static const sonde__kernel *name(const sonde__lane_kernels *set)                     \
+    static const sonde__op_kernel *name(const sonde__kernel_lane_kernels *set)           \
     {                                                                                    \
         return &set->member;                                                             \
     }
@@ -198,7 +201,8 @@ static inline void check(op_run *run, pick_fn pick, double tolerance)
     infer(run);
     run_kernel(run, reference_of(run->kind), &(run_options){.parts = 1}, expected);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel *kernel = pick(sonde__lane_kernels_of((sonde__isa)isa));
+        const sonde__op_kernel *kernel =
+            pick(sonde__kernel_lane_kernels_of((sonde__isa)isa));
         void *whole[SONDE__MAX_OPERANDS], *got[SONDE__MAX_OPERANDS];
 
         run_parts(run, kernel, 1, ALL, whole);

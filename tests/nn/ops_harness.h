@@ -8,6 +8,7 @@
 #ifndef SONDE_TESTS_NN_OPS_HARNESS_H
 #define SONDE_TESTS_NN_OPS_HARNESS_H
 
+#include "base/memory.h"
 #include "cmocka_all.h"
 
 #include "nn/ops/ops.h"
@@ -21,10 +22,10 @@ enum { MAX_LIVE = 8 };
 /* An op to be run: data of in[] is plain. */
 typedef struct op_run {
     const sonde__op_kind *kind;
-    sonde__attrs attrs;
+    sonde__op_attrs attrs;
     int in_count;
     sonde__operand in[SONDE__MAX_OPERANDS];
-    sonde__shape out[SONDE__MAX_OPERANDS]; /* by infer_run */
+    sonde__op_shape out[SONDE__MAX_OPERANDS]; /* by infer_run */
     float live[MAX_LIVE];
 } op_run;
 
@@ -37,19 +38,19 @@ static inline void *poisoned_block(size_t size)
     return block;
 }
 
-static inline size_t plain_bytes(const sonde__shape *shape)
+static inline size_t plain_bytes(const sonde__op_shape *shape)
 {
-    return (size_t)sonde__shape_count(shape) * sonde_dtype_size(shape->dtype);
+    return (size_t)sonde__op_shape_count(shape) * sonde_dtype_size(shape->dtype);
 }
 
 /* --- layouts, spelled out a second time ------------------------------------------- */
 
-static inline int64_t harness_samples(const sonde__shape *shape)
+static inline int64_t harness_samples(const sonde__op_shape *shape)
 {
     return shape->rank == 0 ? 1 : shape->dim[0];
 }
 
-static inline int64_t harness_inner(const sonde__shape *shape)
+static inline int64_t harness_inner(const sonde__op_shape *shape)
 {
     int64_t inner = 1;
 
@@ -59,7 +60,7 @@ static inline int64_t harness_inner(const sonde__shape *shape)
     return inner;
 }
 
-static inline int64_t harness_place(const sonde__shape *shape, sonde__layout layout,
+static inline int64_t harness_place(const sonde__op_shape *shape, sonde__op_layout layout,
                                     int64_t n, int64_t k)
 {
     const int64_t samples = harness_samples(shape), inner = harness_inner(shape);
@@ -76,7 +77,7 @@ static inline int64_t harness_place(const sonde__shape *shape, sonde__layout lay
     return n * inner + k;
 }
 
-static inline int64_t harness_count(const sonde__shape *shape, sonde__layout layout)
+static inline int64_t harness_count(const sonde__op_shape *shape, sonde__op_layout layout)
 {
     const int64_t samples = harness_samples(shape), inner = harness_inner(shape);
 
@@ -86,7 +87,7 @@ static inline int64_t harness_count(const sonde__shape *shape, sonde__layout lay
 }
 
 /* Copies every element between a plain block and a block in a layout. */
-static inline void harness_copy(const sonde__shape *shape, sonde__layout layout,
+static inline void harness_copy(const sonde__op_shape *shape, sonde__op_layout layout,
                                 void *laid, void *plain, bool to_plain)
 {
     const size_t size = sonde_dtype_size(shape->dtype);
@@ -103,7 +104,7 @@ static inline void harness_copy(const sonde__shape *shape, sonde__layout layout,
 }
 
 /* A new block that holds plain's elements in a layout. */
-static inline void *harness_lay(const sonde__operand *plain, sonde__layout layout)
+static inline void *harness_lay(const sonde__operand *plain, sonde__op_layout layout)
 {
     const size_t bytes = (size_t)harness_count(&plain->shape, layout) *
                          sonde_dtype_size(plain->shape.dtype);
@@ -120,9 +121,9 @@ static inline void *harness_lay(const sonde__operand *plain, sonde__layout layou
 
 static inline sonde_err infer_run(op_run *run, sonde_diag *diag)
 {
-    sonde__call call = {.attrs = &run->attrs,
-                        .in_count = run->in_count,
-                        .out_count = run->kind->out_count};
+    sonde__op_call call = {.attrs = &run->attrs,
+                           .in_count = run->in_count,
+                           .out_count = run->kind->out_count};
     sonde_err err = SONDE_OK;
 
     for (int i = 0; i < run->in_count; i++) {
@@ -135,9 +136,9 @@ static inline sonde_err infer_run(op_run *run, sonde_diag *diag)
     return err;
 }
 
-static inline const sonde__kernel *reference_of(const sonde__op_kind *kind)
+static inline const sonde__op_kernel *reference_of(const sonde__op_kind *kind)
 {
-    const sonde__kernel *const *kernels = kind->kernels();
+    const sonde__op_kernel *const *kernels = kind->kernels();
 
     while (kernels[1] != NULL) {
         kernels++;
@@ -146,11 +147,11 @@ static inline const sonde__kernel *reference_of(const sonde__op_kind *kind)
 }
 
 /* Whether a kernel takes the op, given what is known before layouts are. */
-static inline bool kernel_accepts(const op_run *run, const sonde__kernel *kernel)
+static inline bool kernel_accepts(const op_run *run, const sonde__op_kernel *kernel)
 {
-    sonde__call call = {.attrs = &run->attrs,
-                        .in_count = run->in_count,
-                        .out_count = run->kind->out_count};
+    sonde__op_call call = {.attrs = &run->attrs,
+                           .in_count = run->in_count,
+                           .out_count = run->kind->out_count};
 
     for (int i = 0; i < run->in_count; i++) {
         call.in[i].shape = run->in[i].shape;
@@ -162,18 +163,19 @@ static inline bool kernel_accepts(const op_run *run, const sonde__kernel *kernel
 }
 
 typedef struct run_options {
-    sonde__layout any; /* what ANY stands for */
-    int parts;         /* at most; the kernel may want fewer */
-    bool leave_out;    /* optional outputs are not given */
+    sonde__op_layout any; /* what ANY stands for */
+    int parts;            /* at most; the kernel may want fewer */
+    bool leave_out;       /* optional outputs are not given */
 } run_options;
 
-static inline sonde__layout layout_for(sonde__layout layout, const run_options *options)
+static inline sonde__op_layout layout_for(sonde__op_layout layout,
+                                          const run_options *options)
 {
     return layout == SONDE__ANY ? options->any : layout;
 }
 
-static inline void lay_operands(const op_run *run, const sonde__kernel *kernel,
-                                const run_options *options, sonde__call *call)
+static inline void lay_operands(const op_run *run, const sonde__op_kernel *kernel,
+                                const run_options *options, sonde__op_call *call)
 {
     for (int i = 0; i < run->in_count; i++) {
         call->in[i] = run->in[i];
@@ -201,13 +203,13 @@ static inline void lay_operands(const op_run *run, const sonde__kernel *kernel,
  * Runs a kernel. out[i] gets a new plain block of the i-th output, NULL if it was not
  * given; the caller frees them.
  */
-static inline void run_kernel(const op_run *run, const sonde__kernel *kernel,
+static inline void run_kernel(const op_run *run, const sonde__op_kernel *kernel,
                               const run_options *options, void *out[])
 {
-    sonde__call call = {.attrs = &run->attrs,
-                        .in_count = run->in_count,
-                        .out_count = run->kind->out_count,
-                        .live = run->live};
+    sonde__op_call call = {.attrs = &run->attrs,
+                           .in_count = run->in_count,
+                           .out_count = run->kind->out_count,
+                           .live = run->live};
     int parts = 1;
 
     lay_operands(run, kernel, options, &call);

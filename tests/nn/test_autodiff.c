@@ -8,6 +8,8 @@
  * engine's floats are good to some 1e-5 of the sum of magnitudes, and 1e-4 is allowed.
  */
 #include "interpreter.h"
+#include "base/macros.h"
+#include "base/random.h"
 
 enum { SEEDS = 4, DIRECTIONS = 3 };
 
@@ -219,7 +221,7 @@ static size_t input_count(maker make)
 }
 
 /* (L(p + h u) - L(p - h u)) / 2h, by the interpreter. */
-static double quotient(const interpreter *in, sonde__value param, uint64_t direction)
+static double quotient(const interpreter *in, sonde__op_value param, uint64_t direction)
 {
     const double h = 1e-6;
     const size_t count = interpreter_count(in, param);
@@ -245,7 +247,7 @@ static double quotient(const interpreter *in, sonde__value param, uint64_t direc
 static void expect_gradient(const interpreter *in, size_t which, const float *gradient,
                             const char *label)
 {
-    const sonde__value param = in->model->params[which].value;
+    const sonde__op_value param = in->model->params[which].value;
     const size_t count = interpreter_count(in, param);
 
     for (uint64_t k = 0; k < DIRECTIONS; k++) {

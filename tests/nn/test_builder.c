@@ -3,6 +3,7 @@
  * that the builder knows, with its diagnostic.
  */
 #include "engine.h"
+#include "base/macros.h"
 
 #include <math.h>
 

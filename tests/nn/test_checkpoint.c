@@ -3,6 +3,7 @@
  * interrupted; files that do not fit are refused and change nothing.
  */
 #include "engine.h"
+#include "base/macros.h"
 
 #include <sonde/safetensors.h>
 

@@ -3,6 +3,7 @@
  * from; and every mistake with its line and the nearest key.
  */
 #include "engine.h"
+#include "base/macros.h"
 
 #include <sonde/nn/job.h>
 

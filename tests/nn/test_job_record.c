@@ -2,6 +2,7 @@
  * The section `record` of a job.
  */
 #include "nn/engine.h"
+#include "base/macros.h"
 
 #include <sonde/nn/job.h>
 

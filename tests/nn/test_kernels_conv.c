@@ -3,8 +3,11 @@
  * the kernels they stand for, to the bit.
  */
 #include "nn/kernels_check.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/random.h"
 
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_linear.h"
 
 DEFINE_PICK(conv2d_kernel, conv2d->forward)
 DEFINE_PICK(conv2d_relu_kernel, conv2d->relu)
@@ -158,7 +161,7 @@ static void sums_of_channels(void **state)
 /* --- fused against separate ------------------------------------------------------- */
 
 /* A member op that reads blocks of others; nothing of it is freed with it. */
-static op_run member_run(const sonde__op_kind *kind, const sonde__attrs *attrs,
+static op_run member_run(const sonde__op_kind *kind, const sonde__op_attrs *attrs,
                          int in_count, const sonde__operand *in)
 {
     op_run run = {.kind = kind, .attrs = *attrs, .in_count = in_count};
@@ -168,12 +171,12 @@ static op_run member_run(const sonde__op_kind *kind, const sonde__attrs *attrs,
     return run;
 }
 
-static const sonde__attrs two_by_two = {
+static const sonde__op_attrs two_by_two = {
     .kernel = {2, 2}, .stride = {2, 2}, .dilation = {1, 1}};
 
 /* conv, relu, pooled, index: one kernel after the other. */
-static void run_forward_chain(const op_run *fused, const sonde__lane_kernels *set,
-                              const sonde__kernel *relu_kernel, void *out[4])
+static void run_forward_chain(const op_run *fused, const sonde__kernel_lane_kernels *set,
+                              const sonde__op_kernel *relu_kernel, void *out[4])
 {
     op_run conv =
         member_run(&sonde__op_conv2d, &fused->attrs, fused->in_count, fused->in);
@@ -191,7 +194,7 @@ static void run_forward_chain(const op_run *fused, const sonde__lane_kernels *se
 /* Whatever is observed, what is computed stays: every set of optional outputs gives the
  * bits of the separate kernels. */
 static void expect_same_whatever_is_wanted(const op_run *fused,
-                                           const sonde__kernel *kernel,
+                                           const sonde__op_kernel *kernel,
                                            void *const expected[])
 {
     const int count = fused->kind->out_count;
@@ -217,9 +220,10 @@ static void check_fused_forward(op_run *fused)
 {
     infer(fused);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__lane_kernels *set = sonde__lane_kernels_of((sonde__isa)isa);
-        const sonde__kernel *relu =
-            sonde__fast_kernels_of((sonde__isa)isa, SONDE__FAST_RELU)[0];
+        const sonde__kernel_lane_kernels *set =
+            sonde__kernel_lane_kernels_of((sonde__isa)isa);
+        const sonde__op_kernel *relu =
+            sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_RELU)[0];
         void *expected[4];
 
         run_forward_chain(fused, set, relu, expected);
@@ -294,10 +298,10 @@ static op_run pool_grad_run(const conv_case *c)
 
 /* drelu, dconv, dw, db: one kernel after the other. relu_grad wants ReLU's output, which
  * is the pool's where a gradient flows, and may be anything elsewhere. */
-static void run_backward_chain(const op_run *fused, const sonde__lane_kernels *set,
-                               const sonde__kernel *relu_grad, void *out[4])
+static void run_backward_chain(const op_run *fused, const sonde__kernel_lane_kernels *set,
+                               const sonde__op_kernel *relu_grad, void *out[4])
 {
-    sonde__attrs pool_attrs = two_by_two, weight_attrs = fused->attrs;
+    sonde__op_attrs pool_attrs = two_by_two, weight_attrs = fused->attrs;
     op_run pool, spread, relu, weight, sum;
     void *relu_y[1];
 
@@ -325,9 +329,10 @@ static void check_fused_backward(op_run *fused)
 {
     infer(fused);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__lane_kernels *set = sonde__lane_kernels_of((sonde__isa)isa);
-        const sonde__kernel *relu_grad =
-            sonde__fast_kernels_of((sonde__isa)isa, SONDE__FAST_RELU_GRAD)[0];
+        const sonde__kernel_lane_kernels *set =
+            sonde__kernel_lane_kernels_of((sonde__isa)isa);
+        const sonde__op_kernel *relu_grad =
+            sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_RELU_GRAD)[0];
         void *expected[4];
 
         run_backward_chain(fused, set, relu_grad, expected);
@@ -388,12 +393,13 @@ static void convolutions_propagate_nan_and_inf(void **state)
 
 static void little_work_is_not_divided(void **state)
 {
-    const sonde__conv2d_kernels *k = sonde__lane_kernels_of(sonde__cpu_isa())->conv2d;
+    const sonde__kernel_conv2d_kernels *k =
+        sonde__kernel_lane_kernels_of(sonde__cpu_isa())->conv2d;
     const conv_case small = {16, 1, 28, 28, 5, 3, 3, 1, 0, 1, 1};
     const conv_case large = {64, 5, 13, 13, 12, 5, 5, 1, 0, 1, 1};
     op_run runs[] = {forward_run(&small, &sonde__op_conv2d, true),
                      forward_run(&large, &sonde__op_conv2d, true)};
-    sonde__call call = {.attrs = &runs[0].attrs, .in_count = 3, .out_count = 1};
+    sonde__op_call call = {.attrs = &runs[0].attrs, .in_count = 3, .out_count = 1};
 
     (void)state;
     for (int i = 0; i < 2; i++) {

@@ -3,6 +3,9 @@
  * the vector exp and log; the lists of kernels over LANES.
  */
 #include "nn/kernels_check.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/random.h"
 
 DEFINE_PICK(pool_kernel, pool->forward)
 DEFINE_PICK(pool_grad_kernel, pool->grad)
@@ -242,7 +245,7 @@ static void nll(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(shapes) * 4; i++) {
         const int64_t n = shapes[i / 4][0], classes = shapes[i / 4][1];
-        const sonde__attrs attrs = {.mean = i % 2 == 1};
+        const sonde__op_attrs attrs = {.mean = i % 2 == 1};
         op_run loss = {.kind = &sonde__op_nll, .attrs = attrs};
         op_run grad = {.kind = &sonde__op_nll_grad, .attrs = attrs};
 
@@ -259,21 +262,22 @@ static void nll(void **state)
 /* Lanes that hold no sample get no gradient: what follows may add over lanes. */
 static void nll_gradient_of_padding_lanes_is_zero(void **state)
 {
-    const sonde__attrs attrs = {.mean = true, .dims = {3, 2}, .rank = 2};
+    const sonde__op_attrs attrs = {.mean = true, .dims = {3, 2}, .rank = 2};
     float dloss = 1.0F, dlogp[2 * 16];
     int64_t target[] = {0, 1, 0};
 
     (void)state;
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__call call = {.attrs = &attrs,
-                                  .in_count = 2,
-                                  .out_count = 1,
-                                  .in = {{{SONDE_F32, 0, {0}}, SONDE__PLAIN, &dloss},
-                                         {{SONDE_I64, 1, {3}}, SONDE__PLAIN, target}},
-                                  .out = {{{SONDE_F32, 2, {3, 2}}, SONDE__LANES, dlogp}}};
+        const sonde__op_call call = {
+            .attrs = &attrs,
+            .in_count = 2,
+            .out_count = 1,
+            .in = {{{SONDE_F32, 0, {0}}, SONDE__PLAIN, &dloss},
+                   {{SONDE_I64, 1, {3}}, SONDE__PLAIN, target}},
+            .out = {{{SONDE_F32, 2, {3, 2}}, SONDE__LANES, dlogp}}};
 
         memset(dlogp, 0xFF, sizeof dlogp);
-        sonde__lane_kernels_of((sonde__isa)isa)->nll->grad.run(&call, 0, 1);
+        sonde__kernel_lane_kernels_of((sonde__isa)isa)->nll->grad.run(&call, 0, 1);
         for (int lane = 3; lane < 16; lane++) {
             assert_true(dlogp[lane] == 0.0F && dlogp[16 + lane] == 0.0F);
         }
@@ -325,8 +329,8 @@ static void exp_and_log_are_right_to_two_ulps(void **state)
 {
     (void)state;
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__softmax_kernels *k =
-            sonde__lane_kernels_of((sonde__isa)isa)->softmax;
+        const sonde__kernel_softmax_kernels *k =
+            sonde__kernel_lane_kernels_of((sonde__isa)isa)->softmax;
         const double of_exp = worst_of(k->exp, exp), of_log = worst_of(k->log, log);
 
         assert_true(of_exp <= 2.0);
@@ -343,8 +347,8 @@ static void exp_and_log_of_special_numbers(void **state)
 
     (void)state;
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__softmax_kernels *k =
-            sonde__lane_kernels_of((sonde__isa)isa)->softmax;
+        const sonde__kernel_softmax_kernels *k =
+            sonde__kernel_lane_kernels_of((sonde__isa)isa)->softmax;
 
         k->exp(from, e, 16);
         k->log(from, l, 16);
@@ -365,19 +369,22 @@ static void exp_and_log_of_special_numbers(void **state)
 
 static void lists_hold_the_kernels_of_this_processor(void **state)
 {
-    const sonde__lane_kernels *set = sonde__lane_kernels_of(sonde__cpu_isa());
+    const sonde__kernel_lane_kernels *set =
+        sonde__kernel_lane_kernels_of(sonde__cpu_isa());
 
     (void)state;
-    assert_ptr_equal(sonde__conv2d_fast()[0], &set->conv2d->forward);
-    assert_null(sonde__conv2d_fast()[1]);
-    assert_ptr_equal(sonde__nll_grad_fast()[0], &set->nll->grad);
-    assert_ptr_equal(sonde__channel_sum_fast()[1], &set->conv2d_weight->channel_sum);
-    assert_null(sonde__channel_sum_fast()[2]);
+    assert_ptr_equal(sonde__kernel_conv2d_fast()[0], &set->conv2d->forward);
+    assert_null(sonde__kernel_conv2d_fast()[1]);
+    assert_ptr_equal(sonde__kernel_nll_grad_fast()[0], &set->nll->grad);
+    assert_ptr_equal(sonde__kernel_channel_sum_fast()[1],
+                     &set->conv2d_weight->channel_sum);
+    assert_null(sonde__kernel_channel_sum_fast()[2]);
 }
 
 static void other_dtypes_and_axis_0_are_declined(void **state)
 {
-    const sonde__lane_kernels *set = sonde__lane_kernels_of(sonde__cpu_isa());
+    const sonde__kernel_lane_kernels *set =
+        sonde__kernel_lane_kernels_of(sonde__cpu_isa());
     op_run run = {.kind = &sonde__op_softmax, .attrs = {.axis = 0}};
 
     (void)state;

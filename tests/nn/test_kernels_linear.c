@@ -3,6 +3,8 @@
  * on every instruction set of this processor, in one to three parts.
  */
 #include "kernel_case.h"
+#include "base/cpu.h"
+#include "base/macros.h"
 
 #include <float.h>
 
@@ -149,15 +151,20 @@ static void test_linear_relu_is_its_members(void **state)
         case_in(&c, m.w, 2, m.o, m.k);
         case_in(&c, m.b, 1, m.o, 0);
         case_out(&c, y, 2, m.n, m.o);
-        case_run(&c, sonde__fast_kernels_of((sonde__isa)isa, SONDE__FAST_LINEAR)[0], 1);
+        case_run(
+            &c, sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_LINEAR)[0], 1);
         c.out[0] = pre;
         case_out(&c, fused, 2, m.n, m.o);
-        case_run(&c, sonde__fast_kernels_of((sonde__isa)isa, SONDE__FAST_LINEAR_RELU)[0],
-                 1);
+        case_run(
+            &c,
+            sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_LINEAR_RELU)[0],
+            1);
         c.out[0] = NULL;
         c.out[1] = alone;
-        case_run(&c, sonde__fast_kernels_of((sonde__isa)isa, SONDE__FAST_LINEAR_RELU)[1],
-                 2);
+        case_run(
+            &c,
+            sonde__kernel_fast_kernels_of((sonde__isa)isa, SONDE__FAST_LINEAR_RELU)[1],
+            2);
         assert_same_bits(pre, y, count);
         for (size_t i = 0; i < count; i++) {
             y[i] = y[i] < 0.0F ? 0.0F : y[i];
@@ -184,7 +191,7 @@ typedef struct sgd_fused_case {
     sonde__isa isa;
 } sgd_fused_case;
 
-static void check_sgd_fused(const sonde__kernel *fused, const sgd_fused_case *f,
+static void check_sgd_fused(const sonde__op_kernel *fused, const sgd_fused_case *f,
                             int parts, bool keep_dw, bool vitals)
 {
     const matrices *m = f->m;
@@ -201,7 +208,8 @@ static void check_sgd_fused(const sonde__kernel *fused, const sgd_fused_case *f,
     case_in(&c, m->dy, 2, m->n, m->o);
     case_in(&c, m->x, 2, m->n, m->k);
     case_out(&c, dw, 2, m->o, m->k);
-    case_run(&c, sonde__fast_kernels_of(f->isa, SONDE__FAST_LINEAR_GRAD_WEIGHT)[0], 1);
+    case_run(&c, sonde__kernel_fast_kernels_of(f->isa, SONDE__FAST_LINEAR_GRAD_WEIGHT)[0],
+             1);
     case_init(&c, NULL, f->live);
     case_in(&c, m->w, 2, m->o, m->k);
     case_in(&c, dw, 2, m->o, m->k);
@@ -210,7 +218,7 @@ static void check_sgd_fused(const sonde__kernel *fused, const sgd_fused_case *f,
     case_alias(&c, 0);
     case_out(&c, v, 2, m->o, m->k);
     case_alias(&c, 2);
-    case_run(&c, sonde__fast_kernels_of(f->isa, SONDE__FAST_SGD)[0], 1);
+    case_run(&c, sonde__kernel_fast_kernels_of(f->isa, SONDE__FAST_SGD)[0], 1);
 
     case_init(&c, NULL, f->live);
     case_in(&c, m->w, 2, m->o, m->k);
@@ -253,7 +261,7 @@ static void test_grad_weight_sgd_is_its_members(void **state)
         const matrices m = matrices_of(some[i]);
 
         for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-            const sonde__kernel *const *fused = sonde__fast_kernels_of(
+            const sonde__op_kernel *const *fused = sonde__kernel_fast_kernels_of(
                 (sonde__isa)isa, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD);
 
             for (int k = 0; fused[k] != NULL; k++) {
@@ -281,8 +289,8 @@ static void test_bad_gradients_are_told(void **state)
         for (int where = 0; where < 4; where++) {
             const matrices m = matrices_of(some[i]);
             const sonde__isa isa = sonde__cpu_isa();
-            const sonde__kernel *const *fused =
-                sonde__fast_kernels_of(isa, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD);
+            const sonde__op_kernel *const *fused =
+                sonde__kernel_fast_kernels_of(isa, SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD);
 
             m.dy[0] = where == 0 ? NAN : m.dy[0];
             m.dy[m.n * m.o - 1] = where == 1 ? INFINITY : m.dy[m.n * m.o - 1];
@@ -304,7 +312,7 @@ static void test_bad_gradients_are_told(void **state)
 
 static void test_parts(void **state)
 {
-    const sonde__kernel *linear = sonde__linear_fast()[0];
+    const sonde__op_kernel *linear = sonde__kernel_linear_fast()[0];
     kernel_case c;
 
     (void)state;

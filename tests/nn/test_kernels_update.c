@@ -3,6 +3,7 @@
  * references, on every instruction set of this processor, in one to three parts.
  */
 #include "kernel_case.h"
+#include "base/macros.h"
 
 /* --- updates ---------------------------------------------------------------------- */
 
@@ -17,7 +18,7 @@ typedef struct update_case {
 } update_case;
 
 /* in: w, g, states; out: w, states; and one number in place behind them for Adam. */
-static void run_update(const update_case *u, const sonde__kernel *kernel, int parts,
+static void run_update(const update_case *u, const sonde__op_kernel *kernel, int parts,
                        float *const out[], sonde_vitals *vitals, uint8_t *bad)
 {
     const int64_t count = (int64_t)u->count;
@@ -50,7 +51,7 @@ static void run_update(const update_case *u, const sonde__kernel *kernel, int pa
 }
 
 /* Whether the gradient is finite is told, whoever else looks, and nothing else changes. */
-static void check_bad(const update_case *u, const sonde__kernel *kernel,
+static void check_bad(const update_case *u, const sonde__op_kernel *kernel,
                       float *const wanted[], int parts, sonde_vitals *vitals)
 {
     const bool is_bad = case_has_bad(u->in[1], u->count);
@@ -71,7 +72,7 @@ static void check_bad(const update_case *u, const sonde__kernel *kernel,
     }
 }
 
-static void check_update(const sonde__kernel *kernel, const void *argument)
+static void check_update(const sonde__op_kernel *kernel, const void *argument)
 {
     const update_case *u = argument;
     float *expected[STATES], *got[STATES], *again[STATES];
@@ -106,8 +107,8 @@ static void check_update(const sonde__kernel *kernel, const void *argument)
     }
 }
 
-static void each_update(sonde__fast_op op, const sonde__op_kind *kind, const float *live,
-                        int states)
+static void each_update(sonde__kernel_fast_op op, const sonde__op_kind *kind,
+                        const float *live, int states)
 {
     static const size_t counts[] = {1, 15, 16, 130, 4096, MOST};
 
@@ -162,7 +163,7 @@ static void test_adam(void **state)
 static void test_elementwise(void **state)
 {
     static const struct {
-        sonde__fast_op fast;
+        sonde__kernel_fast_op fast;
         const sonde__op_kind *kind;
         int inputs;
     } ops[] = {{SONDE__FAST_RELU, &sonde__op_relu, 1},
@@ -171,7 +172,7 @@ static void test_elementwise(void **state)
                {SONDE__FAST_SCALE, &sonde__op_scale, 1},
                {SONDE__FAST_ACCUMULATE, &sonde__op_accumulate, 2}};
     static const int64_t sizes[][2] = {{1, 1}, {3, 5}, {16, 16}, {129, 7}};
-    const sonde__attrs attrs = {.scale = 0.3F};
+    const sonde__op_attrs attrs = {.scale = 0.3F};
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(ops); i++) {
@@ -199,7 +200,7 @@ static void test_elementwise(void **state)
 
 static void test_add_declines_broadcasts(void **state)
 {
-    const sonde__kernel *add = sonde__add_fast()[0];
+    const sonde__op_kernel *add = sonde__kernel_add_fast()[0];
     kernel_case c;
 
     (void)state;
@@ -218,16 +219,16 @@ static void test_add_declines_broadcasts(void **state)
 /* --- reorder ---------------------------------------------------------------------- */
 
 /* From and to are set in the row, as the reorder's own row names no layouts. */
-static void check_reorder(const sonde__kernel *kernel, const void *argument)
+static void check_reorder(const sonde__op_kernel *kernel, const void *argument)
 {
     const op_case *op = argument;
 
     for (int pair = 0; pair < 9; pair++) {
-        const sonde__layout layouts[] = {SONDE__PLAIN, SONDE__LANES, SONDE__PANELS};
+        const sonde__op_layout layouts[] = {SONDE__PLAIN, SONDE__LANES, SONDE__PANELS};
         float *got = case_random(op->count, 5);
-        sonde__kernel row = *kernel;
+        sonde__op_kernel row = *kernel;
         kernel_case c = op->base;
-        sonde__call raw = c.call;
+        sonde__op_call raw = c.call;
         guarded in, out;
         int64_t count = 0;
 
@@ -246,7 +247,7 @@ static void check_reorder(const sonde__kernel *kernel, const void *argument)
         kernel->run(&raw, 0, 1);
         memset(got, 0, op->count * sizeof *got);
         case_move(&raw.out[0], got, NULL);
-        count = sonde__layout_count(&raw.out[0].shape, row.out[0]);
+        count = sonde__op_layout_count(&raw.out[0].shape, row.out[0]);
         for (int64_t i = 0; i < count; i++) {
             assert_true(((const float *)raw.out[0].data)[i] == 0.0F);
         }

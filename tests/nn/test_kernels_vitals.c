@@ -5,34 +5,38 @@
  * test_kernels_update.c have those of updates.
  */
 #include "nn/kernels_check.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "nn/vitals_near.h"
 
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_linear.h"
 
 DEFINE_PICK(relu_kernel, conv2d->relu)
 DEFINE_PICK(pool_kernel, conv2d->relu_pool)
 DEFINE_PICK(gradient_kernel, conv2d_weight->pool_relu)
 
-static const sonde__kernel *linear_kernel(sonde__isa isa)
+static const sonde__op_kernel *linear_kernel(sonde__isa isa)
 {
-    return sonde__fast_kernels_of(isa, SONDE__FAST_LINEAR_RELU)[0];
+    return sonde__kernel_fast_kernels_of(isa, SONDE__FAST_LINEAR_RELU)[0];
 }
 
 /* --- what is told ----------------------------------------------------------------- */
 
 /* Outputs whose vital signs the kernel tells if so much is kept. */
-static unsigned told_of(const op_run *run, const sonde__kernel *kernel, unsigned wanted)
+static unsigned told_of(const op_run *run, const sonde__op_kernel *kernel,
+                        unsigned wanted)
 {
-    sonde__call call = {.attrs = &run->attrs,
-                        .in_count = run->in_count,
-                        .out_count = run->kind->out_count};
+    sonde__op_call call = {.attrs = &run->attrs,
+                           .in_count = run->in_count,
+                           .out_count = run->kind->out_count};
     unsigned told = 0;
 
     memcpy(call.in, run->in, sizeof call.in);
     for (int i = 0; i < call.out_count; i++) {
         const bool kept = (run->kind->optional_out & ~wanted & 1U << i) == 0;
 
-        if (sonde__tells_out(kernel, &call, i) &&
+        if (sonde__op_tells_out(kernel, &call, i) &&
             (kept || (kernel->vitals_kept >> i & 1U) == 0)) {
             told |= 1U << i;
         }
@@ -51,7 +55,7 @@ static sonde_vitals vitals_of_output(const op_run *run, int i, void *data)
 }
 
 /* Everything kept and in one part, against the values; then all other ways against that. */
-static void check_kernel(const op_run *run, const sonde__kernel *kernel,
+static void check_kernel(const op_run *run, const sonde__op_kernel *kernel,
                          sonde_vitals *first)
 {
     const unsigned most = told_of(run, kernel, ALL);
@@ -89,7 +93,7 @@ static void check_kernel(const op_run *run, const sonde__kernel *kernel,
     }
 }
 
-typedef const sonde__kernel *(*kernel_fn)(sonde__isa isa);
+typedef const sonde__op_kernel *(*kernel_fn)(sonde__isa isa);
 
 /* Frees the inputs. Returns what is told. */
 static unsigned check_told(op_run *run, pick_fn pick, kernel_fn choose)
@@ -99,9 +103,9 @@ static unsigned check_told(op_run *run, pick_fn pick, kernel_fn choose)
 
     infer(run);
     for (int isa = SONDE__GENERIC; isa <= (int)sonde__cpu_isa(); isa++) {
-        const sonde__kernel *kernel = choose != NULL
-                                          ? choose((sonde__isa)isa)
-                                          : pick(sonde__lane_kernels_of((sonde__isa)isa));
+        const sonde__op_kernel *kernel =
+            choose != NULL ? choose((sonde__isa)isa)
+                           : pick(sonde__kernel_lane_kernels_of((sonde__isa)isa));
 
         check_kernel(run, kernel, vitals[isa]);
         told = told_of(run, kernel, ALL);
@@ -225,7 +229,7 @@ static op_run gradient_run(const layer_case *c)
 /* To the bit: dy in LANES, as it is and behind the gate, and zeros. */
 static void expect_spread(const op_run *run, const sonde_vitals *told)
 {
-    const sonde__shape *shape = &run->in[0].shape;
+    const sonde__op_shape *shape = &run->in[0].shape;
     const int64_t inner = shape->dim[1] * shape->dim[2] * shape->dim[3];
     const int64_t count = (int64_t)(plain_bytes(&run->out[0]) / sizeof(float));
     float *dy = run->in[0].data;
@@ -257,7 +261,8 @@ static void gradients_that_a_pool_spreads(void **state)
             }
             assert_int_equal(check_told(&run, gradient_kernel, NULL), 3);
             infer(&again);
-            run_told(&again, gradient_kernel(sonde__lane_kernels_of(sonde__cpu_isa())), 2,
+            run_told(&again,
+                     gradient_kernel(sonde__kernel_lane_kernels_of(sonde__cpu_isa())), 2,
                      0, out, 3, told);
             free_outputs(out, again.kind->out_count);
             expect_spread(&again, told);

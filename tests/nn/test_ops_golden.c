@@ -6,6 +6,7 @@
  * layout the kernel takes, in one part and in three, with optional outputs and without.
  */
 #include "nn/ops_harness.h"
+#include "base/macros.h"
 
 #include <sonde/safetensors.h>
 
@@ -78,7 +79,7 @@ static void read_live(const char *text, float *live)
     }
 }
 
-static bool read_pair(sonde__attrs *attrs, const char *key, const char *value)
+static bool read_pair(sonde__op_attrs *attrs, const char *key, const char *value)
 {
     const struct {
         const char *key;
@@ -99,7 +100,7 @@ static bool read_pair(sonde__attrs *attrs, const char *key, const char *value)
 
 static void read_key(golden *g, const char *key, const char *value)
 {
-    sonde__attrs *attrs = &g->run.attrs;
+    sonde__op_attrs *attrs = &g->run.attrs;
 
     if (read_pair(attrs, key, value)) {
         return;
@@ -212,8 +213,8 @@ static bool same(double expected, double got, double tolerance)
 static void expect_output(const golden *g, const char *how, int i, const void *got)
 {
     const sonde__operand *expected = &g->expected[i];
-    const sonde__shape *shape = &g->run.out[i];
-    const int64_t count = sonde__shape_count(shape);
+    const sonde__op_shape *shape = &g->run.out[i];
+    const int64_t count = sonde__op_shape_count(shape);
     const bool exact = g->exact && shape->dtype != SONDE_F64;
     double largest = 0.0;
 
@@ -236,7 +237,7 @@ static void expect_output(const golden *g, const char *how, int i, const void *g
 static void expect_shapes(const golden *g)
 {
     for (int i = 0; i < g->run.kind->out_count; i++) {
-        const sonde__shape *expected = &g->expected[i].shape;
+        const sonde__op_shape *expected = &g->expected[i].shape;
 
         if (g->expected[i].data != NULL) {
             assert_int_equal(g->run.out[i].dtype, expected->dtype);
@@ -283,7 +284,7 @@ static void check_reference(golden *g)
 
 static void widen(sonde__operand *operand)
 {
-    const int64_t count = sonde__shape_count(&operand->shape);
+    const int64_t count = sonde__op_shape_count(&operand->shape);
     double *wide = NULL;
 
     if (operand->shape.dtype != SONDE_F32) {
@@ -311,7 +312,8 @@ static void check_in_double(golden *g)
 
 /* One kernel, in one layout: values against PyTorch; bits against itself in more parts
  * and without optional outputs. */
-static void check_kernel(const golden *g, const sonde__kernel *kernel, sonde__layout any)
+static void check_kernel(const golden *g, const sonde__op_kernel *kernel,
+                         sonde__op_layout any)
 {
     const run_options options[] = {{.any = any, .parts = 1},
                                    {.any = any, .parts = 3},
@@ -342,7 +344,7 @@ static void check_kernel(const golden *g, const sonde__kernel *kernel, sonde__la
 static void check_all_kernels(golden *g)
 {
     assert_int_equal(infer_run(&g->run, NULL), SONDE_OK);
-    for (const sonde__kernel *const *k = g->run.kind->kernels(); *k != NULL; k++) {
+    for (const sonde__op_kernel *const *k = g->run.kind->kernels(); *k != NULL; k++) {
         if (!kernel_accepts(&g->run, *k)) {
             continue;
         }
@@ -404,7 +406,7 @@ static void note_case(golden *g)
     for (int k = 0; k < g->run.in_count; k++) {
         const sonde__operand *in = &g->run.in[k];
 
-        for (int64_t at = 0; at < sonde__shape_count(&in->shape); at++) {
+        for (int64_t at = 0; at < sonde__op_shape_count(&in->shape); at++) {
             has_nonfinite_case[kind] |= !isfinite(element(in->shape.dtype, in->data, at));
         }
     }

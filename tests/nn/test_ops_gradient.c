@@ -6,6 +6,8 @@
  * random dy, each element must be (L(x + h) - L(x - h)) / 2h.
  */
 #include "nn/graph/graph.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "nn/ops_harness.h"
 
 /* With h = 1e-5 the difference is off by h^2 times the third derivative, 1e-10, and by
@@ -18,8 +20,8 @@ enum { MOST_INPUTS = 3 };
 typedef struct gradient_case {
     const sonde__op_kind *kind;
     int in_count;
-    sonde__shape in[MOST_INPUTS]; /* int64: a class, not differentiated */
-    sonde__attrs attrs;
+    sonde__op_shape in[MOST_INPUTS]; /* int64: a class, not differentiated */
+    sonde__op_attrs attrs;
 } gradient_case;
 
 #define D(...)                                                                           \
@@ -98,15 +100,15 @@ static const gradient_case cases[] = {
 /* --- a graph and its values ------------------------------------------------------- */
 
 typedef struct bench {
-    sonde__graph graph;
-    sonde__value in[MOST_INPUTS], out, dy;
-    sonde__value grad[MOST_INPUTS];
+    sonde__op_graph graph;
+    sonde__op_value in[MOST_INPUTS], out, dy;
+    sonde__op_value grad[MOST_INPUTS];
     void *data[64]; /* per value, plain */
 } bench;
 
-static sonde__value add_leaf(bench *b, const sonde__shape *shape)
+static sonde__op_value add_leaf(bench *b, const sonde__op_shape *shape)
 {
-    const sonde__value value =
+    const sonde__op_value value =
         sonde__graph_leaf(&b->graph, shape, SONDE__FROM_INPUT, 0, NULL, SONDE_ROLE_OTHER);
 
     assert_int_not_equal(value, 0);
@@ -116,10 +118,10 @@ static sonde__value add_leaf(bench *b, const sonde__shape *shape)
 
 /* Distinct numbers, none nearer than 0.02 to another or to 0: steps cross no kink of max
  * or ReLU. Classes are below 3, the least number of classes here. */
-static void fill_leaf(const bench *b, sonde__value value, uint64_t seed)
+static void fill_leaf(const bench *b, sonde__op_value value, uint64_t seed)
 {
-    const sonde__shape *shape = sonde__value_shape(&b->graph, value);
-    const uint32_t count = (uint32_t)sonde__shape_count(shape);
+    const sonde__op_shape *shape = sonde__op_value_shape(&b->graph, value);
+    const uint32_t count = (uint32_t)sonde__op_shape_count(shape);
     uint32_t order[512];
 
     assert_true(count <= SONDE_COUNT_OF(order));
@@ -135,18 +137,18 @@ static void fill_leaf(const bench *b, sonde__value value, uint64_t seed)
     }
 }
 
-static void run_op(bench *b, const sonde__node_op *op)
+static void run_op(bench *b, const sonde__graph_node_op *op)
 {
     const run_options plainly = {.any = SONDE__PLAIN, .parts = 1};
     op_run run = {.kind = op->kind, .attrs = op->attrs, .in_count = op->in_count};
     void *out[SONDE__MAX_OPERANDS] = {NULL};
 
     for (int i = 0; i < op->in_count; i++) {
-        run.in[i].shape = *sonde__value_shape(&b->graph, op->in[i]);
+        run.in[i].shape = *sonde__op_value_shape(&b->graph, op->in[i]);
         run.in[i].data = b->data[op->in[i]];
     }
     for (int i = 0; i < op->out_count; i++) {
-        run.out[i] = *sonde__value_shape(&b->graph, op->out[i]);
+        run.out[i] = *sonde__op_value_shape(&b->graph, op->out[i]);
     }
     run_kernel(&run, reference_of(op->kind), &plainly, out);
     for (int i = 0; i < op->out_count; i++) {
@@ -168,16 +170,16 @@ static void close_bench(bench *b)
 /* Emits the op and its gradient. */
 static void build(bench *b, const gradient_case *c)
 {
-    sonde__value outs[SONDE__MAX_OPERANDS] = {0}, grad_out[SONDE__MAX_OPERANDS] = {0};
-    sonde__value ins[SONDE__MAX_OPERANDS] = {0}, grads[SONDE__MAX_OPERANDS] = {0};
+    sonde__op_value outs[SONDE__MAX_OPERANDS] = {0}, grad_out[SONDE__MAX_OPERANDS] = {0};
+    sonde__op_value ins[SONDE__MAX_OPERANDS] = {0}, grads[SONDE__MAX_OPERANDS] = {0};
     bool wanted[SONDE__MAX_OPERANDS] = {false};
-    sonde__gradient_context context = {.graph = &b->graph,
-                                       .in = ins,
-                                       .out = outs,
-                                       .grad_out = grad_out,
-                                       .wanted = wanted,
-                                       .grad_in = grads};
-    sonde__attrs attrs;
+    sonde__op_gradient_context context = {.graph = &b->graph,
+                                          .in = ins,
+                                          .out = outs,
+                                          .grad_out = grad_out,
+                                          .wanted = wanted,
+                                          .grad_in = grads};
+    sonde__op_attrs attrs;
 
     assert_int_equal(sonde__graph_init(&b->graph), SONDE_OK);
     for (int i = 0; i < c->in_count; i++) {
@@ -185,14 +187,14 @@ static void build(bench *b, const gradient_case *c)
         wanted[i] = c->in[i].dtype == SONDE_F64;
         fill_leaf(b, ins[i], 5);
     }
-    b->out = sonde__emit(&b->graph, c->kind, &c->attrs, ins, c->in_count);
+    b->out = sonde__op_emit(&b->graph, c->kind, &c->attrs, ins, c->in_count);
     assert_int_not_equal(b->out, 0);
     for (int i = 0; i < c->kind->out_count; i++) {
-        outs[i] = b->out + (sonde__value)i;
+        outs[i] = b->out + (sonde__op_value)i;
     }
     attrs = b->graph.ops[0].attrs;
     context.attrs = &attrs;
-    b->dy = grad_out[0] = add_leaf(b, sonde__value_shape(&b->graph, b->out));
+    b->dy = grad_out[0] = add_leaf(b, sonde__op_value_shape(&b->graph, b->out));
     fill_leaf(b, b->dy, 6);
     c->kind->gradient(&context);
     assert_int_equal(b->graph.err, SONDE_OK);
@@ -205,7 +207,7 @@ static void build(bench *b, const gradient_case *c)
 
 static double loss(bench *b)
 {
-    const int64_t count = sonde__shape_count(sonde__value_shape(&b->graph, b->out));
+    const int64_t count = sonde__op_shape_count(sonde__op_value_shape(&b->graph, b->out));
     double sum = 0.0;
 
     run_op(b, &b->graph.ops[0]);
@@ -230,13 +232,13 @@ static double difference(bench *b, double *x)
 
 static void expect_gradient(bench *b, const gradient_case *c, int input)
 {
-    const sonde__shape *shape = sonde__value_shape(&b->graph, b->in[input]);
-    const sonde__shape *of_grad = sonde__value_shape(&b->graph, b->grad[input]);
+    const sonde__op_shape *shape = sonde__op_value_shape(&b->graph, b->in[input]);
+    const sonde__op_shape *of_grad = sonde__op_value_shape(&b->graph, b->grad[input]);
 
     assert_int_equal(of_grad->dtype, shape->dtype);
     assert_int_equal(of_grad->rank, shape->rank);
     assert_memory_equal(of_grad->dim, shape->dim, sizeof shape->dim);
-    for (int64_t i = 0; i < sonde__shape_count(shape); i++) {
+    for (int64_t i = 0; i < sonde__op_shape_count(shape); i++) {
         const double found = ((double *)b->data[b->grad[input]])[i];
         const double wanted = difference(b, (double *)b->data[b->in[input]] + i);
 

@@ -3,6 +3,7 @@
  * a reference step out of its operands.
  */
 #include "nn/ops_harness.h"
+#include "base/random.h"
 
 /* Shapes: F(2, 3) is float32 (2, 3), T(I64, 2) int64 (2). */
 #define T(type, ...)                                                                     \
@@ -23,13 +24,13 @@ static int64_t draw(int64_t bound)
     return (int64_t)sonde__below(11, 0, drawn++, (uint64_t)bound);
 }
 
-static sonde__shape random_shape(void)
+static sonde__op_shape random_shape(void)
 {
     static const int64_t extents[] = {1, 1, 2, 2, 2, 3, 4, 0};
     static const sonde_dtype dtypes[] = {SONDE_F32, SONDE_F32, SONDE_F32, SONDE_F32,
                                          SONDE_F32, SONDE_F64, SONDE_I64, SONDE_U8};
     static const int ranks[] = {0, 1, 2, 2, 3, 4, 4, 5};
-    sonde__shape shape = {.dtype = dtypes[draw(8)], .rank = ranks[draw(8)]};
+    sonde__op_shape shape = {.dtype = dtypes[draw(8)], .rank = ranks[draw(8)]};
 
     for (int i = 0; i < shape.rank; i++) {
         shape.dim[i] = extents[draw(8)];
@@ -37,15 +38,15 @@ static sonde__shape random_shape(void)
     return shape;
 }
 
-static sonde__attrs random_attrs(void)
+static sonde__op_attrs random_attrs(void)
 {
-    sonde__attrs attrs = {.groups = 1 + draw(2),
-                          .rank = (int)draw(6),
-                          .axis = (int)draw(6) - 3,
-                          .axes = (uint32_t)draw(16),
-                          .keep_dims = draw(2) == 0,
-                          .mean = draw(2) == 0,
-                          .scale = (float)draw(3)};
+    sonde__op_attrs attrs = {.groups = 1 + draw(2),
+                             .rank = (int)draw(6),
+                             .axis = (int)draw(6) - 3,
+                             .axes = (uint32_t)draw(16),
+                             .keep_dims = draw(2) == 0,
+                             .mean = draw(2) == 0,
+                             .scale = (float)draw(3)};
 
     for (int i = 0; i < 2; i++) {
         attrs.kernel[i] = draw(4);
@@ -150,7 +151,7 @@ static void sgd_without_momentum_has_an_empty_buffer(void **state)
 
     (void)state;
     assert_int_equal(infer_run(&sgd, NULL), SONDE_OK);
-    assert_int_equal(sonde__shape_count(&sgd.out[1]), 0);
+    assert_int_equal(sonde__op_shape_count(&sgd.out[1]), 0);
 }
 
 int main(void)

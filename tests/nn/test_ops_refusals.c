@@ -2,6 +2,7 @@
  * test_ops_refusals.c - what shape rules refuse, and in which words.
  */
 #include "nn/ops_harness.h"
+#include "base/macros.h"
 
 /* Shapes: F(2, 3) is float32 (2, 3), T(I64, 2) int64 (2). */
 #define T(type, ...)                                                                     \
@@ -20,8 +21,8 @@ enum { MOST = 5 };
 typedef struct refusal {
     const sonde__op_kind *kind;
     int in_count;
-    sonde__shape in[MOST];
-    sonde__attrs attrs;
+    sonde__op_shape in[MOST];
+    sonde__op_attrs attrs;
     sonde_err err;
     const char *found, *expected; /* how diag has to read */
 } refusal;

@@ -3,6 +3,7 @@
  * loss does with targets out of range.
  */
 #include "nn/ops_harness.h"
+#include "base/macros.h"
 
 /* --- the table -------------------------------------------------------------------- */
 
@@ -34,8 +35,8 @@ static void lists_end_with_a_reference_that_takes_everything(void **state)
     (void)state;
     for (size_t i = 0; sonde__op_kinds[i] != NULL; i++) {
         const sonde__op_kind *kind = sonde__op_kinds[i];
-        const sonde__kernel *const *kernels = kind->kernels();
-        const sonde__kernel *reference = reference_of(kind);
+        const sonde__op_kernel *const *kernels = kind->kernels();
+        const sonde__op_kernel *reference = reference_of(kind);
 
         assert_ptr_equal(kernels, kind->kernels());
         assert_string_equal(reference->name, "reference");
@@ -53,7 +54,7 @@ static void lists_end_with_a_reference_that_takes_everything(void **state)
 
 /* --- layouts ---------------------------------------------------------------------- */
 
-static const sonde__shape shapes[] = {
+static const sonde__op_shape shapes[] = {
     {.dtype = SONDE_F32, .rank = 2, .dim = {17, 33}},
     {.dtype = SONDE_F32, .rank = 4, .dim = {16, 3, 4, 5}},
     {.dtype = SONDE_F64, .rank = 3, .dim = {5, 2, 32}},
@@ -61,24 +62,24 @@ static const sonde__shape shapes[] = {
     {.dtype = SONDE_F32, .rank = 1, .dim = {3}},
     {.dtype = SONDE_I64, .rank = 0},
 };
-static const sonde__layout layouts[] = {SONDE__PLAIN, SONDE__LANES, SONDE__PANELS};
+static const sonde__op_layout layouts[] = {SONDE__PLAIN, SONDE__LANES, SONDE__PANELS};
 
 static void layouts_have_room_for_their_padding(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(shapes); i++) {
         for (size_t k = 0; k < SONDE_COUNT_OF(layouts); k++) {
-            assert_int_equal(sonde__layout_count(&shapes[i], layouts[k]),
+            assert_int_equal(sonde__op_layout_count(&shapes[i], layouts[k]),
                              harness_count(&shapes[i], layouts[k]));
         }
     }
-    assert_int_equal(sonde__layout_count(&shapes[0], SONDE__LANES), 32 * 33);
-    assert_int_equal(sonde__layout_count(&shapes[0], SONDE__PANELS), 17 * 64);
-    assert_int_equal(sonde__shape_count(&shapes[5]), 1);
+    assert_int_equal(sonde__op_layout_count(&shapes[0], SONDE__LANES), 32 * 33);
+    assert_int_equal(sonde__op_layout_count(&shapes[0], SONDE__PANELS), 17 * 64);
+    assert_int_equal(sonde__op_shape_count(&shapes[5]), 1);
 }
 
 /* Elements numbered in row-major order, each byte told apart. */
-static sonde__operand numbered(const sonde__shape *shape)
+static sonde__operand numbered(const sonde__op_shape *shape)
 {
     sonde__operand operand = {.shape = *shape, .layout = SONDE__PLAIN};
     const size_t bytes = plain_bytes(shape);
@@ -91,7 +92,7 @@ static sonde__operand numbered(const sonde__shape *shape)
 }
 
 /* Bytes of the padding that are not zero. */
-static size_t dirty_padding(const sonde__shape *shape, sonde__layout layout,
+static size_t dirty_padding(const sonde__op_shape *shape, sonde__op_layout layout,
                             const void *laid)
 {
     const size_t size = sonde_dtype_size(shape->dtype);
@@ -110,18 +111,18 @@ static size_t dirty_padding(const sonde__shape *shape, sonde__layout layout,
     return dirty;
 }
 
-static void expect_reorder(const sonde__kernel *kernel, const sonde__operand *plain,
-                           sonde__layout from, sonde__layout to)
+static void expect_reorder(const sonde__op_kernel *kernel, const sonde__operand *plain,
+                           sonde__op_layout from, sonde__op_layout to)
 {
-    const sonde__shape *shape = &plain->shape;
+    const sonde__op_shape *shape = &plain->shape;
     const size_t bytes =
         (size_t)harness_count(shape, to) * sonde_dtype_size(shape->dtype);
     void *source = harness_lay(plain, from), *back = poisoned_block(plain_bytes(shape));
     void *made = poisoned_block(bytes);
-    const sonde__call call = {.in_count = 1,
-                              .out_count = 1,
-                              .in = {{*shape, from, source}},
-                              .out = {{*shape, to, made}}};
+    const sonde__op_call call = {.in_count = 1,
+                                 .out_count = 1,
+                                 .in = {{*shape, from, source}},
+                                 .out = {{*shape, to, made}}};
 
     kernel->run(&call, 0, 1);
     harness_copy(shape, to, made, back, true);

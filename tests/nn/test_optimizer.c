@@ -4,6 +4,7 @@
  * between calls.
  */
 #include "engine.h"
+#include "base/macros.h"
 
 #include <math.h>
 

@@ -3,11 +3,13 @@
  * lost, nothing is allocated while it runs; and its results are those of the interpreter.
  */
 #include "alloc_failure.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "interpreter.h"
 
 #include <sonde/nn/job.h>
 
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
 
 static const engine_builder builders[] = {engine_cnn, engine_mlp, engine_branches};
 
@@ -68,7 +70,7 @@ static life *lives_of(const sonde__plan *plan, size_t *count)
                           "value"};
     }
     for (size_t i = 0; i < plan->step_count; i++) {
-        const sonde__step *step = &plan->steps[i];
+        const sonde__plan_step *step = &plan->steps[i];
 
         for (int k = 0; k < SONDE__MAX_OPERANDS; k++) {
             if (step->in_buffer[k] >= 0) {
@@ -244,7 +246,7 @@ static void build_views(engine_net *net, int64_t batch)
 
 static void expect_interpreted(const interpreter *in, const engine_seen *seen)
 {
-    const sonde__value value = interpreter_find(in, seen->name);
+    const sonde__op_value value = interpreter_find(in, seen->name);
 
     if (value == 0 || seen->info.dtype != SONDE_F32) {
         return;

@@ -4,6 +4,7 @@
  * evaluation counts. And what a session does when it is asked to stop or for a checkpoint.
  */
 #include "alloc_failure.h"
+#include "base/macros.h"
 #include "engine.h"
 
 #include <sonde/rules.h>

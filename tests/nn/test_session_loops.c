@@ -4,6 +4,7 @@
  * beside training.
  */
 #include "engine.h"
+#include "base/macros.h"
 
 #include <math.h>
 

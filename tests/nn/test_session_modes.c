@@ -3,6 +3,7 @@
  * shapes and values of PopTorch's outputMode, through real sessions.
  */
 #include "engine.h"
+#include "base/macros.h"
 
 /* --- networks that give back what they are fed ------------------------------------ */
 

@@ -3,6 +3,7 @@
  * tsan: yes
  */
 #include "engine.h"
+#include "base/macros.h"
 
 #include <math.h>
 

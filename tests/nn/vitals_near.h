@@ -5,10 +5,12 @@
 #ifndef SONDE_TESTS_NN_VITALS_NEAR_H
 #define SONDE_TESTS_NN_VITALS_NEAR_H
 
-#include "base/base.h"
+#include "base/macros.h"
 
 #include <sonde/stats.h>
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>

@@ -8,13 +8,16 @@
 
 #include "cmocka_all.h"
 
-#include "base/base.h"
 #include "observe/network.h"
 
+#include <sonde/error.h>
 #include <sonde/log.h>
 #include <sonde/observer.h>
 #include <sonde/outfeed.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -6,10 +6,15 @@
 
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/fail.h"
 #include "observe/network.h"
 
+#include <sonde/error.h>
 #include <sonde/observer.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* --- a sink that remembers -------------------------------------------------------- */
 

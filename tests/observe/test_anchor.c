@@ -3,13 +3,19 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "observe/accumulate.h"
 #include "observe/network.h"
 #include "observe/session.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <stdlib.h>
+
+#include <sonde/error.h>
 
 /* --- the reference's vectors ------------------------------------------------------ */
 
@@ -261,7 +267,7 @@ static void sums_of_strided_views_are_the_same(void **state)
             expected[i * 40 + j] = values[j][i] + 0.5f;
         }
     }
-    sonde__accumulate(sum, &turned);
+    sonde__observe_accumulate(sum, &turned);
     assert_memory_equal(sum, expected, sizeof sum);
 }
 

@@ -3,9 +3,15 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "observe/network.h"
 #include "observe/session.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 /* --- errors ----------------------------------------------------------------------- */
 

@@ -3,7 +3,7 @@
  */
 #include "cmocka_all.h"
 
-#include "observe/names.h"
+#include "observe/tensor_names.h"
 #include "observe/network.h"
 
 #include <stdio.h>
@@ -204,12 +204,13 @@ static void nearest_names_fit_their_buffer(void **state)
     char buf[24];
 
     (void)state;
-    assert_int_equal(sonde__nearest_names("abc", names, list_at, 6, buf, sizeof buf), 3);
+    assert_int_equal(
+        sonde__observe_nearest_names("abc", names, list_at, 6, buf, sizeof buf), 3);
     assert_string_equal(buf, "abcd, abce or abcf");
-    assert_int_equal(sonde__nearest_names("abcg", names, list_at, 6, buf, 16), 2);
+    assert_int_equal(sonde__observe_nearest_names("abcg", names, list_at, 6, buf, 16), 2);
     assert_string_equal(buf, "abcg, abcd");
-    assert_int_equal(sonde__nearest_names("qqqqqq", names, list_at, 6, buf, sizeof buf),
-                     0);
+    assert_int_equal(
+        sonde__observe_nearest_names("qqqqqq", names, list_at, 6, buf, sizeof buf), 0);
     assert_string_equal(buf, "");
 }
 

@@ -3,10 +3,13 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
-#include "observe/format.h"
+#include "base/macros.h"
+#include "base/random.h"
+#include "observe/print_format.h"
 #include "observe/format_text.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <locale.h>
 #include <math.h>
 
@@ -142,8 +145,8 @@ static void no_number_is_longer_than_its_bound(void **state)
     for (uint64_t n = 0; n < 30000; n++) {
         const sonde_dtype dtype = (sonde_dtype)sonde__below(8, 0, n, SONDE_DTYPE_COUNT);
         sonde_print_options options = sonde_print_options_default();
-        sonde__cell_survey survey = {0};
-        sonde__cell_style style;
+        sonde__observe_cell_survey survey = {0};
+        sonde__observe_cell_style style;
         char buf[SONDE__CELL];
         uint64_t elements[4]; /* two of 16 bytes */
 
@@ -159,15 +162,15 @@ static void no_number_is_longer_than_its_bound(void **state)
         }
         options.digits = (int)sonde__below(8, 3, n, 18);
         options.float_format = (sonde_float_format)sonde__below(8, 4, n, 4);
-        sonde__cell_look(&survey, dtype, &elements[0]);
+        sonde__observe_cell_look(&survey, dtype, &elements[0]);
         if (n % 2 == 0 && dtype != SONDE_BOOL) {
-            sonde__cell_look(&survey, dtype, &elements[2]);
+            sonde__observe_cell_look(&survey, dtype, &elements[2]);
         }
-        style = sonde__cell_decide(&survey, dtype, &options);
-        const size_t length = sonde__cell_write(&style, &elements[0], buf);
+        style = sonde__observe_cell_decide(&survey, dtype, &options);
+        const size_t length = sonde__observe_cell_write(&style, &elements[0], buf);
 
         assert_int_equal(length, strlen(buf));
-        assert_true(length <= sonde__cell_bound(dtype, &options));
+        assert_true(length <= sonde__observe_cell_bound(dtype, &options));
         longest = SONDE_MAX(longest, length);
     }
     assert_true(longest > 300); /* subnormal doubles, fixed */
@@ -186,7 +189,7 @@ static void a_comma_for_a_point_is_undone(void **state)
         char buf[SONDE__CELL];
 
         (void)snprintf(buf, sizeof buf, "%s", foreign[i]);
-        assert_int_equal(sonde__cell_point(buf), 8);
+        assert_int_equal(sonde__observe_cell_point(buf), 8);
         assert_string_equal(buf, "-1.5e+07");
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(locales); i++) { /* those that are installed */

@@ -4,9 +4,15 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "observe/format_text.h"
 #include "observe/network.h"
+
+#include <sonde/error.h>
+
+#include <stddef.h>
+#include <stdint.h>
 
 /* --- the reference's layouts ------------------------------------------------------ */
 

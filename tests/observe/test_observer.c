@@ -2,6 +2,7 @@
  * test_observer.c - each promise of the observer by itself.
  */
 #include "cmocka_all.h"
+#include "base/random.h"
 
 #include "observe/memory_sink.h"
 #include "tensor/hash.h"

@@ -3,6 +3,7 @@
  * schedules, modes and calls.
  */
 #include "cmocka_all.h"
+#include "base/random.h"
 
 #include "observe/memory_sink.h"
 

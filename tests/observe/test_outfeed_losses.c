@@ -2,6 +2,7 @@
  * test_outfeed_losses.c - rows that do not get in, or not stay: counted, told, never torn.
  */
 #include "observe/feed.h"
+#include "base/macros.h"
 
 static const sonde_call_shape one = {1, 1, 1};
 

@@ -3,6 +3,7 @@
  * accumulation, activations, and that looking changes nothing.
  */
 #include "alloc_failure.h"
+#include "base/fail.h"
 #include "nn/engine.h"
 
 #include <sonde/outfeed.h>

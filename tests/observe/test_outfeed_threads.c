@@ -2,6 +2,7 @@
  * test_outfeed_threads.c - a producer and a consumer at the same time. tsan: yes
  */
 #include "observe/feed.h"
+#include "base/macros.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

@@ -3,13 +3,16 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "observe/network.h"
 
+#include <sonde/error.h>
 #include <sonde/log.h>
 #include <sonde/observer.h>
 #include <sonde/print.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <fcntl.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,10 +3,15 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/schedule.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 /* The definition in the header, word by word. */

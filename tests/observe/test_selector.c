@@ -3,12 +3,18 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
-#include "observe/names.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/random.h"
+#include "observe/tensor_names.h"
 #include "observe/network.h"
 
+#include <sonde/error.h>
 #include <sonde/selector.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -312,8 +318,8 @@ static void globs_match_as_defined(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
         size_t at = 0;
 
-        assert_null(sonde__glob_check(cases[i].pattern, &at));
-        assert_int_equal(sonde__glob_match(cases[i].pattern, cases[i].text),
+        assert_null(sonde__observe_glob_check(cases[i].pattern, &at));
+        assert_int_equal(sonde__observe_glob_match(cases[i].pattern, cases[i].text),
                          cases[i].matches);
     }
 }
@@ -346,9 +352,9 @@ static void random_globs_follow_the_definition(void **state)
         for (uint64_t i = 0; i < nt; i++) {
             text[i] = "ab"[sonde__below(3, 20 + i, n, 2)];
         }
-        assert_int_equal(sonde__glob_match(pattern, text),
+        assert_int_equal(sonde__observe_glob_match(pattern, text),
                          glob_by_definition(pattern, text));
-        matched += sonde__glob_match(pattern, text);
+        matched += sonde__observe_glob_match(pattern, text);
     }
     assert_true(matched > 1000 && matched < 19000);
 }

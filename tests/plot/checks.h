@@ -20,30 +20,31 @@
 /* --- scenes ----------------------------------------------------------------------------
  */
 
-/* A picture's scene; err is what building gave. To be freed with sonde__scene_fini. */
-static inline sonde_err build_scene(sonde__builder build, const void *plot, double width,
-                                    sonde__scene *scene)
+/* A picture's scene; err is what building gave. To be freed with sonde__plot_scene_fini. */
+static inline sonde_err build_scene(sonde__plot_builder build, const void *plot,
+                                    double width, sonde__plot_scene *scene)
 {
     sonde_diag diag = {0};
 
-    assert_int_equal(sonde__scene_init(scene, width, 1, &diag), SONDE_OK);
+    assert_int_equal(sonde__plot_scene_init(scene, width, 1, &diag), SONDE_OK);
     return build(plot, scene, &diag);
 }
 
 /* How many of the scene's texts are exactly that. */
-static inline size_t count_texts(const sonde__scene *scene, const char *text)
+static inline size_t count_texts(const sonde__plot_scene *scene, const char *text)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < scene->count; i++) {
-        const sonde__item *const item = &scene->items[i];
+        const sonde__plot_item *const item = &scene->items[i];
 
         count += item->kind == SONDE__ITEM_TEXT && strcmp(item->payload, text) == 0;
     }
     return count;
 }
 
-static inline size_t count_kind(const sonde__scene *scene, sonde__item_kind kind)
+static inline size_t count_kind(const sonde__plot_scene *scene,
+                                sonde__plot_item_kind kind)
 {
     size_t count = 0;
 
@@ -54,12 +55,13 @@ static inline size_t count_kind(const sonde__scene *scene, sonde__item_kind kind
 }
 
 /* The only item with that text. */
-static inline const sonde__item *find_text(const sonde__scene *scene, const char *text)
+static inline const sonde__plot_item *find_text(const sonde__plot_scene *scene,
+                                                const char *text)
 {
-    const sonde__item *found = NULL;
+    const sonde__plot_item *found = NULL;
 
     for (size_t i = 0; i < scene->count; i++) {
-        const sonde__item *const item = &scene->items[i];
+        const sonde__plot_item *const item = &scene->items[i];
 
         if (item->kind == SONDE__ITEM_TEXT && strcmp(item->payload, text) == 0) {
             assert_null(found);
@@ -72,7 +74,7 @@ static inline const sonde__item *find_text(const sonde__scene *scene, const char
     return found;
 }
 
-static inline bool boxes_overlap(sonde__box a, sonde__box b)
+static inline bool boxes_overlap(sonde__plot_box a, sonde__plot_box b)
 {
     const double slack = 0.25; /* touching is not overlapping */
 
@@ -81,12 +83,12 @@ static inline bool boxes_overlap(sonde__box a, sonde__box b)
 }
 
 /* No text leaves the page, none touches another; none is a lone ellipsis. */
-static inline void check_texts(const sonde__scene *scene)
+static inline void check_texts(const sonde__plot_scene *scene)
 {
     assert_int_equal(scene->err, SONDE_OK);
     assert_true(scene->height > 0);
     for (size_t i = 0; i < scene->count; i++) {
-        const sonde__item *const a = &scene->items[i];
+        const sonde__plot_item *const a = &scene->items[i];
 
         if (a->kind != SONDE__ITEM_TEXT) {
             continue;
@@ -97,7 +99,7 @@ static inline void check_texts(const sonde__scene *scene)
                      scene->width, scene->height);
         }
         for (size_t k = 0; k < i; k++) {
-            const sonde__item *const b = &scene->items[k];
+            const sonde__plot_item *const b = &scene->items[k];
 
             if (b->kind == SONDE__ITEM_TEXT && boxes_overlap(a->box, b->box)) {
                 fail_msg("'%s' overlaps '%s' on a page of %g x %g",
@@ -187,23 +189,23 @@ static inline uint32_t pixel(const decoded *d, double x, double y)
 }
 
 /* Draws into the test's folder and reads the PNG back. */
-static inline decoded draw_png(sonde__builder build, const void *plot,
+static inline decoded draw_png(sonde__plot_builder build, const void *plot,
                                const sonde_plot_page *page)
 {
     sonde_diag diag = {0};
     const double width = page->width > 0 ? page->width : SONDE__PAGE_WIDTH;
     const double scale = page->scale > 0 ? page->scale : 1;
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     decoded d = {0};
 
-    assert_int_equal(sonde__scene_init(&scene, width, scale, &diag), SONDE_OK);
+    assert_int_equal(sonde__plot_scene_init(&scene, width, scale, &diag), SONDE_OK);
     assert_int_equal(build(plot, &scene, &diag), SONDE_OK);
-    assert_int_equal(sonde__scene_save(&scene, in_folder("picture.png"), &diag),
+    assert_int_equal(sonde__plot_scene_save(&scene, in_folder("picture.png"), &diag),
                      SONDE_OK);
     d = read_png(file_name);
     assert_int_equal(d.width, (int)ceil(scene.width * scale));
     assert_int_equal(d.height, (int)ceil(scene.height * scale));
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     return d;
 }
 

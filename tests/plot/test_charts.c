@@ -22,13 +22,13 @@ static sonde_histogram make_histogram(int bins, double lower, double upper)
 }
 
 /* The bars of a scene, from left to right as they are drawn. */
-static size_t find_bars(const sonde__scene *scene, uint32_t colour, sonde__box *boxes,
-                        size_t most)
+static size_t find_bars(const sonde__plot_scene *scene, uint32_t colour,
+                        sonde__plot_box *boxes, size_t most)
 {
     size_t count = 0;
 
     for (size_t i = 0; i < scene->count; i++) {
-        const sonde__item *const item = &scene->items[i];
+        const sonde__plot_item *const item = &scene->items[i];
 
         if (item->kind == SONDE__ITEM_FILL && item->colour == colour && count < most) {
             boxes[count++] = item->box;
@@ -44,12 +44,13 @@ static void test_histogram(void **state)
         .page = {.title = "Gradient histogram", .note = "Of the last step."},
         .histogram = &h,
         .x_label = "log2 |g|"};
-    sonde__scene scene = {0};
-    sonde__box bars[8] = {{0}};
+    sonde__plot_scene scene = {0};
+    sonde__plot_box bars[8] = {{0}};
     decoded d = {0};
 
     (void)state;
-    assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_histogram, &plot, 900, &scene),
+                     SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "Gradient histogram"), 1);
     assert_int_equal(count_texts(&scene, "Frequency"), 1);
@@ -57,19 +58,19 @@ static void test_histogram(void **state)
     assert_int_equal(count_texts(&scene, "Of the last step."), 1);
     assert_int_equal(count_texts(&scene, "100 values in 4 bins"), 1);
     assert_int_equal(count_texts(&scene, MINUS "8"), 1);
-    assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 8), 4);
+    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 8), 4);
     for (int i = 0; i < 4; i++) { /* heights 10, 20, 30, 40 on one floor */
         assert_true(fabs(bars[i].h / bars[0].h - (i + 1)) < 1e-6);
         assert_true(fabs(bars[i].y + bars[i].h - bars[0].y - bars[0].h) < 1e-6);
         assert_true(i == 0 || bars[i].x > bars[i - 1].x + bars[i - 1].w);
     }
-    d = draw_png(sonde__build_histogram, &plot, &plot.page);
+    d = draw_png(sonde__plot_build_histogram, &plot, &plot.page);
     assert_int_equal(pixel(&d, bars[3].x + 40, bars[3].y + 5),
-                     sonde__line_colour(0) >> 8);
+                     sonde__plot_line_colour(0) >> 8);
     assert_int_not_equal(pixel(&d, bars[0].x + 40, bars[3].y + 5),
-                         sonde__line_colour(0) >> 8);
+                         sonde__plot_line_colour(0) >> 8);
     free(d.rgb);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* Zeros stand on top of what else the first bin holds, and in the legend. */
@@ -77,20 +78,22 @@ static void test_zeros_apart(void **state)
 {
     sonde_histogram h = make_histogram(4, -8, 8);
     sonde_histogram_plot plot = {.histogram = &h, .zeros = 6};
-    sonde__scene scene = {0};
-    sonde__box bars[8] = {{0}}, zeros[2] = {{0}};
+    sonde__plot_scene scene = {0};
+    sonde__plot_box bars[8] = {{0}}, zeros[2] = {{0}};
     sonde_diag diag = {0};
 
     (void)state;
-    assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_histogram, &plot, 900, &scene),
+                     SONDE_OK);
     check_texts(&scene);
     assert_int_equal(
         count_texts(&scene, "6 zeros (6 %), set two below the smallest other value"), 1);
-    assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 8), 5); /* + legend */
-    assert_int_equal(find_bars(&scene, sonde__line_colour(1), zeros, 2), 2);
+    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 8),
+                     5); /* + legend */
+    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(1), zeros, 2), 2);
     assert_true(fabs(zeros[1].h / bars[1].h - 6.0 / 4) < 1e-6);
     assert_true(fabs(zeros[1].y + zeros[1].h - bars[1].y) < 1e-6);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     plot.zeros = 11;
     assert_int_equal(sonde_plot_histogram(in_folder("z.png"), &plot, &diag),
                      SONDE_EINVAL);
@@ -101,17 +104,18 @@ static void test_log_histogram(void **state)
 {
     sonde_histogram h = {.bins = 4, .lower = 0, .upper = 4, .counts = {1, 10, 0, 100000}};
     const sonde_histogram_plot plot = {.histogram = &h, .log_y = true};
-    sonde__scene scene = {0};
-    sonde__box bars[4] = {{0}};
+    sonde__plot_scene scene = {0};
+    sonde__plot_box bars[4] = {{0}};
 
     (void)state;
-    assert_int_equal(build_scene(sonde__build_histogram, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_histogram, &plot, 900, &scene),
+                     SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "100k"), 1);
-    assert_int_equal(find_bars(&scene, sonde__line_colour(0), bars, 4), 3);
+    assert_int_equal(find_bars(&scene, sonde__plot_line_colour(0), bars, 4), 3);
     assert_true(bars[0].h > 4); /* a single value shows */
     assert_true(fabs((bars[2].h - bars[0].h) / (bars[1].h - bars[0].h) - 5) < 1e-6);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 static void test_histogram_errors(void **state)
@@ -154,17 +158,18 @@ static void test_heatmap(void **state)
                                .y_label = "log2 |g|",
                                .colours = SONDE_COLOURS_BLUES,
                                .median = true};
-    const uint32_t full = sonde__colour_at(SONDE_COLOURS_BLUES, 1) >> 8;
-    sonde__scene scene = {0};
+    const uint32_t full = sonde__plot_colour_at(SONDE_COLOURS_BLUES, 1) >> 8;
+    sonde__plot_scene scene = {0};
     decoded d = {0};
-    sonde__box area = {0};
+    sonde__plot_box area = {0};
 
     (void)state;
     h[1] = h[2] = h[3] = h[0];
     h[0].counts[0] = 5;
     h[1].counts[1] = 7;
     h[2].counts[3] = 9;
-    assert_int_equal(build_scene(sonde__build_heatmap, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_heatmap, &plot, 900, &scene),
+                     SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "Step"), 1);
     assert_int_equal(count_texts(&scene, "log2 |g|"), 1);
@@ -176,7 +181,7 @@ static void test_heatmap(void **state)
             area = scene.items[i].box;
         }
     }
-    d = draw_png(sonde__build_heatmap, &plot, &plot.page);
+    d = draw_png(sonde__plot_build_heatmap, &plot, &plot.page);
     for (int step = 0; step < 4; step++) {
         static const int bin_of[] = {0, 1, 3, -1};
 
@@ -189,7 +194,7 @@ static void test_heatmap(void **state)
         }
     }
     free(d.rgb);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* No share gets lost between histograms of different edges: every column sums to one. */
@@ -198,7 +203,7 @@ static void test_heatmap_of_many_steps(void **state)
     enum { STEPS = 3000 };
     sonde_histogram *h = calloc(STEPS, sizeof *h);
     sonde_heatmap_plot plot = {.histograms = h, .count = STEPS, .log_colours = true};
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
 
     (void)state;
     assert_non_null(h);
@@ -209,10 +214,11 @@ static void test_heatmap_of_many_steps(void **state)
             h[i].counts[k] = (uint64_t)(k * (h[i].bins - k));
         }
     }
-    assert_int_equal(build_scene(sonde__build_heatmap, &plot, 600, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_heatmap, &plot, 600, &scene),
+                     SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_kind(&scene, SONDE__ITEM_IMAGE), 2); /* map and colour bar */
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     free(h);
 }
 

@@ -2,6 +2,7 @@
  * test_curves.c - lines, gaps, marks and smoothing; long series and extreme values.
  */
 #include "checks.h"
+#include "base/macros.h"
 
 #include "plot/axes.h"
 #include "plot/colour.h"
@@ -14,7 +15,7 @@ static sonde_plot_series series_of(const char *name, double *y, int64_t count)
     return (sonde_plot_series){.name = name, .y = sonde_view_of(SONDE_F64, 1, &count, y)};
 }
 
-static size_t count_lines(const sonde__scene *scene, uint32_t colour)
+static size_t count_lines(const sonde__plot_scene *scene, uint32_t colour)
 {
     size_t count = 0;
 
@@ -26,10 +27,11 @@ static size_t count_lines(const sonde__scene *scene, uint32_t colour)
 }
 
 /* The i-th stroke of a colour. */
-static const sonde__item *find_line(const sonde__scene *scene, uint32_t colour, size_t i)
+static const sonde__plot_item *find_line(const sonde__plot_scene *scene, uint32_t colour,
+                                         size_t i)
 {
     for (size_t k = 0; k < scene->count; k++) {
-        const sonde__item *const item = &scene->items[k];
+        const sonde__plot_item *const item = &scene->items[k];
 
         if (item->kind == SONDE__ITEM_LINE && item->colour == colour && i-- == 0) {
             return item;
@@ -46,17 +48,17 @@ static void test_curve(void **state)
     sonde_plot_series series = series_of(NULL, y, 5);
     const sonde_curves_plot plot = {
         .series = &series, .count = 1, .x_label = "Step", .y_label = "Loss"};
-    sonde__scene scene = {0};
-    const sonde__item *line = NULL;
-    const sonde__point *points = NULL;
+    sonde__plot_scene scene = {0};
+    const sonde__plot_item *line = NULL;
+    const sonde__plot_point *points = NULL;
 
     (void)state;
     series.x = sonde_view_of(SONDE_F32, 1, (int64_t[]){5}, x);
-    assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "Step") + count_texts(&scene, "Loss"), 2);
     assert_int_equal(count_texts(&scene, "400"), 1);
-    line = find_line(&scene, sonde__line_colour(0), 0);
+    line = find_line(&scene, sonde__plot_line_colour(0), 0);
     assert_int_equal(line->count, 5);
     points = line->payload;
     /* x in proportion; y falls by halves, downwards on the page. */
@@ -66,7 +68,7 @@ static void test_curve(void **state)
                 1e-6);
     assert_true(points[1].y > points[0].y);
     assert_int_equal(count_kind(&scene, SONDE__ITEM_DOT), 5); /* few points show */
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* NaN and infinite values part the line and are marked and counted. */
@@ -75,11 +77,11 @@ static void test_gaps(void **state)
     double y[8] = {1, 2, NAN, 3, INFINITY, 2, 1, -INFINITY};
     sonde_plot_series series = series_of("loss", y, 8);
     sonde_curves_plot plot = {.series = &series, .count = 1};
-    sonde__scene scene = {0};
-    const uint32_t colour = sonde__line_colour(0);
+    sonde__plot_scene scene = {0};
+    const uint32_t colour = sonde__plot_line_colour(0);
 
     (void)state;
-    assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "\xc3\x97 NaN: 1,   \xe2\x96\xb2 +Inf: 1,   "
                                          "\xe2\x96\xbc " MINUS "Inf: 1"),
@@ -88,16 +90,16 @@ static void test_gaps(void **state)
     assert_int_equal(find_line(&scene, colour, 1)->count, 2);
     assert_int_equal(count_lines(&scene, colour), 5);
     assert_int_equal(count_kind(&scene, SONDE__ITEM_AREA), 2); /* two triangles */
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 
     y[0] = 0;
     y[1] = -5;
     plot.log_y = true;
-    assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
     assert_int_equal(count_texts(&scene, "\xc3\x97 NaN: 1,   \xe2\x96\xb2 +Inf: 1,   "
                                          "\xe2\x96\xbc 0 or less: 3"),
                      1);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 static void test_single_point(void **state)
@@ -105,14 +107,14 @@ static void test_single_point(void **state)
     double y = 0.25;
     sonde_plot_series series = series_of(NULL, &y, 1);
     const sonde_curves_plot plot = {.series = &series, .count = 1};
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
 
     (void)state;
-    assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_kind(&scene, SONDE__ITEM_DOT), 1);
     assert_int_equal(count_texts(&scene, "0.250"), 1);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* A long series: as many strokes' points as pixels allow, extremes kept. */
@@ -122,9 +124,9 @@ static void test_long_series(void **state)
     double *y = calloc(COUNT, sizeof *y);
     sonde_plot_series series = series_of(NULL, y, COUNT);
     const sonde_curves_plot plot = {.series = &series, .count = 1};
-    sonde__scene scene = {0};
-    const sonde__item *line = NULL;
-    const sonde__point *points = NULL;
+    sonde__plot_scene scene = {0};
+    const sonde__plot_item *line = NULL;
+    const sonde__plot_point *points = NULL;
     double least = 1e9, greatest = -1e9;
     size_t peaks = 0;
 
@@ -137,8 +139,8 @@ static void test_long_series(void **state)
     y[77779] = -100;
     y[123456] = -99;
     y[123458] = 99;
-    assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
-    line = find_line(&scene, sonde__line_colour(0), 0);
+    assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
+    line = find_line(&scene, sonde__plot_line_colour(0), 0);
     assert_in_range(line->count, 900, 4 * 900);
     points = line->payload;
     for (size_t i = 0; i < line->count; i++) {
@@ -151,7 +153,7 @@ static void test_long_series(void **state)
     assert_true(fabs((greatest - least) / line->box.h - 1) < 1e-9);
     assert_true(line->box.h > 350);
     assert_int_equal(peaks, 4);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     free(y);
 }
 
@@ -161,12 +163,13 @@ static void test_smoothing(void **state)
     double y[6] = {3, 3, NAN, 3, 3, 7};
     sonde_plot_series from = series_of("loss", y, 6);
     sonde_curves_plot plot = {.series = &from, .count = 1, .smooth = 0.9};
-    sonde__series s = {0};
-    sonde__scene scene = {0};
+    sonde__plot_series s = {0};
+    sonde__plot_scene scene = {0};
     double mean = 0;
 
     (void)state;
-    assert_int_equal(sonde__series_read(&from, false, 0.9, "loss", &s, NULL), SONDE_OK);
+    assert_int_equal(sonde__plot_series_read(&from, false, 0.9, "loss", &s, NULL),
+                     SONDE_OK);
     for (int i = 0; i < 5; i++) {
         assert_true(i == 2 ? isnan(s.smooth[i]) : fabs(s.smooth[i] - 3) < 1e-12);
     }
@@ -174,13 +177,14 @@ static void test_smoothing(void **state)
         mean = i == 2 ? mean : 0.9 * mean + 0.1 * y[i];
     }
     assert_true(fabs(s.smooth[5] - mean / (1 - pow(0.9, 5))) < 1e-12);
-    sonde__series_fini(&s);
-    assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
+    sonde__plot_series_fini(&s);
+    assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
-    assert_int_equal(count_lines(&scene, sonde__faded(sonde__line_colour(0), 0x48)), 2);
+    assert_int_equal(
+        count_lines(&scene, sonde__plot_faded(sonde__plot_line_colour(0), 0x48)), 2);
     /* The swatch, two runs, the cross. */
-    assert_int_equal(count_lines(&scene, sonde__line_colour(0)), 5);
-    sonde__scene_fini(&scene);
+    assert_int_equal(count_lines(&scene, sonde__plot_line_colour(0)), 5);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* A plain one is drawn as it is beside those that are smoothed. */
@@ -193,15 +197,17 @@ static void test_plain_among_smoothed(void **state)
 
     (void)state;
     for (int plain = 0; plain < 2; plain++) {
-        sonde__scene scene = {0};
+        sonde__plot_scene scene = {0};
 
         both[1].plain = plain == 1;
-        assert_int_equal(build_scene(sonde__build_curves, &plot, 900, &scene), SONDE_OK);
-        assert_int_equal(count_lines(&scene, sonde__faded(sonde__line_colour(0), 0x48)),
-                         1);
-        assert_int_equal(count_lines(&scene, sonde__faded(sonde__line_colour(1), 0x48)),
-                         plain == 1 ? 0 : 1);
-        sonde__scene_fini(&scene);
+        assert_int_equal(build_scene(sonde__plot_build_curves, &plot, 900, &scene),
+                         SONDE_OK);
+        assert_int_equal(
+            count_lines(&scene, sonde__plot_faded(sonde__plot_line_colour(0), 0x48)), 1);
+        assert_int_equal(
+            count_lines(&scene, sonde__plot_faded(sonde__plot_line_colour(1), 0x48)),
+            plain == 1 ? 0 : 1);
+        sonde__plot_scene_fini(&scene);
     }
 }
 
@@ -256,15 +262,15 @@ static void test_long_tick_labels(void **state)
         for (int last = 1; last <= 20; last++) {
             sonde_plot_series series = series_of(NULL, y, 2);
             const sonde_curves_plot plot = {.series = &series, .count = 1};
-            sonde__scene scene = {0};
+            sonde__plot_scene scene = {0};
 
             x[0] = 123456780;
             x[1] = 123456780 + last;
             series.x = sonde_view_of(SONDE_F64, 1, (int64_t[]){2}, x);
-            assert_int_equal(build_scene(sonde__build_curves, &plot, width, &scene),
+            assert_int_equal(build_scene(sonde__plot_build_curves, &plot, width, &scene),
                              SONDE_OK);
             check_texts(&scene);
-            sonde__scene_fini(&scene);
+            sonde__plot_scene_fini(&scene);
         }
     }
 }
@@ -283,18 +289,19 @@ static void test_extreme_values(void **state)
             sonde_plot_series series = series_of(NULL, values[i], 3);
             const sonde_curves_plot plot = {
                 .series = &series, .count = 1, .log_y = log_y == 1};
-            sonde__scene scene = {0};
-            const sonde_err err = build_scene(sonde__build_curves, &plot, 900, &scene);
+            sonde__plot_scene scene = {0};
+            const sonde_err err =
+                build_scene(sonde__plot_build_curves, &plot, 900, &scene);
 
             if (err == SONDE_OK) {
                 check_texts(&scene);
-                assert_int_equal(sonde__scene_save(&scene, in_folder("e.png"), NULL),
+                assert_int_equal(sonde__plot_scene_save(&scene, in_folder("e.png"), NULL),
                                  SONDE_OK);
             } else {
                 assert_int_equal(err, SONDE_EINVAL);
                 assert_int_equal(log_y, 1);
             }
-            sonde__scene_fini(&scene);
+            sonde__plot_scene_fini(&scene);
         }
     }
 }

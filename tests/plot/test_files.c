@@ -3,6 +3,7 @@
  * on pages of every size, and with every allocation failing.
  */
 #include "checks.h"
+#include "base/macros.h"
 
 #include "alloc_failure.h"
 
@@ -99,21 +100,21 @@ static void make_samples(samples *s, const sonde_plot_page *page)
 enum { PICTURES = 6 };
 
 static sonde_err build_sample(const samples *s, int picture, double width,
-                              sonde__scene *scene)
+                              sonde__plot_scene *scene)
 {
     switch (picture) {
     case 0:
-        return build_scene(sonde__build_images, &s->images, width, scene);
+        return build_scene(sonde__plot_build_images, &s->images, width, scene);
     case 1:
-        return build_scene(sonde__build_panels, &s->before_after, width, scene);
+        return build_scene(sonde__plot_build_panels, &s->before_after, width, scene);
     case 2:
-        return build_scene(sonde__build_confusion, &s->confusion, width, scene);
+        return build_scene(sonde__plot_build_confusion, &s->confusion, width, scene);
     case 3:
-        return build_scene(sonde__build_histogram, &s->gradients, width, scene);
+        return build_scene(sonde__plot_build_histogram, &s->gradients, width, scene);
     case 4:
-        return build_scene(sonde__build_curves, &s->curves, width, scene);
+        return build_scene(sonde__plot_build_curves, &s->curves, width, scene);
     default:
-        return build_scene(sonde__build_heatmap, &s->heatmap, width, scene);
+        return build_scene(sonde__plot_build_heatmap, &s->heatmap, width, scene);
     }
 }
 
@@ -345,7 +346,7 @@ static void test_pages_of_every_size(void **state)
 
             make_samples(&s, &page);
             for (int picture = 0; picture < PICTURES; picture++) {
-                sonde__scene scene = {0};
+                sonde__plot_scene scene = {0};
                 const sonde_err err = build_sample(&s, picture, width, &scene);
 
                 if (err == SONDE_OK) {
@@ -357,7 +358,7 @@ static void test_pages_of_every_size(void **state)
                     /* Room as usual is always enough. */
                     assert_true(width < 600 || (heights[i] > 0 && heights[i] < 300));
                 }
-                sonde__scene_fini(&scene);
+                sonde__plot_scene_fini(&scene);
             }
         }
     }

@@ -2,6 +2,8 @@
  * test_pictures.c - what each picture shows: texts in the scene, colours in the PNG.
  */
 #include "checks.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "plot/axes.h"
 #include "plot/colour.h"
@@ -32,31 +34,31 @@ static void test_images(void **state)
         .images = sonde_view_of(SONDE_F32, 3, (int64_t[]){6, 4, 4}, data),
         .labels = fruits,
     };
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     decoded d = {0};
     size_t image = 0;
 
     (void)state;
     fill_images(data);
-    assert_int_equal(build_scene(sonde__build_images, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_images, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
-    d = draw_png(sonde__build_images, &plot, &plot.page);
+    d = draw_png(sonde__plot_build_images, &plot, &plot.page);
     for (size_t i = 0; i < scene.count; i++) {
-        const sonde__box box = scene.items[i].box;
+        const sonde__plot_box box = scene.items[i].box;
 
         if (scene.items[i].kind != SONDE__ITEM_IMAGE) {
             continue;
         }
         assert_true(box.w >= 100 && fmod(box.w, 4) < 1e-9); /* whole pixels */
         assert_int_equal(pixel(&d, box.x + 1, box.y + 1),
-                         sonde__colour_at(SONDE_COLOURS_VIRIDIS, 1) >> 8);
-        assert_int_equal(pixel(&d, box.x + box.w - 1, box.y + box.h - 1),
-                         sonde__colour_at(SONDE_COLOURS_VIRIDIS, (double)image / 10) >>
-                             8);
+                         sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, 1) >> 8);
+        assert_int_equal(
+            pixel(&d, box.x + box.w - 1, box.y + box.h - 1),
+            sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, (double)image / 10) >> 8);
         assert_int_equal(pixel(&d, box.x - 1, box.y + 1), 0xffffff);
         /* The label stands centred above. */
         {
-            const sonde__box label = find_text(&scene, fruits[image])->box;
+            const sonde__plot_box label = find_text(&scene, fruits[image])->box;
 
             assert_true(fabs(label.x + label.w / 2 - box.x - box.w / 2) < 1);
             assert_true(label.y + label.h <= box.y && label.y + label.h > box.y - 12);
@@ -65,7 +67,7 @@ static void test_images(void **state)
     }
     assert_int_equal(image, 6);
     free(d.rgb);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* Five columns as usual: the sixth image stands below the first. */
@@ -76,33 +78,33 @@ static void test_columns(void **state)
         .images = sonde_view_of(SONDE_F32, 3, (int64_t[]){6, 4, 4}, data),
         .labels = fruits,
     };
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
 
     (void)state;
     fill_images(data);
-    assert_int_equal(build_scene(sonde__build_images, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_images, &plot, 900, &scene), SONDE_OK);
     assert_true(
         fabs(find_text(&scene, "Apple")->box.y - find_text(&scene, "Fig")->box.y) < 1);
     assert_true(find_text(&scene, "Quince")->box.y >
                 find_text(&scene, "Apple")->box.y + 50);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     plot.columns = 3;
-    assert_int_equal(build_scene(sonde__build_images, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_images, &plot, 900, &scene), SONDE_OK);
     assert_true(find_text(&scene, "Cherry")->box.y >
                 find_text(&scene, "Plum")->box.y + 50);
     check_texts(&scene);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* The lower right pixel of image i. */
 static uint32_t last_pixel(const sonde_images_plot *plot, size_t i)
 {
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     uint32_t colour = 0;
 
-    assert_int_equal(build_scene(sonde__build_images, plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_images, plot, 900, &scene), SONDE_OK);
     for (size_t k = 0; k < scene.count; k++) {
-        const sonde__item *const item = &scene.items[k];
+        const sonde__plot_item *const item = &scene.items[k];
 
         if (item->kind == SONDE__ITEM_IMAGE && i-- == 0) {
             const uint32_t *const pixels = item->payload;
@@ -110,7 +112,7 @@ static uint32_t last_pixel(const sonde_images_plot *plot, size_t i)
             colour = pixels[item->columns * item->rows - 1] & 0xffffffu;
         }
     }
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
     return colour;
 }
 
@@ -152,14 +154,14 @@ static void test_image_layouts(void **state)
         floats[n][c][y][x] = (float)(k * 10) / 255;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(views); i++) {
-        sonde__pictures p = {0};
+        sonde__plot_pictures p = {0};
         uint32_t *pixels = NULL;
 
-        assert_int_equal(sonde__pictures_of(&views[i], true, "images", &p, NULL),
+        assert_int_equal(sonde__plot_pictures_of(&views[i], true, "images", &p, NULL),
                          SONDE_OK);
         assert_int_equal(p.channels, 3);
-        pixels = sonde__picture_pixels(&p, 1, (sonde__span){0, i == 2 ? 1 : 255},
-                                       SONDE_COLOURS_GREY, 2, 2);
+        pixels = sonde__plot_picture_pixels(
+            &p, 1, (sonde__plot_span){0, i == 2 ? 1 : 255}, SONDE_COLOURS_GREY, 2, 2);
         assert_int_equal(pixels[0], 0xff78a0c8); /* 120, 160, 200 */
         assert_int_equal(pixels[3], 0xff96bee6); /* 150, 190, 230 */
         sonde__free(pixels);
@@ -171,13 +173,13 @@ static void test_shrinking(void **state)
 {
     unsigned char data[2][4] = {{0, 100, 200, 200}, {100, 200, 0, 0}};
     const sonde_view view = sonde_view_of(SONDE_U8, 2, (int64_t[]){2, 4}, data);
-    sonde__pictures p = {0};
+    sonde__plot_pictures p = {0};
     uint32_t *pixels = NULL;
 
     (void)state;
-    assert_int_equal(sonde__pictures_of(&view, false, "image", &p, NULL), SONDE_OK);
-    pixels =
-        sonde__picture_pixels(&p, 0, (sonde__span){0, 200}, SONDE_COLOURS_GREY, 2, 1);
+    assert_int_equal(sonde__plot_pictures_of(&view, false, "image", &p, NULL), SONDE_OK);
+    pixels = sonde__plot_picture_pixels(&p, 0, (sonde__plot_span){0, 200},
+                                        SONDE_COLOURS_GREY, 2, 1);
     assert_int_equal(pixels[0], 0xff808080);
     assert_int_equal(pixels[1], 0xff808080);
     sonde__free(pixels);
@@ -192,7 +194,7 @@ static void test_nan_pixels(void **state)
         .columns = 5,
         .page = {.width = 300},
     };
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     decoded d = {0};
     uint64_t magenta = 0;
 
@@ -200,17 +202,17 @@ static void test_nan_pixels(void **state)
     data[0][0] = 1;
     data[300][300] = NAN;
     data[10][10] = INFINITY;
-    assert_int_equal(build_scene(sonde__build_images, &plot, 300, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_images, &plot, 300, &scene), SONDE_OK);
     assert_int_equal(count_texts(&scene, "1 NaN (magenta) and 1 infinite values"), 1);
     check_texts(&scene);
-    d = draw_png(sonde__build_images, &plot, &plot.page);
+    d = draw_png(sonde__plot_build_images, &plot, &plot.page);
     for (int i = 0; i < d.width * d.height; i++) {
         magenta +=
             pixel(&d, i % d.width, (double)(i / d.width)) == SONDE__NAN_COLOUR >> 8;
     }
     assert_int_equal(magenta, 1);
     free(d.rgb);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 static void test_panels(void **state)
@@ -225,9 +227,9 @@ static void test_panels(void **state)
          .colours = SONDE_COLOURS_GREY},
     };
     const sonde_panels_plot plot = {.panels = panels, .count = 2, .arrows = true};
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     decoded d = {0};
-    sonde__box boxes[2] = {{0}};
+    sonde__plot_box boxes[2] = {{0}};
     size_t found = 0;
 
     (void)state;
@@ -235,7 +237,7 @@ static void test_panels(void **state)
         photo[i / 40][i % 40][0] = 200;
         photo[i / 40][i % 40][2] = 50;
     }
-    assert_int_equal(build_scene(sonde__build_panels, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_panels, &plot, 900, &scene), SONDE_OK);
     check_texts(&scene);
     for (size_t i = 0; i < scene.count; i++) {
         if (scene.items[i].kind == SONDE__ITEM_IMAGE) {
@@ -250,14 +252,14 @@ static void test_panels(void **state)
     assert_int_equal(count_texts(&scene, "40 \xc3\x97 30, RGB"), 1);
     assert_int_equal(count_texts(&scene, "4 \xc3\x97 4"), 1);
     assert_int_equal(count_texts(&scene, "Before") + count_texts(&scene, "After"), 2);
-    d = draw_png(sonde__build_panels, &plot, &plot.page);
+    d = draw_png(sonde__plot_build_panels, &plot, &plot.page);
     assert_int_equal(pixel(&d, boxes[0].x + 50, boxes[0].y + 50), 0xc80032);
     assert_int_equal(pixel(&d, boxes[1].x + boxes[1].w * 3 / 8, boxes[1].y + 3),
                      0xffffff);
     assert_int_equal(pixel(&d, boxes[1].x + boxes[1].w * 5 / 8, boxes[1].y + 3),
                      0x808080);
     free(d.rgb);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* --- confusion matrix ------------------------------------------------------------------
@@ -270,12 +272,13 @@ static void test_confusion(void **state)
         .counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){3, 3}, counts),
         .classes = fruits,
     };
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     decoded d = {0};
-    sonde__box cell = {0};
+    sonde__plot_box cell = {0};
 
     (void)state;
-    assert_int_equal(build_scene(sonde__build_confusion, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_confusion, &plot, 900, &scene),
+                     SONDE_OK);
     check_texts(&scene);
     assert_int_equal(count_texts(&scene, "True label"), 1);
     assert_int_equal(count_texts(&scene, "Predicted label"), 1);
@@ -289,30 +292,31 @@ static void test_confusion(void **state)
     assert_true(cell.x > find_text(&scene, "100")->box.x + 40);
     assert_true(fabs(cell.y - find_text(&scene, "100")->box.y) < 1);
     assert_true(cell.y > find_text(&scene, "3")->box.y + 40);
-    d = draw_png(sonde__build_confusion, &plot, &plot.page);
+    d = draw_png(sonde__plot_build_confusion, &plot, &plot.page);
     for (int i = 0; i < 9; i++) {
         const uint64_t value = counts[i / 3][i % 3];
         char text[8] = "";
-        sonde__box box = {0};
+        sonde__plot_box box = {0};
 
         (void)snprintf(text, sizeof text, "%d", (int)value);
         if (value == 0) {
             continue; /* stands twice, and in the colour bar */
         }
         box = find_text(&scene, text)->box;
-        assert_int_equal(pixel(&d, box.x + box.w / 2, box.y - 8),
-                         sonde__colour_at(SONDE_COLOURS_VIRIDIS, (double)value / 804) >>
-                             8);
+        assert_int_equal(
+            pixel(&d, box.x + box.w / 2, box.y - 8),
+            sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, (double)value / 804) >> 8);
     }
     free(d.rgb);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 
     plot.shares = true;
-    assert_int_equal(build_scene(sonde__build_confusion, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_confusion, &plot, 900, &scene),
+                     SONDE_OK);
     assert_int_equal(count_texts(&scene, "94"), 1); /* 50 of 53 */
     assert_int_equal(count_texts(&scene, "97"), 1); /* 804 of 829 */
     assert_int_equal(count_texts(&scene, "804"), 0);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* A count stands out of its cell by a contrast ratio of 4.5 at least. */
@@ -321,7 +325,7 @@ static void test_contrast_of_counts(void **state)
     double counts[8][8];
     const sonde_confusion_plot plot = {
         .counts = sonde_view_of(SONDE_F64, 2, (int64_t[]){8, 8}, counts)};
-    sonde__scene scene = {0};
+    sonde__plot_scene scene = {0};
     uint32_t ground = SONDE__PAPER;
     int checked = 0;
 
@@ -329,20 +333,21 @@ static void test_contrast_of_counts(void **state)
     for (int i = 0; i < 64; i++) {
         counts[i / 8][i % 8] = i + 100;
     }
-    assert_int_equal(build_scene(sonde__build_confusion, &plot, 900, &scene), SONDE_OK);
+    assert_int_equal(build_scene(sonde__plot_build_confusion, &plot, 900, &scene),
+                     SONDE_OK);
     for (size_t i = 0; i < scene.count && checked < 64; i++) {
-        const sonde__item *const item = &scene.items[i];
+        const sonde__plot_item *const item = &scene.items[i];
 
         if (item->kind == SONDE__ITEM_FILL) {
             ground = item->colour;
         } else if (item->kind == SONDE__ITEM_TEXT && ground != SONDE__PAPER) {
-            assert_true(sonde__contrast(item->colour, ground) >= 4.5);
+            assert_true(sonde__plot_contrast(item->colour, ground) >= 4.5);
             assert_true(item->font.size >= 8);
             checked++;
         }
     }
     assert_int_equal(checked, 64);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 static void test_confusion_errors(void **state)

@@ -2,10 +2,12 @@
  * test_scene.c - texts, colours and ticks: what pictures are put together from.
  */
 #include "checks.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "plot/axes.h"
 #include "plot/colour.h"
-#include "plot/text.h"
+#include "plot/plot_text.h"
 #include "plot/ticks.h"
 
 #define ELLIPSIS "\xe2\x80\xa6"
@@ -16,7 +18,7 @@
 
 static void check_clean(const char *text, const char *expected)
 {
-    char *clean = sonde__text_clean(text);
+    char *clean = sonde__plot_text_clean(text);
 
     assert_non_null(clean);
     assert_string_equal(clean, expected);
@@ -39,32 +41,32 @@ static void test_clean(void **state)
 
 static void test_width_is_measured(void **state)
 {
-    const sonde__font font = {12, false}, twice = {24, false};
-    sonde__scene scene = {0};
+    const sonde__plot_font font = {12, false}, twice = {24, false};
+    sonde__plot_scene scene = {0};
     double narrow = 0, wide = 0;
 
     (void)state;
-    assert_int_equal(sonde__scene_init(&scene, 900, 1, NULL), SONDE_OK);
-    narrow = sonde__text_width(&scene, "iiii", font);
-    wide = sonde__text_width(&scene, "WWWW", font);
+    assert_int_equal(sonde__plot_scene_init(&scene, 900, 1, NULL), SONDE_OK);
+    narrow = sonde__plot_text_width(&scene, "iiii", font);
+    wide = sonde__plot_text_width(&scene, "WWWW", font);
     assert_true(narrow > 4 && narrow < wide && wide < 4 * 13);
     /* Unhinted: in proportion to the size, or the page would not scale. */
-    assert_true(fabs(sonde__text_width(&scene, "WWWW", twice) - 2 * wide) < 0.1);
-    sonde__scene_fini(&scene);
+    assert_true(fabs(sonde__plot_text_width(&scene, "WWWW", twice) - 2 * wide) < 0.1);
+    sonde__plot_scene_fini(&scene);
 }
 
 static void test_fitting(void **state)
 {
-    const sonde__font font = {12, false};
-    sonde__scene scene = {0};
+    const sonde__plot_font font = {12, false};
+    sonde__plot_scene scene = {0};
 
     (void)state;
-    assert_int_equal(sonde__scene_init(&scene, 900, 1, NULL), SONDE_OK);
+    assert_int_equal(sonde__plot_scene_init(&scene, 900, 1, NULL), SONDE_OK);
     for (double most = 15; most < 300; most += 7) {
-        sonde__text(&scene,
-                    "\xc3\x84rger mit \xc3\x9c"
-                    "berl\xc3\xa4ngen im Text",
-                    font, SONDE__INK, (sonde__text_at){.maximum = most});
+        sonde__plot_text(&scene,
+                         "\xc3\x84rger mit \xc3\x9c"
+                         "berl\xc3\xa4ngen im Text",
+                         font, SONDE__INK, (sonde__plot_text_at){.maximum = most});
     }
     for (size_t i = 0; i < scene.count; i++) {
         const char *const text = scene.items[i].payload;
@@ -79,64 +81,64 @@ static void test_fitting(void **state)
     }
     assert_non_null(strstr(scene.items[0].payload, ELLIPSIS));
     assert_null(strstr(scene.items[scene.count - 1].payload, ELLIPSIS));
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 static void test_wrapping(void **state)
 {
-    const sonde__font font = {12, false};
-    sonde__scene scene = {0};
-    sonde__lines lines = {0};
+    const sonde__plot_font font = {12, false};
+    sonde__plot_scene scene = {0};
+    sonde__plot_lines lines = {0};
 
     (void)state;
-    assert_int_equal(sonde__scene_init(&scene, 900, 1, NULL), SONDE_OK);
-    lines = sonde__wrap(&scene, "one line", font, 400, 3);
+    assert_int_equal(sonde__plot_scene_init(&scene, 900, 1, NULL), SONDE_OK);
+    lines = sonde__plot_wrap(&scene, "one line", font, 400, 3);
     assert_int_equal(lines.count, 1);
     assert_string_equal(lines.line[0], "one line");
-    sonde__lines_fini(&lines);
+    sonde__plot_lines_fini(&lines);
 
-    lines = sonde__wrap(&scene, "  ankle boot with laces  ", font, 75, 3);
+    lines = sonde__plot_wrap(&scene, "  ankle boot with laces  ", font, 75, 3);
     assert_int_equal(lines.count, 2);
     assert_string_equal(lines.line[0], "ankle boot");
     assert_string_equal(lines.line[1], "with laces");
-    sonde__lines_fini(&lines);
+    sonde__plot_lines_fini(&lines);
 
-    lines = sonde__wrap(&scene, "inner_membrane_translocase", font, 90, 3);
+    lines = sonde__plot_wrap(&scene, "inner_membrane_translocase", font, 90, 3);
     assert_int_equal(lines.count, 3);
     assert_string_equal(lines.line[0], "inner_");
     assert_string_equal(lines.line[1], "membrane_");
     assert_string_equal(lines.line[2], "translocase");
-    sonde__lines_fini(&lines);
+    sonde__plot_lines_fini(&lines);
 
-    lines = sonde__wrap(&scene, "a b c d e f g h i j k l m n", font, 30, 2);
+    lines = sonde__plot_wrap(&scene, "a b c d e f g h i j k l m n", font, 30, 2);
     assert_int_equal(lines.count, 2);
     assert_non_null(strstr(lines.line[1], ELLIPSIS));
-    sonde__lines_fini(&lines);
+    sonde__plot_lines_fini(&lines);
 
-    lines = sonde__wrap(&scene, "   ", font, 30, 2);
+    lines = sonde__plot_wrap(&scene, "   ", font, 30, 2);
     assert_int_equal(lines.count, 0);
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* Every alignment puts the box where it says, upright and turned. */
 static void test_alignment(void **state)
 {
-    const sonde__font font = {20, false};
-    sonde__scene scene = {0};
+    const sonde__plot_font font = {20, false};
+    sonde__plot_scene scene = {0};
 
     (void)state;
-    assert_int_equal(sonde__scene_init(&scene, 900, 1, NULL), SONDE_OK);
+    assert_int_equal(sonde__plot_scene_init(&scene, 900, 1, NULL), SONDE_OK);
     for (int turned = 0; turned < 2; turned++) {
         for (int ax = SONDE__LEFT; ax <= SONDE__RIGHT; ax++) {
             for (int ay = SONDE__TOP; ay <= SONDE__BOTTOM; ay++) {
-                sonde__box box = {0};
+                sonde__plot_box box = {0};
 
-                sonde__text(&scene, "Word", font, SONDE__INK,
-                            (sonde__text_at){.x = 100,
-                                             .y = 200,
-                                             .align_x = (sonde__align_x)ax,
-                                             .align_y = (sonde__align_y)ay,
-                                             .turned = turned == 1});
+                sonde__plot_text(&scene, "Word", font, SONDE__INK,
+                                 (sonde__plot_text_at){.x = 100,
+                                                       .y = 200,
+                                                       .align_x = (sonde__plot_align_x)ax,
+                                                       .align_y = (sonde__plot_align_y)ay,
+                                                       .turned = turned == 1});
                 box = scene.items[scene.count - 1].box;
                 assert_true((turned == 1) == (box.h > box.w));
                 if (ax == SONDE__LEFT) {
@@ -156,7 +158,7 @@ static void test_alignment(void **state)
             }
         }
     }
-    sonde__scene_fini(&scene);
+    sonde__plot_scene_fini(&scene);
 }
 
 /* --- colours ---------------------------------------------------------------------------
@@ -173,7 +175,8 @@ static void test_viridis(void **state)
 
     (void)state;
     for (size_t k = 0; k < SONDE_COUNT_OF(known); k++) {
-        const uint32_t c = sonde__colour_at(SONDE_COLOURS_VIRIDIS, known[k].i / 255.0);
+        const uint32_t c =
+            sonde__plot_colour_at(SONDE_COLOURS_VIRIDIS, known[k].i / 255.0);
 
         assert_true(abs((int)(c >> 24) - known[k].r) <= 2);
         assert_true(abs((int)(c >> 16 & 255) - known[k].g) <= 2);
@@ -185,16 +188,16 @@ static void test_viridis(void **state)
 static void test_colour_maps(void **state)
 {
     (void)state;
-    assert_int_equal(sonde__colour_at(SONDE_COLOURS_GREY, 0.5) >> 8, 0x808080);
-    assert_int_equal(sonde__colour_at(SONDE_COLOURS_GREY, -3), 0x000000ff);
-    assert_int_equal(sonde__colour_at(SONDE_COLOURS_GREY, INFINITY), 0xffffffff);
-    assert_int_equal(sonde__colour_at(SONDE_COLOURS_BLUES, 0), 0xffffffff);
-    assert_int_equal(sonde__colour_at(SONDE_COLOURS_GREY, NAN), SONDE__NAN_COLOUR);
+    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, 0.5) >> 8, 0x808080);
+    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, -3), 0x000000ff);
+    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, INFINITY), 0xffffffff);
+    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_BLUES, 0), 0xffffffff);
+    assert_int_equal(sonde__plot_colour_at(SONDE_COLOURS_GREY, NAN), SONDE__NAN_COLOUR);
     for (int map = SONDE_COLOURS_VIRIDIS; map <= SONDE_COLOURS_BLUES; map++) {
         for (int i = 0; i <= 100; i++) {
-            const uint32_t c = sonde__colour_at((sonde_colours)map, i / 100.0);
+            const uint32_t c = sonde__plot_colour_at((sonde_colours)map, i / 100.0);
 
-            assert_true(sonde__contrast(sonde__ink_on(c), c) >= 4.5);
+            assert_true(sonde__plot_contrast(sonde__plot_ink_on(c), c) >= 4.5);
             assert_true(c != SONDE__NAN_COLOUR);
         }
     }
@@ -203,7 +206,7 @@ static void test_colour_maps(void **state)
 /* --- ticks -----------------------------------------------------------------------------
  */
 
-static void check_labels(const sonde__ticks *ticks, size_t count,
+static void check_labels(const sonde__plot_ticks *ticks, size_t count,
                          const char *const *labels)
 {
     assert_int_equal(ticks->count, count);
@@ -218,18 +221,18 @@ static void check_labels(const sonde__ticks *ticks, size_t count,
 
 static void test_linear_ticks(void **state)
 {
-    sonde__ticks t = {0};
+    sonde__plot_ticks t = {0};
 
     (void)state;
-    sonde__ticks_linear(0, 10, 5, false, &t);
+    sonde__plot_ticks_linear(0, 10, 5, false, &t);
     CHECK_LABELS(t, "0", "2", "4", "6", "8", "10");
-    sonde__ticks_linear(-0.3, 0.31, 4, false, &t);
+    sonde__plot_ticks_linear(-0.3, 0.31, 4, false, &t);
     CHECK_LABELS(t, MINUS "0.2", "0", "0.2");
-    sonde__ticks_linear(0, 37000, 4, false, &t);
+    sonde__plot_ticks_linear(0, 37000, 4, false, &t);
     CHECK_LABELS(t, "0", "10k", "20k", "30k");
-    sonde__ticks_linear(0, 2.4e6, 5, false, &t);
+    sonde__plot_ticks_linear(0, 2.4e6, 5, false, &t);
     CHECK_LABELS(t, "0", "0.5M", "1.0M", "1.5M", "2.0M");
-    sonde__ticks_linear(0, 3e-5, 3, false, &t);
+    sonde__plot_ticks_linear(0, 3e-5, 3, false, &t);
     CHECK_LABELS(t, "0",
                  "1\xc3\x97"
                  "10\xe2\x81\xbb\xe2\x81\xb5",
@@ -237,27 +240,27 @@ static void test_linear_ticks(void **state)
                  "10\xe2\x81\xbb\xe2\x81\xb5",
                  "3\xc3\x97"
                  "10\xe2\x81\xbb\xe2\x81\xb5");
-    sonde__ticks_linear(0.249, 0.2512, 3, false, &t);
+    sonde__plot_ticks_linear(0.249, 0.2512, 3, false, &t);
     CHECK_LABELS(t, "0.249", "0.250", "0.251");
-    sonde__ticks_linear(0, 3, 10, true, &t);
+    sonde__plot_ticks_linear(0, 3, 10, true, &t);
     CHECK_LABELS(t, "0", "1", "2", "3");
 }
 
 static void test_log_ticks(void **state)
 {
-    sonde__ticks t = {0};
+    sonde__plot_ticks t = {0};
 
     (void)state;
-    sonde__ticks_log(0.5, 20000, 8, &t);
+    sonde__plot_ticks_log(0.5, 20000, 8, &t);
     CHECK_LABELS(t, "1", "10", "100", "1k", "10k");
-    sonde__ticks_log(0.03, 2.9, 9, &t);
+    sonde__plot_ticks_log(0.03, 2.9, 9, &t);
     CHECK_LABELS(t, "0.05", "0.1", "0.2", "0.5", "1", "2");
-    sonde__ticks_log(1e-9, 1, 5, &t);
+    sonde__plot_ticks_log(1e-9, 1, 5, &t);
     CHECK_LABELS(t, "10\xe2\x81\xbb\xe2\x81\xb8", "10\xe2\x81\xbb\xe2\x81\xb6",
                  "10\xe2\x81\xbb\xe2\x81\xb4", "10\xe2\x81\xbb\xc2\xb2",
                  "10\xe2\x81\xb0");
     assert_int_equal(t.fine_count, 72);
-    sonde__ticks_log(2, 5, 4, &t); /* less than a decade: as a linear axis */
+    sonde__plot_ticks_log(2, 5, 4, &t); /* less than a decade: as a linear axis */
     CHECK_LABELS(t, "2", "3", "4", "5");
 }
 
@@ -273,12 +276,12 @@ static void test_ticks_of_any_range(void **state)
     for (size_t a = 0; a < SONDE_COUNT_OF(lows); a++) {
         for (size_t b = 0; b < SONDE_COUNT_OF(spans); b++) {
             double low = lows[a], high = lows[a] + spans[b];
-            sonde__ticks t = {0};
+            sonde__plot_ticks t = {0};
 
-            sonde__range_widen(&low, &high);
+            sonde__plot_range_widen(&low, &high);
             assert_true(low < high);
             for (int wanted = 2; wanted < 15; wanted++) {
-                sonde__ticks_linear(low, high, wanted, false, &t);
+                sonde__plot_ticks_linear(low, high, wanted, false, &t);
                 assert_in_range(t.count, 1, wanted + 1);
                 for (int i = 0; i < t.count; i++) {
                     const double slack = (high - low) * 1e-6;
@@ -307,13 +310,13 @@ static void test_numbers(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
-        assert_string_equal(sonde__short_number(known[i].value, 3, buf, sizeof buf),
+        assert_string_equal(sonde__plot_short_number(known[i].value, 3, buf, sizeof buf),
                             known[i].text);
     }
-    assert_string_equal(sonde__grouped(7, buf, sizeof buf), "7");
-    assert_string_equal(sonde__grouped(1234567, buf, sizeof buf), "1\xe2\x80\x89"
-                                                                  "234\xe2\x80\x89"
-                                                                  "567");
+    assert_string_equal(sonde__plot_grouped(7, buf, sizeof buf), "7");
+    assert_string_equal(sonde__plot_grouped(1234567, buf, sizeof buf), "1\xe2\x80\x89"
+                                                                       "234\xe2\x80\x89"
+                                                                       "567");
 }
 
 int main(void)

@@ -6,7 +6,7 @@ Two files: ops.safetensors holds tensors, cases.txt says which op makes which of
     CASE KIND in NAME,NAME out NAME,-,NAME key=value ...
 
 "none" stands for no inputs, "-" for an output that is not compared. Keys are the fields of
-sonde__attrs, `live` for an update's numbers, and `exact` where no rounding can differ. Run with PyTorch 2.13 (CPU); the files are committed and change only when cases do.
+sonde__op_attrs, `live` for an update's numbers, and `exact` where no rounding can differ. Run with PyTorch 2.13 (CPU); the files are committed and change only when cases do.
 """
 import math
 import pathlib

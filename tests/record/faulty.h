@@ -5,6 +5,7 @@
 #ifndef SONDE_TESTS_RECORD_FAULTY_H
 #define SONDE_TESTS_RECORD_FAULTY_H
 
+#include "base/clock.h"
 #include "record/run_dir.h"
 
 #include "record/recorder_state.h"
@@ -43,8 +44,8 @@ static inline void nap(double seconds)
 /* --- a store that fails when told to ---------------------------------------------- */
 
 static struct {
-    const sonde__backend_ops *real;
-    sonde__backend_ops ops;
+    const sonde__record_backend_ops *real;
+    sonde__record_backend_ops ops;
     atomic_int fault;        /* errno of what writes; 0: all is well */
     atomic_int settle_after; /* bytes that still go in before the fault shows */
     atomic_bool slow;
@@ -62,8 +63,8 @@ static inline int failing(void)
     return fault;
 }
 
-static inline int faulty_create(sonde__backend *backend, const char *name,
-                                sonde__file **out)
+static inline int faulty_create(sonde__record_backend *backend, const char *name,
+                                sonde__record_file **out)
 {
     const int fault = failing();
 
@@ -71,7 +72,7 @@ static inline int faulty_create(sonde__backend *backend, const char *name,
 }
 
 /* Some of the bytes get in, as on a disk that becomes full. */
-static inline int faulty_settle(sonde__file *file)
+static inline int faulty_settle(sonde__record_file *file)
 {
     const uint64_t before = file->end;
     const uint64_t most = before + (uint64_t)atomic_load(&faulty.settle_after);
@@ -90,7 +91,7 @@ static inline int faulty_settle(sonde__file *file)
     return atomic_load(&faulty.fault) != 0 ? atomic_load(&faulty.fault) : EIO;
 }
 
-static inline int faulty_sync(sonde__file *file)
+static inline int faulty_sync(sonde__record_file *file)
 {
     if (atomic_load(&faulty.sync_fails)) {
         (void)atomic_fetch_add(&faulty.faults, 1);
@@ -99,7 +100,7 @@ static inline int faulty_sync(sonde__file *file)
     return faulty.real->sync(file);
 }
 
-static inline int faulty_replace(sonde__backend *backend, const char *name,
+static inline int faulty_replace(sonde__record_backend *backend, const char *name,
                                  const void *bytes, size_t size, bool once, bool sync)
 {
     const int fault = failing();
@@ -111,10 +112,11 @@ static inline int faulty_replace(sonde__backend *backend, const char *name,
 static inline sonde_recorder *create_faulty(const sonde_recorder_options *options,
                                             const sonde_catalogue *catalogue)
 {
-    sonde__backend *backend = NULL;
+    sonde__record_backend *backend = NULL;
     sonde_recorder *recorder = NULL;
 
-    assert_int_equal(sonde__backend_local(options->path, &backend, NULL), SONDE_OK);
+    assert_int_equal(sonde__record_backend_local(options->path, &backend, NULL),
+                     SONDE_OK);
     faulty.real = backend->ops;
     faulty.ops = *backend->ops;
     faulty.ops.create = faulty_create;

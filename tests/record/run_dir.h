@@ -9,13 +9,17 @@
 
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "record/format.h"
 #include "tensor/convert.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 #include <sonde/safetensors.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <dirent.h>
 #include <ftw.h>
 #include <jansson.h>
@@ -192,15 +196,15 @@ typedef struct run_content {
     int64_t last_step;      /* that ended */
     int64_t first_time, last_time;
     /* Called for every value, whose bytes are uncompressed; may be NULL. */
-    void (*value)(void *user, const sonde__index_line *line, const void *bytes,
+    void (*value)(void *user, const sonde__record_index_line *line, const void *bytes,
                   size_t size);
-    void (*row)(void *user, const sonde__stats_row *row);
-    void (*sketch)(void *user, const sonde__sketch_record *record);
+    void (*row)(void *user, const sonde__record_stats_row *row);
+    void (*sketch)(void *user, const sonde__record_sketch_record *record);
     void *user;
 } run_content;
 
 /* A value's bytes as they were put; freed with free. */
-static inline void *run_unpack(const sonde__index_line *line, const char *stored,
+static inline void *run_unpack(const sonde__record_index_line *line, const char *stored,
                                size_t *size)
 {
     const size_t element = sonde_dtype_size(line->dtype);
@@ -232,7 +236,7 @@ static inline void *run_unpack(const sonde__index_line *line, const char *stored
 }
 
 /* The key of a value, but for a "#1". */
-static inline void run_key(char *key, size_t size, const sonde__index_line *line,
+static inline void run_key(char *key, size_t size, const sonde__record_index_line *line,
                            const char *name)
 {
     (void)snprintf(key, size, "%010lld/%s/%s", (long long)line->step,
@@ -248,8 +252,8 @@ static inline void run_key(char *key, size_t size, const sonde__index_line *line
 /* A closed segment opens as any safetensors file does, and says of value i what its line
  * says. */
 static inline void run_check_tensor(const sonde_safetensors *file, size_t i,
-                                    const sonde__index_line *line, const char *name,
-                                    const char *data)
+                                    const sonde__record_index_line *line,
+                                    const char *name, const char *data)
 {
     const sonde_view *view = sonde_safetensors_view(file, i);
     char key[SONDE__MOST_NAME + 128];
@@ -280,7 +284,7 @@ static inline void run_read_segment(const char *folder, const char *name, uint64
     sonde_safetensors *file = NULL;
     uint64_t length = 0;
 
-    sonde__file_name(index_name, SONDE__FILE_INDEX, number, false);
+    sonde__record_file_name(index_name, SONDE__FILE_INDEX, number, false);
     index = run_load(folder, index_name, &index_size); /* before what it points to */
     bytes = run_load(folder, name, &size);
     assert_non_null(bytes);
@@ -298,11 +302,11 @@ static inline void run_read_segment(const char *folder, const char *name, uint64
     }
     for (at = index; (end = strchr(at, '\n')) != NULL; at = end + 1) {
         const char *const data = bytes + sizeof length + length;
-        sonde__index_line line;
+        sonde__record_index_line line;
         void *plain = NULL;
         size_t plain_size = 0;
 
-        assert_true(sonde__index_parse(at, (size_t)(end - at), &line));
+        assert_true(sonde__record_index_parse(at, (size_t)(end - at), &line));
         assert_true(sizeof length + length + line.offset + line.bytes <= size);
         assert_true(line.tensor < json_array_size(names));
         plain = run_unpack(&line, data + line.offset, &plain_size);
@@ -335,15 +339,15 @@ static inline void run_read_stats(const char *folder, const char *name, bool par
 
     rows = size > SONDE__STATS_HEAD ? (size - SONDE__STATS_HEAD) / SONDE__STATS_ROW : 0;
     if (!part) { /* the head of a part may be that of a file about to be closed */
-        (void)sonde__file_head(SONDE__FILE_STATS, rows, head);
+        (void)sonde__record_file_head(SONDE__FILE_STATS, rows, head);
         assert_memory_equal(bytes, head, SONDE__STATS_HEAD);
     }
     assert_true(part || size == SONDE__STATS_HEAD + rows * SONDE__STATS_ROW);
     for (size_t i = 0; i < rows; i++) {
-        sonde__stats_row row;
+        sonde__record_stats_row row;
 
         memcpy(&row, bytes + SONDE__STATS_HEAD + i * sizeof row, sizeof row);
-        assert_int_equal(row.check, sonde__stats_check(&row));
+        assert_int_equal(row.check, sonde__record_stats_check(&row));
         if (content->row != NULL) {
             content->row(content->user, &row);
         }
@@ -360,15 +364,15 @@ static inline void run_read_steps(const char *folder, const char *name, bool par
 
     rows = size > SONDE__STEPS_HEAD ? (size - SONDE__STEPS_HEAD) / SONDE__STEPS_ROW : 0;
     if (!part) {
-        (void)sonde__file_head(SONDE__FILE_STEPS, rows, head);
+        (void)sonde__record_file_head(SONDE__FILE_STEPS, rows, head);
         assert_memory_equal(bytes, head, SONDE__STEPS_HEAD);
     }
     assert_true(part || size == SONDE__STEPS_HEAD + rows * SONDE__STEPS_ROW);
     for (size_t i = 0; i < rows; i++) {
-        sonde__step_row row;
+        sonde__record_step_row row;
 
         memcpy(&row, bytes + SONDE__STEPS_HEAD + i * sizeof row, sizeof row);
-        assert_true(sonde__step_valid(&row));
+        assert_true(sonde__record_step_valid(&row));
         assert_true(row.time >= content->last_time); /* no clock is set back here */
         content->first_time = content->first_time == 0 ? row.time : content->first_time;
         content->last_time = row.time;
@@ -388,13 +392,13 @@ static inline void run_read_sketches(const char *folder, const char *name, bool 
         assert_memory_equal(bytes, "SONDESK1\0\0\0\0\0\0\0\0", SONDE__SKETCH_HEAD);
     }
     while (at + SONDE__SKETCH_FIXED <= size) {
-        const sonde__sketch_record *record = (const void *)(bytes + at);
+        const sonde__record_sketch_record *record = (const void *)(bytes + at);
 
         if (part && record->length > size - at) {
             break;
         }
-        assert_true(sonde__sketch_valid(record, size - at));
-        assert_int_equal(record->check, sonde__sketch_check(record));
+        assert_true(sonde__record_sketch_valid(record, size - at));
+        assert_int_equal(record->check, sonde__record_sketch_check(record));
         if (content->sketch != NULL) {
             content->sketch(content->user, record);
         }
@@ -433,7 +437,7 @@ static inline void run_read(const char *run, int rank, run_content *content)
     json_t *names = NULL;
     int count = 0;
 
-    sonde__worker_folder(worker, rank);
+    sonde__record_worker_folder(worker, rank);
     (void)run_file(folder, run, worker);
     content->values = content->ends = content->rows = content->sketches = 0;
     content->closed = content->parts = content->bytes = 0;
@@ -446,7 +450,8 @@ static inline void run_read(const char *run, int rank, run_content *content)
         uint64_t number = 0;
         bool part = false;
 
-        if (sonde__file_parse(entries[i]->d_name, &number, &part) == SONDE__FILE_STEPS) {
+        if (sonde__record_file_parse(entries[i]->d_name, &number, &part) ==
+            SONDE__FILE_STEPS) {
             run_read_steps(folder, entries[i]->d_name, part, content);
         }
     }
@@ -454,7 +459,8 @@ static inline void run_read(const char *run, int rank, run_content *content)
         const char *name = entries[i]->d_name;
         uint64_t number = 0;
         bool part = false;
-        const sonde__file_kind kind = sonde__file_parse(name, &number, &part);
+        const sonde__record_file_kind kind =
+            sonde__record_file_parse(name, &number, &part);
 
         if (kind == SONDE__FILE_SEGMENT) {
             run_read_segment(folder, name, number, part, names, content);

@@ -3,6 +3,7 @@
  * stored as they are where it cannot.
  */
 #include "record/run_dir.h"
+#include "base/random.h"
 
 #include "record/compress.h"
 
@@ -39,7 +40,7 @@ static void make(float *x, uint32_t id, int64_t step)
     }
 }
 
-static void check(void *user, const sonde__index_line *line, const void *bytes,
+static void check(void *user, const sonde__record_index_line *line, const void *bytes,
                   size_t size)
 {
     seen *const all = user;
@@ -108,9 +109,9 @@ static void shuffling_puts_first_bytes_first(void **state)
     unsigned char to[sizeof from];
 
     (void)state;
-    sonde__shuffle(from, 3, 4, to);
+    sonde__record_shuffle(from, 3, 4, to);
     assert_memory_equal(to, by_four, sizeof to);
-    sonde__shuffle(from, 6, 2, to);
+    sonde__record_shuffle(from, 6, 2, to);
     assert_memory_equal(to, by_two, sizeof to);
 }
 

@@ -3,6 +3,8 @@
  * by its cause, and recording goes on when it can.
  */
 #include "record/faulty.h"
+#include "base/clock.h"
+#include "base/macros.h"
 
 #include <sonde/log.h>
 

@@ -4,9 +4,13 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "record/format.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,10 +24,10 @@ static void the_lines_of_the_page_are_read_and_written(void **state)
         "{\"s\":100,\"m\":\"train\",\"k\":100,\"t\":3,\"b\":0,\"r\":0,\"o\":180,"
         "\"n\":6000,\"d\":\"F32\",\"h\":\"0123456789abcdef\",\"p\":[12,5,5,5]}\n";
     char text[SONDE__INDEX_ROOM];
-    sonde__index_line line;
+    sonde__record_index_line line;
 
     (void)state;
-    assert_true(sonde__index_parse(value, strlen(value) - 1, &line));
+    assert_true(sonde__record_index_parse(value, strlen(value) - 1, &line));
     assert_int_equal(line.step, 100);
     assert_int_equal(line.mode, SONDE_MODE_TRAIN);
     assert_int_equal(line.tensor, 3);
@@ -33,15 +37,15 @@ static void the_lines_of_the_page_are_read_and_written(void **state)
     assert_int_equal(line.hash, 0x0123456789abcdefULL);
     assert_int_equal(line.rank, 4);
     assert_int_equal(line.shape[0], 12);
-    assert_int_equal(sonde__index_print(&line, text), strlen(value));
+    assert_int_equal(sonde__record_index_print(&line, text), strlen(value));
     assert_memory_equal(text, value, strlen(value));
 }
 
 /* A line with everything at its limits. */
-static sonde__index_line drawn(uint64_t seed)
+static sonde__record_index_line drawn(uint64_t seed)
 {
     static const int64_t steps[] = {0, 1, -1, INT64_MAX, -INT64_MAX, 1234567};
-    sonde__index_line line = {
+    sonde__record_index_line line = {
         .mode = (sonde_mode)sonde__below(seed, 0, 0, SONDE_MODE_COUNT),
         .step = steps[sonde__below(seed, 0, 1, SONDE_COUNT_OF(steps))],
         .mode_step = steps[sonde__below(seed, 0, 2, SONDE_COUNT_OF(steps))],
@@ -52,7 +56,7 @@ static sonde__index_line drawn(uint64_t seed)
         .hash = sonde__below(seed, 0, 7, UINT64_MAX),
         .dtype = (sonde_dtype)sonde__below(seed, 0, 8, SONDE_DTYPE_COUNT),
         .rank = (int)sonde__below(seed, 0, 9, SONDE_MAX_DIMS + 1),
-        .packing = (sonde__packing)sonde__below(seed, 0, 10, 3),
+        .packing = (sonde__record_packing)sonde__below(seed, 0, 10, 3),
     };
 
     line.bytes = sonde_dtype_size(line.dtype);
@@ -70,14 +74,14 @@ static void lines_come_back(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 5000; seed++) {
-        const sonde__index_line line = drawn(seed);
-        sonde__index_line back;
+        const sonde__record_index_line line = drawn(seed);
+        sonde__record_index_line back;
         char text[SONDE__INDEX_ROOM], again[SONDE__INDEX_ROOM];
-        const size_t n = sonde__index_print(&line, text);
+        const size_t n = sonde__record_index_print(&line, text);
 
         assert_true(n < sizeof text && text[n - 1] == '\n');
-        assert_true(sonde__index_parse(text, n - 1, &back));
-        assert_int_equal(sonde__index_print(&back, again), n);
+        assert_true(sonde__record_index_parse(text, n - 1, &back));
+        assert_int_equal(sonde__record_index_print(&back, again), n);
         assert_memory_equal(text, again, n);
         assert_int_equal(back.hash, line.hash);
         assert_int_equal(back.packing, line.packing);
@@ -92,10 +96,10 @@ static void spoilt_lines_are_refused_or_mean_what_they_say(void **state)
 
     (void)state;
     for (uint64_t seed = 0; seed < 20000; seed++) {
-        const sonde__index_line line = drawn(seed);
+        const sonde__record_index_line line = drawn(seed);
         char text[SONDE__INDEX_ROOM], again[SONDE__INDEX_ROOM];
-        size_t n = sonde__index_print(&line, text) - 1;
-        sonde__index_line back;
+        size_t n = sonde__record_index_print(&line, text) - 1;
+        sonde__record_index_line back;
         char *exact = NULL;
 
         if (seed % 3 == 0) {
@@ -106,8 +110,8 @@ static void spoilt_lines_are_refused_or_mean_what_they_say(void **state)
         exact = malloc(n + 1);
         assert_non_null(exact);
         memcpy(exact, text, n);
-        if (sonde__index_parse(exact, n, &back)) {
-            assert_int_equal(sonde__index_print(&back, again), n + 1);
+        if (sonde__record_index_parse(exact, n, &back)) {
+            assert_int_equal(sonde__record_index_print(&back, again), n + 1);
             assert_memory_equal(again, exact, n);
             taken++;
         } else {
@@ -155,13 +159,13 @@ static void lines_that_say_the_impossible_are_refused(void **state)
         "{\"s\":1,\"m\":\"train\",\"k\":1,\"t\":3,\"b\":0,\"r\":0,\"o\":0,\"n\":4,"
         "\"d\":\"F8\",\"h\":\"0123456789abcdef\",\"p\":[1]}",
     };
-    sonde__index_line line;
+    sonde__record_index_line line;
 
     (void)state;
-    assert_true(
-        sonde__index_parse(LINE("100", "train"), strlen(LINE("100", "train")), &line));
+    assert_true(sonde__record_index_parse(LINE("100", "train"),
+                                          strlen(LINE("100", "train")), &line));
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
-        if (sonde__index_parse(bad[i], strlen(bad[i]), &line)) {
+        if (sonde__record_index_parse(bad[i], strlen(bad[i]), &line)) {
             fail_msg("taken: %s", bad[i]);
         }
     }
@@ -184,19 +188,19 @@ static void generations_come_back(void **state)
         "\"steps\":1} ",
     };
     char again[SONDE__GENERATION_ROOM];
-    sonde__generation line;
+    sonde__record_generation line;
 
     (void)state;
-    assert_true(sonde__generation_parse(text, strlen(text) - 1, &line));
+    assert_true(sonde__record_generation_parse(text, strlen(text) - 1, &line));
     assert_int_equal(line.number, 2);
     assert_int_equal(line.step, 500);
     assert_int_equal(line.time, 1769860800000000000);
     assert_int_equal(line.first[SONDE__FILE_INDEX], 12);
     assert_int_equal(line.first[SONDE__FILE_STEPS], 2);
-    assert_int_equal(sonde__generation_print(&line, again), strlen(text));
+    assert_int_equal(sonde__record_generation_print(&line, again), strlen(text));
     assert_memory_equal(again, text, strlen(text));
     for (size_t i = 0; i < SONDE_COUNT_OF(bad); i++) {
-        assert_false(sonde__generation_parse(bad[i], strlen(bad[i]), &line));
+        assert_false(sonde__record_generation_parse(bad[i], strlen(bad[i]), &line));
     }
 }
 
@@ -204,7 +208,7 @@ static void generations_come_back(void **state)
 static void a_later_generation_supersedes(void **state)
 {
     static const int64_t wanted[] = {300, 300, 300, 300, 300, INT64_MAX, INT64_MAX};
-    const sonde__generation all[] = {
+    const sonde__record_generation all[] = {
         {.number = 1, .step = 500, .first = {[SONDE__FILE_STATS] = 3}},
         {.number = 2, .step = 300, .first = {[SONDE__FILE_STATS] = 5}},
         {.number = 3, .step = 400, .first = {[SONDE__FILE_STATS] = 5}},
@@ -212,12 +216,14 @@ static void a_later_generation_supersedes(void **state)
 
     (void)state;
     for (uint64_t n = 0; n < SONDE_COUNT_OF(wanted); n++) {
-        assert_int_equal(sonde__generation_limit(all, 3, SONDE__FILE_STATS, n),
+        assert_int_equal(sonde__record_generation_limit(all, 3, SONDE__FILE_STATS, n),
                          wanted[n]);
     }
-    assert_int_equal(sonde__generation_limit(all, 1, SONDE__FILE_STATS, 2), 500);
-    assert_int_equal(sonde__generation_limit(all, 1, SONDE__FILE_STATS, 3), INT64_MAX);
-    assert_int_equal(sonde__generation_limit(NULL, 0, SONDE__FILE_STATS, 0), INT64_MAX);
+    assert_int_equal(sonde__record_generation_limit(all, 1, SONDE__FILE_STATS, 2), 500);
+    assert_int_equal(sonde__record_generation_limit(all, 1, SONDE__FILE_STATS, 3),
+                     INT64_MAX);
+    assert_int_equal(sonde__record_generation_limit(NULL, 0, SONDE__FILE_STATS, 0),
+                     INT64_MAX);
 }
 
 /* --- names ------------------------------------------------------------------------ */
@@ -243,17 +249,19 @@ static void names_of_files_come_back(void **state)
     for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
         for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
             for (int p = 0; p < (kind == SONDE__FILE_INDEX ? 1 : 2); p++) {
-                sonde__file_name(name, (sonde__file_kind)kind, numbers[i], p == 1);
-                assert_int_equal(sonde__file_parse(name, &number, &part), kind);
+                sonde__record_file_name(name, (sonde__record_file_kind)kind, numbers[i],
+                                        p == 1);
+                assert_int_equal(sonde__record_file_parse(name, &number, &part), kind);
                 assert_int_equal(number, numbers[i]);
                 assert_int_equal(part, p == 1);
             }
         }
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(others); i++) {
-        assert_int_equal(sonde__file_parse(others[i], &number, &part), SONDE__FILE_OTHER);
+        assert_int_equal(sonde__record_file_parse(others[i], &number, &part),
+                         SONDE__FILE_OTHER);
     }
-    sonde__file_name(name, SONDE__FILE_SEGMENT, 41, false);
+    sonde__record_file_name(name, SONDE__FILE_SEGMENT, 41, false);
     assert_string_equal(name, "seg-00000041.safetensors");
 }
 
@@ -264,13 +272,13 @@ static void names_of_workers_come_back(void **state)
     char name[SONDE__FILE_NAME];
 
     (void)state;
-    sonde__worker_folder(name, 3);
+    sonde__record_worker_folder(name, 3);
     assert_string_equal(name, "w0003");
-    assert_int_equal(sonde__worker_of_folder(name), 3);
-    sonde__worker_folder(name, 123456);
-    assert_int_equal(sonde__worker_of_folder(name), 123456);
+    assert_int_equal(sonde__record_worker_of_folder(name), 3);
+    sonde__record_worker_folder(name, 123456);
+    assert_int_equal(sonde__record_worker_of_folder(name), 123456);
     for (size_t i = 0; i < SONDE_COUNT_OF(others); i++) {
-        assert_int_equal(sonde__worker_of_folder(others[i]), -1);
+        assert_int_equal(sonde__record_worker_of_folder(others[i]), -1);
     }
 }
 
@@ -281,55 +289,56 @@ static void rows_hold_all_vital_signs(void **state)
     float x[] = {1.0F, -2.0F, 0.0F, NAN, INFINITY, -INFINITY, 5.0F};
     const int64_t shape = SONDE_COUNT_OF(x);
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
-    sonde__stats_row row = {.step = 1, .tensor = 2, .micro_batch = 3, .replica = 4};
+    sonde__record_stats_row row = {
+        .step = 1, .tensor = 2, .micro_batch = 3, .replica = 4};
     sonde_vitals vitals, back;
     uint32_t check = 0;
 
     (void)state;
     sonde_vitals_of(&view, &vitals);
-    sonde__stats_of_vitals(&row, &vitals);
-    sonde__stats_to_vitals(&row, &back);
+    sonde__record_stats_of_vitals(&row, &vitals);
+    sonde__record_stats_to_vitals(&row, &back);
     assert_memory_equal(&vitals, &back, sizeof vitals);
-    check = sonde__stats_check(&row);
+    check = sonde__record_stats_check(&row);
     row.check = check;
-    assert_int_equal(sonde__stats_check(&row), check); /* it is left out */
+    assert_int_equal(sonde__record_stats_check(&row), check); /* it is left out */
     row.zero++;
-    assert_int_not_equal(sonde__stats_check(&row), check);
+    assert_int_not_equal(sonde__record_stats_check(&row), check);
 }
 
 static void rows_of_steps_are_checked(void **state)
 {
-    sonde__step_row row = {
+    sonde__record_step_row row = {
         .step = 7, .mode_step = 5, .time = 1769860800000000000, .mode = SONDE_MODE_EVAL};
 
     (void)state;
-    assert_false(sonde__step_valid(&row));
-    row.check = sonde__step_check(&row);
-    assert_true(sonde__step_valid(&row));
+    assert_false(sonde__record_step_valid(&row));
+    row.check = sonde__record_step_check(&row);
+    assert_true(sonde__record_step_valid(&row));
     row.time++;
-    assert_false(sonde__step_valid(&row));
+    assert_false(sonde__record_step_valid(&row));
     row.mode = SONDE_MODE_COUNT;
-    row.check = sonde__step_check(&row);
-    assert_false(sonde__step_valid(&row));
+    row.check = sonde__record_step_check(&row);
+    assert_false(sonde__record_step_valid(&row));
 }
 
-static sonde__sketch_record *encoded(const sonde_sketch *sketch, size_t *size)
+static sonde__record_sketch_record *encoded(const sonde_sketch *sketch, size_t *size)
 {
-    sonde__sketch_record *record = NULL;
+    sonde__record_sketch_record *record = NULL;
 
-    *size = sonde__sketch_size(sketch);
+    *size = sonde__record_sketch_size(sketch);
     record = calloc(1, *size);
     assert_non_null(record);
-    sonde__sketch_encode(sketch, record);
+    sonde__record_sketch_encode(sketch, record);
     assert_int_equal(record->length, *size);
-    record->check = sonde__sketch_check(record);
+    record->check = sonde__record_sketch_check(record);
     return record;
 }
 
 static void sketches_come_back(void **state)
 {
     static sonde_sketch sketch, back;
-    sonde__sketch_record *record = NULL;
+    sonde__record_sketch_record *record = NULL;
     size_t size = 0;
 
     (void)state;
@@ -345,15 +354,15 @@ static void sketches_come_back(void **state)
     sketch.positive[500] = (uint64_t)UINT32_MAX * 2 + 3; /* three entries */
     record = encoded(&sketch, &size);
     assert_int_equal(record->bins, 6);
-    assert_true(sonde__sketch_valid(record, size));
-    assert_false(sonde__sketch_valid(record, size - 1));
-    sonde__sketch_decode(record, &back);
+    assert_true(sonde__record_sketch_valid(record, size));
+    assert_false(sonde__record_sketch_valid(record, size - 1));
+    sonde__record_sketch_decode(record, &back);
     assert_memory_equal(&sketch, &back, sizeof sketch);
     record->bins++;
-    assert_false(sonde__sketch_valid(record, size));
+    assert_false(sonde__record_sketch_valid(record, size));
     record->bins--;
-    ((sonde__sketch_bin *)(void *)(record + 1))[1].bin = -SONDE_SKETCH_BINS - 1;
-    assert_false(sonde__sketch_valid(record, size));
+    ((sonde__record_sketch_bin *)(void *)(record + 1))[1].bin = -SONDE_SKETCH_BINS - 1;
+    assert_false(sonde__record_sketch_valid(record, size));
     free(record);
 }
 

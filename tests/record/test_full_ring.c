@@ -10,7 +10,7 @@ typedef struct order {
     uint64_t count;
 } order;
 
-static void ascending(void *user, const sonde__index_line *line, const void *bytes,
+static void ascending(void *user, const sonde__record_index_line *line, const void *bytes,
                       size_t size)
 {
     order *const seen = user;

@@ -5,6 +5,7 @@
  * SONDE_KILLS in the environment is how often; 30 if it is not set.
  */
 #include "record/run_dir.h"
+#include "base/random.h"
 
 #include <signal.h>
 #include <sys/mman.h>
@@ -95,8 +96,8 @@ typedef struct found {
     int64_t rows, sketches;
 } found;
 
-static void check_value(void *user, const sonde__index_line *line, const void *bytes,
-                        size_t size)
+static void check_value(void *user, const sonde__record_index_line *line,
+                        const void *bytes, size_t size)
 {
     found *const all = user;
     const uint32_t id = line->tensor;
@@ -112,7 +113,7 @@ static void check_value(void *user, const sonde__index_line *line, const void *b
     }
 }
 
-static void check_row(void *user, const sonde__stats_row *row)
+static void check_row(void *user, const sonde__record_stats_row *row)
 {
     found *const all = user;
 
@@ -122,7 +123,7 @@ static void check_row(void *user, const sonde__stats_row *row)
     all->rows++;
 }
 
-static void check_sketch(void *user, const sonde__sketch_record *record)
+static void check_sketch(void *user, const sonde__record_sketch_record *record)
 {
     assert_int_equal(record->step, ((found *)user)->sketches++);
 }

@@ -2,6 +2,8 @@
  * test_recorder.c - what is put is in the files, to the byte, in files that others read.
  */
 #include "record/run_dir.h"
+#include "base/clock.h"
+#include "base/macros.h"
 
 #include <math.h>
 
@@ -14,8 +16,8 @@ typedef struct expected {
     int seen[DTYPES * 3];
 } expected;
 
-static void check_value(void *user, const sonde__index_line *line, const void *bytes,
-                        size_t size)
+static void check_value(void *user, const sonde__record_index_line *line,
+                        const void *bytes, size_t size)
 {
     expected *const all = user;
     const sonde_view *view = &all->views[line->tensor];
@@ -96,7 +98,7 @@ static void every_dtype_and_stride_comes_back(void **state)
 /* --- where and when --------------------------------------------------------------- */
 
 typedef struct seen_line {
-    sonde__index_line line;
+    sonde__record_index_line line;
     float first;
 } seen_line;
 
@@ -105,7 +107,7 @@ typedef struct seen_lines {
     size_t count;
 } seen_lines;
 
-static void keep_line(void *user, const sonde__index_line *line, const void *bytes,
+static void keep_line(void *user, const sonde__record_index_line *line, const void *bytes,
                       size_t size)
 {
     seen_lines *const seen = user;
@@ -162,7 +164,7 @@ static void keys_say_where_and_when(void **state)
     run_read(path, 0, &content);
     assert_int_equal(seen.count, SONDE_COUNT_OF(places));
     for (size_t i = 0; i < seen.count; i++) {
-        const sonde__index_line *line = &seen.lines[i].line;
+        const sonde__record_index_line *line = &seen.lines[i].line;
 
         assert_int_equal(line->mode, places[i].mode);
         assert_int_equal(line->step, places[i].global_step);
@@ -218,13 +220,13 @@ static void scalars_and_empty_tensors_are_values(void **state)
 /* --- vital signs and sketches ----------------------------------------------------- */
 
 typedef struct seen_rows {
-    sonde__stats_row rows[8];
+    sonde__record_stats_row rows[8];
     size_t count;
     sonde_sketch sketch;
-    sonde__sketch_record record;
+    sonde__record_sketch_record record;
 } seen_rows;
 
-static void keep_row(void *user, const sonde__stats_row *row)
+static void keep_row(void *user, const sonde__record_stats_row *row)
 {
     seen_rows *const seen = user;
 
@@ -232,12 +234,12 @@ static void keep_row(void *user, const sonde__stats_row *row)
     seen->rows[seen->count++] = *row;
 }
 
-static void keep_sketch(void *user, const sonde__sketch_record *record)
+static void keep_sketch(void *user, const sonde__record_sketch_record *record)
 {
     seen_rows *const seen = user;
 
     seen->record = *record;
-    sonde__sketch_decode(record, &seen->sketch);
+    sonde__record_sketch_decode(record, &seen->sketch);
 }
 
 static void vital_signs_and_sketches_come_back(void **state)
@@ -284,7 +286,7 @@ static void vital_signs_and_sketches_come_back(void **state)
     assert_int_equal(seen.rows[0].mode_step, 4);
     assert_int_equal(seen.rows[0].micro_batch, 1);
     assert_int_equal(seen.rows[0].replica, 2);
-    sonde__stats_to_vitals(&seen.rows[0], &back);
+    sonde__record_stats_to_vitals(&seen.rows[0], &back);
     assert_memory_equal(&back, &vitals, sizeof back);
     assert_memory_equal(&seen.sketch, &sketch, sizeof sketch);
     assert_int_equal(seen.record.tensor, 0);

@@ -2,6 +2,7 @@
  * test_recorder_run.c - the files of a run as a whole, options, and what makes no sense.
  */
 #include "record/run_dir.h"
+#include "base/macros.h"
 
 #include <math.h>
 

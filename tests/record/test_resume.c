@@ -3,6 +3,7 @@
  * damaged, one that somebody else writes.
  */
 #include "record/run_dir.h"
+#include "base/macros.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -2,6 +2,7 @@
  * test_resume_step.c - at which step a run is gone on with, as the options say it.
  */
 #include "record/run_dir.h"
+#include "base/macros.h"
 
 enum { FLOATS = 10 };
 

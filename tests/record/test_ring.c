@@ -3,19 +3,25 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/clock.h"
+#include "base/random.h"
 #include "record/ring.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include <sonde/error.h>
+
 enum { SMALLEST = 64 * 1024 };
 
 /* A block whose bytes follow from its number. */
 typedef struct numbered {
-    sonde__block block;
+    sonde__record_block block;
     uint64_t number, bytes;
     unsigned char data[];
 } numbered;
@@ -27,10 +33,10 @@ static size_t size_of(uint64_t number)
     return (size_t)(number % 11 == 0 ? most : sonde__below(5, 0, number, most / 16));
 }
 
-static bool try_put(sonde__ring *ring, uint64_t number)
+static bool try_put(sonde__record_ring *ring, uint64_t number)
 {
     const size_t bytes = size_of(number);
-    numbered *to = sonde__ring_reserve(ring, 1, sizeof *to + bytes);
+    numbered *to = sonde__record_ring_reserve(ring, 1, sizeof *to + bytes);
 
     if (to == NULL) {
         return false;
@@ -38,11 +44,11 @@ static bool try_put(sonde__ring *ring, uint64_t number)
     to->number = number;
     to->bytes = bytes;
     memset(to->data, (int)(number & 255), bytes);
-    sonde__ring_commit(ring);
+    sonde__record_ring_commit(ring);
     return true;
 }
 
-static void check(const sonde__block *block, uint64_t number)
+static void check(const sonde__record_block *block, uint64_t number)
 {
     const numbered *from = (const void *)block;
 
@@ -61,11 +67,11 @@ static void check(const sonde__block *block, uint64_t number)
 
 static void it_is_a_queue(void **state)
 {
-    sonde__ring ring;
+    sonde__record_ring ring;
     uint64_t put = 0, got = 0, released = 0, refused = 0;
 
     (void)state;
-    assert_int_equal(sonde__ring_init(&ring, 1), SONDE_OK);
+    assert_int_equal(sonde__record_ring_init(&ring, 1), SONDE_OK);
     assert_int_equal(ring.size, SMALLEST);
     for (uint64_t step = 0; step < 200000; step++) {
         switch (sonde__below(9, 0, step, 5)) {
@@ -80,60 +86,61 @@ static void it_is_a_queue(void **state)
             break;
         case 2:
         case 3: {
-            sonde__block *block = sonde__ring_next(&ring);
+            sonde__record_block *block = sonde__record_ring_next(&ring);
 
             assert_int_equal(block != NULL, put > got);
             if (block != NULL && sonde__below(9, 1, step, 4) == 0) {
-                sonde__ring_back(&ring, block);
+                sonde__record_ring_back(&ring, block);
             } else if (block != NULL) {
                 check(block, got++);
             }
             break;
         }
         default:
-            sonde__ring_release(&ring);
+            sonde__record_ring_release(&ring);
             released = got;
-            assert_int_equal(sonde__ring_fill(&ring) == 0, put == got);
+            assert_int_equal(sonde__record_ring_fill(&ring) == 0, put == got);
             break;
         }
     }
     assert_true(put > 20000 && refused > 1000);
-    sonde__ring_fini(&ring);
+    sonde__record_ring_fini(&ring);
 }
 
 /* However the blocks lie, half a ring has room for one of a quarter. */
 static void a_quarter_finds_room_in_half_a_ring(void **state)
 {
-    sonde__ring ring;
+    sonde__record_ring ring;
 
     (void)state;
     for (size_t before = 0; before < SMALLEST / SONDE__RING_LINE; before += 3) {
-        assert_int_equal(sonde__ring_init(&ring, SMALLEST), SONDE_OK);
+        assert_int_equal(sonde__record_ring_init(&ring, SMALLEST), SONDE_OK);
         for (size_t i = 0; i < before; i++) {
-            assert_non_null(sonde__ring_reserve(&ring, 1, 1));
-            sonde__ring_commit(&ring);
-            (void)sonde__ring_next(&ring);
-            sonde__ring_release(&ring);
+            assert_non_null(sonde__record_ring_reserve(&ring, 1, 1));
+            sonde__record_ring_commit(&ring);
+            (void)sonde__record_ring_next(&ring);
+            sonde__record_ring_release(&ring);
         }
-        while (sonde__ring_fill(&ring) < SMALLEST / 2) {
-            assert_non_null(sonde__ring_reserve(&ring, 1, 1));
-            sonde__ring_commit(&ring);
+        while (sonde__record_ring_fill(&ring) < SMALLEST / 2) {
+            assert_non_null(sonde__record_ring_reserve(&ring, 1, 1));
+            sonde__record_ring_commit(&ring);
         }
-        assert_non_null(sonde__ring_reserve(&ring, 1, sonde__ring_most(&ring)));
-        sonde__ring_fini(&ring);
+        assert_non_null(
+            sonde__record_ring_reserve(&ring, 1, sonde__record_ring_most(&ring)));
+        sonde__record_ring_fini(&ring);
     }
 }
 
 static void what_never_fits_is_refused(void **state)
 {
-    sonde__ring ring;
+    sonde__record_ring ring;
 
     (void)state;
-    assert_int_equal(sonde__ring_init(&ring, SMALLEST), SONDE_OK);
-    assert_null(sonde__ring_reserve(&ring, 1, SMALLEST + 1));
-    assert_non_null(sonde__ring_reserve(&ring, 1, SMALLEST));
-    sonde__ring_fini(&ring);
-    assert_int_equal(sonde__ring_init(&ring, SIZE_MAX), SONDE_ENOMEM);
+    assert_int_equal(sonde__record_ring_init(&ring, SMALLEST), SONDE_OK);
+    assert_null(sonde__record_ring_reserve(&ring, 1, SMALLEST + 1));
+    assert_non_null(sonde__record_ring_reserve(&ring, 1, SMALLEST));
+    sonde__record_ring_fini(&ring);
+    assert_int_equal(sonde__record_ring_init(&ring, SIZE_MAX), SONDE_ENOMEM);
 }
 
 /* --- two threads ------------------------------------------------------------------ */
@@ -142,11 +149,11 @@ enum { BLOCKS = 30000 };
 
 static void *produce(void *user)
 {
-    sonde__ring *ring = user;
+    sonde__record_ring *ring = user;
 
     for (uint64_t i = 0; i < BLOCKS; i++) {
         while (!try_put(ring, i)) {
-            sonde__ring_wait(ring, ring->tail_seen);
+            sonde__record_ring_wait(ring, ring->tail_seen);
         }
     }
     return NULL;
@@ -154,58 +161,58 @@ static void *produce(void *user)
 
 static void nothing_is_lost_between_threads(void **state)
 {
-    sonde__ring ring;
+    sonde__record_ring ring;
     pthread_t producer;
     uint64_t got = 0;
 
     (void)state;
-    assert_int_equal(sonde__ring_init(&ring, SMALLEST), SONDE_OK);
+    assert_int_equal(sonde__record_ring_init(&ring, SMALLEST), SONDE_OK);
     assert_int_equal(pthread_create(&producer, NULL, produce, &ring), 0);
     while (got < BLOCKS) {
-        sonde__block *block = sonde__ring_next(&ring);
+        sonde__record_block *block = sonde__record_ring_next(&ring);
 
         if (block != NULL) {
             check(block, got++);
             if (got % 7 == 0) {
-                sonde__ring_release(&ring);
+                sonde__record_ring_release(&ring);
             }
         } else {
-            sonde__ring_release(&ring);
-            sonde__ring_sleep(&ring, SONDE__RING_NAP);
+            sonde__record_ring_release(&ring);
+            sonde__record_ring_sleep(&ring, SONDE__RING_NAP);
         }
     }
     assert_int_equal(pthread_join(producer, NULL), 0);
-    assert_null(sonde__ring_next(&ring));
-    sonde__ring_fini(&ring);
+    assert_null(sonde__record_ring_next(&ring));
+    sonde__record_ring_fini(&ring);
 }
 
 static void *wake_later(void *user)
 {
     (void)usleep(20000);
-    sonde__ring_wake(user);
+    sonde__record_ring_wake(user);
     return NULL;
 }
 
 static void a_sleeper_is_woken(void **state)
 {
-    sonde__ring ring;
+    sonde__record_ring ring;
     pthread_t waker;
     double began = 0.0;
 
     (void)state;
-    assert_int_equal(sonde__ring_init(&ring, SMALLEST), SONDE_OK);
-    sonde__ring_wake(&ring);
+    assert_int_equal(sonde__record_ring_init(&ring, SMALLEST), SONDE_OK);
+    sonde__record_ring_wake(&ring);
     began = sonde__now();
-    sonde__ring_sleep(&ring, 60.0); /* was woken before */
+    sonde__record_ring_sleep(&ring, 60.0); /* was woken before */
     assert_true(sonde__now() - began < 30.0);
     assert_int_equal(pthread_create(&waker, NULL, wake_later, &ring), 0);
-    sonde__ring_sleep(&ring, 60.0);
+    sonde__record_ring_sleep(&ring, 60.0);
     assert_true(sonde__now() - began < 30.0);
     assert_int_equal(pthread_join(waker, NULL), 0);
     began = sonde__now();
-    sonde__ring_sleep(&ring, 0.01);
+    sonde__record_ring_sleep(&ring, 0.01);
     assert_true(sonde__now() - began >= 0.009);
-    sonde__ring_fini(&ring);
+    sonde__record_ring_fini(&ring);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  * header is full; whatever the order, everything is in one of them.
  */
 #include "record/run_dir.h"
+#include "base/clock.h"
 
 #include <time.h>
 
@@ -25,12 +26,12 @@ static void close_well(sonde_recorder *recorder)
                      SONDE_OK);
 }
 
-static uint64_t size_of(const char *run, sonde__file_kind kind, uint64_t number)
+static uint64_t size_of(const char *run, sonde__record_file_kind kind, uint64_t number)
 {
     char path[RUN_PATH], name[SONDE__FILE_NAME], folder[SONDE__FILE_NAME * 2];
     struct stat about;
 
-    sonde__file_name(name, kind, number, false);
+    sonde__record_file_name(name, kind, number, false);
     (void)snprintf(folder, sizeof folder, "w0000/%s", name);
     assert_int_equal(stat(run_file(path, run, folder), &about), 0);
     return (uint64_t)about.st_size;

@@ -95,8 +95,8 @@ static void step(session *s, int64_t number, int micro_batches, int replicas, bo
 
 /* --- tests ------------------------------------------------------------------------ */
 
-static void check_value(void *user, const sonde__index_line *line, const void *bytes,
-                        size_t size)
+static void check_value(void *user, const sonde__record_index_line *line,
+                        const void *bytes, size_t size)
 {
     float x[FLOATS];
 

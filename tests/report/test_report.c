@@ -330,8 +330,8 @@ static void long_runs_keep_their_peaks(void **state)
     enum { STEPS = 100000, PEAK = 61803 };
     sonde_hook *hook = record("run", NULL);
     const uint32_t loss = declare(hook, "loss", SONDE_ROLE_LOSS, 1);
-    const sonde__quantity quantity = sonde__quantity_usual(SONDE_ROLE_LOSS);
-    sonde__track track;
+    const sonde__report_quantity quantity = sonde__report_quantity_usual(SONDE_ROLE_LOSS);
+    sonde__report_track track;
     judged of = {0};
     char *page = NULL;
     int columns = 0;
@@ -344,8 +344,8 @@ static void long_runs_keep_their_peaks(void **state)
     }
     end(hook);
     of = judge("run", "ExplodingTensor");
-    must(sonde__track_read(of.trial, 0, SONDE_MODE_GLOBAL, &quantity, 0, STEPS - 1,
-                           SONDE__COLUMNS, &track, &diag));
+    must(sonde__report_track_read(of.trial, 0, SONDE_MODE_GLOBAL, &quantity, 0, STEPS - 1,
+                                  SONDE__COLUMNS, &track, &diag));
     assert_int_equal(track.steps, STEPS);
     assert_true(track.high == 1000.0 && track.low == 1.0 && track.least == 1.0);
     for (int i = 0; i < track.count; i++) {

@@ -6,11 +6,11 @@
 
 #include "cmocka_all.h"
 
-#include "base/base.h"
-
+#include <sonde/error.h>
 #include <sonde/actions.h>
 #include <sonde/log.h>
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,13 @@
 
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/rules.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,6 +2,8 @@
  * What is done about findings: which, how often; commands that fail, hang or do not read. tsan: yes
  */
 #include "rules/acting.h"
+#include "base/clock.h"
+#include "base/macros.h"
 
 #include "alloc_failure.h"
 

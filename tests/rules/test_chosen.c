@@ -2,6 +2,7 @@
  * The rules that have to be told what to look at: AllZero, TensorVariance, UnchangedTensor.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 enum { STEPS = 10 };
 

@@ -2,6 +2,7 @@
  * ExplodingTensor: NaN and infinities, of all tensors and of chosen ones.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 enum { STEPS = 12, BAD = 7 };
 

@@ -2,6 +2,7 @@
  * PoorWeightInitialization, and the rules for images, tokens, features and trees.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 enum { STEPS = 15 };
 

@@ -2,6 +2,8 @@
  * The rules that look at labels: ClassImbalance, Confusion, LabelNoise.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
+#include "base/random.h"
 
 enum { BATCH = 40, CLASSES = 4, STEPS = 100 };
 

@@ -2,6 +2,7 @@
  * The rules that look at losses, on curves by hand.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 static void put_loss(stream *s, uint32_t loss, sonde_mode mode, double value)
 {

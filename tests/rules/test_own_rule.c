@@ -3,6 +3,7 @@
  * midway, a rule that fails, one of another interface; the table of built-in ones.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 /* Fires when the mean of a chosen tensor is above its limit; fails at `fail_at`. */
 typedef struct own {

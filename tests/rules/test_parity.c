@@ -5,10 +5,14 @@
  */
 #include "rules/sources.h"
 
-#include "base/base.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <pthread.h>
 #include <unistd.h>

@@ -3,6 +3,8 @@
  * findings with the same ids; files of findings; bad rules and parameters. tsan: yes
  */
 #include "rules/stream.h"
+#include "base/macros.h"
+#include "base/random.h"
 
 #include "alloc_failure.h"
 

@@ -2,6 +2,7 @@
  * SymmetricUnits and MissingZeroGrad.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
 
 enum { ROWS = 6, COLUMNS = 10, N = ROWS * COLUMNS, STEPS = 30 };
 enum {

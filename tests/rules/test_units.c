@@ -2,6 +2,8 @@
  * DeadRelu and SaturatedActivation on layers by hand.
  */
 #include "rules/stream.h"
+#include "base/macros.h"
+#include "base/random.h"
 
 enum { BATCH = 32, UNITS = 20, STEPS = 20 };
 

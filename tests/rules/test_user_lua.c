@@ -3,6 +3,7 @@
  * wrong at work or reach for what they may not have.
  */
 #include "rules/user.h"
+#include "base/macros.h"
 
 static char folder[] = "/tmp/sonde_lua_XXXXXX", script[64], text[256];
 

@@ -3,6 +3,7 @@
  * function. Who judges stays alive and goes on with the others. tsan: yes
  */
 #include "rules/user.h"
+#include "base/macros.h"
 
 #include "alloc_failure.h"
 

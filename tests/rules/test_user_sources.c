@@ -4,6 +4,7 @@
  * in Lua. tsan: yes
  */
 #include "rules/sources.h"
+#include "base/random.h"
 #include "rules/user.h"
 
 #include <sonde/recorder.h>

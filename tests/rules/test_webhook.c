@@ -3,6 +3,7 @@
  * tsan: yes
  */
 #include "rules/acting.h"
+#include "base/macros.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

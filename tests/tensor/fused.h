@@ -2,6 +2,10 @@
  * fused.h - the loop that vitals_accum.h describes, tested bit for bit against
  * sonde_vitals_of. test_fused_<isa>.c choose the instruction set and include this.
  */
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/random.h"
+
 #include "cmocka_all.h"
 
 #include "tensor/vitals_accum.h"
@@ -27,7 +31,7 @@ static void double_and_look(float *w, size_t count, sonde_vitals *vitals)
             for (size_t l = 0; l < 16; l++) {
                 w[start + i + l] *= 2.0F;
             }
-            sonde__vacc_add(&acc, sonde__v16_load(w + start + i));
+            sonde__vacc_add(&acc, sonde__tensor_v16_load(w + start + i));
         }
         for (size_t l = i; l < n; l++) {
             w[start + l] *= 2.0F;

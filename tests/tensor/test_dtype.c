@@ -3,12 +3,16 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/cpu.h"
+#include "base/macros.h"
 #include "tensor/convert.h"
 #include "tensor/vitals.h"
 
+#include <sonde/error.h>
 #include <sonde/tensor.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <string.h>
 
@@ -184,14 +188,14 @@ static void large_integers_are_rounded_once(void **state)
     float single[3] = {0};
 
     (void)state;
-    sonde__convert(SONDE_I64, whole, 3, SONDE_BF16, brain);
+    sonde__tensor_convert(SONDE_I64, whole, 3, SONDE_BF16, brain);
     assert_int_equal(brain[0], sonde_f32_to_bf16(0x1.02p60F));
     assert_int_equal(brain[1], sonde_f32_to_bf16(-0x1.02p60F));
     assert_int_equal(brain[2], sonde_f32_to_bf16(0x1p63F));
-    sonde__convert(SONDE_U64, natural, 2, SONDE_BF16, brain);
+    sonde__tensor_convert(SONDE_U64, natural, 2, SONDE_BF16, brain);
     assert_int_equal(brain[0], sonde_f32_to_bf16(0x1.02p63F));
     assert_int_equal(brain[1], sonde_f32_to_bf16(0x1p64F));
-    sonde__convert(SONDE_I64, whole, 3, SONDE_F32, single);
+    sonde__tensor_convert(SONDE_I64, whole, 3, SONDE_F32, single);
     assert_true(single[2] == 0x1p63F);
 }
 
@@ -267,15 +271,15 @@ static void complex_numbers_convert(void **state)
     (void)state;
     assert_true(sonde_element_get(SONDE_C64, z) == 5.0);
     assert_true(isinf(sonde_element_get(SONDE_C64, z + 2)));
-    sonde__load_f64(SONDE_C128, huge, 1, &size);
+    sonde__tensor_load_f64(SONDE_C128, huge, 1, &size);
     assert_true(fabs(size - 5e300) <= 1e285); /* the last place of 5e300 is 1e284 */
-    sonde__convert(SONDE_C64, z, 2, SONDE_C128, wide);
+    sonde__tensor_convert(SONDE_C64, z, 2, SONDE_C128, wide);
     assert_true(wide[0] == 3.0 && wide[1] == -4.0 && isinf(wide[2]) && isnan(wide[3]));
-    sonde__convert(SONDE_C128, wide, 1, SONDE_C64, narrow);
+    sonde__tensor_convert(SONDE_C128, wide, 1, SONDE_C64, narrow);
     assert_true(narrow[0] == 3.0F && narrow[1] == -4.0F);
-    sonde__convert(SONDE_C64, z, 2, SONDE_I32, whole); /* real parts */
+    sonde__tensor_convert(SONDE_C64, z, 2, SONDE_I32, whole); /* real parts */
     assert_true(whole[0] == 3 && whole[1] == INT32_MAX);
-    sonde__convert(SONDE_I32, whole, 1, SONDE_C64, narrow);
+    sonde__tensor_convert(SONDE_I32, whole, 1, SONDE_C64, narrow);
     assert_true(narrow[0] == 3.0F && narrow[1] == 0.0F);
 }
 
@@ -293,7 +297,7 @@ static void all_pairs_convert(void **state)
 
                 sonde_element_set((sonde_dtype)f, from, values[v]);
                 source = real_part((sonde_dtype)f, from);
-                sonde__convert((sonde_dtype)f, from, 1, (sonde_dtype)t, to);
+                sonde__tensor_convert((sonde_dtype)f, from, 1, (sonde_dtype)t, to);
                 target = real_part((sonde_dtype)t, to);
                 if (t == SONDE_F8_E4M3 || t == SONDE_F8_E5M2) { /* 100 is rounded */
                     sonde_element_set((sonde_dtype)t, from, source);
@@ -337,10 +341,10 @@ static void what_does_not_fit_saturates(void **state)
         assert_true(sonde_element_get((sonde_dtype)t, &element) ==
                     (t == SONDE_BOOL ? 1.0 : 0.0));
     }
-    sonde__convert(SONDE_I64, wide, 2, SONDE_I8, narrow);
+    sonde__tensor_convert(SONDE_I64, wide, 2, SONDE_I8, narrow);
     assert_int_equal(narrow[0], 127);
     assert_int_equal(narrow[1], -128);
-    sonde__convert(SONDE_U64, &natural, 1, SONDE_I64, &signed_max);
+    sonde__tensor_convert(SONDE_U64, &natural, 1, SONDE_I64, &signed_max);
     assert_true(signed_max == INT64_MAX);
 }
 
@@ -356,7 +360,7 @@ static void nan_stays_nan_in_every_float(void **state)
             uint64_t from = 0, to = 0;
 
             sonde_element_set(floats[f], &from, (double)NAN);
-            sonde__convert(floats[f], &from, 1, floats[t], &to);
+            sonde__tensor_convert(floats[f], &from, 1, floats[t], &to);
             assert_true(isnan(sonde_element_get(floats[t], &to)));
         }
     }

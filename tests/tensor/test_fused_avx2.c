@@ -8,3 +8,4 @@
 #define FUSED_ISA SONDE__AVX2
 
 #include "fused.h"
+#include "base/cpu.h"

@@ -8,3 +8,4 @@
 #define FUSED_ISA SONDE__AVX512
 
 #include "fused.h"
+#include "base/cpu.h"

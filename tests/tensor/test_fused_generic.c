@@ -4,3 +4,4 @@
 #define FUSED_ISA SONDE__GENERIC
 
 #include "fused.h"
+#include "base/cpu.h"

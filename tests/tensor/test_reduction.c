@@ -4,14 +4,20 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "tensor/convert.h"
 #include "tensor/reduction.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+#include <sonde/error.h>
 
 enum { MOST = 9000 };
 

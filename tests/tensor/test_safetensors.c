@@ -8,11 +8,15 @@
 #include "cmocka_all.h"
 #include "safetensors_tool.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <sonde/error.h>
 #include <sonde/safetensors.h>
 #include <sonde/stats.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>

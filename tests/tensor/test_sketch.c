@@ -4,10 +4,15 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/sketch.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

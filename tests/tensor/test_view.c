@@ -3,11 +3,15 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "tensor/convert.h"
 
+#include <sonde/error.h>
 #include <sonde/tensor.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <string.h>
 
 static void a_view_knows_its_shape(void **state)
@@ -121,7 +125,7 @@ static void a_cursor_gives_the_elements_in_order(void **state)
     for (uint64_t seed = 0; seed < 200; seed++) {
         const sonde_view view = random_view(seed, SONDE_I32, data + REACH);
         const int64_t count = sonde_view_count(&view);
-        sonde__cursor cursor;
+        sonde__tensor_cursor cursor;
         const void *elements = NULL;
         int64_t index[SONDE_MAX_DIMS], i = 0;
         size_t n = 0;
@@ -129,8 +133,8 @@ static void a_cursor_gives_the_elements_in_order(void **state)
         for (int64_t k = 0; k < 2 * REACH; k++) {
             data[k] = (int32_t)k;
         }
-        sonde__cursor_init(&cursor, &view);
-        while ((n = sonde__cursor_take(&cursor, 7, room, &elements)) > 0) {
+        sonde__tensor_cursor_init(&cursor, &view);
+        while ((n = sonde__tensor_cursor_take(&cursor, 7, room, &elements)) > 0) {
             for (size_t k = 0; k < n; k++, i++) {
                 unravel(&view, i, index);
                 assert_memory_equal((const int32_t *)elements + k,

@@ -5,11 +5,17 @@
  */
 #include "cmocka_all.h"
 
-#include "base/base.h"
+#include "base/cpu.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "tensor/vitals.h"
 
+#include <sonde/error.h>
 #include <sonde/stats.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

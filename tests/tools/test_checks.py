@@ -45,7 +45,7 @@ class Layers(_planted.Planted):
 
     def test_the_engine_goes_one_way(self):
         self.plant("src/nn/run/run.h", "int r;\n")
-        self.plant("src/nn/graph/a.c", '#include "nn/run/run.h"\n')
+        self.plant("src/nn/graph/a.c", '#include "nn/run/session_state.h"\n')
         self.assert_finds("src/nn/graph/a.c:1:", "of nn/run", "check-layers")
 
     def test_the_engine_sees_the_observer_from_outside(self):

@@ -7,7 +7,13 @@
 
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { STEPS = 12 }; /* in three segments of four */
 

@@ -73,7 +73,7 @@ static inline void known_declare(writer *w)
 }
 
 static inline void known_put(writer *w, sonde_coordinate at, int t,
-                             sonde__packing packing)
+                             sonde__record_packing packing)
 {
     float data[KNOWN_COUNT];
     const sonde_view view =

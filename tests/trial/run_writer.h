@@ -96,12 +96,12 @@ static inline void writer_end(const char *folder, const char *reason, long long 
 
 /* --- a worker ---------------------------------------------------------------------- */
 
-static inline FILE *writer_numbered(const writer *w, sonde__file_kind kind,
+static inline FILE *writer_numbered(const writer *w, sonde__record_file_kind kind,
                                     uint64_t number)
 {
     char name[SONDE__FILE_NAME], path[WRITER_PATH];
 
-    sonde__file_name(name, kind, number, kind != SONDE__FILE_INDEX);
+    sonde__record_file_name(name, kind, number, kind != SONDE__FILE_INDEX);
     writer_path(w, name, path);
     return writer_file(path, "w+");
 }
@@ -150,11 +150,11 @@ static inline void writer_begin_segment(writer *w)
 }
 
 /* A part of vital signs or steps, its head as of none. */
-static inline FILE *writer_begin_rows(const writer *w, sonde__file_kind kind,
+static inline FILE *writer_begin_rows(const writer *w, sonde__record_file_kind kind,
                                       uint64_t number)
 {
     char head[SONDE__MOST_HEAD];
-    const size_t size = sonde__file_head(kind, 0, head);
+    const size_t size = sonde__record_file_head(kind, 0, head);
     FILE *file = writer_numbered(w, kind, number);
 
     assert(fwrite(head, size, 1, file) == 1 && fflush(file) == 0);
@@ -193,7 +193,7 @@ static inline void writer_open_at(writer *w, const char *run, int rank, size_t h
                   .stats_number = first,
                   .sketch_number = first,
                   .steps_number = first};
-    sonde__worker_folder(name, rank);
+    sonde__record_worker_folder(name, rank);
     (void)snprintf(w->folder, sizeof w->folder, "%.200s/%.50s", run, name);
     (void)mkdir(w->folder, 0777);
     writer_path(w, "catalogue.jsonl", path);
@@ -247,15 +247,15 @@ static inline sonde_coordinate writer_at(sonde_mode mode, int64_t global, int64_
     return (sonde_coordinate){.mode = mode, .global_step = global, .mode_step = step};
 }
 
-static inline void writer_line(writer *w, const sonde__index_line *line)
+static inline void writer_line(writer *w, const sonde__record_index_line *line)
 {
     char text[SONDE__INDEX_ROOM];
-    const size_t size = sonde__index_print(line, text);
+    const size_t size = sonde__record_index_print(line, text);
 
     assert(fwrite(text, size, 1, w->index) == 1 && fflush(w->index) == 0);
 }
 
-static inline void writer_key(writer *w, const sonde__index_line *line)
+static inline void writer_key(writer *w, const sonde__record_index_line *line)
 {
     char key[512], shape[256] = "";
     const bool packed = line->packing != SONDE__PACKED_NOT;
@@ -290,10 +290,10 @@ static inline void writer_key(writer *w, const sonde__index_line *line)
 }
 
 /* The index line of a value at the end of the segment. */
-static inline sonde__index_line writer_describe(const writer *w, sonde_coordinate at,
-                                                uint32_t id, const sonde_view *view)
+static inline sonde__record_index_line
+writer_describe(const writer *w, sonde_coordinate at, uint32_t id, const sonde_view *view)
 {
-    sonde__index_line line = {
+    sonde__record_index_line line = {
         .mode = at.mode,
         .step = at.global_step,
         .mode_step = at.mode_step,
@@ -311,8 +311,8 @@ static inline sonde__index_line writer_describe(const writer *w, sonde_coordinat
     return line;
 }
 
-static inline void *writer_pack(sonde__index_line *line, const sonde_view *view,
-                                sonde__packing packing)
+static inline void *writer_pack(sonde__record_index_line *line, const sonde_view *view,
+                                sonde__record_packing packing)
 {
     const size_t size = sonde_dtype_size(view->dtype), count = line->bytes / size;
     const size_t room = ZSTD_compressBound(line->bytes);
@@ -331,9 +331,9 @@ static inline void *writer_pack(sonde__index_line *line, const sonde_view *view,
 }
 
 static inline void writer_put(writer *w, sonde_coordinate at, uint32_t id,
-                              const sonde_view *view, sonde__packing packing)
+                              const sonde_view *view, sonde__record_packing packing)
 {
-    sonde__index_line line = writer_describe(w, at, id, view);
+    sonde__record_index_line line = writer_describe(w, at, id, view);
     void *packed =
         packing != SONDE__PACKED_NOT ? writer_pack(&line, view, packing) : NULL;
     const void *bytes = packed != NULL ? packed : view->data;
@@ -349,7 +349,7 @@ static inline void writer_put(writer *w, sonde_coordinate at, uint32_t id,
 static inline void writer_row(writer *w, sonde_coordinate at, uint32_t id,
                               const sonde_vitals *vitals)
 {
-    sonde__stats_row row = {
+    sonde__record_stats_row row = {
         .step = at.global_step,
         .mode_step = at.mode_step,
         .tensor = id,
@@ -358,8 +358,8 @@ static inline void writer_row(writer *w, sonde_coordinate at, uint32_t id,
         .mode = (uint8_t)at.mode,
     };
 
-    sonde__stats_of_vitals(&row, vitals);
-    row.check = sonde__stats_check(&row);
+    sonde__record_stats_of_vitals(&row, vitals);
+    row.check = sonde__record_stats_check(&row);
     assert(fwrite(&row, sizeof row, 1, w->stats) == 1 && fflush(w->stats) == 0);
     w->rows++;
 }
@@ -367,18 +367,18 @@ static inline void writer_row(writer *w, sonde_coordinate at, uint32_t id,
 static inline void writer_sketch(writer *w, sonde_coordinate at, uint32_t id,
                                  const sonde_sketch *sketch)
 {
-    const size_t size = sonde__sketch_size(sketch);
-    sonde__sketch_record *record = calloc(1, size);
+    const size_t size = sonde__record_sketch_size(sketch);
+    sonde__record_sketch_record *record = calloc(1, size);
 
     assert(record != NULL);
-    sonde__sketch_encode(sketch, record);
+    sonde__record_sketch_encode(sketch, record);
     record->step = at.global_step;
     record->mode_step = at.mode_step;
     record->tensor = id;
     record->micro_batch = (uint32_t)at.micro_batch;
     record->replica = (uint16_t)at.replica;
     record->mode = (uint8_t)at.mode;
-    record->check = sonde__sketch_check(record);
+    record->check = sonde__record_sketch_check(record);
     assert(fwrite(record, size, 1, w->sketch) == 1 && fflush(w->sketch) == 0);
     free(record);
 }
@@ -391,12 +391,12 @@ static inline int64_t writer_time(int64_t global)
 
 static inline void writer_end_step(writer *w, sonde_coordinate at)
 {
-    sonde__step_row row = {.step = at.global_step,
-                           .mode_step = at.mode_step,
-                           .time = writer_time(at.global_step),
-                           .mode = (uint32_t)at.mode};
+    sonde__record_step_row row = {.step = at.global_step,
+                                  .mode_step = at.mode_step,
+                                  .time = writer_time(at.global_step),
+                                  .mode = (uint32_t)at.mode};
 
-    row.check = sonde__step_check(&row);
+    row.check = sonde__record_step_check(&row);
     assert(fwrite(&row, sizeof row, 1, w->steps) == 1 && fflush(w->steps) == 0);
     w->step_rows++;
 }

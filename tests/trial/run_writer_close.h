@@ -5,13 +5,14 @@
 #ifndef SONDE_TESTS_TRIAL_RUN_WRITER_CLOSE_H
 #define SONDE_TESTS_TRIAL_RUN_WRITER_CLOSE_H
 
-static inline void writer_rename(const writer *w, sonde__file_kind kind, uint64_t number)
+static inline void writer_rename(const writer *w, sonde__record_file_kind kind,
+                                 uint64_t number)
 {
     char name[SONDE__FILE_NAME], from[WRITER_PATH], to[WRITER_PATH];
 
-    sonde__file_name(name, kind, number, true);
+    sonde__record_file_name(name, kind, number, true);
     writer_path(w, name, from);
-    sonde__file_name(name, kind, number, false);
+    sonde__record_file_name(name, kind, number, false);
     writer_path(w, name, to);
     assert(rename(from, to) == 0);
 }
@@ -34,11 +35,12 @@ static inline void writer_close_segment(writer *w)
     w->segment = w->index = NULL;
 }
 
-static inline void writer_close_rows(const writer *w, FILE *file, sonde__file_kind kind,
-                                     uint64_t number, uint64_t rows)
+static inline void writer_close_rows(const writer *w, FILE *file,
+                                     sonde__record_file_kind kind, uint64_t number,
+                                     uint64_t rows)
 {
     char head[SONDE__MOST_HEAD];
-    const size_t size = sonde__file_head(kind, rows, head);
+    const size_t size = sonde__record_file_head(kind, rows, head);
 
     assert(fseek(file, 0, SEEK_SET) == 0 && fwrite(head, size, 1, file) == 1 &&
            fclose(file) == 0);
@@ -90,7 +92,7 @@ static inline void writer_rotate(writer *w)
 static inline void writer_resume(writer *w, int64_t step)
 {
     char text[SONDE__GENERATION_ROOM], path[WRITER_PATH];
-    sonde__generation line = {
+    sonde__record_generation line = {
         .number = ++w->generation, .step = step, .time = writer_time(step)};
     FILE *file = NULL;
     size_t size = 0;
@@ -100,7 +102,7 @@ static inline void writer_resume(writer *w, int64_t step)
     line.first[SONDE__FILE_STATS] = w->stats_number;
     line.first[SONDE__FILE_SKETCH] = w->sketch_number;
     line.first[SONDE__FILE_STEPS] = w->steps_number;
-    size = sonde__generation_print(&line, text);
+    size = sonde__record_generation_print(&line, text);
     writer_path(w, SONDE__GENERATIONS_FILE, path);
     file = writer_file(path, "a");
     assert(fwrite(text, size, 1, file) == 1 && fclose(file) == 0);

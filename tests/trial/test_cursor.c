@@ -4,8 +4,14 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 #include "trial/trial_state.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 static void write_steps(writer *w, int64_t first, int64_t end, int rotate)
 {
@@ -343,7 +349,7 @@ static void the_disk_is_told_ahead(void **state)
     cursor = cursor_over(trial, &options);
     for (uint64_t reached = 1; sonde_trial_next(cursor, &record, NULL) == SONDE_OK;
          reached++) {
-        const uint64_t told = sonde__cursor_fetched(cursor);
+        const uint64_t told = sonde__trial_cursor_fetched(cursor);
 
         most = told;
         /* At least half of it ahead of the step being read, and no more than all of it. */
@@ -357,7 +363,7 @@ static void the_disk_is_told_ahead(void **state)
     options.id_count = 1;
     cursor = cursor_over(trial, &options);
     while (sonde_trial_next(cursor, &record, NULL) == SONDE_OK) {
-        most = sonde__cursor_fetched(cursor);
+        most = sonde__trial_cursor_fetched(cursor);
     }
     /* The gaps between its values are small: they come along. */
     assert_in_range(most, (STEPS - 1) * BYTES, (STEPS - 1) * 2 * BYTES);
@@ -365,7 +371,7 @@ static void the_disk_is_told_ahead(void **state)
     options.ahead = SIZE_MAX;
     cursor = cursor_over(trial, &options);
     while (sonde_trial_next(cursor, &record, NULL) == SONDE_OK) {
-        assert_int_equal(sonde__cursor_fetched(cursor), 0);
+        assert_int_equal(sonde__trial_cursor_fetched(cursor), 0);
     }
     sonde_trial_cursor_destroy(cursor);
     sonde_trial_close(trial);
@@ -399,7 +405,7 @@ static void a_dense_walk_is_left_to_the_kernel(void **state)
         uint64_t told = 0;
 
         while (sonde_trial_next(cursor, &record, NULL) == SONDE_OK) {
-            told = sonde__cursor_fetched(cursor);
+            told = sonde__trial_cursor_fetched(cursor);
         }
         assert_int_equal(told, some != 0 ? (STEPS - 1) * BYTES : 3 * BYTES);
         sonde_trial_cursor_destroy(cursor);

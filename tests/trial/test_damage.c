@@ -3,6 +3,7 @@
  * damaged is named, everything else is read, and verify counts it.
  */
 #include "trial/damage.h"
+#include "base/macros.h"
 
 static void a_whole_run_is_whole(void **state)
 {

@@ -2,6 +2,7 @@
  * test_damage_parts.c - the same of catalogues, vital signs, sketches and compressed values.
  */
 #include "trial/damage.h"
+#include "base/macros.h"
 
 /* --- catalogue ----------------------------------------------------------------------------- */
 

@@ -3,11 +3,13 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
-
+#include <sonde/error.h>
 #include <sonde/export_run.h>
 #include <sonde/safetensors.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
 
 enum { DTYPES = 4, COUNT = 4, MOST = 64 * 1024 };

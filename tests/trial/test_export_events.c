@@ -5,8 +5,8 @@
 #include "alloc_failure.h"
 #include "export_folder.h"
 
-#include "trial/export_events.h"
-#include "trial/export_npz.h"
+#include "export/export_events.h"
+#include "export/export_npz.h"
 
 #include <math.h>
 
@@ -151,7 +151,7 @@ static void events_can_be_decoded(void **state)
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
     static sonde_sketch sketch;
     sonde_vitals vitals;
-    sonde__events events;
+    sonde__export_events events;
     const unsigned char *at = NULL;
     unsigned char *bytes = NULL;
     size_t size = 0;
@@ -163,12 +163,14 @@ static void events_can_be_decoded(void **state)
     sonde_sketch_init(&sketch);
     sonde_sketch_add(&sketch, &view);
     sonde_vitals_of(&view, &vitals);
-    assert_int_equal(sonde__events_open(&events, in_folder("e"), 1.5e9, NULL), SONDE_OK);
-    assert_int_equal(sonde__events_scalar(&events, "loss", 3000000000, -0.1, NULL),
+    assert_int_equal(sonde__export_events_open(&events, in_folder("e"), 1.5e9, NULL),
                      SONDE_OK);
-    assert_int_equal(sonde__events_histogram(&events, "w", 0, &vitals, &sketch, NULL),
+    assert_int_equal(sonde__export_events_scalar(&events, "loss", 3000000000, -0.1, NULL),
                      SONDE_OK);
-    assert_int_equal(sonde__events_close(&events, NULL), SONDE_OK);
+    assert_int_equal(
+        sonde__export_events_histogram(&events, "w", 0, &vitals, &sketch, NULL),
+        SONDE_OK);
+    assert_int_equal(sonde__export_events_close(&events, NULL), SONDE_OK);
     bytes = slurp(in_folder("e"), &size);
     at = bytes;
     expect_version(&at);
@@ -196,31 +198,31 @@ static sonde_err write_both(void)
     const int64_t shape = 2;
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &shape, x);
     sonde_vitals vitals;
-    sonde__events events = {0};
-    sonde__npz npz;
-    sonde_err err = sonde__npz_open(&npz, in_folder("n"), NULL);
+    sonde__export_events events = {0};
+    sonde__export_npz_file npz;
+    sonde_err err = sonde__export_npz_open(&npz, in_folder("n"), NULL);
 
     sonde_sketch_init(&sketch);
     sonde_sketch_add(&sketch, &view);
     sonde_vitals_of(&view, &vitals);
     if (err == SONDE_OK) {
-        err = sonde__npz_add(&npz, "x", &view, NULL);
+        err = sonde__export_npz_add(&npz, "x", &view, NULL);
     }
     if (err != SONDE_OK) {
-        sonde__npz_abandon(&npz);
+        sonde__export_npz_abandon(&npz);
         return err;
     }
-    err = sonde__npz_close(&npz, NULL);
+    err = sonde__export_npz_close(&npz, NULL);
     if (err == SONDE_OK) {
-        err = sonde__events_open(&events, in_folder("e"), 0.0, NULL);
+        err = sonde__export_events_open(&events, in_folder("e"), 0.0, NULL);
     }
     if (err == SONDE_OK) {
-        err = sonde__events_histogram(&events, "x", 0, &vitals, &sketch, NULL);
+        err = sonde__export_events_histogram(&events, "x", 0, &vitals, &sketch, NULL);
     }
     if (err == SONDE_OK) {
-        return sonde__events_close(&events, NULL);
+        return sonde__export_events_close(&events, NULL);
     }
-    sonde__events_abandon(&events);
+    sonde__export_events_abandon(&events);
     return err;
 }
 

@@ -4,7 +4,7 @@
  */
 #include "export_folder.h"
 
-#include "trial/export_file.h"
+#include "export/export_file.h"
 
 #include <signal.h>
 #include <sys/resource.h>
@@ -14,7 +14,7 @@
 
 static void a_file_appears_when_it_is_closed(void **state)
 {
-    sonde__out_file file;
+    sonde__export_out_file file;
     const char *path = in_folder("whole");
     size_t size = 0;
     unsigned char *bytes = NULL;
@@ -22,15 +22,15 @@ static void a_file_appears_when_it_is_closed(void **state)
 
     (void)state;
     memset(big, 'x', sizeof big);
-    assert_int_equal(sonde__out_open(&file, path, NULL), SONDE_OK);
+    assert_int_equal(sonde__export_out_open(&file, path, NULL), SONDE_OK);
     assert_int_not_equal(access(path, F_OK), 0);
     assert_int_equal(count_files(false), 1); /* the one beside it */
-    sonde__out_text(&file, "....abc");
-    sonde__out_put(&file, big, sizeof big);
-    sonde__out_patch(&file, 0, "head", 4);
-    sonde__out_text(&file, "end");
+    sonde__export_out_text(&file, "....abc");
+    sonde__export_out_put(&file, big, sizeof big);
+    sonde__export_out_patch(&file, 0, "head", 4);
+    sonde__export_out_text(&file, "end");
     assert_int_equal(file.written, 10 + sizeof big);
-    assert_int_equal(sonde__out_close(&file, NULL), SONDE_OK);
+    assert_int_equal(sonde__export_out_close(&file, NULL), SONDE_OK);
     assert_int_equal(count_files(false), 1);
     bytes = slurp(path, &size);
     assert_int_equal(size, 10 + sizeof big);
@@ -43,19 +43,19 @@ static void a_file_appears_when_it_is_closed(void **state)
 
 static void a_file_that_is_given_up_leaves_nothing(void **state)
 {
-    sonde__out_file file;
+    sonde__export_out_file file;
 
     (void)state;
-    assert_int_equal(sonde__out_open(&file, in_folder("gone"), NULL), SONDE_OK);
-    sonde__out_text(&file, "something");
-    sonde__out_abandon(&file);
+    assert_int_equal(sonde__export_out_open(&file, in_folder("gone"), NULL), SONDE_OK);
+    sonde__export_out_text(&file, "something");
+    sonde__export_out_abandon(&file);
     assert_int_equal(count_files(false), 0);
-    sonde__out_abandon(&file); /* again is fine */
+    sonde__export_out_abandon(&file); /* again is fine */
 }
 
 static void nothing_is_ever_replaced(void **state)
 {
-    sonde__out_file file;
+    sonde__export_out_file file;
     sonde_diag diag = {0};
     char path[512];
     size_t size = 0;
@@ -65,17 +65,17 @@ static void nothing_is_ever_replaced(void **state)
     (void)state;
     (void)snprintf(path, sizeof path, "%s", in_folder("there"));
     assert_int_equal(symlink("nowhere", path), 0); /* even a link that leads nowhere */
-    assert_int_equal(sonde__out_open(&file, path, &diag), SONDE_EEXIST);
+    assert_int_equal(sonde__export_out_open(&file, path, &diag), SONDE_EEXIST);
     assert_string_equal(diag.where, path);
     assert_int_equal(unlink(path), 0);
 
     /* what came while we wrote stays as well */
-    assert_int_equal(sonde__out_open(&file, path, NULL), SONDE_OK);
-    sonde__out_text(&file, "ours");
+    assert_int_equal(sonde__export_out_open(&file, path, NULL), SONDE_OK);
+    sonde__export_out_text(&file, "ours");
     other = fopen(path, "w");
     assert_non_null(other);
     assert_true(fputs("theirs", other) >= 0 && fclose(other) == 0);
-    assert_int_equal(sonde__out_close(&file, &diag), SONDE_EEXIST);
+    assert_int_equal(sonde__export_out_close(&file, &diag), SONDE_EEXIST);
     bytes = slurp(path, &size);
     assert_int_equal(size, 6);
     assert_memory_equal(bytes, "theirs", 6);
@@ -85,18 +85,19 @@ static void nothing_is_ever_replaced(void **state)
 
 static void a_place_that_cannot_be_is_an_error(void **state)
 {
-    sonde__out_file file;
+    sonde__export_out_file file;
     sonde_diag diag = {0};
     FILE *plain = fopen(in_folder("plain"), "w");
 
     (void)state;
     assert_non_null(plain);
     (void)fclose(plain);
-    assert_int_equal(sonde__out_open(&file, in_folder("no/such"), &diag),
+    assert_int_equal(sonde__export_out_open(&file, in_folder("no/such"), &diag),
                      SONDE_ENOTFOUND);
     assert_non_null(strstr(diag.where, "no/such"));
-    assert_int_equal(sonde__out_open(&file, in_folder("plain/x"), &diag), SONDE_EIO);
-    assert_int_equal(sonde__out_open(&file, "", &diag), SONDE_EINVAL);
+    assert_int_equal(sonde__export_out_open(&file, in_folder("plain/x"), &diag),
+                     SONDE_EIO);
+    assert_int_equal(sonde__export_out_open(&file, "", &diag), SONDE_EINVAL);
     assert_int_equal(count_files(true), 1);
 }
 
@@ -104,7 +105,7 @@ static void a_place_that_cannot_be_is_an_error(void **state)
 static void a_full_disk_is_told_and_leaves_nothing(void **state)
 {
     struct rlimit before, small = {0};
-    sonde__out_file file;
+    sonde__export_out_file file;
     sonde_diag diag = {0};
     char block[4096] = {0};
     sonde_err err = SONDE_OK;
@@ -115,13 +116,13 @@ static void a_full_disk_is_told_and_leaves_nothing(void **state)
     small.rlim_cur = 100000;
     (void)signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    err = sonde__out_open(&file, in_folder("full"), NULL);
+    err = sonde__export_out_open(&file, in_folder("full"), NULL);
     for (int i = 0; i < 200 && err == SONDE_OK; i++) {
-        sonde__out_put(&file, block, sizeof block);
+        sonde__export_out_put(&file, block, sizeof block);
     }
     if (err == SONDE_OK) {
-        assert_int_equal(sonde__out_status(&file, NULL), SONDE_EIO);
-        err = sonde__out_close(&file, &diag);
+        assert_int_equal(sonde__export_out_status(&file, NULL), SONDE_EIO);
+        err = sonde__export_out_close(&file, &diag);
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(err, SONDE_EIO);
@@ -134,14 +135,14 @@ static void a_full_disk_is_told_and_leaves_nothing(void **state)
 static void checksums_are_the_published_ones(void **state)
 {
     static const char check[] = "123456789";
-    sonde__crc zip, castagnoli;
+    sonde__export_crc zip, castagnoli;
     unsigned char bytes[100];
 
     (void)state;
-    sonde__crc_init(&zip, SONDE__CRC32_ZIP);
-    sonde__crc_init(&castagnoli, SONDE__CRC32_C);
-    assert_int_equal(sonde__crc_add(&zip, 0, check, 9), 0xCBF43926U);
-    assert_int_equal(sonde__crc_add(&castagnoli, 0, check, 9), 0xE3069283U);
+    sonde__export_crc_init(&zip, SONDE__CRC32_ZIP);
+    sonde__export_crc_init(&castagnoli, SONDE__CRC32_C);
+    assert_int_equal(sonde__export_crc_add(&zip, 0, check, 9), 0xCBF43926U);
+    assert_int_equal(sonde__export_crc_add(&castagnoli, 0, check, 9), 0xE3069283U);
     for (size_t i = 0; i < sizeof bytes; i++) {
         bytes[i] = (unsigned char)(i * i + 7);
     }
@@ -149,10 +150,11 @@ static void checksums_are_the_published_ones(void **state)
          n++) { /* every length, in one part and in two */
         const uint32_t wanted = (uint32_t)crc32(0, bytes, (uInt)n);
 
-        assert_int_equal(sonde__crc_add(&zip, 0, bytes, n), wanted);
-        assert_int_equal(sonde__crc_add(&zip, sonde__crc_add(&zip, 0, bytes, n / 3),
-                                        bytes + n / 3, n - n / 3),
-                         wanted);
+        assert_int_equal(sonde__export_crc_add(&zip, 0, bytes, n), wanted);
+        assert_int_equal(
+            sonde__export_crc_add(&zip, sonde__export_crc_add(&zip, 0, bytes, n / 3),
+                                  bytes + n / 3, n - n / 3),
+            wanted);
     }
 }
 

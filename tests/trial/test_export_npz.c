@@ -3,7 +3,7 @@
  */
 #include "export_folder.h"
 
-#include "trial/export_npz.h"
+#include "export/export_npz.h"
 
 #include <math.h>
 #include <zlib.h>
@@ -125,19 +125,22 @@ static void arrays_come_back(uint64_t limit)
     const sonde_view brain = sonde_view_of(SONDE_BF16, 1, &two, narrow);
     const sonde_view empty = sonde_view_of(SONDE_I64, 2, none, NULL);
     zip_entry entries[4];
-    sonde__npz npz;
+    sonde__export_npz_file npz;
     unsigned char *zip = NULL;
     size_t size = 0;
 
     transposed.stride[0] = 1;
     transposed.stride[1] = 3;
-    assert_int_equal(sonde__npz_open(&npz, in_folder("a.npz"), NULL), SONDE_OK);
+    assert_int_equal(sonde__export_npz_open(&npz, in_folder("a.npz"), NULL), SONDE_OK);
     npz.limit = limit;
-    assert_int_equal(sonde__npz_add(&npz, "0000000001/train/w", &plain, NULL), SONDE_OK);
-    assert_int_equal(sonde__npz_add(&npz, "transposed", &transposed, NULL), SONDE_OK);
-    assert_int_equal(sonde__npz_add(&npz, "brain \xC3\xA9", &brain, NULL), SONDE_OK);
-    assert_int_equal(sonde__npz_add(&npz, "empty", &empty, NULL), SONDE_OK);
-    assert_int_equal(sonde__npz_close(&npz, NULL), SONDE_OK);
+    assert_int_equal(sonde__export_npz_add(&npz, "0000000001/train/w", &plain, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde__export_npz_add(&npz, "transposed", &transposed, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde__export_npz_add(&npz, "brain \xC3\xA9", &brain, NULL),
+                     SONDE_OK);
+    assert_int_equal(sonde__export_npz_add(&npz, "empty", &empty, NULL), SONDE_OK);
+    assert_int_equal(sonde__export_npz_close(&npz, NULL), SONDE_OK);
     zip = slurp(in_folder("a.npz"), &size);
     assert_int_equal(read_zip(zip, size, limit < UINT32_MAX, entries), 4);
     assert_string_equal(entries[0].name, "0000000001/train/w.npy");

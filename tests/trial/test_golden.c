@@ -10,6 +10,7 @@
  * With arguments it is the tool of trial_tool.h.
  */
 #include "trial/trial_tool.h"
+#include "base/macros.h"
 
 #define V1 SONDE_TEST_DIR "/golden/runs/v1"
 #define V1_ALIASES SONDE_TEST_DIR "/golden/runs/v1-aliases"

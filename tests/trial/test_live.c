@@ -4,9 +4,14 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <sys/wait.h>
+
+#include <sonde/error.h>
 
 static void describe(sonde_trial *trial, sonde_run_info *info)
 {
@@ -32,10 +37,10 @@ static void only_what_is_whole_counts(void **state)
     assert_false(trial_refreshed(trial));
     known_declare(&w);
     view = known_value(0, 0, 0, data);
-    const sonde__index_line line =
+    const sonde__record_index_line line =
         writer_describe(&w, writer_at(SONDE_MODE_TRAIN, 0, 0), 0, &view);
     char text[SONDE__INDEX_ROOM];
-    const size_t size = sonde__index_print(&line, text);
+    const size_t size = sonde__record_index_print(&line, text);
 
     assert_int_equal(fwrite(data, sizeof data, 1, w.segment), 1);
     assert_int_equal(fflush(w.segment), 0);
@@ -60,7 +65,7 @@ static void rows_and_sketches_count_when_whole(void **state)
     static sonde_sketch sketch;
     sonde_trial *trial = NULL;
     sonde_run_info info;
-    sonde__stats_row row = {.tensor = 1, .count = 4, .mean = 2.5};
+    sonde__record_stats_row row = {.tensor = 1, .count = 4, .mean = 2.5};
     unsigned char record[SONDE__SKETCH_FIXED + 8];
     writer w;
 
@@ -70,7 +75,7 @@ static void rows_and_sketches_count_when_whole(void **state)
     writer_alive(&w);
     known_declare(&w);
     trial = trial_opened(test_run);
-    row.check = sonde__stats_check(&row);
+    row.check = sonde__record_stats_check(&row);
     for (size_t i = 0; i < sizeof row; i += 7) {
         const size_t n = SONDE_MIN(sizeof row - i, (size_t)7);
 
@@ -82,11 +87,11 @@ static void rows_and_sketches_count_when_whole(void **state)
     }
     sonde_sketch_init(&sketch);
     sketch.count = sketch.positive[600] = 5;
-    assert_int_equal(sonde__sketch_size(&sketch), sizeof record);
+    assert_int_equal(sonde__record_sketch_size(&sketch), sizeof record);
     memset(record, 0, sizeof record);
-    sonde__sketch_encode(&sketch, (void *)record);
-    ((sonde__sketch_record *)(void *)record)->check =
-        sonde__sketch_check((const void *)record);
+    sonde__record_sketch_encode(&sketch, (void *)record);
+    ((sonde__record_sketch_record *)(void *)record)->check =
+        sonde__record_sketch_check((const void *)record);
     for (size_t i = 0; i < sizeof record; i++) {
         assert_int_equal(fwrite(record + i, 1, 1, w.sketch), 1);
         assert_int_equal(fflush(w.sketch), 0);

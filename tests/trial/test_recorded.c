@@ -4,10 +4,15 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <signal.h>
 #include <sys/wait.h>
 

@@ -4,9 +4,14 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
+
+#include <sonde/error.h>
 
 enum { COUNT = 5000 };
 

@@ -6,8 +6,14 @@
 #include "alloc_failure.h"
 #include "trial/run_folder.h"
 
-#include "base/base.h"
-#include "trial/smdebug_event.h"
+#include "base/macros.h"
+#include "import/smdebug_event.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define GOLDEN SONDE_TEST_DIR "/golden/runs/smdebug"
 
@@ -383,9 +389,9 @@ static void opening_survives_every_failed_allocation(void **state)
 static void checksums_are_those_of_tfrecord(void **state)
 {
     (void)state;
-    assert_int_equal(sonde__crc32c("123456789", 9), 0xE3069283U);
-    assert_int_equal(sonde__crc32c("", 0), 0);
-    assert_int_equal(sonde__masked_crc32c("0x12345678", 10), 0x062DC0B3U);
+    assert_int_equal(sonde__import_crc32c("123456789", 9), 0xE3069283U);
+    assert_int_equal(sonde__import_crc32c("", 0), 0);
+    assert_int_equal(sonde__import_masked_crc32c("0x12345678", 10), 0x062DC0B3U);
 }
 
 #define ON_ITS_OWN(test) cmocka_unit_test_setup_teardown(test, folder_make, folder_remove)

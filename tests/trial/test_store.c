@@ -3,6 +3,8 @@
  * order of arrival, with steps that come again.
  */
 #include "cmocka_all.h"
+#include "base/macros.h"
+#include "base/random.h"
 
 #include "trial/store.h"
 
@@ -45,11 +47,12 @@ static uint32_t expected(uint32_t tensor, int64_t global, uint32_t lane)
     return SONDE__NONE;
 }
 
-static void add(sonde__steps *steps, sonde__store *store, uint64_t seed, int64_t global)
+static void add(sonde__trial_steps *steps, sonde__trial_store *store, uint64_t seed,
+                int64_t global)
 {
     const uint64_t i = all.count;
     const bool eval = sonde__below(seed, 1, i, 20) == 0;
-    sonde__row_item item = {
+    sonde__trial_row_item item = {
         .item = {.tensor = (uint32_t)sonde__below(seed, 2, i, TENSORS),
                  .micro_batch = (uint32_t)sonde__below(seed, 3, i, LANES)},
         .row = all.count,
@@ -60,16 +63,16 @@ static void add(sonde__steps *steps, sonde__store *store, uint64_t seed, int64_t
     all.items[i].mode_step = eval ? global / 2 : global;
     all.items[i].tensor = item.item.tensor;
     all.items[i].lane = item.item.micro_batch;
-    item.item.step =
-        sonde__steps_intern(steps, global, all.items[i].mode, all.items[i].mode_step);
-    assert_true(sonde__store_add(store, steps, &item.item));
+    item.item.step = sonde__trial_steps_intern(steps, global, all.items[i].mode,
+                                               all.items[i].mode_step);
+    assert_true(sonde__trial_store_add(store, steps, &item.item));
     all.count++;
 }
 
-static void compare(const sonde__steps *steps, const sonde__store *store)
+static void compare(const sonde__trial_steps *steps, const sonde__trial_store *store)
 {
     for (uint32_t t = 0; t < TENSORS; t++) {
-        const sonde__track *track = sonde__store_track(store, t);
+        const sonde__trial_track *track = sonde__trial_store_track(store, t);
         uint32_t found = 0;
 
         for (int64_t s = 0; s < STEPS; s++) {
@@ -77,7 +80,8 @@ static void compare(const sonde__steps *steps, const sonde__store *store)
                 const uint32_t wanted = expected(t, s, lane);
 
                 assert_int_equal(
-                    sonde__store_find(store, steps, t, s, (uint64_t)lane << 16), wanted);
+                    sonde__trial_store_find(store, steps, t, s, (uint64_t)lane << 16),
+                    wanted);
                 if (wanted != SONDE__NONE) {
                     assert_int_equal(track->items[found++], wanted); /* in order */
                 }
@@ -88,14 +92,15 @@ static void compare(const sonde__steps *steps, const sonde__store *store)
 }
 
 /* Every item that counts lies in a span of its step; others do only if that is said. */
-static void compare_spans(const sonde__steps *steps, const sonde__store *store)
+static void compare_spans(const sonde__trial_steps *steps,
+                          const sonde__trial_store *store)
 {
     for (uint32_t i = 0; i < all.count; i++) {
         const int64_t global = all.items[i].global;
         const bool counts = expected(all.items[i].tensor, global, all.items[i].lane) == i;
         bool within = false;
 
-        for (size_t at = sonde__store_span(store, steps, global);
+        for (size_t at = sonde__trial_store_span(store, steps, global);
              at < store->span_count &&
              steps->items[store->spans[at].step].global == global;
              at++) {
@@ -124,45 +129,46 @@ static void items_are_found_as_in_a_list(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 9; seed++) {
-        sonde__steps steps;
-        sonde__store store;
+        sonde__trial_steps steps;
+        sonde__trial_store store;
         int64_t global = 0;
 
         all.count = 0;
-        sonde__steps_init(&steps);
-        sonde__store_init(&store, SONDE__VITALS);
+        sonde__trial_steps_init(&steps);
+        sonde__trial_store_init(&store, SONDE__VITALS);
         while (all.count < 1500) {
             global = next_step((int)(seed % 3), seed, global);
             add(&steps, &store, seed, global);
             if (sonde__below(seed, 7, all.count, 100) == 0) {
-                sonde__steps_settle(&steps);
-                sonde__store_settle(&store, &steps);
+                sonde__trial_steps_settle(&steps);
+                sonde__trial_store_settle(&store, &steps);
                 compare(&steps, &store);
                 compare_spans(&steps, &store);
             }
         }
-        sonde__store_fini(&store);
-        sonde__steps_fini(&steps);
+        sonde__trial_store_fini(&store);
+        sonde__trial_steps_fini(&steps);
     }
 }
 
 static void steps_are_sorted_by_either_count(void **state)
 {
-    sonde__steps steps;
+    sonde__trial_steps steps;
 
     (void)state;
-    sonde__steps_init(&steps);
+    sonde__trial_steps_init(&steps);
     for (uint64_t i = 0; i < 2000; i++) {
         const int64_t global = (int64_t)sonde__below(3, 0, i, 700);
         const uint32_t a =
-            sonde__steps_intern(&steps, global, SONDE_MODE_TRAIN, 1000 - global);
+            sonde__trial_steps_intern(&steps, global, SONDE_MODE_TRAIN, 1000 - global);
 
         assert_int_equal(
-            sonde__steps_intern(&steps, global, SONDE_MODE_TRAIN, 1000 - global), a);
+            sonde__trial_steps_intern(&steps, global, SONDE_MODE_TRAIN, 1000 - global),
+            a);
         assert_int_equal(steps.items[a].global, global);
     }
     assert_true(steps.count <= 700);
-    sonde__steps_settle(&steps);
+    sonde__trial_steps_settle(&steps);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const size_t count = steps.sorted_count[mode];
 
@@ -170,29 +176,31 @@ static void steps_are_sorted_by_either_count(void **state)
                                     ? steps.count
                                     : 0);
         for (size_t i = 1; i < count; i++) {
-            const int64_t step = sonde__steps_at(&steps, (sonde_mode)mode, i);
+            const int64_t step = sonde__trial_steps_at(&steps, (sonde_mode)mode, i);
 
-            assert_true(sonde__steps_at(&steps, (sonde_mode)mode, i - 1) < step);
-            assert_int_equal(sonde__steps_lower(&steps, (sonde_mode)mode, step), i);
+            assert_true(sonde__trial_steps_at(&steps, (sonde_mode)mode, i - 1) < step);
+            assert_int_equal(sonde__trial_steps_lower(&steps, (sonde_mode)mode, step), i);
         }
     }
-    sonde__steps_fini(&steps);
+    sonde__trial_steps_fini(&steps);
 }
 
 static void forms_are_kept_once(void **state)
 {
-    sonde__forms forms = {0};
+    sonde__trial_forms forms = {0};
 
     (void)state;
     for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < 500; i++) {
-            const sonde__form form = {.shape = {i, 3}, .dtype = SONDE_F32, .rank = 2};
+            const sonde__trial_form form = {
+                .shape = {i, 3}, .dtype = SONDE_F32, .rank = 2};
 
-            assert_int_equal(sonde__forms_intern(&forms, &form, (uint32_t)i / 2), i);
+            assert_int_equal(sonde__trial_forms_intern(&forms, &form, (uint32_t)i / 2),
+                             i);
         }
     }
     assert_int_equal(forms.count, 500);
-    sonde__forms_fini(&forms);
+    sonde__trial_forms_fini(&forms);
 }
 
 int main(void)

@@ -5,9 +5,12 @@
 #include "alloc_failure.h"
 #include "trial/run_folder.h"
 
-#include "base/base.h"
-
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <math.h>
+
+#include <sonde/error.h>
 
 /* A run of one worker with so many known steps, rotated every few. */
 static void write_known(int64_t steps, int rotate)
@@ -175,7 +178,7 @@ static void every_dtype_in_every_packing(void **state)
             const sonde_view view = sonde_view_of((sonde_dtype)d, 3, shape, data[d]);
 
             writer_put(&w, writer_at(SONDE_MODE_TRAIN, s, s), (uint32_t)d, &view,
-                       (sonde__packing)s);
+                       (sonde__record_packing)s);
         }
         writer_end_step(&w, writer_at(SONDE_MODE_TRAIN, s, s));
     }

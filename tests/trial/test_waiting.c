@@ -3,9 +3,13 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/clock.h"
 
+#include <stddef.h>
+#include <stdint.h>
 #include <pthread.h>
+
+#include <sonde/error.h>
 
 typedef struct late_writer {
     writer w;

@@ -4,7 +4,13 @@
  */
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 static void begin(writer *w, int world, int rank)
 {

@@ -13,10 +13,15 @@
 
 #include "trial/run_folder.h"
 
-#include "base/base.h"
+#include "base/macros.h"
+#include "base/random.h"
 
+#include <sonde/error.h>
 #include <sonde/recorder.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <inttypes.h>
 
 /* --- dump ----------------------------------------------------------------------------- */
@@ -205,7 +210,7 @@ static void tool_dtypes(writer *w, int64_t s)
                           (double)(i * 3 % 7) + (double)s);
     }
     writer_put(w, known_at(s), (uint32_t)(KNOWN_TENSORS + dtype), &view,
-               (sonde__packing)(s % 3));
+               (sonde__record_packing)(s % 3));
 }
 
 /* Worker 0 ended; worker 1 was killed in step 13, and its segment has no header. */

@@ -6,15 +6,16 @@
  * gradient of value X is named Gradient___X.
  */
 #include "nn/compile/compile.h"
+#include "base/memory.h"
 
 /* Marks the values through which the loss depends on a parameter. */
-static void mark_differentiable(const sonde__graph *graph, bool *needs)
+static void mark_differentiable(const sonde__op_graph *graph, bool *needs)
 {
     for (size_t v = 1; v < graph->value_count; v++) {
         needs[v] = graph->values[v].source == SONDE__FROM_PARAM;
     }
     for (size_t i = 0; i < graph->op_count; i++) {
-        const sonde__node_op *op = &graph->ops[i];
+        const sonde__graph_node_op *op = &graph->ops[i];
         bool any = false;
 
         for (int k = 0; k < op->in_count; k++) {
@@ -26,9 +27,10 @@ static void mark_differentiable(const sonde__graph *graph, bool *needs)
     }
 }
 
-static void name_gradient(sonde__graph *graph, sonde__value of, sonde__value gradient)
+static void name_gradient(sonde__op_graph *graph, sonde__op_value of,
+                          sonde__op_value gradient)
 {
-    const sonde__node_value *forward = &graph->values[of];
+    const sonde__graph_node_value *forward = &graph->values[of];
     const char *name = NULL;
 
     if (forward->name == NULL || gradient == 0) {
@@ -51,19 +53,20 @@ static void name_gradient(sonde__graph *graph, sonde__value of, sonde__value gra
 }
 
 /* Gradients of one op's inputs, added to what is known of them. */
-static void differentiate(sonde__program *program, const sonde__node_op *op,
+static void differentiate(sonde__plan_program *program, const sonde__graph_node_op *op,
                           const bool *needs)
 {
-    sonde__graph *graph = &program->graph;
-    sonde__value grad_out[SONDE__MAX_OPERANDS] = {0}, grad_in[SONDE__MAX_OPERANDS] = {0};
+    sonde__op_graph *graph = &program->graph;
+    sonde__op_value grad_out[SONDE__MAX_OPERANDS] = {0},
+                    grad_in[SONDE__MAX_OPERANDS] = {0};
     bool wanted[SONDE__MAX_OPERANDS] = {false};
-    const sonde__gradient_context context = {.graph = graph,
-                                             .attrs = &op->attrs,
-                                             .in = op->in,
-                                             .out = op->out,
-                                             .grad_out = grad_out,
-                                             .wanted = wanted,
-                                             .grad_in = grad_in};
+    const sonde__op_gradient_context context = {.graph = graph,
+                                                .attrs = &op->attrs,
+                                                .in = op->in,
+                                                .out = op->out,
+                                                .grad_out = grad_out,
+                                                .wanted = wanted,
+                                                .grad_in = grad_in};
     bool any = false;
 
     for (int i = 0; i < op->out_count; i++) {
@@ -79,7 +82,7 @@ static void differentiate(sonde__program *program, const sonde__node_op *op,
     graph->module = op->module;
     op->kind->gradient(&context);
     for (int i = 0; i < op->in_count && graph->err == SONDE_OK; i++) {
-        sonde__value *known = &program->gradient_of[op->in[i]];
+        sonde__op_value *known = &program->gradient_of[op->in[i]];
 
         if (!wanted[i] || grad_in[i] == 0) {
             continue;
@@ -87,19 +90,19 @@ static void differentiate(sonde__program *program, const sonde__node_op *op,
         if (*known == 0) {
             *known = grad_in[i];
         } else {
-            const sonde__value terms[2] = {*known, grad_in[i]};
+            const sonde__op_value terms[2] = {*known, grad_in[i]};
 
-            *known = sonde__emit(graph, &sonde__op_add, NULL, terms, 2);
+            *known = sonde__op_emit(graph, &sonde__op_add, NULL, terms, 2);
         }
     }
 }
 
-void sonde__pass_autodiff(sonde__program *program)
+void sonde__pass_autodiff(sonde__plan_program *program)
 {
-    sonde__graph *graph = &program->graph;
+    sonde__op_graph *graph = &program->graph;
     const size_t op_count = graph->op_count;
-    const sonde__shape *loss_shape = sonde__value_shape(graph, graph->loss);
-    sonde__attrs one = {.scale = 1.0F, .rank = loss_shape->rank};
+    const sonde__op_shape *loss_shape = sonde__op_value_shape(graph, graph->loss);
+    sonde__op_attrs one = {.scale = 1.0F, .rank = loss_shape->rank};
     bool *needs = sonde__calloc(program->forward_values, sizeof *needs);
 
     if (needs == NULL) {
@@ -112,9 +115,9 @@ void sonde__pass_autodiff(sonde__program *program)
     mark_differentiable(graph, needs);
     graph->pass = SONDE_PASS_BACKWARD;
     program->gradient_of[graph->loss] =
-        sonde__emit(graph, &sonde__op_fill, &one, NULL, 0);
+        sonde__op_emit(graph, &sonde__op_fill, &one, NULL, 0);
     for (size_t i = op_count; i-- > 0 && graph->err == SONDE_OK;) {
-        const sonde__node_op op = graph->ops[i]; /* a copy: the list grows */
+        const sonde__graph_node_op op = graph->ops[i]; /* a copy: the list grows */
 
         for (int k = 0; k < op.out_count; k++) {
             name_gradient(graph, op.out[k], program->gradient_of[op.out[k]]);
@@ -122,7 +125,7 @@ void sonde__pass_autodiff(sonde__program *program)
         differentiate(program, &op, needs);
     }
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {
-        sonde__trained *trained = &program->trained[i];
+        sonde__plan_trained *trained = &program->trained[i];
 
         trained->gradient = program->gradient_of[trained->param];
         trained->summed = trained->gradient;

@@ -14,11 +14,14 @@
  * wants to know: the only thing that is looked at in steps at which nothing is due.
  */
 #include "nn/compile/compile.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <string.h>
 
 typedef struct bind_work {
-    const sonde__program *program;
+    const sonde__plan_program *program;
     const uint32_t *id_of;
     const sonde_observer *observer;
     sonde__plan *plan;
@@ -29,11 +32,12 @@ typedef struct bind_work {
 
 /* Names of the same elements, shown after the same step, have their vital signs in one
  * place: a parameter and its UpdatedVar, a value and its views. */
-static int vitals_slot(const bind_work *work, const sonde__showing *showing)
+static int vitals_slot(const bind_work *work, const sonde__plan_showing *showing)
 {
     const sonde__plan *plan = work->plan;
     const size_t own = plan->showing_count;
-    const sonde__showing *before = own > work->first ? &plan->showings[own - 1] : NULL;
+    const sonde__plan_showing *before =
+        own > work->first ? &plan->showings[own - 1] : NULL;
     const bool shared = before != NULL && before->buffer == showing->buffer &&
                         before->vitals_in == showing->vitals_in &&
                         before->vitals_out == showing->vitals_out;
@@ -41,14 +45,14 @@ static int vitals_slot(const bind_work *work, const sonde__showing *showing)
     return shared ? before->slot : (int)own;
 }
 
-static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
+static void show(bind_work *work, sonde__op_value value, int buffer, int vitals_in,
                  int vitals_out)
 {
     sonde__plan *plan = work->plan;
     const uint32_t id = work->id_of[value];
-    const sonde__shape *shape = sonde__value_shape(&work->program->graph, value);
+    const sonde__op_shape *shape = sonde__op_value_shape(&work->program->graph, value);
     const bool plain = buffer >= 0 && plan->buffers[buffer].layout == SONDE__PLAIN;
-    sonde__showing showing = {
+    sonde__plan_showing showing = {
         .id = id,
         .buffer = buffer,
         .view = sonde_view_of(shape->dtype, shape->rank, shape->dim,
@@ -73,14 +77,14 @@ static void show(bind_work *work, sonde__value value, int buffer, int vitals_in,
 }
 
 /* Whether parameter i has an update that shows it. */
-static bool is_updated(const sonde__program *program, size_t i)
+static bool is_updated(const sonde__plan_program *program, size_t i)
 {
     return program->optimizer != NULL && program->trained[i].gradient != 0 &&
            !program->model->params[i].left_out;
 }
 
 /* The parameter whose micro-batch gradient is consumed by its update; SIZE_MAX if none. */
-static size_t trained_by(const sonde__program *program, sonde__value gradient)
+static size_t trained_by(const sonde__plan_program *program, sonde__op_value gradient)
 {
     for (size_t i = 0; i < program->model->param_count; i++) {
         if (gradient != 0 && is_updated(program, i) &&
@@ -93,31 +97,31 @@ static size_t trained_by(const sonde__program *program, sonde__value gradient)
 }
 
 /* k if the kernel tells the vital signs of its output (input) k, else -1. */
-static int told_out(const sonde__step *step, int k)
+static int told_out(const sonde__plan_step *step, int k)
 {
-    return sonde__tells_out(step->kernel, &step->call, k) ? k : -1;
+    return sonde__op_tells_out(step->kernel, &step->call, k) ? k : -1;
 }
 
-static int told_in(const sonde__step *step, int k)
+static int told_in(const sonde__plan_step *step, int k)
 {
-    return sonde__tells_in(step->kernel, k) ? k : -1;
+    return sonde__op_tells_in(step->kernel, k) ? k : -1;
 }
 
-static bool computes_gradient(const sonde__step *step)
+static bool computes_gradient(const sonde__plan_step *step)
 {
     return step->kind == &sonde__op_linear_grad_weight_sgd;
 }
 
 /* What an update uses up: an input, or an output of a fused op. */
-static sonde__value gradient_of(const sonde__step *step)
+static sonde__op_value gradient_of(const sonde__plan_step *step)
 {
     return computes_gradient(step) ? step->out_value[1] : step->in_value[1];
 }
 
-static void show_update(bind_work *work, const sonde__step *step)
+static void show_update(bind_work *work, const sonde__plan_step *step)
 {
     const bool fused = computes_gradient(step);
-    const sonde__value gradient = gradient_of(step);
+    const sonde__op_value gradient = gradient_of(step);
 
     if (trained_by(work->program, gradient) != SIZE_MAX) {
         show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
@@ -148,7 +152,7 @@ static void show_views(bind_work *work, int buffer, int vitals_out)
 }
 
 /* A value, and every view of it. vitals_out: as of a showing. */
-static void show_with_views(bind_work *work, sonde__value value, int buffer,
+static void show_with_views(bind_work *work, sonde__op_value value, int buffer,
                             int vitals_out)
 {
     if (value == 0 || (buffer < 0 && vitals_out < 0)) {
@@ -176,7 +180,7 @@ static void show_inputs(bind_work *work)
 }
 
 /* Whether a parameter is shown at the end of a micro-batch, and not at an update. */
-static bool waits(const sonde__program *program, sonde__value param)
+static bool waits(const sonde__plan_program *program, sonde__op_value param)
 {
     bool updated = false;
 
@@ -214,7 +218,7 @@ static bool list_watched(sonde__plan *plan)
                                 plan->watched_count + 1, sizeof *plan->watched)) {
                 return false;
             }
-            plan->watched[plan->watched_count++] = (sonde__watched){(int)i, k};
+            plan->watched[plan->watched_count++] = (sonde__plan_watched){(int)i, k};
             plan->steps[i].call.out[k].data = NULL;
         }
     }
@@ -229,7 +233,7 @@ static bool watch_gradients(const bind_work *work)
 
     plan->bad = sonde__calloc(plan->step_count, threads);
     for (size_t i = 0; plan->bad != NULL && i < plan->step_count; i++) {
-        sonde__step *step = &plan->steps[i];
+        sonde__plan_step *step = &plan->steps[i];
 
         step->gradient = step->update ? work->id_of[gradient_of(step)] : SONDE_NO_TENSOR;
         if (step->gradient != SONDE_NO_TENSOR &&
@@ -240,15 +244,15 @@ static bool watch_gradients(const bind_work *work)
     return plan->bad != NULL;
 }
 
-sonde_err sonde__bind_taps(const sonde__program *program, const uint32_t *id_of,
-                           const sonde_observer *observer, sonde__plan *plan,
-                           sonde_diag *diag)
+sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32_t *id_of,
+                                const sonde_observer *observer, sonde__plan *plan,
+                                sonde_diag *diag)
 {
     bind_work work = {program, id_of, observer, plan, 0, 0, false};
 
     show_inputs(&work);
     for (size_t i = 0; i < plan->step_count; i++) {
-        sonde__step *step = &plan->steps[i];
+        sonde__plan_step *step = &plan->steps[i];
 
         work.first = plan->showing_count;
         step->first_showing = (int)work.first;

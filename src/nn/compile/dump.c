@@ -8,9 +8,9 @@
 static const char *const layout_names[] = {"plain", "lanes", "panels", "any"};
 static const char *const place_names[] = {"arena", "input", "parameter", "state"};
 
-static void dump_value(const sonde__graph *graph, sonde__value value, FILE *stream)
+static void dump_value(const sonde__op_graph *graph, sonde__op_value value, FILE *stream)
 {
-    const sonde__node_value *node = &graph->values[value];
+    const sonde__graph_node_value *node = &graph->values[value];
     char shape[96];
 
     if (value == 0) {
@@ -26,17 +26,17 @@ static void dump_value(const sonde__graph *graph, sonde__value value, FILE *stre
         sonde_shape_text(node->shape.rank, node->shape.dim, shape, sizeof shape));
 }
 
-void sonde__dump_graph(const sonde__graph *graph, FILE *stream)
+void sonde__plan_dump_graph(const sonde__op_graph *graph, FILE *stream)
 {
     for (size_t v = 1; v < graph->value_count; v++) {
         if (graph->values[v].source != SONDE__FROM_OP) {
             (void)fprintf(stream, "%s ", place_names[graph->values[v].source]);
-            dump_value(graph, (sonde__value)v, stream);
+            dump_value(graph, (sonde__op_value)v, stream);
             (void)fputc('\n', stream);
         }
     }
     for (size_t i = 0; i < graph->op_count; i++) {
-        const sonde__node_op *op = &graph->ops[i];
+        const sonde__graph_node_op *op = &graph->ops[i];
 
         if (op->kind == NULL) {
             continue;
@@ -56,7 +56,7 @@ void sonde__dump_graph(const sonde__graph *graph, FILE *stream)
 
 static void dump_buffer(const sonde__plan *plan, int index, FILE *stream)
 {
-    const sonde__buffer *buffer = index >= 0 ? &plan->buffers[index] : NULL;
+    const sonde__plan_buffer *buffer = index >= 0 ? &plan->buffers[index] : NULL;
 
     if (buffer == NULL) {
         (void)fputs(" -", stream);
@@ -69,13 +69,13 @@ static void dump_buffer(const sonde__plan *plan, int index, FILE *stream)
     }
 }
 
-void sonde__dump_plan(const sonde__plan *plan, FILE *stream)
+void sonde__plan_dump_plan(const sonde__plan *plan, FILE *stream)
 {
     (void)fprintf(
         stream, "arena %zu bytes, largest live set %zu, state %zu, threads %d\n",
         plan->arena_bytes, plan->largest_live, plan->state_bytes, plan->threads);
     for (size_t i = 0; i < plan->step_count; i++) {
-        const sonde__step *step = &plan->steps[i];
+        const sonde__plan_step *step = &plan->steps[i];
 
         (void)fprintf(stream, "%3zu%s %s/%s x%d  in", i,
                       i >= plan->micro_steps ? " (update)" : "", step->kind->name,

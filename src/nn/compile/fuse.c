@@ -8,14 +8,14 @@
 #include "nn/compile/compile.h"
 
 /* Whether some kernel other than the scalar reference takes the op. */
-static bool has_fast_kernel(sonde__graph *graph, sonde__node_op *op)
+static bool has_fast_kernel(sonde__op_graph *graph, sonde__graph_node_op *op)
 {
-    const sonde__kernel *const *kernels = op->kind->kernels();
-    sonde__call call = {
+    const sonde__op_kernel *const *kernels = op->kind->kernels();
+    sonde__op_call call = {
         .attrs = &op->attrs, .in_count = op->in_count, .out_count = op->out_count};
 
     for (int i = 0; i < op->in_count; i++) {
-        call.in[i].shape = *sonde__value_shape(graph, op->in[i]);
+        call.in[i].shape = *sonde__op_value_shape(graph, op->in[i]);
     }
     if (op->kind->infer(&call, &op->attrs, NULL) != SONDE_OK) {
         return false;
@@ -28,20 +28,21 @@ static bool has_fast_kernel(sonde__graph *graph, sonde__node_op *op)
     return false;
 }
 
-static sonde__node_op *op_making(const sonde__graph *graph, sonde__value value,
-                                 const sonde__op_kind *kind)
+static sonde__graph_node_op *op_making(const sonde__op_graph *graph,
+                                       sonde__op_value value, const sonde__op_kind *kind)
 {
-    const size_t i = value != 0 ? sonde__producer(graph, value) : SIZE_MAX;
+    const size_t i = value != 0 ? sonde__plan_producer(graph, value) : SIZE_MAX;
 
     return i != SIZE_MAX && graph->ops[i].kind == kind ? &graph->ops[i] : NULL;
 }
 
 /* The live op of a kind that reads value as its input `position`; NULL if there is none. */
-static sonde__node_op *op_reading(const sonde__graph *graph, sonde__value value,
-                                  int position, const sonde__op_kind *kind)
+static sonde__graph_node_op *op_reading(const sonde__op_graph *graph,
+                                        sonde__op_value value, int position,
+                                        const sonde__op_kind *kind)
 {
     for (size_t i = 0; i < graph->op_count; i++) {
-        sonde__node_op *op = &graph->ops[i];
+        sonde__graph_node_op *op = &graph->ops[i];
 
         if (op->kind == kind && position < op->in_count && op->in[position] == value) {
             return op;
@@ -50,7 +51,7 @@ static sonde__node_op *op_reading(const sonde__graph *graph, sonde__value value,
     return NULL;
 }
 
-static bool is_two_by_two(const sonde__attrs *attrs)
+static bool is_two_by_two(const sonde__op_attrs *attrs)
 {
     for (int i = 0; i < 2; i++) {
         if (attrs->kernel[i] != 2 || attrs->stride[i] != 2 || attrs->padding[i] != 0 ||
@@ -62,12 +63,12 @@ static bool is_two_by_two(const sonde__attrs *attrs)
 }
 
 /* conv2d, relu and a 2x2 max-pool. */
-static void fuse_conv_relu_pool(sonde__graph *graph, sonde__node_op *pool)
+static void fuse_conv_relu_pool(sonde__op_graph *graph, sonde__graph_node_op *pool)
 {
-    sonde__node_op *relu = op_making(graph, pool->in[0], &sonde__op_relu);
-    sonde__node_op *conv =
+    sonde__graph_node_op *relu = op_making(graph, pool->in[0], &sonde__op_relu);
+    sonde__graph_node_op *conv =
         relu != NULL ? op_making(graph, relu->in[0], &sonde__op_conv2d) : NULL;
-    sonde__node_op fused;
+    sonde__graph_node_op fused;
 
     if (conv == NULL || !is_two_by_two(&pool->attrs)) {
         return;
@@ -86,12 +87,12 @@ static void fuse_conv_relu_pool(sonde__graph *graph, sonde__node_op *pool)
 }
 
 /* conv2d or linear, and relu. */
-static void fuse_relu(sonde__graph *graph, sonde__node_op *relu)
+static void fuse_relu(sonde__op_graph *graph, sonde__graph_node_op *relu)
 {
-    sonde__node_op *conv = op_making(graph, relu->in[0], &sonde__op_conv2d);
-    sonde__node_op *linear = op_making(graph, relu->in[0], &sonde__op_linear);
-    sonde__node_op *before = conv != NULL ? conv : linear;
-    sonde__node_op fused;
+    sonde__graph_node_op *conv = op_making(graph, relu->in[0], &sonde__op_conv2d);
+    sonde__graph_node_op *linear = op_making(graph, relu->in[0], &sonde__op_linear);
+    sonde__graph_node_op *before = conv != NULL ? conv : linear;
+    sonde__graph_node_op fused;
 
     if (before == NULL) {
         return;
@@ -107,13 +108,14 @@ static void fuse_relu(sonde__graph *graph, sonde__node_op *relu)
 }
 
 /* The way back through a 2x2 max-pool, a relu and a convolution's weights. */
-static void fuse_pool_relu_conv_grad(sonde__graph *graph, sonde__node_op *pool_grad)
+static void fuse_pool_relu_conv_grad(sonde__op_graph *graph,
+                                     sonde__graph_node_op *pool_grad)
 {
-    sonde__node_op *forward =
+    sonde__graph_node_op *forward =
         op_making(graph, pool_grad->in[1], &sonde__op_conv2d_relu_pool);
-    sonde__node_op *relu_grad =
+    sonde__graph_node_op *relu_grad =
         op_reading(graph, pool_grad->out[0], 0, &sonde__op_relu_grad);
-    sonde__node_op *weight = NULL, *bias = NULL, fused;
+    sonde__graph_node_op *weight = NULL, *bias = NULL, fused;
 
     if (forward == NULL || relu_grad == NULL || relu_grad->in[1] != forward->out[1]) {
         return;
@@ -147,10 +149,11 @@ static void fuse_pool_relu_conv_grad(sonde__graph *graph, sonde__node_op *pool_g
 }
 
 /* Whether any op behind `from` but the one given reads value. */
-static bool read_later(const sonde__graph *graph, const sonde__node_op *from,
-                       const sonde__node_op *but, sonde__value value)
+static bool read_later(const sonde__op_graph *graph, const sonde__graph_node_op *from,
+                       const sonde__graph_node_op *but, sonde__op_value value)
 {
-    for (const sonde__node_op *op = from + 1; op < graph->ops + graph->op_count; op++) {
+    for (const sonde__graph_node_op *op = from + 1; op < graph->ops + graph->op_count;
+         op++) {
         for (int k = 0; op != but && op->kind != NULL && k < op->in_count; k++) {
             if (op->in[k] == value) {
                 return true;
@@ -161,13 +164,13 @@ static bool read_later(const sonde__graph *graph, const sonde__node_op *from,
 }
 
 /* A linear layer's weight gradient and its SGD update. */
-static void fuse_weight_update(sonde__graph *graph, sonde__node_op *sgd)
+static void fuse_weight_update(sonde__op_graph *graph, sonde__graph_node_op *sgd)
 {
-    sonde__node_op *gradient =
+    sonde__graph_node_op *gradient =
         op_making(graph, sgd->in[1], &sonde__op_linear_grad_weight);
-    sonde__node_op fused;
+    sonde__graph_node_op fused;
 
-    if (gradient == NULL || sonde__use_count(graph, sgd->in[1]) != 1 ||
+    if (gradient == NULL || sonde__plan_use_count(graph, sgd->in[1]) != 1 ||
         read_later(graph, gradient, sgd, sgd->in[0])) {
         return;
     }
@@ -186,8 +189,8 @@ static void fuse_weight_update(sonde__graph *graph, sonde__node_op *sgd)
     }
 }
 
-static void for_each(sonde__graph *graph, const sonde__op_kind *kind,
-                     void (*rule)(sonde__graph *, sonde__node_op *))
+static void for_each(sonde__op_graph *graph, const sonde__op_kind *kind,
+                     void (*rule)(sonde__op_graph *, sonde__graph_node_op *))
 {
     for (size_t i = 0; i < graph->op_count; i++) {
         if (graph->ops[i].kind == kind) {
@@ -196,9 +199,9 @@ static void for_each(sonde__graph *graph, const sonde__op_kind *kind,
     }
 }
 
-void sonde__pass_fuse(sonde__program *program)
+void sonde__pass_fuse(sonde__plan_program *program)
 {
-    sonde__graph *graph = &program->graph;
+    sonde__op_graph *graph = &program->graph;
 
     for_each(graph, &sonde__op_max_pool2d, fuse_conv_relu_pool);
     for_each(graph, &sonde__op_relu, fuse_relu);

@@ -6,11 +6,13 @@
  * PLAIN always and in LANES as long as the leading dimension stays.
  */
 #include "nn/compile/compile.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 enum { LAYOUTS = 3 };
 
 typedef struct layout_work {
-    const sonde__program *program;
+    const sonde__plan_program *program;
     const uint32_t *id_of;
     const sonde_observer *observer;
     sonde__plan *plan;
@@ -18,28 +20,28 @@ typedef struct layout_work {
     sonde_diag *diag;
 } layout_work;
 
-static int *slot(const layout_work *work, sonde__value value, sonde__layout layout)
+static int *slot(const layout_work *work, sonde__op_value value, sonde__op_layout layout)
 {
     return &work->buffer_of[value * LAYOUTS + (unsigned)layout];
 }
 
-static int add_buffer(layout_work *work, sonde__value value, sonde__layout layout)
+static int add_buffer(layout_work *work, sonde__op_value value, sonde__op_layout layout)
 {
     sonde__plan *plan = work->plan;
-    const sonde__node_value *node = &work->program->graph.values[value];
-    sonde__buffer buffer = {.value = value,
-                            .shape = node->shape,
-                            .layout = layout,
-                            .place = SONDE__IN_ARENA,
-                            .index = node->index,
-                            .first = INT32_MAX,
-                            .last = -1};
+    const sonde__graph_node_value *node = &work->program->graph.values[value];
+    sonde__plan_buffer buffer = {.value = value,
+                                 .shape = node->shape,
+                                 .layout = layout,
+                                 .place = SONDE__IN_ARENA,
+                                 .index = node->index,
+                                 .first = INT32_MAX,
+                                 .last = -1};
 
     if (node->source != SONDE__FROM_OP && layout == SONDE__PLAIN) {
         buffer.place =
-            (sonde__place)node->source; /* the enums agree behind their first */
+            (sonde__plan_place)node->source; /* the enums agree behind their first */
     }
-    buffer.bytes = (size_t)sonde__layout_count(&node->shape, layout) *
+    buffer.bytes = (size_t)sonde__op_layout_count(&node->shape, layout) *
                    sonde_dtype_size(node->shape.dtype);
     if (!sonde__reserve(&plan->buffers, &plan->buffer_capacity, plan->buffer_count + 1,
                         sizeof *plan->buffers)) {
@@ -50,17 +52,17 @@ static int add_buffer(layout_work *work, sonde__value value, sonde__layout layou
     return (int)plan->buffer_count++;
 }
 
-static sonde__step *add_step(layout_work *work, const sonde__op_kind *kind)
+static sonde__plan_step *add_step(layout_work *work, const sonde__op_kind *kind)
 {
     sonde__plan *plan = work->plan;
-    sonde__step *step = NULL;
+    sonde__plan_step *step = NULL;
 
     if (!sonde__reserve(&plan->steps, &plan->step_capacity, plan->step_count + 1,
                         sizeof *plan->steps)) {
         return NULL;
     }
     step = &plan->steps[plan->step_count++];
-    *step = (sonde__step){.kind = kind};
+    *step = (sonde__plan_step){.kind = kind};
     for (int i = 0; i < SONDE__MAX_OPERANDS; i++) {
         step->in_buffer[i] = step->out_buffer[i] = -1;
     }
@@ -68,7 +70,7 @@ static sonde__step *add_step(layout_work *work, const sonde__op_kind *kind)
 }
 
 /* The layout in which a value lies already, the most useful first; PLAIN for a leaf. */
-static sonde__layout present_layout(const layout_work *work, sonde__value value)
+static sonde__op_layout present_layout(const layout_work *work, sonde__op_value value)
 {
     if (*slot(work, value, SONDE__LANES) >= 0) {
         return SONDE__LANES;
@@ -77,12 +79,12 @@ static sonde__layout present_layout(const layout_work *work, sonde__value value)
 }
 
 /* The buffer of a value in a layout, by a reorder if need be; -1 if memory is out. */
-static int buffer_in(layout_work *work, sonde__value value, sonde__layout layout)
+static int buffer_in(layout_work *work, sonde__op_value value, sonde__op_layout layout)
 {
-    const sonde__node_value *node = &work->program->graph.values[value];
-    const sonde__kernel *const *kernels = sonde__op_reorder.kernels();
-    sonde__layout from = SONDE__PLAIN;
-    sonde__step *step = NULL;
+    const sonde__graph_node_value *node = &work->program->graph.values[value];
+    const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
+    sonde__op_layout from = SONDE__PLAIN;
+    sonde__plan_step *step = NULL;
     int source = -1, target = -1;
 
     if (*slot(work, value, layout) >= 0) {
@@ -105,7 +107,7 @@ static int buffer_in(layout_work *work, sonde__value value, sonde__layout layout
     step->in_buffer[0] = source;
     step->out_buffer[0] = target;
     step->module = node->module;
-    step->call = (sonde__call){.in_count = 1, .out_count = 1};
+    step->call = (sonde__op_call){.in_count = 1, .out_count = 1};
     step->call.in[0] = (sonde__operand){node->shape, from, NULL};
     step->call.out[0] = (sonde__operand){node->shape, layout, NULL};
     while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&step->call)) {
@@ -120,14 +122,14 @@ static bool is_view(const sonde__op_kind *kind)
     return kind == &sonde__op_reshape || kind == &sonde__op_identity;
 }
 
-static bool lay_view(layout_work *work, const sonde__node_op *op)
+static bool lay_view(layout_work *work, const sonde__graph_node_op *op)
 {
-    const sonde__graph *graph = &work->program->graph;
-    const sonde__shape *from = sonde__value_shape(graph, op->in[0]);
-    const sonde__shape *to = sonde__value_shape(graph, op->out[0]);
+    const sonde__op_graph *graph = &work->program->graph;
+    const sonde__op_shape *from = sonde__op_value_shape(graph, op->in[0]);
+    const sonde__op_shape *to = sonde__op_value_shape(graph, op->out[0]);
     const bool same_batch = from->rank > 1 && to->rank > 1 && from->dim[0] == to->dim[0];
     sonde__plan *plan = work->plan;
-    sonde__seen_as view = {.value = op->out[0]};
+    sonde__plan_seen_as view = {.value = op->out[0]};
 
     if (same_batch && *slot(work, op->in[0], SONDE__LANES) >= 0) {
         *slot(work, op->out[0], SONDE__LANES) = *slot(work, op->in[0], SONDE__LANES);
@@ -151,9 +153,9 @@ typedef enum need {
     TO_BE_READ = 2   /* by another op, or by the caller */
 } need;
 
-static need need_of(const layout_work *work, sonde__value value, bool tells_vitals)
+static need need_of(const layout_work *work, sonde__op_value value, bool tells_vitals)
 {
-    const sonde__graph *graph = &work->program->graph;
+    const sonde__op_graph *graph = &work->program->graph;
     const uint32_t id = work->id_of[value];
     const unsigned wanted = work->observer != NULL && id != SONDE_NO_TENSOR
                                 ? sonde_observer_ever_wants(work->observer, id)
@@ -164,7 +166,7 @@ static need need_of(const layout_work *work, sonde__value value, bool tells_vita
             return TO_BE_READ;
         }
     }
-    if (sonde__use_count(graph, value) > 0) {
+    if (sonde__plan_use_count(graph, value) > 0) {
         return TO_BE_READ;
     }
     return (wanted & (unsigned)~SONDE_HOW_VITALS) != 0 || (wanted != 0 && !tells_vitals)
@@ -172,28 +174,29 @@ static need need_of(const layout_work *work, sonde__value value, bool tells_vita
                : NOT_NEEDED;
 }
 
-static sonde__layout wanted_layout(const layout_work *work, const sonde__step *step,
-                                   sonde__layout layout)
+static sonde__op_layout wanted_layout(const layout_work *work,
+                                      const sonde__plan_step *step,
+                                      sonde__op_layout layout)
 {
     return layout == SONDE__ANY ? present_layout(work, step->in_value[0]) : layout;
 }
 
-static bool lay_operands(layout_work *work, const sonde__node_op *op, size_t at)
+static bool lay_operands(layout_work *work, const sonde__graph_node_op *op, size_t at)
 {
-    const sonde__graph *graph = &work->program->graph;
-    const sonde__kernel *kernel = work->plan->steps[at].kernel;
+    const sonde__op_graph *graph = &work->program->graph;
+    const sonde__op_kernel *kernel = work->plan->steps[at].kernel;
 
     for (int i = 0; i < op->out_count; i++) {
         const int aliased = op->kind->alias[i];
-        sonde__step *step = &work->plan->steps[at];
-        const sonde__layout layout = wanted_layout(work, step, kernel->out[i]);
+        sonde__plan_step *step = &work->plan->steps[at];
+        const sonde__op_layout layout = wanted_layout(work, step, kernel->out[i]);
         const bool optional = (op->kind->optional_out >> (unsigned)i & 1U) != 0;
-        const bool tells = sonde__tells_out(kernel, &step->call, i) &&
+        const bool tells = sonde__op_tells_out(kernel, &step->call, i) &&
                            (kernel->vitals_kept >> (unsigned)i & 1U) == 0;
         const need why =
             !optional || op->out[i] == 0 ? TO_BE_READ : need_of(work, op->out[i], tells);
 
-        step->call.out[i].shape = *sonde__value_shape(graph, op->out[i]);
+        step->call.out[i].shape = *sonde__op_value_shape(graph, op->out[i]);
         step->call.out[i].layout = layout;
         step->out_value[i] = op->out[i];
         if (op->out[i] == 0 || why == NOT_NEEDED) {
@@ -218,12 +221,12 @@ static bool lay_operands(layout_work *work, const sonde__node_op *op, size_t at)
 }
 
 /* Whether all inputs lie in the layouts a kernel wants. */
-static bool needs_no_reorder(const layout_work *work, const sonde__step *step,
-                             const sonde__kernel *kernel)
+static bool needs_no_reorder(const layout_work *work, const sonde__plan_step *step,
+                             const sonde__op_kernel *kernel)
 {
     for (int i = 0; i < step->call.in_count; i++) {
-        const sonde__value value = step->in_value[i];
-        const sonde__layout layout = wanted_layout(work, step, kernel->in[i]);
+        const sonde__op_value value = step->in_value[i];
+        const sonde__op_layout layout = wanted_layout(work, step, kernel->in[i]);
         const bool leaf = value != 0 && layout == SONDE__PLAIN &&
                           work->program->graph.values[value].source != SONDE__FROM_OP;
 
@@ -236,11 +239,11 @@ static bool needs_no_reorder(const layout_work *work, const sonde__step *step,
 
 /* The first fast kernel that takes the operands as they lie, else the first that takes them
  * at all: fast ones beat the reference even behind a reorder. */
-static const sonde__kernel *choose_kernel(const layout_work *work,
-                                          const sonde__step *step)
+static const sonde__op_kernel *choose_kernel(const layout_work *work,
+                                             const sonde__plan_step *step)
 {
-    const sonde__kernel *const *kernels = step->kind->kernels();
-    const sonde__kernel *first = NULL;
+    const sonde__op_kernel *const *kernels = step->kind->kernels();
+    const sonde__op_kernel *first = NULL;
 
     for (; kernels[0] != NULL; kernels++) {
         const bool accepts =
@@ -256,11 +259,11 @@ static const sonde__kernel *choose_kernel(const layout_work *work,
     return first;
 }
 
-static bool lay_op(layout_work *work, const sonde__node_op *op)
+static bool lay_op(layout_work *work, const sonde__graph_node_op *op)
 {
-    const sonde__graph *graph = &work->program->graph;
-    sonde__step draft = {.kind = op->kind, .attrs = op->attrs, .module = op->module};
-    sonde__step *step = NULL;
+    const sonde__op_graph *graph = &work->program->graph;
+    sonde__plan_step draft = {.kind = op->kind, .attrs = op->attrs, .module = op->module};
+    sonde__plan_step *step = NULL;
 
     draft.update = op->pass == SONDE_PASS_UPDATE;
     draft.call.attrs = &op->attrs;
@@ -268,17 +271,17 @@ static bool lay_op(layout_work *work, const sonde__node_op *op)
     draft.call.out_count = op->out_count;
     for (int i = 0; i < op->in_count; i++) {
         draft.in_value[i] = op->in[i];
-        draft.call.in[i].shape = *sonde__value_shape(graph, op->in[i]);
+        draft.call.in[i].shape = *sonde__op_value_shape(graph, op->in[i]);
     }
     for (int i = 0; i < op->out_count; i++) {
-        draft.call.out[i].shape = *sonde__value_shape(graph, op->out[i]);
+        draft.call.out[i].shape = *sonde__op_value_shape(graph, op->out[i]);
     }
     draft.kernel = choose_kernel(work, &draft);
     for (int i = 0; i < SONDE__MAX_OPERANDS; i++) {
         draft.in_buffer[i] = draft.out_buffer[i] = -1;
     }
     for (int i = 0; i < op->in_count; i++) { /* reorders come before the step */
-        const sonde__layout layout = wanted_layout(work, &draft, draft.kernel->in[i]);
+        const sonde__op_layout layout = wanted_layout(work, &draft, draft.kernel->in[i]);
 
         if (op->in[i] == 0) {
             continue;
@@ -300,17 +303,17 @@ static bool lay_op(layout_work *work, const sonde__node_op *op)
 /* What a session returns lies PLAIN when a micro-batch ends. */
 static bool lay_outputs(layout_work *work)
 {
-    const sonde__graph *graph = &work->program->graph;
+    const sonde__op_graph *graph = &work->program->graph;
     sonde__plan *plan = work->plan;
     const bool training = work->program->optimizer != NULL;
 
     plan->outputs = sonde__calloc(graph->output_count + 1, sizeof *plan->outputs);
     for (size_t i = 0; plan->outputs != NULL && i < graph->output_count + training; i++) {
-        const sonde__value value =
+        const sonde__op_value value =
             i < graph->output_count ? graph->outputs[i] : graph->loss;
 
-        plan->outputs[i] = (sonde__returned){buffer_in(work, value, SONDE__PLAIN),
-                                             *sonde__value_shape(graph, value)};
+        plan->outputs[i] = (sonde__plan_returned){buffer_in(work, value, SONDE__PLAIN),
+                                                  *sonde__op_value_shape(graph, value)};
         if (plan->outputs[i].buffer < 0) {
             return false;
         }
@@ -320,11 +323,11 @@ static bool lay_outputs(layout_work *work)
     return plan->outputs != NULL;
 }
 
-sonde_err sonde__pass_layout(const sonde__program *program, const uint32_t *id_of,
+sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t *id_of,
                              const sonde_observer *observer, sonde__plan *plan,
                              sonde_diag *diag)
 {
-    const sonde__graph *graph = &program->graph;
+    const sonde__op_graph *graph = &program->graph;
     layout_work work = {program, id_of, observer, plan, NULL, diag};
     const size_t slots = graph->value_count * LAYOUTS;
     bool well = true;
@@ -337,7 +340,7 @@ sonde_err sonde__pass_layout(const sonde__program *program, const uint32_t *id_o
         work.buffer_of[i] = -1;
     }
     for (size_t i = 0; well && i < graph->op_count; i++) {
-        const sonde__node_op *op = &graph->ops[i];
+        const sonde__graph_node_op *op = &graph->ops[i];
 
         if (i == program->micro_ops) {
             well = lay_outputs(&work);

@@ -5,18 +5,18 @@
 
 #include <string.h>
 
-static bool is_computed(const sonde__graph *graph, sonde__value value)
+static bool is_computed(const sonde__op_graph *graph, sonde__op_value value)
 {
     return graph->values[value].source != SONDE__FROM_OP ||
-           sonde__producer(graph, value) != SIZE_MAX;
+           sonde__plan_producer(graph, value) != SIZE_MAX;
 }
 
-static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
-                         sonde__value value, const char *name, const char *module,
+static sonde_err declare(sonde_catalogue *catalogue, const sonde__op_graph *graph,
+                         sonde__op_value value, const char *name, const char *module,
                          sonde_role role, uint32_t same_as, uint32_t *id,
                          sonde_diag *diag)
 {
-    const sonde__node_value *node = &graph->values[value];
+    const sonde__graph_node_value *node = &graph->values[value];
     sonde_tensor_info info = {.name = name,
                               .module = module,
                               .op = node->op,
@@ -34,11 +34,11 @@ static sonde_err declare(sonde_catalogue *catalogue, const sonde__graph *graph,
 }
 
 /* Whether anything that a module computes has a name: else the module itself was pruned. */
-static bool module_lives(const sonde__graph *graph, const uint32_t *id_of,
+static bool module_lives(const sonde__op_graph *graph, const uint32_t *id_of,
                          const char *module)
 {
-    for (sonde__value v = 1; v < graph->value_count; v++) {
-        const sonde__node_value *value = &graph->values[v];
+    for (sonde__op_value v = 1; v < graph->value_count; v++) {
+        const sonde__graph_node_value *value = &graph->values[v];
 
         if (id_of[v] != SONDE_NO_TENSOR && value->source == SONDE__FROM_OP &&
             strcmp(value->module, module) == 0) {
@@ -49,12 +49,13 @@ static bool module_lives(const sonde__graph *graph, const uint32_t *id_of,
 }
 
 /* A module's input, and the gradient of it if there is one. */
-static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *catalogue,
-                               const sonde__alias *alias, const uint32_t *id_of,
-                               sonde_diag *diag)
+static sonde_err declare_alias(const sonde__plan_program *program,
+                               sonde_catalogue *catalogue,
+                               const sonde__graph_alias_entry *alias,
+                               const uint32_t *id_of, sonde_diag *diag)
 {
-    const sonde__graph *graph = &program->graph;
-    const sonde__value gradient =
+    const sonde__op_graph *graph = &program->graph;
+    const sonde__op_value gradient =
         alias->value < program->forward_values ? program->gradient_of[alias->value] : 0;
     char name[560];
     uint32_t id = 0;
@@ -74,14 +75,14 @@ static sonde_err declare_alias(const sonde__program *program, sonde_catalogue *c
     return err;
 }
 
-sonde_err sonde__pass_name(const sonde__program *program, sonde_catalogue *catalogue,
+sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *catalogue,
                            uint32_t *id_of, sonde_diag *diag)
 {
-    const sonde__graph *graph = &program->graph;
+    const sonde__op_graph *graph = &program->graph;
     sonde_err err = SONDE_OK;
 
-    for (sonde__value v = 0; v < graph->value_count; v++) {
-        const sonde__node_value *value = &graph->values[v];
+    for (sonde__op_value v = 0; v < graph->value_count; v++) {
+        const sonde__graph_node_value *value = &graph->values[v];
 
         id_of[v] = SONDE_NO_TENSOR;
         if (err == SONDE_OK && value->name != NULL && is_computed(graph, v)) {

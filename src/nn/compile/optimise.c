@@ -7,29 +7,29 @@
  */
 #include "nn/compile/compile.h"
 
-static sonde__value state(sonde__graph *graph, const sonde__shape *shape)
+static sonde__op_value state(sonde__op_graph *graph, const sonde__op_shape *shape)
 {
     return sonde__graph_leaf(graph, shape, SONDE__FROM_STATE, graph->state_count++, NULL,
                              SONDE_ROLE_OPTIMIZER);
 }
 
-static void name_state(sonde__graph *graph, sonde__value value, const char *prefix,
+static void name_state(sonde__op_graph *graph, sonde__op_value value, const char *prefix,
                        const char *param)
 {
     graph->values[value].name = sonde__graph_string(graph, "%s___%s", prefix, param);
     graph->values[value].role = SONDE_ROLE_OPTIMIZER;
 }
 
-static void emit_update(sonde__program *program, const sonde__trained *trained)
+static void emit_update(sonde__plan_program *program, const sonde__plan_trained *trained)
 {
-    static const sonde__shape counter = {.dtype = SONDE_F32, .rank = 0};
-    sonde__graph *graph = &program->graph;
-    const sonde__shape shape = *sonde__value_shape(graph, trained->param);
-    const sonde__node_value param = graph->values[trained->param];
+    static const sonde__op_shape counter = {.dtype = SONDE_F32, .rank = 0};
+    sonde__op_graph *graph = &program->graph;
+    const sonde__op_shape shape = *sonde__op_value_shape(graph, trained->param);
+    const sonde__graph_node_value param = graph->values[trained->param];
     const bool adam = program->optimizer->kind != SONDE_NN_SGD;
     const bool momentum = !adam && program->optimizer->momentum != 0.0F;
-    sonde__value in[5] = {trained->param, trained->summed, 0, 0, 0};
-    sonde__value out = 0;
+    sonde__op_value in[5] = {trained->param, trained->summed, 0, 0, 0};
+    sonde__op_value out = 0;
     int count = 2;
 
     graph->module = param.module;
@@ -40,7 +40,7 @@ static void emit_update(sonde__program *program, const sonde__trained *trained)
         in[count++] = state(graph, &shape);
         in[count++] = state(graph, &counter);
     }
-    out = sonde__emit(graph, adam ? &sonde__op_adam : &sonde__op_sgd, NULL, in, count);
+    out = sonde__op_emit(graph, adam ? &sonde__op_adam : &sonde__op_sgd, NULL, in, count);
     if (out == 0) {
         return;
     }
@@ -55,9 +55,9 @@ static void emit_update(sonde__program *program, const sonde__trained *trained)
     }
 }
 
-void sonde__pass_optimise(sonde__program *program)
+void sonde__pass_optimise(sonde__plan_program *program)
 {
-    sonde__graph *graph = &program->graph;
+    sonde__op_graph *graph = &program->graph;
 
     graph->pass = SONDE_PASS_UPDATE;
     for (size_t i = 0; i < program->model->param_count && graph->err == SONDE_OK; i++) {

@@ -10,6 +10,9 @@
  *             |     buffer b   | scratch  |  d  |      (steps 4-7)
  */
 #include "nn/compile/compile.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <string.h>
 
@@ -126,7 +129,7 @@ static sonde_err place_arena(sonde__plan *plan, sonde_diag *diag)
         goto done;
     }
     for (size_t i = 0; i < plan->buffer_count; i++) {
-        const sonde__buffer *buffer = &plan->buffers[i];
+        const sonde__plan_buffer *buffer = &plan->buffers[i];
 
         if (buffer->place == SONDE__IN_ARENA && buffer->last >= 0) {
             blocks[i] =
@@ -178,11 +181,11 @@ done:
 /* --- state ------------------------------------------------------------------------ */
 
 /* Names a state after the value that the op updating it makes. */
-static void describe_state(sonde__plan *plan, const sonde__graph *graph,
-                           const sonde__step *step, int operand)
+static void describe_state(sonde__plan *plan, const sonde__op_graph *graph,
+                           const sonde__plan_step *step, int operand)
 {
-    const sonde__node_value *value = &graph->values[step->in_value[operand]];
-    sonde__state *state = &plan->states[value->index];
+    const sonde__graph_node_value *value = &graph->values[step->in_value[operand]];
+    sonde__plan_state *state = &plan->states[value->index];
 
     state->shape = value->shape;
     state->accumulator = step->kind == &sonde__op_accumulate;
@@ -193,10 +196,10 @@ static void describe_state(sonde__plan *plan, const sonde__graph *graph,
     }
 }
 
-static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
+static sonde_err make_states(const sonde__plan_program *program, sonde__plan *plan,
                              sonde_diag *diag)
 {
-    const sonde__graph *graph = &program->graph;
+    const sonde__op_graph *graph = &program->graph;
     size_t floats = 0;
 
     plan->state_count = (size_t)graph->state_count;
@@ -206,7 +209,7 @@ static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
     }
     for (size_t i = 0; i < plan->step_count; i++) {
         for (int k = 0; k < plan->steps[i].call.in_count; k++) {
-            const sonde__value in = plan->steps[i].in_value[k];
+            const sonde__op_value in = plan->steps[i].in_value[k];
 
             if (in != 0 && graph->values[in].source == SONDE__FROM_STATE) {
                 describe_state(plan, graph, &plan->steps[i], k);
@@ -214,9 +217,9 @@ static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
         }
     }
     for (size_t i = 0; i < plan->state_count; i++) {
-        floats +=
-            aligned((size_t)sonde__shape_count(&plan->states[i].shape) * sizeof(float)) /
-            sizeof(float);
+        floats += aligned((size_t)sonde__op_shape_count(&plan->states[i].shape) *
+                          sizeof(float)) /
+                  sizeof(float);
     }
     plan->state_bytes = floats * sizeof(float);
     plan->state_block = sonde__malloc_aligned(SONDE__ALIGN, plan->state_bytes);
@@ -227,17 +230,17 @@ static sonde_err make_states(const sonde__program *program, sonde__plan *plan,
     floats = 0;
     for (size_t i = 0; i < plan->state_count; i++) {
         plan->states[i].data = plan->state_block + floats;
-        floats +=
-            aligned((size_t)sonde__shape_count(&plan->states[i].shape) * sizeof(float)) /
-            sizeof(float);
+        floats += aligned((size_t)sonde__op_shape_count(&plan->states[i].shape) *
+                          sizeof(float)) /
+                  sizeof(float);
     }
     return SONDE_OK;
 }
 
-static void point_leaves(const sonde__program *program, sonde__plan *plan)
+static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
 {
     for (size_t i = 0; i < plan->buffer_count; i++) {
-        sonde__buffer *buffer = &plan->buffers[i];
+        sonde__plan_buffer *buffer = &plan->buffers[i];
 
         if (buffer->place == SONDE__IN_PARAM) {
             buffer->data = program->model->params[buffer->index].data;
@@ -253,7 +256,7 @@ static void choose_parts(sonde__plan *plan, int max_threads)
 {
     plan->threads = 1;
     for (size_t i = 0; i < plan->step_count; i++) {
-        sonde__step *step = &plan->steps[i];
+        sonde__plan_step *step = &plan->steps[i];
 
         step->call.attrs = &step->attrs; /* steps no longer move */
         step->parts = 1;
@@ -276,12 +279,12 @@ static sonde_err add_patch(sonde__plan *plan, size_t step, int operand, int inpu
                         sizeof *plan->patches)) {
         return SONDE_ENOMEM;
     }
-    plan->patches[plan->patch_count++] = (sonde__patch){(int)step, operand, input};
+    plan->patches[plan->patch_count++] = (sonde__plan_patch){(int)step, operand, input};
     return SONDE_OK;
 }
 
 /* Remembers inputs that hold classes: what nll and its gradient read as target. */
-static sonde_err add_target(sonde__plan *plan, const sonde__step *step, int operand,
+static sonde_err add_target(sonde__plan *plan, const sonde__plan_step *step, int operand,
                             int input)
 {
     int64_t classes = 0;
@@ -295,7 +298,7 @@ static sonde_err add_target(sonde__plan *plan, const sonde__step *step, int oper
                         sizeof *plan->targets)) {
         return SONDE_ENOMEM;
     }
-    plan->targets[plan->target_count++] = (sonde__target){input, classes};
+    plan->targets[plan->target_count++] = (sonde__plan_target){input, classes};
     return SONDE_OK;
 }
 
@@ -304,11 +307,11 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < plan->step_count; i++) {
-        sonde__step *step = &plan->steps[i];
+        sonde__plan_step *step = &plan->steps[i];
 
         step->call.live = step->update ? plan->live : NULL;
         for (int k = 0; k < step->call.in_count && err == SONDE_OK; k++) {
-            const sonde__buffer *buffer =
+            const sonde__plan_buffer *buffer =
                 step->in_buffer[k] >= 0 ? &plan->buffers[step->in_buffer[k]] : NULL;
 
             step->call.in[k].data = buffer != NULL ? buffer->data : NULL;
@@ -318,7 +321,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
             }
         }
         for (int k = 0; k < step->call.out_count; k++) {
-            const sonde__buffer *buffer =
+            const sonde__plan_buffer *buffer =
                 step->out_buffer[k] >= 0 ? &plan->buffers[step->out_buffer[k]] : NULL;
 
             step->call.out[k].data = buffer != NULL ? buffer->data : NULL;
@@ -327,7 +330,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
     return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan");
 }
 
-sonde_err sonde__pass_plan(const sonde__program *program, const uint32_t *id_of,
+sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *id_of,
                            const sonde_observer *observer, int max_threads,
                            sonde__plan *plan, sonde_diag *diag)
 {
@@ -344,7 +347,7 @@ sonde_err sonde__pass_plan(const sonde__program *program, const uint32_t *id_of,
         err = make_calls(plan, diag);
     }
     if (err == SONDE_OK && observer != NULL) {
-        err = sonde__bind_taps(program, id_of, observer, plan, diag);
+        err = sonde__plan_bind_taps(program, id_of, observer, plan, diag);
     }
     return err;
 }

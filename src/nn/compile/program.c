@@ -2,10 +2,12 @@
  * program.c - a program's life: from a model's forward graph on.
  */
 #include "nn/compile/compile.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
-static sonde_err check_purpose(const sonde__program *program, sonde_diag *diag)
+static sonde_err check_purpose(const sonde__plan_program *program, sonde_diag *diag)
 {
-    const sonde__graph *graph = &program->graph;
+    const sonde__op_graph *graph = &program->graph;
 
     if (program->optimizer != NULL && graph->loss == 0) {
         return sonde__fail(diag, SONDE_ESTATE, "model", "one call of sonde_nn_loss",
@@ -18,14 +20,15 @@ static sonde_err check_purpose(const sonde__program *program, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde__program_init(sonde__program *program, const sonde_nn_model *model,
-                              const sonde_nn_options *options,
-                              const sonde_nn_optimizer *optimizer, sonde_diag *diag)
+sonde_err sonde__plan_program_init(sonde__plan_program *program,
+                                   const sonde_nn_model *model,
+                                   const sonde_nn_options *options,
+                                   const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
     sonde_err err = sonde_nn_model_status(model, diag);
 
     *program =
-        (sonde__program){.model = model, .options = options, .optimizer = optimizer};
+        (sonde__plan_program){.model = model, .options = options, .optimizer = optimizer};
     if (err == SONDE_OK) {
         err = sonde__graph_instantiate(&model->graph, options->batch_size,
                                        &program->graph, diag);
@@ -50,10 +53,10 @@ sonde_err sonde__program_init(sonde__program *program, const sonde_nn_model *mod
     return SONDE_OK;
 }
 
-void sonde__program_fini(sonde__program *program)
+void sonde__plan_program_fini(sonde__plan_program *program)
 {
     sonde__graph_fini(&program->graph);
     sonde__free(program->gradient_of);
     sonde__free(program->trained);
-    *program = (sonde__program){0};
+    *program = (sonde__plan_program){0};
 }

@@ -3,10 +3,11 @@
  * training session, nor to a parameter's gradient, nor to an update.
  */
 #include "nn/compile/compile.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 
-static bool updates_in_place(const sonde__node_op *op)
+static bool updates_in_place(const sonde__graph_node_op *op)
 {
     for (int i = 0; i < op->out_count; i++) {
         if (op->kind->alias[i] != 0) {
@@ -16,9 +17,9 @@ static bool updates_in_place(const sonde__node_op *op)
     return false;
 }
 
-static void mark_roots(const sonde__program *program, bool *needed)
+static void mark_roots(const sonde__plan_program *program, bool *needed)
 {
-    const sonde__graph *graph = &program->graph;
+    const sonde__op_graph *graph = &program->graph;
 
     for (size_t i = 0; i < graph->output_count; i++) {
         needed[graph->outputs[i]] = true;
@@ -39,10 +40,10 @@ static void mark_roots(const sonde__program *program, bool *needed)
 }
 
 /* Takes out the prints whose results nobody uses. */
-static void drop_prints(sonde__graph *graph, const bool *needed)
+static void drop_prints(sonde__op_graph *graph, const bool *needed)
 {
     for (size_t i = 0; i < graph->print_count; i++) {
-        sonde__print_request *request = &graph->prints[i];
+        sonde__graph_print_request *request = &graph->prints[i];
         const char *printed = NULL;
 
         for (size_t k = 0; k < graph->op_count && printed == NULL; k++) {
@@ -62,9 +63,9 @@ static void drop_prints(sonde__graph *graph, const bool *needed)
     }
 }
 
-void sonde__pass_prune(sonde__program *program)
+void sonde__pass_prune(sonde__plan_program *program)
 {
-    sonde__graph *graph = &program->graph;
+    sonde__op_graph *graph = &program->graph;
     bool *needed = sonde__calloc(graph->value_count, sizeof *needed);
 
     if (needed == NULL) {
@@ -73,7 +74,7 @@ void sonde__pass_prune(sonde__program *program)
     }
     mark_roots(program, needed);
     for (size_t i = graph->op_count; i-- > 0;) {
-        sonde__node_op *op = &graph->ops[i];
+        sonde__graph_node_op *op = &graph->ops[i];
         bool keep = updates_in_place(op);
 
         for (int k = 0; k < op->out_count; k++) {
@@ -98,7 +99,7 @@ void sonde__pass_prune(sonde__program *program)
     sonde__free(needed);
 }
 
-size_t sonde__use_count(const sonde__graph *graph, sonde__value value)
+size_t sonde__plan_use_count(const sonde__op_graph *graph, sonde__op_value value)
 {
     size_t count = 0;
 
@@ -110,7 +111,7 @@ size_t sonde__use_count(const sonde__graph *graph, sonde__value value)
     return count;
 }
 
-size_t sonde__producer(const sonde__graph *graph, sonde__value value)
+size_t sonde__plan_producer(const sonde__op_graph *graph, sonde__op_value value)
 {
     for (size_t i = 0; i < graph->op_count; i++) {
         for (int k = 0; graph->ops[i].kind != NULL && k < graph->ops[i].out_count; k++) {

@@ -8,7 +8,7 @@
 
 enum { CURVE_STEPS = 6, STRIDE = SONDE__SIDE + 1 };
 
-void sonde__canvas_clear(sonde__canvas *canvas, const sonde__pose *pose)
+void sonde__data_canvas_clear(sonde__data_canvas *canvas, const sonde__data_pose *pose)
 {
     memset(canvas->light, 0, sizeof canvas->light);
     memset(canvas->drawn, 0, sizeof canvas->drawn);
@@ -20,30 +20,32 @@ void sonde__canvas_clear(sonde__canvas *canvas, const sonde__pose *pose)
     canvas->points = 0;
 }
 
-void sonde__canvas_point(sonde__canvas *canvas, float u, float v)
+void sonde__data_canvas_point(sonde__data_canvas *canvas, float u, float v)
 {
     if (canvas->points < SONDE__OUTLINE_MAX) {
-        canvas->outline[canvas->points++] = (sonde__point){u, v};
+        canvas->outline[canvas->points++] = (sonde__data_point){u, v};
     }
 }
 
-void sonde__canvas_curve(sonde__canvas *canvas, float cu, float cv, float u, float v)
+void sonde__data_canvas_curve(sonde__data_canvas *canvas, float cu, float cv, float u,
+                              float v)
 {
-    const sonde__point from =
-        canvas->points > 0 ? canvas->outline[canvas->points - 1] : (sonde__point){cu, cv};
+    const sonde__data_point from = canvas->points > 0
+                                       ? canvas->outline[canvas->points - 1]
+                                       : (sonde__data_point){cu, cv};
 
     for (int i = 1; i <= CURVE_STEPS; i++) {
         const float t = (float)i / CURVE_STEPS, s = 1.0f - t;
 
-        sonde__canvas_point(canvas, s * s * from.u + 2.0f * s * t * cu + t * t * u,
-                            s * s * from.v + 2.0f * s * t * cv + t * t * v);
+        sonde__data_canvas_point(canvas, s * s * from.u + 2.0f * s * t * cu + t * t * u,
+                                 s * s * from.v + 2.0f * s * t * cv + t * t * v);
     }
 }
 
-void sonde__canvas_mirror(sonde__canvas *canvas)
+void sonde__data_canvas_mirror(sonde__data_canvas *canvas)
 {
     for (int i = canvas->points - 1; i >= 0; i--) {
-        sonde__canvas_point(canvas, -canvas->outline[i].u, canvas->outline[i].v);
+        sonde__data_canvas_point(canvas, -canvas->outline[i].u, canvas->outline[i].v);
     }
 }
 
@@ -73,9 +75,10 @@ static void add_in_row(float *row, float x0, float x1, float dy)
     }
 }
 
-static void add_edge(sonde__canvas *canvas, sonde__point from, sonde__point to)
+static void add_edge(sonde__data_canvas *canvas, sonde__data_point from,
+                     sonde__data_point to)
 {
-    const sonde__pose *p = &canvas->pose;
+    const sonde__data_pose *p = &canvas->pose;
     float x0 = p->xu * from.u + p->xv * from.v + p->x0;
     float y0 = p->yu * from.u + p->yv * from.v + p->y0;
     float x1 = p->xu * to.u + p->xv * to.v + p->x0;
@@ -107,51 +110,52 @@ static void add_edge(sonde__canvas *canvas, sonde__point from, sonde__point to)
 }
 
 /* Outlines that run the other way round would cancel others: make them all turn alike. */
-static bool turns_left(const sonde__point *outline, int points)
+static bool turns_left(const sonde__data_point *outline, int points)
 {
     float twice = 0.0f;
 
     for (int i = 0; i < points; i++) {
-        const sonde__point a = outline[i], b = outline[(i + 1) % points];
+        const sonde__data_point a = outline[i], b = outline[(i + 1) % points];
 
         twice += a.u * b.v - b.u * a.v;
     }
     return twice < 0.0f;
 }
 
-static void add_outline(sonde__canvas *canvas, const sonde__point *outline, int points)
+static void add_outline(sonde__data_canvas *canvas, const sonde__data_point *outline,
+                        int points)
 {
     const bool swap = turns_left(outline, points);
 
     for (int i = 0; i < points; i++) {
-        const sonde__point a = outline[i], b = outline[(i + 1) % points];
+        const sonde__data_point a = outline[i], b = outline[(i + 1) % points];
 
         add_edge(canvas, swap ? b : a, swap ? a : b);
     }
 }
 
-void sonde__canvas_close(sonde__canvas *canvas)
+void sonde__data_canvas_close(sonde__data_canvas *canvas)
 {
     add_outline(canvas, canvas->outline, canvas->points);
     canvas->points = 0;
 }
 
-void sonde__canvas_stroke(sonde__canvas *canvas, float width)
+void sonde__data_canvas_stroke(sonde__data_canvas *canvas, float width)
 {
     const float half = 0.5f * width;
 
     for (int i = 0; i + 1 < canvas->points; i++) {
-        const sonde__point a = canvas->outline[i], b = canvas->outline[i + 1];
+        const sonde__data_point a = canvas->outline[i], b = canvas->outline[i + 1];
         const float du = b.u - a.u, dv = b.v - a.v;
         const float length = sqrtf(du * du + dv * dv);
 
         if (length > 1e-6f) {
             const float nu = -dv / length * half, nv = du / length * half;
             const float eu = du / length * half * 0.5f, ev = dv / length * half * 0.5f;
-            const sonde__point quad[4] = {{a.u + nu - eu, a.v + nv - ev},
-                                          {b.u + nu + eu, b.v + nv + ev},
-                                          {b.u - nu + eu, b.v - nv + ev},
-                                          {a.u - nu - eu, a.v - nv - ev}};
+            const sonde__data_point quad[4] = {{a.u + nu - eu, a.v + nv - ev},
+                                               {b.u + nu + eu, b.v + nv + ev},
+                                               {b.u - nu + eu, b.v - nv + ev},
+                                               {a.u - nu - eu, a.v - nv - ev}};
 
             add_outline(canvas, quad, 4);
         }
@@ -159,7 +163,7 @@ void sonde__canvas_stroke(sonde__canvas *canvas, float width)
     canvas->points = 0;
 }
 
-void sonde__canvas_paint(sonde__canvas *canvas, float brightness, float opacity)
+void sonde__data_canvas_paint(sonde__data_canvas *canvas, float brightness, float opacity)
 {
     for (int y = 0; y < SONDE__SIDE; y++) {
         float sum = 0.0f;

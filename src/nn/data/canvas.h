@@ -12,8 +12,6 @@
 #ifndef SONDE_NN_DATA_CANVAS_H
 #define SONDE_NN_DATA_CANVAS_H
 
-#include "base/base.h"
-
 #include <sonde/nn/synth.h>
 
 enum {
@@ -23,36 +21,38 @@ enum {
 };
 
 /* x = xu u + xv v + x0, y = yu u + yv v + y0, in pixels. */
-typedef struct sonde__pose {
+typedef struct sonde__data_pose {
     float xu, xv, x0, yu, yv, y0;
-} sonde__pose;
+} sonde__data_pose;
 
-typedef struct sonde__point {
+typedef struct sonde__data_point {
     float u, v;
-} sonde__point;
+} sonde__data_point;
 
-typedef struct sonde__canvas {
-    sonde__pose pose;
+typedef struct sonde__data_canvas {
+    sonde__data_pose pose;
     float light[SONDE__PIXELS]; /* the picture, 0 to 1 */
     float drawn[SONDE__PIXELS]; /* how much of a pixel anything covers */
     float cloth[SONDE__PIXELS]; /* texture: brightness is multiplied by it */
     float area[SONDE__SIDE * (SONDE__SIDE + 1)]; /* the shape being collected */
-    sonde__point outline[SONDE__OUTLINE_MAX];
+    sonde__data_point outline[SONDE__OUTLINE_MAX];
     int points;
-} sonde__canvas;
+} sonde__data_canvas;
 
-void sonde__canvas_clear(sonde__canvas *canvas, const sonde__pose *pose);
+void sonde__data_canvas_clear(sonde__data_canvas *canvas, const sonde__data_pose *pose);
 /* An outline, point by point; curve goes there by way of a control point (quadratic). */
-void sonde__canvas_point(sonde__canvas *canvas, float u, float v);
-void sonde__canvas_curve(sonde__canvas *canvas, float cu, float cv, float u, float v);
+void sonde__data_canvas_point(sonde__data_canvas *canvas, float u, float v);
+void sonde__data_canvas_curve(sonde__data_canvas *canvas, float cu, float cv, float u,
+                              float v);
 /* Adds the left half, mirrored, to an outline of a right half drawn from top to bottom.
  */
-void sonde__canvas_mirror(sonde__canvas *canvas);
+void sonde__data_canvas_mirror(sonde__data_canvas *canvas);
 /* Closes the outline and adds it to the shape. */
-void sonde__canvas_close(sonde__canvas *canvas);
+void sonde__data_canvas_close(sonde__data_canvas *canvas);
 /* Ends the outline as an open line and adds it to the shape, width wide. */
-void sonde__canvas_stroke(sonde__canvas *canvas, float width);
+void sonde__data_canvas_stroke(sonde__data_canvas *canvas, float width);
 /* Paints the shape and forgets it. */
-void sonde__canvas_paint(sonde__canvas *canvas, float brightness, float opacity);
+void sonde__data_canvas_paint(sonde__data_canvas *canvas, float brightness,
+                              float opacity);
 
 #endif

@@ -2,6 +2,9 @@
  * dataset.c - the data set object: samples by index, classes, sets over memory.
  */
 #include "nn/data/dataset.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -233,27 +236,27 @@ size_t sonde_nn_dataset_scratch(const sonde_nn_dataset *set)
 static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scratch,
                            sonde_nn_sample *out, sonde_diag *diag)
 {
-    const sonde__image_file *file = &set->files[index];
+    const sonde__data_image_file *file = &set->files[index];
     unsigned char *bytes = scratch;
     uint8_t *rows = bytes + round_up(set->file_bytes + 1);
     uint8_t *planar =
         file->info.channels == 1 ? rows : rows + round_up(set->sample_bytes);
-    sonde__bytes all = {bytes, 0, file->path};
+    sonde__data_bytes all = {bytes, 0, file->path};
     sonde_err err =
-        sonde__file_read(file->path, bytes, set->file_bytes + 1, &all.size, diag);
+        sonde__data_file_read(file->path, bytes, set->file_bytes + 1, &all.size, diag);
 
     if (err == SONDE_OK && all.size > set->file_bytes) {
         err = sonde__fail(diag, SONDE_EFORMAT, file->path, NULL,
                           "has grown since the data set was opened");
     }
     if (err == SONDE_OK) {
-        err = sonde__image_read(&all, &file->info, rows, diag);
+        err = sonde__data_image_read(&all, &file->info, rows, diag);
     }
     if (err != SONDE_OK) {
         return err;
     }
     if (planar != rows) {
-        sonde__image_planar(&file->info, rows, planar);
+        sonde__data_image_planar(&file->info, rows, planar);
     }
     out->data = planar;
     out->shape[0] = file->info.channels;

@@ -7,21 +7,22 @@
 #ifndef SONDE_NN_DATA_DATASET_H
 #define SONDE_NN_DATA_DATASET_H
 
+#include "base/macros.h"
 #include "nn/data/image.h"
 
 #include <sonde/nn/dataset.h>
 
-typedef struct sonde__image_file {
+typedef struct sonde__data_image_file {
     char *path;
-    sonde__image_info info;
-} sonde__image_file;
+    sonde__data_image_info info;
+} sonde__data_image_file;
 
 struct sonde_nn_dataset {
     sonde_nn_dataset_traits traits;
-    const unsigned char *data; /* (count, shape...); NULL with files */
-    size_t sample_bytes;       /* the largest, if they vary */
-    const int64_t *labels;     /* (count) or NULL */
-    sonde__image_file *files;  /* count entries or NULL */
+    const unsigned char *data;     /* (count, shape...); NULL with files */
+    size_t sample_bytes;           /* the largest, if they vary */
+    const int64_t *labels;         /* (count) or NULL */
+    sonde__data_image_file *files; /* count entries or NULL */
     size_t file_capacity;
     size_t file_bytes;             /* the largest file */
     const sonde_nn_dataset *whole; /* of a part: the set it is of; NULL otherwise */

@@ -5,6 +5,9 @@
  * first 64 KB of a file, and in all of it if they do not end there.
  */
 #include "nn/data/dataset.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -115,16 +118,16 @@ static sonde_err list_folder(const char *path, bool folders, name_list *list,
 
 /* Reads the header of a file into info; head holds HEAD bytes. */
 static sonde_err probe(const char *path, size_t size, unsigned char *head,
-                       sonde__image_info *info, sonde_diag *diag)
+                       sonde__data_image_info *info, sonde_diag *diag)
 {
-    sonde__bytes bytes = {head, 0, path};
+    sonde__data_bytes bytes = {head, 0, path};
     unsigned char *all = NULL;
-    sonde_err err = sonde__file_read(path, head, HEAD, &bytes.size, diag);
+    sonde_err err = sonde__data_file_read(path, head, HEAD, &bytes.size, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__image_probe(&bytes, info, diag);
+    err = sonde__data_image_probe(&bytes, info, diag);
     if (err != SONDE_EFORMAT || size <= HEAD) {
         return err;
     }
@@ -133,9 +136,9 @@ static sonde_err probe(const char *path, size_t size, unsigned char *head,
         return sonde__fail_nomem(diag, "an image file");
     }
     bytes.data = all;
-    err = sonde__file_read(path, all, size, &bytes.size, diag);
+    err = sonde__data_file_read(path, all, size, &bytes.size, diag);
     if (err == SONDE_OK) {
-        err = sonde__image_probe(&bytes, info, diag);
+        err = sonde__data_image_probe(&bytes, info, diag);
     }
     sonde__free(all);
     return err;
@@ -147,9 +150,9 @@ static sonde_err add_file(sonde_nn_dataset *set, char *path, unsigned char *head
 {
     const size_t n = (size_t)set->traits.count;
     const int64_t label = set->traits.classes - 1;
-    sonde__image_file file = {.path = path};
+    sonde__data_image_file file = {.path = path};
     size_t size = 0;
-    sonde_err err = sonde__file_size(path, &size, diag);
+    sonde_err err = sonde__data_file_size(path, &size, diag);
 
     if (err == SONDE_OK) {
         err = probe(path, size, head, &file.info, diag);
@@ -201,12 +204,12 @@ static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char
 static void settle_shape(sonde_nn_dataset *set)
 {
     sonde_nn_dataset_traits *traits = &set->traits;
-    const sonde__image_info *first = &set->files[0].info;
+    const sonde__data_image_info *first = &set->files[0].info;
 
     traits->rank = 3;
     traits->dtype = SONDE_U8;
     for (int64_t i = 0; i < traits->count; i++) {
-        const sonde__image_info *info = &set->files[i].info;
+        const sonde__data_image_info *info = &set->files[i].info;
 
         traits->varied_channels |= info->channels != first->channels;
         traits->varied_size |=
@@ -214,7 +217,7 @@ static void settle_shape(sonde_nn_dataset *set)
         traits->shape[0] = SONDE_MAX(traits->shape[0], info->channels);
         traits->shape[1] = SONDE_MAX(traits->shape[1], info->height);
         traits->shape[2] = SONDE_MAX(traits->shape[2], info->width);
-        set->sample_bytes = SONDE_MAX(set->sample_bytes, sonde__image_size(info));
+        set->sample_bytes = SONDE_MAX(set->sample_bytes, sonde__data_image_size(info));
     }
     set->labels = set->owned_labels;
     traits->has_labels = true;

@@ -2,6 +2,8 @@
  * dataset_idx.c - data sets from IDX files and from a single image.
  */
 #include "nn/data/dataset.h"
+#include "base/fail.h"
+#include "base/memory.h"
 #include "nn/data/idx.h"
 
 #include <inttypes.h>
@@ -17,7 +19,7 @@ static sonde_err take_samples(sonde_nn_dataset *set, sonde_nn_idx *array,
     size_t bytes = 0;
 
     if (view.dtype == SONDE_U8 || view.dtype == SONDE_F32) {
-        set->owned_data = sonde__idx_take(array);
+        set->owned_data = sonde__data_idx_take(array);
         return sonde__dataset_set_data(set, &view, path, diag);
     }
     if (sonde__mul((size_t)sonde_view_count(&view), sizeof(float), &bytes)) {

@@ -5,6 +5,9 @@
  * channel; float32 samples go through vital signs, channel by channel, merged in order.
  */
 #include "nn/data/dataset.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/stats.h>
 

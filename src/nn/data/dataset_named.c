@@ -2,6 +2,8 @@
  * dataset_named.c - data sets known by name, and the places where they may lie.
  */
 #include "nn/data/dataset.h"
+#include "base/fail.h"
+#include "base/macros.h"
 #include "nn/data/garments.h"
 
 #include <stdlib.h>
@@ -20,9 +22,9 @@ typedef struct known_set {
 } known_set;
 
 static const known_set known[] = {
-    {"fashion-mnist", sonde__garment_names},
+    {"fashion-mnist", sonde__data_garment_names},
     {"mnist", digits},
-    {"fashion-synth", sonde__garment_names},
+    {"fashion-synth", sonde__data_garment_names},
 };
 
 /* Where a search has looked. */

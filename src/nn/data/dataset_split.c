@@ -6,6 +6,9 @@
  * left, gives every choice the same chance and keeps their order.
  */
 #include "nn/data/dataset.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -6,9 +6,12 @@
  * part from an earlier attempt whose digest is wrong in the end is thrown away, and the
  * file fetched once more from its first byte, before the error is believed.
  */
-#include "nn/data/curl.h"
+#include "nn/data/download.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "nn/data/input.h"
-#include "nn/data/output.h"
+#include "nn/data/data_output.h"
 #include "nn/data/sha256.h"
 
 #include <sonde/nn/dataset.h>
@@ -69,30 +72,30 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
                         sonde_diag *diag)
 {
     unsigned char *block = sonde__malloc(SONDE__INPUT_BUFFER);
-    sonde__sha256 sha;
-    sonde__input input;
+    sonde__data_sha256 sha;
+    sonde__data_input input;
     size_t got = 1;
-    sonde_err err = block != NULL ? sonde__input_open(&input, path, diag)
+    sonde_err err = block != NULL ? sonde__data_input_open(&input, path, diag)
                                   : sonde__fail_nomem(diag, "a buffer");
 
     if (err != SONDE_OK) {
         sonde__free(block);
         return err;
     }
-    sonde__sha256_init(&sha);
+    sonde__data_sha256_init(&sha);
     if (!of_content) {
-        sonde__input_raw(&input);
+        sonde__data_input_raw(&input);
     }
     while (err == SONDE_OK && got > 0) {
-        err = sonde__input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag);
+        err = sonde__data_input_read_some(&input, block, SONDE__INPUT_BUFFER, &got, diag);
         if (err == SONDE_OK) {
-            sonde__sha256_add(&sha, block, got);
+            sonde__data_sha256_add(&sha, block, got);
         }
     }
-    sonde__input_close(&input);
+    sonde__data_input_close(&input);
     sonde__free(block);
     if (err == SONDE_OK) {
-        sonde__sha256_hex(&sha, hex);
+        sonde__data_sha256_hex(&sha, hex);
     }
     return err;
 }
@@ -146,7 +149,7 @@ static bool progress(void *user, uint64_t done, uint64_t total)
     return !job->asked_to_stop;
 }
 
-static sonde_err fail_download(const fetch_job *job, sonde__download_end end,
+static sonde_err fail_download(const fetch_job *job, sonde__data_download_end end,
                                const char *message)
 {
     const char *url = job->file->url;
@@ -165,9 +168,9 @@ static sonde_err fail_download(const fetch_job *job, sonde__download_end end,
 }
 
 /* Appends to the part from where it ends (fresh: from its beginning). */
-static sonde_err transfer(fetch_job *job, bool fresh, sonde__download_end *end)
+static sonde_err transfer(fetch_job *job, bool fresh, sonde__data_download_end *end)
 {
-    sonde__download download = {
+    sonde__data_download download = {
         .url = job->file->url, .take = take, .progress = progress, .user = job};
     char message[256] = "";
     sonde_err err = SONDE_OK;
@@ -180,7 +183,7 @@ static sonde_err transfer(fetch_job *job, bool fresh, sonde__download_end *end)
     (void)fseek(job->to, 0, SEEK_END);
     job->from = (uint64_t)ftell(job->to);
     download.from = job->from;
-    err = sonde__download_run(&download, end, message, sizeof message, job->diag);
+    err = sonde__data_download_run(&download, end, message, sizeof message, job->diag);
     if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->to) == 0 &&
         fsync(fileno(job->to)) != 0) {
         job->write_failed = true;
@@ -201,7 +204,7 @@ static sonde_err transfer(fetch_job *job, bool fresh, sonde__download_end *end)
 /* Downloads what is missing and checks the whole; fresh forgets what there is. */
 static sonde_err complete(fetch_job *job, bool fresh)
 {
-    sonde__download_end end = SONDE__DOWNLOAD_DONE;
+    sonde__data_download_end end = SONDE__DOWNLOAD_DONE;
     sonde_err err = transfer(job, fresh, &end);
 
     if (err == SONDE_OK && end == SONDE__DOWNLOAD_NO_RANGE &&
@@ -278,7 +281,7 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
 {
     const char *address =
         options != NULL && options->mirror != NULL ? options->mirror : set->address;
-    sonde_err err = sonde__make_folders(dir, diag);
+    sonde_err err = sonde__data_make_folders(dir, diag);
 
     for (size_t i = 0; err == SONDE_OK && i < FILES; i++) {
         char url[URL_SIZE], path[PATH_SIZE];

@@ -6,11 +6,12 @@
  * what makes a shirt hard to tell from a coat.
  */
 #include "nn/data/garments.h"
+#include "base/random.h"
 #include "nn/data/garments_shoes.h"
 
 #include <math.h>
 
-float sonde__dice_between(sonde__dice *dice, float low, float high)
+float sonde__data_dice_between(sonde__data_dice *dice, float low, float high)
 {
     if (dice->next % 4 == 0) {
         sonde__philox(dice->seed, dice->stream, dice->next / 4, dice->block);
@@ -18,9 +19,9 @@ float sonde__dice_between(sonde__dice *dice, float low, float high)
     return low + (high - low) * ((float)(dice->block[dice->next++ % 4] >> 8) * 0x1p-24f);
 }
 
-bool sonde__dice_chance(sonde__dice *dice, float probability)
+bool sonde__data_dice_chance(sonde__data_dice *dice, float probability)
 {
-    return sonde__dice_between(dice, 0.0f, 1.0f) < probability;
+    return sonde__data_dice_between(dice, 0.0f, 1.0f) < probability;
 }
 
 /* Measures of a top; half widths, and heights from the collar (-1) down. */
@@ -34,74 +35,77 @@ typedef struct cut {
     bool pointed;               /* V neck */
 } cut;
 
-static void draw_sleeve(sonde__canvas *canvas, const cut *c, float side, float brightness)
+static void draw_sleeve(sonde__data_canvas *canvas, const cut *c, float side,
+                        float brightness)
 {
     const float su = c->shoulder, sv = c->top + c->slope;
     const float au = c->chest * 0.96f, av = sv + c->arm;
     const float du = sinf(c->spread), dv = cosf(c->spread);
     const float eu = su + du * c->sleeve, ev = sv + dv * c->sleeve;
 
-    sonde__canvas_point(canvas, side * (su - 0.10f), sv - 0.02f);
-    sonde__canvas_curve(canvas, side * (su + 0.5f * du * c->sleeve + 0.06f),
-                        sv + 0.45f * dv * c->sleeve, side * eu, ev);
-    sonde__canvas_point(canvas, side * (eu - dv * c->cuff), ev + du * c->cuff);
-    sonde__canvas_point(canvas, side * au, av);
-    sonde__canvas_point(canvas, side * (au - 0.15f), av - 0.3f * c->arm);
-    sonde__canvas_close(canvas);
-    sonde__canvas_paint(canvas, brightness, 1.0f);
+    sonde__data_canvas_point(canvas, side * (su - 0.10f), sv - 0.02f);
+    sonde__data_canvas_curve(canvas, side * (su + 0.5f * du * c->sleeve + 0.06f),
+                             sv + 0.45f * dv * c->sleeve, side * eu, ev);
+    sonde__data_canvas_point(canvas, side * (eu - dv * c->cuff), ev + du * c->cuff);
+    sonde__data_canvas_point(canvas, side * au, av);
+    sonde__data_canvas_point(canvas, side * (au - 0.15f), av - 0.3f * c->arm);
+    sonde__data_canvas_close(canvas);
+    sonde__data_canvas_paint(canvas, brightness, 1.0f);
 }
 
 /* The edge between sleeve and body, in shadow. */
-static void draw_arm_hole(sonde__canvas *canvas, const cut *c, float side, float shadow)
+static void draw_arm_hole(sonde__data_canvas *canvas, const cut *c, float side,
+                          float shadow)
 {
     const float v = c->top + c->slope;
 
-    sonde__canvas_point(canvas, side * c->shoulder, v);
-    sonde__canvas_curve(canvas, side * (c->chest - 0.06f), v + 0.6f * c->arm,
-                        side * c->chest, v + c->arm);
+    sonde__data_canvas_point(canvas, side * c->shoulder, v);
+    sonde__data_canvas_curve(canvas, side * (c->chest - 0.06f), v + 0.6f * c->arm,
+                             side * c->chest, v + c->arm);
     if (c->sleeve > 0.8f) {
-        sonde__canvas_curve(canvas, side * (c->waist + 0.02f), c->waist_at,
-                            side * c->hem_width, fminf(c->hem, v + c->sleeve));
+        sonde__data_canvas_curve(canvas, side * (c->waist + 0.02f), c->waist_at,
+                                 side * c->hem_width, fminf(c->hem, v + c->sleeve));
     }
-    sonde__canvas_stroke(canvas, 0.05f);
-    sonde__canvas_paint(canvas, 0.15f, shadow);
+    sonde__data_canvas_stroke(canvas, 0.05f);
+    sonde__data_canvas_paint(canvas, 0.15f, shadow);
 }
 
-static void draw_body(sonde__canvas *canvas, const cut *c, float brightness)
+static void draw_body(sonde__data_canvas *canvas, const cut *c, float brightness)
 {
     const float v = c->top + c->slope;
 
-    sonde__canvas_point(canvas, 0.0f, c->top + c->neck_depth);
+    sonde__data_canvas_point(canvas, 0.0f, c->top + c->neck_depth);
     if (c->pointed) {
-        sonde__canvas_point(canvas, c->neck, c->top);
+        sonde__data_canvas_point(canvas, c->neck, c->top);
     } else {
-        sonde__canvas_curve(canvas, c->neck * 0.9f, c->top + c->neck_depth, c->neck,
-                            c->top);
+        sonde__data_canvas_curve(canvas, c->neck * 0.9f, c->top + c->neck_depth, c->neck,
+                                 c->top);
     }
-    sonde__canvas_point(canvas, c->shoulder, v);
-    sonde__canvas_curve(canvas, c->chest - 0.05f, v + 0.5f * c->arm, c->chest,
-                        v + c->arm);
-    sonde__canvas_curve(canvas, c->waist, c->waist_at, c->hem_width, c->hem);
-    sonde__canvas_point(canvas, 0.0f, c->hem + 0.03f);
-    sonde__canvas_mirror(canvas);
-    sonde__canvas_close(canvas);
-    sonde__canvas_paint(canvas, brightness, 1.0f);
+    sonde__data_canvas_point(canvas, c->shoulder, v);
+    sonde__data_canvas_curve(canvas, c->chest - 0.05f, v + 0.5f * c->arm, c->chest,
+                             v + c->arm);
+    sonde__data_canvas_curve(canvas, c->waist, c->waist_at, c->hem_width, c->hem);
+    sonde__data_canvas_point(canvas, 0.0f, c->hem + 0.03f);
+    sonde__data_canvas_mirror(canvas);
+    sonde__data_canvas_close(canvas);
+    sonde__data_canvas_paint(canvas, brightness, 1.0f);
 }
 
 /* Sleeves, body, the inside of the neck. */
-static void draw_top(sonde__canvas *canvas, sonde__dice *dice, const cut *c,
+static void draw_top(sonde__data_canvas *canvas, sonde__data_dice *dice, const cut *c,
                      float brightness)
 {
-    const float sleeve_light = brightness * sonde__dice_between(dice, 0.78f, 1.05f);
-    const float shadow = sonde__dice_between(dice, 0.25f, 0.8f);
+    const float sleeve_light = brightness * sonde__data_dice_between(dice, 0.78f, 1.05f);
+    const float shadow = sonde__data_dice_between(dice, 0.25f, 0.8f);
 
     if (c->neck_depth > 0.05f) {
-        sonde__canvas_point(canvas, c->neck, c->top - 0.01f);
-        sonde__canvas_curve(canvas, 0.0f, c->top - 0.05f, -c->neck, c->top - 0.01f);
-        sonde__canvas_curve(canvas, 0.0f, c->top + 1.9f * c->neck_depth, c->neck, c->top);
-        sonde__canvas_close(canvas);
-        sonde__canvas_paint(canvas, brightness * 0.45f,
-                            sonde__dice_between(dice, 0.0f, 0.9f));
+        sonde__data_canvas_point(canvas, c->neck, c->top - 0.01f);
+        sonde__data_canvas_curve(canvas, 0.0f, c->top - 0.05f, -c->neck, c->top - 0.01f);
+        sonde__data_canvas_curve(canvas, 0.0f, c->top + 1.9f * c->neck_depth, c->neck,
+                                 c->top);
+        sonde__data_canvas_close(canvas);
+        sonde__data_canvas_paint(canvas, brightness * 0.45f,
+                                 sonde__data_dice_between(dice, 0.0f, 0.9f));
     }
     for (int i = 0; c->sleeve > 0.0f && i < 2; i++) {
         draw_sleeve(canvas, c, i == 0 ? 1.0f : -1.0f, sleeve_light);
@@ -113,18 +117,19 @@ static void draw_top(sonde__canvas *canvas, sonde__dice *dice, const cut *c,
 }
 
 /* A line down the front, from the neck to v, with or without buttons. */
-static void draw_front(sonde__canvas *canvas, sonde__dice *dice, const cut *c,
+static void draw_front(sonde__data_canvas *canvas, sonde__data_dice *dice, const cut *c,
                        float brightness, float opacity)
 {
-    const bool dark = sonde__dice_chance(dice, 0.7f);
+    const bool dark = sonde__data_dice_chance(dice, 0.7f);
 
-    sonde__canvas_point(canvas, 0.0f, c->top + c->neck_depth);
-    sonde__canvas_point(canvas, sonde__dice_between(dice, -0.03f, 0.03f), c->hem);
-    sonde__canvas_stroke(canvas, sonde__dice_between(dice, 0.04f, 0.08f));
-    sonde__canvas_paint(canvas, dark ? brightness * 0.3f : fminf(brightness * 1.5f, 1.0f),
-                        opacity);
-    if (sonde__dice_chance(dice, 0.5f)) {
-        const float step = sonde__dice_between(dice, 0.22f, 0.34f);
+    sonde__data_canvas_point(canvas, 0.0f, c->top + c->neck_depth);
+    sonde__data_canvas_point(canvas, sonde__data_dice_between(dice, -0.03f, 0.03f),
+                             c->hem);
+    sonde__data_canvas_stroke(canvas, sonde__data_dice_between(dice, 0.04f, 0.08f));
+    sonde__data_canvas_paint(
+        canvas, dark ? brightness * 0.3f : fminf(brightness * 1.5f, 1.0f), opacity);
+    if (sonde__data_dice_chance(dice, 0.5f)) {
+        const float step = sonde__data_dice_between(dice, 0.22f, 0.34f);
 
         const float first = c->top + c->neck_depth + 0.12f;
         const int buttons = (int)((c->hem - 0.1f - first) / step) + 1;
@@ -132,229 +137,251 @@ static void draw_front(sonde__canvas *canvas, sonde__dice *dice, const cut *c,
         for (int i = 0; i < buttons; i++) {
             const float v = first + step * (float)i;
 
-            sonde__canvas_point(canvas, 0.05f, v);
-            sonde__canvas_point(canvas, 0.05f, v + 0.05f);
-            sonde__canvas_stroke(canvas, 0.07f);
+            sonde__data_canvas_point(canvas, 0.05f, v);
+            sonde__data_canvas_point(canvas, 0.05f, v + 0.05f);
+            sonde__data_canvas_stroke(canvas, 0.07f);
         }
-        sonde__canvas_paint(canvas, dark ? 1.0f : 0.1f, opacity * 0.8f);
+        sonde__data_canvas_paint(canvas, dark ? 1.0f : 0.1f, opacity * 0.8f);
     }
 }
 
 /* Two flaps beside the neck: a shirt's collar, a coat's lapels when long. */
-static void draw_collar(sonde__canvas *canvas, const cut *c, float length,
+static void draw_collar(sonde__data_canvas *canvas, const cut *c, float length,
                         float brightness)
 {
     for (int i = 0; i < 2; i++) {
         const float side = i == 0 ? 1.0f : -1.0f;
 
-        sonde__canvas_point(canvas, side * c->neck * 1.05f, c->top - 0.03f);
-        sonde__canvas_point(canvas, side * (c->neck * 1.2f), c->top + 0.55f * length);
-        sonde__canvas_point(canvas, side * 0.04f, c->top + length);
-        sonde__canvas_point(canvas, side * 0.02f, c->top + c->neck_depth * 0.8f);
-        sonde__canvas_close(canvas);
+        sonde__data_canvas_point(canvas, side * c->neck * 1.05f, c->top - 0.03f);
+        sonde__data_canvas_point(canvas, side * (c->neck * 1.2f),
+                                 c->top + 0.55f * length);
+        sonde__data_canvas_point(canvas, side * 0.04f, c->top + length);
+        sonde__data_canvas_point(canvas, side * 0.02f, c->top + c->neck_depth * 0.8f);
+        sonde__data_canvas_close(canvas);
     }
-    sonde__canvas_paint(canvas, brightness, 0.85f);
+    sonde__data_canvas_paint(canvas, brightness, 0.85f);
 }
 
-static cut cut_of_top(sonde__dice *dice)
+static cut cut_of_top(sonde__data_dice *dice)
 {
     cut c = {0};
 
-    c.top = sonde__dice_between(dice, -0.95f, -0.82f);
-    c.hem = sonde__dice_between(dice, 0.78f, 0.96f);
-    c.neck = sonde__dice_between(dice, 0.17f, 0.28f);
-    c.neck_depth = sonde__dice_between(dice, 0.05f, 0.18f);
-    c.shoulder = sonde__dice_between(dice, 0.48f, 0.58f);
-    c.slope = sonde__dice_between(dice, 0.10f, 0.20f);
-    c.chest = c.shoulder - sonde__dice_between(dice, 0.0f, 0.08f);
-    c.arm = sonde__dice_between(dice, 0.36f, 0.50f);
-    c.waist = c.chest - sonde__dice_between(dice, -0.02f, 0.12f);
-    c.waist_at = sonde__dice_between(dice, 0.1f, 0.35f);
-    c.hem_width = c.waist + sonde__dice_between(dice, -0.02f, 0.12f);
+    c.top = sonde__data_dice_between(dice, -0.95f, -0.82f);
+    c.hem = sonde__data_dice_between(dice, 0.78f, 0.96f);
+    c.neck = sonde__data_dice_between(dice, 0.17f, 0.28f);
+    c.neck_depth = sonde__data_dice_between(dice, 0.05f, 0.18f);
+    c.shoulder = sonde__data_dice_between(dice, 0.48f, 0.58f);
+    c.slope = sonde__data_dice_between(dice, 0.10f, 0.20f);
+    c.chest = c.shoulder - sonde__data_dice_between(dice, 0.0f, 0.08f);
+    c.arm = sonde__data_dice_between(dice, 0.36f, 0.50f);
+    c.waist = c.chest - sonde__data_dice_between(dice, -0.02f, 0.12f);
+    c.waist_at = sonde__data_dice_between(dice, 0.1f, 0.35f);
+    c.hem_width = c.waist + sonde__data_dice_between(dice, -0.02f, 0.12f);
     return c;
 }
 
 /* Sleeves to the wrist, hanging. */
-static void long_sleeves(sonde__dice *dice, cut *c)
+static void long_sleeves(sonde__data_dice *dice, cut *c)
 {
-    c->sleeve = sonde__dice_between(dice, 1.25f, 1.62f);
-    c->cuff = sonde__dice_between(dice, 0.17f, 0.24f);
-    c->spread = sonde__dice_between(dice, 0.10f, 0.26f);
+    c->sleeve = sonde__data_dice_between(dice, 1.25f, 1.62f);
+    c->cuff = sonde__data_dice_between(dice, 0.17f, 0.24f);
+    c->spread = sonde__data_dice_between(dice, 0.10f, 0.26f);
 }
 
-static void short_sleeves(sonde__dice *dice, cut *c)
+static void short_sleeves(sonde__data_dice *dice, cut *c)
 {
-    c->sleeve = sonde__dice_between(dice, 0.36f, 0.66f);
-    c->cuff = sonde__dice_between(dice, 0.30f, 0.42f);
-    c->spread = sonde__dice_between(dice, 0.45f, 0.95f);
+    c->sleeve = sonde__data_dice_between(dice, 0.36f, 0.66f);
+    c->cuff = sonde__data_dice_between(dice, 0.30f, 0.42f);
+    c->spread = sonde__data_dice_between(dice, 0.45f, 0.95f);
 }
 
-static void draw_t_shirt(sonde__canvas *canvas, sonde__dice *dice, float brightness)
+static void draw_t_shirt(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                         float brightness)
 {
     cut c = cut_of_top(dice);
 
-    c.pointed = sonde__dice_chance(dice, 0.2f);
-    if (sonde__dice_chance(dice, 0.07f)) {
+    c.pointed = sonde__data_dice_chance(dice, 0.2f);
+    if (sonde__data_dice_chance(dice, 0.07f)) {
         c.sleeve = 0.0f;
         c.shoulder *= 0.8f;
     } else {
         short_sleeves(dice, &c);
     }
     draw_top(canvas, dice, &c, brightness);
-    if (sonde__dice_chance(dice, 0.35f)) { /* a print on the chest */
-        const float u = sonde__dice_between(dice, 0.12f, 0.32f);
-        const float v = sonde__dice_between(dice, -0.45f, -0.2f);
-        const float down = sonde__dice_between(dice, 0.15f, 0.6f);
+    if (sonde__data_dice_chance(dice, 0.35f)) { /* a print on the chest */
+        const float u = sonde__data_dice_between(dice, 0.12f, 0.32f);
+        const float v = sonde__data_dice_between(dice, -0.45f, -0.2f);
+        const float down = sonde__data_dice_between(dice, 0.15f, 0.6f);
 
-        sonde__canvas_point(canvas, 0.0f, v);
-        sonde__canvas_curve(canvas, u, v, u, v + 0.5f * down);
-        sonde__canvas_curve(canvas, u, v + down, 0.0f, v + down);
-        sonde__canvas_mirror(canvas);
-        sonde__canvas_close(canvas);
-        sonde__canvas_paint(canvas, sonde__dice_between(dice, 0.0f, 1.0f),
-                            sonde__dice_between(dice, 0.3f, 0.9f));
+        sonde__data_canvas_point(canvas, 0.0f, v);
+        sonde__data_canvas_curve(canvas, u, v, u, v + 0.5f * down);
+        sonde__data_canvas_curve(canvas, u, v + down, 0.0f, v + down);
+        sonde__data_canvas_mirror(canvas);
+        sonde__data_canvas_close(canvas);
+        sonde__data_canvas_paint(canvas, sonde__data_dice_between(dice, 0.0f, 1.0f),
+                                 sonde__data_dice_between(dice, 0.3f, 0.9f));
     }
 }
 
-static void draw_pullover(sonde__canvas *canvas, sonde__dice *dice, float brightness)
+static void draw_pullover(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                          float brightness)
 {
     cut c = cut_of_top(dice);
-    const float band = sonde__dice_between(dice, 0.0f, 0.6f);
+    const float band = sonde__data_dice_between(dice, 0.0f, 0.6f);
 
     long_sleeves(dice, &c);
     c.neck_depth *= 0.8f;
     draw_top(canvas, dice, &c, brightness);
-    sonde__canvas_point(canvas, -c.hem_width, c.hem - 0.06f); /* ribbing at the hem */
-    sonde__canvas_point(canvas, c.hem_width, c.hem - 0.06f);
-    sonde__canvas_stroke(canvas, 0.1f);
-    sonde__canvas_paint(canvas, brightness * 0.6f, band);
-    if (sonde__dice_chance(dice, 0.15f)) { /* a hood, or a polo neck */
-        sonde__canvas_point(canvas, c.neck * 1.3f, c.top + 0.12f);
-        sonde__canvas_curve(canvas, c.neck * 1.4f, c.top - 0.12f, 0.0f, c.top - 0.12f);
-        sonde__canvas_mirror(canvas);
-        sonde__canvas_close(canvas);
-        sonde__canvas_paint(canvas, brightness * 0.8f, 0.9f);
+    sonde__data_canvas_point(canvas, -c.hem_width,
+                             c.hem - 0.06f); /* ribbing at the hem */
+    sonde__data_canvas_point(canvas, c.hem_width, c.hem - 0.06f);
+    sonde__data_canvas_stroke(canvas, 0.1f);
+    sonde__data_canvas_paint(canvas, brightness * 0.6f, band);
+    if (sonde__data_dice_chance(dice, 0.15f)) { /* a hood, or a polo neck */
+        sonde__data_canvas_point(canvas, c.neck * 1.3f, c.top + 0.12f);
+        sonde__data_canvas_curve(canvas, c.neck * 1.4f, c.top - 0.12f, 0.0f,
+                                 c.top - 0.12f);
+        sonde__data_canvas_mirror(canvas);
+        sonde__data_canvas_close(canvas);
+        sonde__data_canvas_paint(canvas, brightness * 0.8f, 0.9f);
     }
 }
 
-static void draw_coat(sonde__canvas *canvas, sonde__dice *dice, float brightness)
+static void draw_coat(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                      float brightness)
 {
     cut c = cut_of_top(dice);
 
     long_sleeves(dice, &c);
-    c.hem = sonde__dice_between(dice, 0.86f, 1.0f);
-    c.hem_width += sonde__dice_between(dice, 0.0f, 0.10f);
-    c.neck_depth *= sonde__dice_between(dice, 0.8f, 1.8f);
-    c.pointed = sonde__dice_chance(dice, 0.7f);
+    c.hem = sonde__data_dice_between(dice, 0.86f, 1.0f);
+    c.hem_width += sonde__data_dice_between(dice, 0.0f, 0.10f);
+    c.neck_depth *= sonde__data_dice_between(dice, 0.8f, 1.8f);
+    c.pointed = sonde__data_dice_chance(dice, 0.7f);
     draw_top(canvas, dice, &c, brightness);
-    draw_front(canvas, dice, &c, brightness, sonde__dice_between(dice, 0.45f, 1.0f));
-    if (sonde__dice_chance(dice, 0.65f)) {
-        draw_collar(canvas, &c, sonde__dice_between(dice, 0.3f, 0.7f),
-                    brightness * sonde__dice_between(dice, 0.7f, 1.2f));
+    draw_front(canvas, dice, &c, brightness, sonde__data_dice_between(dice, 0.45f, 1.0f));
+    if (sonde__data_dice_chance(dice, 0.65f)) {
+        draw_collar(canvas, &c, sonde__data_dice_between(dice, 0.3f, 0.7f),
+                    brightness * sonde__data_dice_between(dice, 0.7f, 1.2f));
     }
-    for (int i = sonde__dice_chance(dice, 0.5f) ? 0 : 2; i < 2; i++) { /* pockets */
+    for (int i = sonde__data_dice_chance(dice, 0.5f) ? 0 : 2; i < 2; i++) { /* pockets */
         const float side = i == 0 ? 1.0f : -1.0f;
 
-        sonde__canvas_point(canvas, side * 0.14f, 0.36f);
-        sonde__canvas_point(canvas, side * 0.36f, 0.32f);
-        sonde__canvas_stroke(canvas, 0.06f);
-        sonde__canvas_paint(canvas, brightness * 0.4f, 0.6f);
+        sonde__data_canvas_point(canvas, side * 0.14f, 0.36f);
+        sonde__data_canvas_point(canvas, side * 0.36f, 0.32f);
+        sonde__data_canvas_stroke(canvas, 0.06f);
+        sonde__data_canvas_paint(canvas, brightness * 0.4f, 0.6f);
     }
 }
 
-static void draw_shirt(sonde__canvas *canvas, sonde__dice *dice, float brightness)
+static void draw_shirt(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                       float brightness)
 {
     cut c = cut_of_top(dice);
 
-    if (sonde__dice_chance(dice, 0.4f)) {
+    if (sonde__data_dice_chance(dice, 0.4f)) {
         short_sleeves(dice, &c);
-        c.sleeve *= sonde__dice_between(dice, 1.0f, 1.25f);
+        c.sleeve *= sonde__data_dice_between(dice, 1.0f, 1.25f);
     } else {
         long_sleeves(dice, &c);
     }
     c.neck *= 0.85f;
     draw_top(canvas, dice, &c, brightness);
-    if (sonde__dice_chance(dice, 0.8f)) {
-        draw_front(canvas, dice, &c, brightness, sonde__dice_between(dice, 0.1f, 0.5f));
+    if (sonde__data_dice_chance(dice, 0.8f)) {
+        draw_front(canvas, dice, &c, brightness,
+                   sonde__data_dice_between(dice, 0.1f, 0.5f));
     }
-    if (sonde__dice_chance(dice, 0.75f)) {
-        draw_collar(canvas, &c, sonde__dice_between(dice, 0.18f, 0.34f),
-                    fminf(brightness * sonde__dice_between(dice, 0.8f, 1.3f), 1.0f));
+    if (sonde__data_dice_chance(dice, 0.75f)) {
+        draw_collar(canvas, &c, sonde__data_dice_between(dice, 0.18f, 0.34f),
+                    fminf(brightness * sonde__data_dice_between(dice, 0.8f, 1.3f), 1.0f));
     }
 }
 
-static void draw_dress(sonde__canvas *canvas, sonde__dice *dice, float brightness)
+static void draw_dress(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                       float brightness)
 {
     cut c = cut_of_top(dice);
 
-    c.top = sonde__dice_between(dice, -1.0f, -0.9f);
-    c.hem = sonde__dice_between(dice, 0.88f, 1.0f);
-    c.shoulder = sonde__dice_between(dice, 0.22f, 0.36f);
-    c.neck = c.shoulder * sonde__dice_between(dice, 0.45f, 0.8f);
-    c.neck_depth = sonde__dice_between(dice, 0.05f, 0.3f);
-    c.chest = c.shoulder * sonde__dice_between(dice, 0.85f, 1.05f);
-    c.arm = sonde__dice_between(dice, 0.25f, 0.4f);
-    c.waist = c.chest * sonde__dice_between(dice, 0.55f, 0.95f);
-    c.waist_at = sonde__dice_between(dice, -0.4f, 0.0f);
-    c.hem_width = sonde__dice_between(dice, 0.24f, 0.52f);
-    c.pointed = sonde__dice_chance(dice, 0.4f);
-    if (sonde__dice_chance(dice, 0.3f)) {
+    c.top = sonde__data_dice_between(dice, -1.0f, -0.9f);
+    c.hem = sonde__data_dice_between(dice, 0.88f, 1.0f);
+    c.shoulder = sonde__data_dice_between(dice, 0.22f, 0.36f);
+    c.neck = c.shoulder * sonde__data_dice_between(dice, 0.45f, 0.8f);
+    c.neck_depth = sonde__data_dice_between(dice, 0.05f, 0.3f);
+    c.chest = c.shoulder * sonde__data_dice_between(dice, 0.85f, 1.05f);
+    c.arm = sonde__data_dice_between(dice, 0.25f, 0.4f);
+    c.waist = c.chest * sonde__data_dice_between(dice, 0.55f, 0.95f);
+    c.waist_at = sonde__data_dice_between(dice, -0.4f, 0.0f);
+    c.hem_width = sonde__data_dice_between(dice, 0.24f, 0.52f);
+    c.pointed = sonde__data_dice_chance(dice, 0.4f);
+    if (sonde__data_dice_chance(dice, 0.3f)) {
         long_sleeves(dice, &c);
-        c.sleeve *= sonde__dice_between(dice, 0.5f, 0.9f);
+        c.sleeve *= sonde__data_dice_between(dice, 0.5f, 0.9f);
         c.cuff *= 0.7f;
-    } else if (sonde__dice_chance(dice, 0.4f)) {
+    } else if (sonde__data_dice_chance(dice, 0.4f)) {
         short_sleeves(dice, &c);
         c.sleeve *= 0.7f;
         c.cuff *= 0.6f;
     }
     draw_top(canvas, dice, &c, brightness);
-    if (sonde__dice_chance(dice, 0.4f)) { /* a belt */
-        const float v = sonde__dice_between(dice, -0.3f, -0.1f);
+    if (sonde__data_dice_chance(dice, 0.4f)) { /* a belt */
+        const float v = sonde__data_dice_between(dice, -0.3f, -0.1f);
 
-        sonde__canvas_point(canvas, -c.chest * 0.85f, v);
-        sonde__canvas_point(canvas, c.chest * 0.85f, v);
-        sonde__canvas_stroke(canvas, 0.07f);
-        sonde__canvas_paint(canvas, sonde__dice_between(dice, 0.05f, 0.6f), 0.7f);
+        sonde__data_canvas_point(canvas, -c.chest * 0.85f, v);
+        sonde__data_canvas_point(canvas, c.chest * 0.85f, v);
+        sonde__data_canvas_stroke(canvas, 0.07f);
+        sonde__data_canvas_paint(canvas, sonde__data_dice_between(dice, 0.05f, 0.6f),
+                                 0.7f);
     }
 }
 
-static void draw_trouser(sonde__canvas *canvas, sonde__dice *dice, float brightness)
-{
-    const float waist = sonde__dice_between(dice, 0.26f, 0.38f);
-    const float hip = waist + sonde__dice_between(dice, 0.03f, 0.12f);
-    const float top = sonde__dice_between(dice, -1.0f, -0.9f);
-    const float crotch = sonde__dice_between(dice, -0.45f, -0.2f);
-    const float hem = sonde__dice_between(dice, 0.88f, 1.0f);
-    const float apart = sonde__dice_between(dice, 0.02f, 0.14f);
-    const float outer = fmaxf(sonde__dice_between(dice, 0.26f, 0.44f), apart + 0.16f);
-
-    sonde__canvas_point(canvas, 0.0f, top + 0.02f);
-    sonde__canvas_point(canvas, waist, top);
-    sonde__canvas_curve(canvas, hip, 0.5f * (top + crotch), hip, crotch + 0.05f);
-    sonde__canvas_point(canvas, outer, hem);
-    sonde__canvas_point(canvas, apart, hem + 0.02f);
-    sonde__canvas_point(canvas, 0.015f, crotch);
-    sonde__canvas_mirror(canvas);
-    sonde__canvas_close(canvas);
-    sonde__canvas_paint(canvas, brightness, 1.0f);
-    sonde__canvas_point(canvas, -waist, top + 0.06f); /* waistband */
-    sonde__canvas_point(canvas, waist, top + 0.06f);
-    sonde__canvas_stroke(canvas, 0.09f);
-    sonde__canvas_paint(canvas, brightness * sonde__dice_between(dice, 0.5f, 1.2f), 0.7f);
-    sonde__canvas_point(canvas, 0.0f, top + 0.1f); /* fly */
-    sonde__canvas_point(canvas, 0.0f, crotch);
-    sonde__canvas_stroke(canvas, 0.04f);
-    sonde__canvas_paint(canvas, brightness * 0.5f, sonde__dice_between(dice, 0.1f, 0.8f));
-}
-
-void sonde__garment_draw(sonde__canvas *canvas, sonde__dice *dice, int label,
+static void draw_trouser(sonde__data_canvas *canvas, sonde__data_dice *dice,
                          float brightness)
 {
-    typedef void draw_fn(sonde__canvas * canvas, sonde__dice * dice, float brightness);
+    const float waist = sonde__data_dice_between(dice, 0.26f, 0.38f);
+    const float hip = waist + sonde__data_dice_between(dice, 0.03f, 0.12f);
+    const float top = sonde__data_dice_between(dice, -1.0f, -0.9f);
+    const float crotch = sonde__data_dice_between(dice, -0.45f, -0.2f);
+    const float hem = sonde__data_dice_between(dice, 0.88f, 1.0f);
+    const float apart = sonde__data_dice_between(dice, 0.02f, 0.14f);
+    const float outer =
+        fmaxf(sonde__data_dice_between(dice, 0.26f, 0.44f), apart + 0.16f);
+
+    sonde__data_canvas_point(canvas, 0.0f, top + 0.02f);
+    sonde__data_canvas_point(canvas, waist, top);
+    sonde__data_canvas_curve(canvas, hip, 0.5f * (top + crotch), hip, crotch + 0.05f);
+    sonde__data_canvas_point(canvas, outer, hem);
+    sonde__data_canvas_point(canvas, apart, hem + 0.02f);
+    sonde__data_canvas_point(canvas, 0.015f, crotch);
+    sonde__data_canvas_mirror(canvas);
+    sonde__data_canvas_close(canvas);
+    sonde__data_canvas_paint(canvas, brightness, 1.0f);
+    sonde__data_canvas_point(canvas, -waist, top + 0.06f); /* waistband */
+    sonde__data_canvas_point(canvas, waist, top + 0.06f);
+    sonde__data_canvas_stroke(canvas, 0.09f);
+    sonde__data_canvas_paint(
+        canvas, brightness * sonde__data_dice_between(dice, 0.5f, 1.2f), 0.7f);
+    sonde__data_canvas_point(canvas, 0.0f, top + 0.1f); /* fly */
+    sonde__data_canvas_point(canvas, 0.0f, crotch);
+    sonde__data_canvas_stroke(canvas, 0.04f);
+    sonde__data_canvas_paint(canvas, brightness * 0.5f,
+                             sonde__data_dice_between(dice, 0.1f, 0.8f));
+}
+
+void sonde__data_garment_draw(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                              int label, float brightness)
+{
+    typedef void draw_fn(sonde__data_canvas * canvas, sonde__data_dice * dice,
+                         float brightness);
     static draw_fn *const by_label[SONDE_NN_SYNTH_CLASSES] = {
-        draw_t_shirt,    draw_trouser,       draw_pullover, draw_dress,
-        draw_coat,       sonde__draw_sandal, draw_shirt,    sonde__draw_sneaker,
-        sonde__draw_bag, sonde__draw_boot,
+        draw_t_shirt,
+        draw_trouser,
+        draw_pullover,
+        draw_dress,
+        draw_coat,
+        sonde__data_draw_sandal,
+        draw_shirt,
+        sonde__data_draw_sneaker,
+        sonde__data_draw_bag,
+        sonde__data_draw_boot,
     };
 
     by_label[label](canvas, dice, brightness);

@@ -7,19 +7,19 @@
 #include "nn/data/canvas.h"
 
 /* By label. */
-extern const char *const sonde__garment_names[SONDE_NN_SYNTH_CLASSES];
+extern const char *const sonde__data_garment_names[SONDE_NN_SYNTH_CLASSES];
 
 /* Random numbers of one sample, one after the other. */
-typedef struct sonde__dice {
+typedef struct sonde__data_dice {
     uint64_t seed, stream, next;
     uint32_t block[4];
-} sonde__dice;
+} sonde__data_dice;
 
-float sonde__dice_between(sonde__dice *dice, float low, float high);
-bool sonde__dice_chance(sonde__dice *dice, float probability);
+float sonde__data_dice_between(sonde__data_dice *dice, float low, float high);
+bool sonde__data_dice_chance(sonde__data_dice *dice, float probability);
 
 /* Draws a garment of this class on a cleared canvas. */
-void sonde__garment_draw(sonde__canvas *canvas, sonde__dice *dice, int label,
-                         float brightness);
+void sonde__data_garment_draw(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                              int label, float brightness);
 
 #endif

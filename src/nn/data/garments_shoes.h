@@ -6,9 +6,13 @@
 
 #include "nn/data/garments.h"
 
-void sonde__draw_sandal(sonde__canvas *canvas, sonde__dice *dice, float brightness);
-void sonde__draw_sneaker(sonde__canvas *canvas, sonde__dice *dice, float brightness);
-void sonde__draw_bag(sonde__canvas *canvas, sonde__dice *dice, float brightness);
-void sonde__draw_boot(sonde__canvas *canvas, sonde__dice *dice, float brightness);
+void sonde__data_draw_sandal(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                             float brightness);
+void sonde__data_draw_sneaker(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                              float brightness);
+void sonde__data_draw_bag(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                          float brightness);
+void sonde__data_draw_boot(sonde__data_canvas *canvas, sonde__data_dice *dice,
+                           float brightness);
 
 #endif

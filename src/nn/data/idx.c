@@ -5,6 +5,9 @@
  * uint8 array costs nothing but the read.
  */
 #include "nn/data/idx.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include "nn/data/input.h"
 
@@ -21,11 +24,11 @@ static const idx_dtype dtypes[] = {
     {0x0C, SONDE_I32}, {0x0D, SONDE_F32}, {0x0E, SONDE_F64},
 };
 
-static sonde_err read_magic(sonde__input *input, sonde_view *view, sonde_diag *diag)
+static sonde_err read_magic(sonde__data_input *input, sonde_view *view, sonde_diag *diag)
 {
     unsigned char magic[4];
     const sonde_err err =
-        sonde__input_read(input, magic, sizeof magic, "the header", diag);
+        sonde__data_input_read(input, magic, sizeof magic, "the header", diag);
     const idx_dtype *found = NULL;
 
     if (err != SONDE_OK) {
@@ -51,7 +54,7 @@ static sonde_err read_magic(sonde__input *input, sonde_view *view, sonde_diag *d
     return SONDE_OK;
 }
 
-static sonde_err read_shape(sonde__input *input, sonde_view *view, size_t *bytes,
+static sonde_err read_shape(sonde__data_input *input, sonde_view *view, size_t *bytes,
                             sonde_diag *diag)
 {
     unsigned char sizes[SONDE_MAX_DIMS * 4];
@@ -60,7 +63,7 @@ static sonde_err read_shape(sonde__input *input, sonde_view *view, size_t *bytes
     size_t span = sonde_dtype_size(view->dtype);
     bool empty = false;
     const sonde_err err =
-        sonde__input_read(input, sizes, (size_t)view->rank * 4, "the header", diag);
+        sonde__data_input_read(input, sizes, (size_t)view->rank * 4, "the header", diag);
     bool fits = true;
 
     if (err != SONDE_OK) {
@@ -75,7 +78,7 @@ static sonde_err read_shape(sonde__input *input, sonde_view *view, size_t *bytes
         fits = fits && sonde__mul(span, (size_t)SONDE_MAX(view->shape[i], 1), &span) &&
                span <= INT64_MAX;
     }
-    if (!fits || !sonde__input_may_hold(input, empty ? 0 : span)) {
+    if (!fits || !sonde__data_input_may_hold(input, empty ? 0 : span)) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
                            "truncated: %" PRIu64 " bytes cannot hold its %s %s",
                            input->size,
@@ -98,7 +101,8 @@ static void swap_elements(unsigned char *data, size_t bytes, size_t size)
     }
 }
 
-static sonde_err read_array(sonde__input *input, sonde_nn_idx *array, sonde_diag *diag)
+static sonde_err read_array(sonde__data_input *input, sonde_nn_idx *array,
+                            sonde_diag *diag)
 {
     sonde_view header = {0};
     size_t bytes = 0;
@@ -115,9 +119,9 @@ static sonde_err read_array(sonde__input *input, sonde_nn_idx *array, sonde_diag
         return sonde__fail(diag, SONDE_ENOMEM, input->name, NULL,
                            "out of memory for %zu bytes", bytes);
     }
-    err = sonde__input_read(input, array->data, bytes, "the data", diag);
+    err = sonde__data_input_read(input, array->data, bytes, "the data", diag);
     if (err == SONDE_OK) {
-        err = sonde__input_at_end(input, diag);
+        err = sonde__data_input_at_end(input, diag);
     }
     if (err == SONDE_OK) {
         swap_elements(array->data, bytes, sonde_dtype_size(header.dtype));
@@ -126,13 +130,13 @@ static sonde_err read_array(sonde__input *input, sonde_nn_idx *array, sonde_diag
     return err;
 }
 
-static sonde_err load(sonde__input *input, sonde_nn_idx **out, sonde_diag *diag)
+static sonde_err load(sonde__data_input *input, sonde_nn_idx **out, sonde_diag *diag)
 {
     sonde_nn_idx *array = sonde__calloc(1, sizeof *array);
     sonde_err err = array != NULL ? read_array(input, array, diag)
                                   : sonde__fail_nomem(diag, "an array");
 
-    sonde__input_close(input);
+    sonde__data_input_close(input);
     if (err != SONDE_OK) {
         sonde_nn_idx_destroy(array);
         return err;
@@ -143,8 +147,8 @@ static sonde_err load(sonde__input *input, sonde_nn_idx **out, sonde_diag *diag)
 
 sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *diag)
 {
-    sonde__input input;
-    const sonde_err err = sonde__input_open(&input, path, diag);
+    sonde__data_input input;
+    const sonde_err err = sonde__data_input_open(&input, path, diag);
 
     return err == SONDE_OK ? load(&input, out, diag) : err;
 }
@@ -152,8 +156,8 @@ sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *di
 sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
                              sonde_nn_idx **out, sonde_diag *diag)
 {
-    sonde__input input;
-    const sonde_err err = sonde__input_of_memory(&input, bytes, size, name, diag);
+    sonde__data_input input;
+    const sonde_err err = sonde__data_input_of_memory(&input, bytes, size, name, diag);
 
     return err == SONDE_OK ? load(&input, out, diag) : err;
 }
@@ -171,7 +175,7 @@ const sonde_view *sonde_nn_idx_view(const sonde_nn_idx *array)
     return &array->view;
 }
 
-void *sonde__idx_take(sonde_nn_idx *array)
+void *sonde__data_idx_take(sonde_nn_idx *array)
 {
     void *data = array->data;
 

@@ -12,6 +12,6 @@ struct sonde_nn_idx {
 };
 
 /* Hands the elements over: the caller frees them, the array is empty afterwards. */
-void *sonde__idx_take(sonde_nn_idx *array);
+void *sonde__data_idx_take(sonde_nn_idx *array);
 
 #endif

@@ -2,7 +2,8 @@
  * idx_write.c - writing IDX arrays: uint8 rows as they are, anything else element by
  * element, most significant byte first.
  */
-#include "nn/data/output.h"
+#include "nn/data/data_output.h"
+#include "base/fail.h"
 
 #include <sonde/nn/idx.h>
 
@@ -42,7 +43,7 @@ static sonde_err check(const char *path, const sonde_view *view, sonde_diag *dia
     return SONDE_OK;
 }
 
-static sonde_err write_header(sonde__output *output, const sonde_view *view,
+static sonde_err write_header(sonde__data_output *output, const sonde_view *view,
                               sonde_diag *diag)
 {
     unsigned char header[4 + SONDE_MAX_DIMS * 4] = {0, 0, code_of(view->dtype),
@@ -57,7 +58,7 @@ static sonde_err write_header(sonde__output *output, const sonde_view *view,
         b[2] = (unsigned char)(n >> 8);
         b[3] = (unsigned char)n;
     }
-    return sonde__output_write(output, header, 4 + (size_t)view->rank * 4, diag);
+    return sonde__data_output_write(output, header, 4 + (size_t)view->rank * 4, diag);
 }
 
 /* Steps a row-major index; false when it has been everywhere. */
@@ -73,7 +74,7 @@ static bool step(const sonde_view *view, int64_t *index)
     return false;
 }
 
-static sonde_err write_elements(sonde__output *output, const sonde_view *view,
+static sonde_err write_elements(sonde__data_output *output, const sonde_view *view,
                                 sonde_diag *diag)
 {
     const size_t size = sonde_dtype_size(view->dtype);
@@ -89,21 +90,21 @@ static sonde_err write_elements(sonde__output *output, const sonde_view *view,
             chunk[used++] = element[size - 1 - i];
         }
         if (used + sizeof(double) > CHUNK) {
-            err = sonde__output_write(output, chunk, used, diag);
+            err = sonde__data_output_write(output, chunk, used, diag);
             used = 0;
         }
     } while (err == SONDE_OK && step(view, index));
-    return err == SONDE_OK ? sonde__output_write(output, chunk, used, diag) : err;
+    return err == SONDE_OK ? sonde__data_output_write(output, chunk, used, diag) : err;
 }
 
 sonde_err sonde_nn_idx_write(const char *path, const sonde_view *view, bool gzip,
                              sonde_diag *diag)
 {
-    sonde__output output;
+    sonde__data_output output;
     sonde_err err = check(path, view, diag);
 
     if (err == SONDE_OK) {
-        err = sonde__output_open(&output, path, gzip, diag);
+        err = sonde__data_output_open(&output, path, gzip, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -111,13 +112,13 @@ sonde_err sonde_nn_idx_write(const char *path, const sonde_view *view, bool gzip
     err = write_header(&output, view, diag);
     if (err == SONDE_OK && sonde_view_count(view) > 0) {
         err = sonde_dtype_size(view->dtype) == 1 && sonde_view_is_contiguous(view)
-                  ? sonde__output_write(&output, view->data,
-                                        (size_t)sonde_view_count(view), diag)
+                  ? sonde__data_output_write(&output, view->data,
+                                             (size_t)sonde_view_count(view), diag)
                   : write_elements(&output, view, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__output_commit(&output, diag);
+        err = sonde__data_output_commit(&output, diag);
     }
-    sonde__output_close(&output);
+    sonde__data_output_close(&output);
     return err;
 }

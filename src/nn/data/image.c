@@ -2,6 +2,9 @@
  * image.c - images by their bytes: kind, limits, loading.
  */
 #include "nn/data/image.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +15,8 @@
 
 enum { MAGIC = 8, WHOLE_MAX = 1 << 27 }; /* pixels: 11585 squared */
 
-sonde_err sonde__image_sides(const char *name, unsigned long width, unsigned long height,
-                             sonde_diag *diag)
+sonde_err sonde__data_image_sides(const char *name, unsigned long width,
+                                  unsigned long height, sonde_diag *diag)
 {
     if (width == 0 || height == 0) {
         return sonde__fail(diag, SONDE_EFORMAT, name, NULL,
@@ -29,7 +32,7 @@ sonde_err sonde__image_sides(const char *name, unsigned long width, unsigned lon
 }
 
 /* pixels NULL: the header only. */
-static sonde_err decode(const sonde__bytes *bytes, sonde__image_info *info,
+static sonde_err decode(const sonde__data_bytes *bytes, sonde__data_image_info *info,
                         uint8_t *pixels, sonde_diag *diag)
 {
     static const unsigned char png[MAGIC] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1A, '\n'};
@@ -39,31 +42,32 @@ static sonde_err decode(const sonde__bytes *bytes, sonde__image_info *info,
         memcpy(first, bytes->data, SONDE_MIN(bytes->size, (size_t)MAGIC));
     }
     if (memcmp(first, png, MAGIC) == 0) {
-        return sonde__png_decode(bytes, info, pixels, diag);
+        return sonde__data_png_decode(bytes, info, pixels, diag);
     }
     if (first[0] == 0xFF && first[1] == 0xD8 && first[2] == 0xFF) {
-        return sonde__jpeg_decode(bytes, info, pixels, diag);
+        return sonde__data_jpeg_decode(bytes, info, pixels, diag);
     }
     return sonde__fail(diag, SONDE_EFORMAT, bytes->name, "a PNG or JPEG image",
                        "begins with %02x %02x %02x %02x, %zu bytes", first[0], first[1],
                        first[2], first[3], bytes->size);
 }
 
-sonde_err sonde__image_probe(const sonde__bytes *bytes, sonde__image_info *info,
-                             sonde_diag *diag)
+sonde_err sonde__data_image_probe(const sonde__data_bytes *bytes,
+                                  sonde__data_image_info *info, sonde_diag *diag)
 {
     return decode(bytes, info, NULL, diag);
 }
 
-size_t sonde__image_size(const sonde__image_info *info)
+size_t sonde__data_image_size(const sonde__data_image_info *info)
 {
     return (size_t)info->channels * (size_t)info->height * (size_t)info->width;
 }
 
-sonde_err sonde__image_read(const sonde__bytes *bytes, const sonde__image_info *info,
-                            uint8_t *pixels, sonde_diag *diag)
+sonde_err sonde__data_image_read(const sonde__data_bytes *bytes,
+                                 const sonde__data_image_info *info, uint8_t *pixels,
+                                 sonde_diag *diag)
 {
-    sonde__image_info now = {0};
+    sonde__data_image_info now = {0};
     sonde_err err = decode(bytes, &now, NULL, diag);
 
     if (err != SONDE_OK) {
@@ -82,8 +86,8 @@ sonde_err sonde__image_read(const sonde__bytes *bytes, const sonde__image_info *
     return decode(bytes, &now, pixels, diag);
 }
 
-void sonde__image_planar(const sonde__image_info *info, const uint8_t *pixels,
-                         uint8_t *out)
+void sonde__data_image_planar(const sonde__data_image_info *info, const uint8_t *pixels,
+                              uint8_t *out)
 {
     const size_t plane = (size_t)info->height * (size_t)info->width;
     const size_t channels = (size_t)info->channels;
@@ -102,7 +106,7 @@ void sonde__image_planar(const sonde__image_info *info, const uint8_t *pixels,
 /* --- files -----------------------------------------------------------------------------
  */
 
-sonde_err sonde__file_size(const char *path, size_t *size, sonde_diag *diag)
+sonde_err sonde__data_file_size(const char *path, size_t *size, sonde_diag *diag)
 {
     struct stat status;
 
@@ -117,8 +121,8 @@ sonde_err sonde__file_size(const char *path, size_t *size, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde__file_read(const char *path, void *room, size_t capacity, size_t *size,
-                           sonde_diag *diag)
+sonde_err sonde__data_file_read(const char *path, void *room, size_t capacity,
+                                size_t *size, sonde_diag *diag)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     char *to = room;
@@ -151,28 +155,28 @@ sonde_err sonde__file_read(const char *path, void *room, size_t capacity, size_t
 sonde_err sonde_nn_image_parse(const void *bytes, size_t size, const char *name,
                                sonde_nn_image *out, sonde_diag *diag)
 {
-    const sonde__bytes all = {bytes, size, name};
-    sonde__image_info info = {0};
+    const sonde__data_bytes all = {bytes, size, name};
+    sonde__data_image_info info = {0};
     uint8_t *rows = NULL, *planar = NULL;
-    sonde_err err = sonde__image_probe(&all, &info, diag);
+    sonde_err err = sonde__data_image_probe(&all, &info, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    rows = sonde__malloc(sonde__image_size(&info));
+    rows = sonde__malloc(sonde__data_image_size(&info));
     planar = rows == NULL         ? NULL
              : info.channels == 1 ? rows
-                                  : sonde__malloc(sonde__image_size(&info));
+                                  : sonde__malloc(sonde__data_image_size(&info));
     if (planar == NULL) {
         err = sonde__fail_nomem(diag, "an image");
         goto error;
     }
-    err = sonde__image_read(&all, &info, rows, diag);
+    err = sonde__data_image_read(&all, &info, rows, diag);
     if (err != SONDE_OK) {
         goto error;
     }
     if (planar != rows) {
-        sonde__image_planar(&info, rows, planar);
+        sonde__data_image_planar(&info, rows, planar);
         sonde__free(rows);
     }
     *out = (sonde_nn_image){info.channels, info.height, info.width, planar};
@@ -190,7 +194,7 @@ sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag 
 {
     size_t size = 0;
     void *bytes = NULL;
-    sonde_err err = sonde__file_size(path, &size, diag);
+    sonde_err err = sonde__data_file_size(path, &size, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -199,7 +203,7 @@ sonde_err sonde_nn_image_load(const char *path, sonde_nn_image *out, sonde_diag 
     if (bytes == NULL) {
         return sonde__fail_nomem(diag, "an image file");
     }
-    err = sonde__file_read(path, bytes, size, &size, diag);
+    err = sonde__data_file_read(path, bytes, size, &size, diag);
     if (err == SONDE_OK) {
         err = sonde_nn_image_parse(bytes, size, path, out, diag);
     }

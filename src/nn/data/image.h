@@ -7,44 +7,50 @@
 #ifndef SONDE_NN_DATA_IMAGE_H
 #define SONDE_NN_DATA_IMAGE_H
 
-#include "base/base.h"
-
+#include <sonde/error.h>
 #include <sonde/nn/image.h>
 
-typedef struct sonde__bytes {
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sonde__data_bytes {
     const unsigned char *data;
     size_t size;
     const char *name; /* for diagnostics */
-} sonde__bytes;
+} sonde__data_bytes;
 
-typedef struct sonde__image_info {
+typedef struct sonde__data_image_info {
     int channels, height, width;
-} sonde__image_info;
+} sonde__data_image_info;
 
-SONDE_API sonde_err sonde__image_probe(const sonde__bytes *bytes, sonde__image_info *info,
-                                       sonde_diag *diag);
+SONDE_API sonde_err sonde__data_image_probe(const sonde__data_bytes *bytes,
+                                            sonde__data_image_info *info,
+                                            sonde_diag *diag);
 /* Bytes of pixels of such an image; sides are bounded, so it cannot overflow. */
-size_t sonde__image_size(const sonde__image_info *info);
+size_t sonde__data_image_size(const sonde__data_image_info *info);
 /* pixels: (height, width, channels). SONDE_EFORMAT if the header is not info any more. */
-sonde_err sonde__image_read(const sonde__bytes *bytes, const sonde__image_info *info,
-                            uint8_t *pixels, sonde_diag *diag);
+sonde_err sonde__data_image_read(const sonde__data_bytes *bytes,
+                                 const sonde__data_image_info *info, uint8_t *pixels,
+                                 sonde_diag *diag);
 /* (H, W, C) to (C, H, W). */
-void sonde__image_planar(const sonde__image_info *info, const uint8_t *pixels,
-                         uint8_t *out);
+void sonde__data_image_planar(const sonde__data_image_info *info, const uint8_t *pixels,
+                              uint8_t *out);
 
 /* A file's bytes into room, which holds capacity; *size of them. */
-sonde_err sonde__file_read(const char *path, void *room, size_t capacity, size_t *size,
-                           sonde_diag *diag);
+sonde_err sonde__data_file_read(const char *path, void *room, size_t capacity,
+                                size_t *size, sonde_diag *diag);
 /* The size of a regular file. */
-sonde_err sonde__file_size(const char *path, size_t *size, sonde_diag *diag);
+sonde_err sonde__data_file_size(const char *path, size_t *size, sonde_diag *diag);
 
 /* rows NULL: the header only. */
-sonde_err sonde__png_decode(const sonde__bytes *bytes, sonde__image_info *info,
-                            uint8_t *pixels, sonde_diag *diag);
-sonde_err sonde__jpeg_decode(const sonde__bytes *bytes, sonde__image_info *info,
-                             uint8_t *pixels, sonde_diag *diag);
+sonde_err sonde__data_png_decode(const sonde__data_bytes *bytes,
+                                 sonde__data_image_info *info, uint8_t *pixels,
+                                 sonde_diag *diag);
+sonde_err sonde__data_jpeg_decode(const sonde__data_bytes *bytes,
+                                  sonde__data_image_info *info, uint8_t *pixels,
+                                  sonde_diag *diag);
 /* Shared by both: sides within the limit. */
-sonde_err sonde__image_sides(const char *name, unsigned long width, unsigned long height,
-                             sonde_diag *diag);
+sonde_err sonde__data_image_sides(const char *name, unsigned long width,
+                                  unsigned long height, sonde_diag *diag);
 
 #endif

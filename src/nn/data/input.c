@@ -3,6 +3,9 @@
  * has it; anything else behind a member is an error.
  */
 #include "nn/data/input.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +21,7 @@
 enum { GZIP_0 = 0x1F, GZIP_1 = 0x8B, DEFLATE_RATIO = 1032, LEAST_MEMBER = 18 };
 
 /* Puts more bytes of the file into the empty buffer; leaves it empty at the end. */
-static sonde_err refill(sonde__input *input, sonde_diag *diag)
+static sonde_err refill(sonde__data_input *input, sonde_diag *diag)
 {
     ssize_t got = 0;
 
@@ -44,18 +47,19 @@ static sonde_err refill(sonde__input *input, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static uint64_t offset(const sonde__input *input)
+static uint64_t offset(const sonde__data_input *input)
 {
     return input->taken - input->left;
 }
 
 /* Whether offsets are in the unpacked content. */
-static bool is_content(const sonde__input *input)
+static bool is_content(const sonde__data_input *input)
 {
     return input->gzip || input->unpacked != NULL;
 }
 
-static sonde_err gzip_failed(const sonde__input *input, const char *why, sonde_diag *diag)
+static sonde_err gzip_failed(const sonde__data_input *input, const char *why,
+                             sonde_diag *diag)
 {
     return sonde__fail(diag, SONDE_EFORMAT, input->name, NULL,
                        "corrupt gzip stream at byte %" PRIu64 " of %" PRIu64 ": %s",
@@ -63,7 +67,7 @@ static sonde_err gzip_failed(const sonde__input *input, const char *why, sonde_d
 }
 
 /* Looks at the first two bytes. */
-static sonde_err begin(sonde__input *input, sonde_diag *diag)
+static sonde_err begin(sonde__data_input *input, sonde_diag *diag)
 {
     const sonde_err err = refill(input, diag);
 
@@ -81,12 +85,13 @@ static sonde_err begin(sonde__input *input, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde__input_open(sonde__input *input, const char *path, sonde_diag *diag)
+sonde_err sonde__data_input_open(sonde__data_input *input, const char *path,
+                                 sonde_diag *diag)
 {
     struct stat status;
     sonde_err err = SONDE_OK;
 
-    *input = (sonde__input){.name = path, .fd = -1};
+    *input = (sonde__data_input){.name = path, .fd = -1};
     input->fd = open(path, O_RDONLY | O_CLOEXEC);
     if (input->fd < 0 || fstat(input->fd, &status) != 0) {
         err = sonde__fail_errno(diag, path, "cannot open");
@@ -100,26 +105,26 @@ sonde_err sonde__input_open(sonde__input *input, const char *path, sonde_diag *d
                                     : sonde__fail_nomem(diag, "an input buffer");
     }
     if (err != SONDE_OK) {
-        sonde__input_close(input);
+        sonde__data_input_close(input);
     }
     return err;
 }
 
-sonde_err sonde__input_of_memory(sonde__input *input, const void *bytes, size_t size,
-                                 const char *name, sonde_diag *diag)
+sonde_err sonde__data_input_of_memory(sonde__data_input *input, const void *bytes,
+                                      size_t size, const char *name, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    *input = (sonde__input){
+    *input = (sonde__data_input){
         .name = name, .fd = -1, .memory = bytes, .memory_left = size, .size = size};
     err = begin(input, diag);
     if (err != SONDE_OK) {
-        sonde__input_close(input);
+        sonde__data_input_close(input);
     }
     return err;
 }
 
-void sonde__input_close(sonde__input *input)
+void sonde__data_input_close(sonde__data_input *input)
 {
     if (input->stream_open) {
         (void)inflateEnd(&input->stream);
@@ -129,10 +134,10 @@ void sonde__input_close(sonde__input *input)
     }
     sonde__free(input->buffer);
     sonde__free(input->unpacked);
-    *input = (sonde__input){.fd = -1};
+    *input = (sonde__data_input){.fd = -1};
 }
 
-void sonde__input_raw(sonde__input *input)
+void sonde__data_input_raw(sonde__data_input *input)
 {
     input->gzip = false;
 }
@@ -162,7 +167,7 @@ static unsigned char *unpack(const unsigned char *packed, size_t size, size_t *l
 }
 
 /* Before the first read of a gzip file: its whole content instead, if it is that simple. */
-static void unpack_at_once(sonde__input *input)
+static void unpack_at_once(sonde__data_input *input)
 {
     const size_t size = (size_t)input->size;
     size_t length = 0;
@@ -187,7 +192,7 @@ static void unpack_at_once(sonde__input *input)
 }
 
 /* Between gzip members: whether another one follows. */
-static sonde_err next_member(sonde__input *input, sonde_diag *diag)
+static sonde_err next_member(sonde__data_input *input, sonde_diag *diag)
 {
     if (input->left == 0) {
         const sonde_err err = refill(input, diag);
@@ -211,7 +216,7 @@ static sonde_err next_member(sonde__input *input, sonde_diag *diag)
 }
 
 /* One step of zlib towards out, at most size bytes; *got 0 at the end of the content. */
-static sonde_err inflate_some(sonde__input *input, unsigned char *out, size_t size,
+static sonde_err inflate_some(sonde__data_input *input, unsigned char *out, size_t size,
                               size_t *got, sonde_diag *diag)
 {
     const uInt room = (uInt)SONDE_MIN(size, (size_t)(UINT_MAX / 2));
@@ -250,7 +255,7 @@ static sonde_err inflate_some(sonde__input *input, unsigned char *out, size_t si
 }
 
 /* Plain bytes: the buffer's first, then straight into out. */
-static sonde_err copy_some(sonde__input *input, unsigned char *out, size_t size,
+static sonde_err copy_some(sonde__data_input *input, unsigned char *out, size_t size,
                            size_t *got, sonde_diag *diag)
 {
     const sonde_err err = input->left == 0 ? refill(input, diag) : SONDE_OK;
@@ -268,8 +273,8 @@ static sonde_err copy_some(sonde__input *input, unsigned char *out, size_t size,
     return SONDE_OK;
 }
 
-sonde_err sonde__input_read_some(sonde__input *input, void *out, size_t size, size_t *got,
-                                 sonde_diag *diag)
+sonde_err sonde__data_input_read_some(sonde__data_input *input, void *out, size_t size,
+                                      size_t *got, sonde_diag *diag)
 {
     unsigned char *to = out;
     size_t done = 0, step = 1;
@@ -293,12 +298,12 @@ sonde_err sonde__input_read_some(sonde__input *input, void *out, size_t size, si
     return SONDE_OK;
 }
 
-sonde_err sonde__input_read(sonde__input *input, void *out, size_t size, const char *what,
-                            sonde_diag *diag)
+sonde_err sonde__data_input_read(sonde__data_input *input, void *out, size_t size,
+                                 const char *what, sonde_diag *diag)
 {
     const uint64_t start = input->given;
     size_t got = 0;
-    const sonde_err err = sonde__input_read_some(input, out, size, &got, diag);
+    const sonde_err err = sonde__data_input_read_some(input, out, size, &got, diag);
 
     if (err == SONDE_OK && got < size) {
         char expected[96];
@@ -312,12 +317,12 @@ sonde_err sonde__input_read(sonde__input *input, void *out, size_t size, const c
     return err;
 }
 
-sonde_err sonde__input_at_end(sonde__input *input, sonde_diag *diag)
+sonde_err sonde__data_input_at_end(sonde__data_input *input, sonde_diag *diag)
 {
     const uint64_t end = input->given;
     unsigned char byte = 0;
     size_t got = 0;
-    const sonde_err err = sonde__input_read_some(input, &byte, 1, &got, diag);
+    const sonde_err err = sonde__data_input_read_some(input, &byte, 1, &got, diag);
 
     if (err == SONDE_OK && got > 0) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
@@ -327,7 +332,7 @@ sonde_err sonde__input_at_end(sonde__input *input, sonde_diag *diag)
     return err;
 }
 
-bool sonde__input_may_hold(const sonde__input *input, uint64_t bytes)
+bool sonde__data_input_may_hold(const sonde__data_input *input, uint64_t bytes)
 {
     const uint64_t rest = input->size - offset(input);
 

@@ -9,14 +9,17 @@
 #ifndef SONDE_NN_DATA_INPUT_H
 #define SONDE_NN_DATA_INPUT_H
 
-#include "base/base.h"
-
 #define ZLIB_CONST
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <zlib.h>
+
+#include <sonde/error.h>
 
 enum { SONDE__INPUT_BUFFER = 64 * 1024 };
 
-typedef struct sonde__input {
+typedef struct sonde__data_input {
     const char *name;            /* borrowed; the path, for diagnostics */
     int fd;                      /* -1: bytes come from memory */
     const unsigned char *memory; /* what is left of it */
@@ -30,25 +33,26 @@ typedef struct sonde__input {
     unsigned char *unpacked; /* the whole content, where it was unpacked at once */
     bool gzip, stream_open, stream_over;
     z_stream stream;
-} sonde__input;
+} sonde__data_input;
 
-sonde_err sonde__input_open(sonde__input *input, const char *path, sonde_diag *diag);
-sonde_err sonde__input_of_memory(sonde__input *input, const void *bytes, size_t size,
-                                 const char *name, sonde_diag *diag);
-void sonde__input_close(sonde__input *input);
+sonde_err sonde__data_input_open(sonde__data_input *input, const char *path,
+                                 sonde_diag *diag);
+sonde_err sonde__data_input_of_memory(sonde__data_input *input, const void *bytes,
+                                      size_t size, const char *name, sonde_diag *diag);
+void sonde__data_input_close(sonde__data_input *input);
 
 /* Before the first read: bytes as they lie there, gzipped or not. */
-void sonde__input_raw(sonde__input *input);
+void sonde__data_input_raw(sonde__data_input *input);
 /* Exactly size bytes; what names them in the error when they are not there. */
-sonde_err sonde__input_read(sonde__input *input, void *out, size_t size, const char *what,
-                            sonde_diag *diag);
+sonde_err sonde__data_input_read(sonde__data_input *input, void *out, size_t size,
+                                 const char *what, sonde_diag *diag);
 /* As many as there are, up to size. */
-sonde_err sonde__input_read_some(sonde__input *input, void *out, size_t size, size_t *got,
-                                 sonde_diag *diag);
+sonde_err sonde__data_input_read_some(sonde__data_input *input, void *out, size_t size,
+                                      size_t *got, sonde_diag *diag);
 /* SONDE_EFORMAT if anything follows. */
-sonde_err sonde__input_at_end(sonde__input *input, sonde_diag *diag);
+sonde_err sonde__data_input_at_end(sonde__data_input *input, sonde_diag *diag);
 /* Whether that many more bytes of content are possible at all (deflate packs at most
  * about 1032 : 1), so that no memory is asked for on the word of a header alone. */
-bool sonde__input_may_hold(const sonde__input *input, uint64_t bytes);
+bool sonde__data_input_may_hold(const sonde__data_input *input, uint64_t bytes);
 
 #endif

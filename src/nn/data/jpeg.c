@@ -5,6 +5,7 @@
  * a picture half grey is no sample, so those warnings are errors here.
  */
 #include "nn/data/image.h"
+#include "base/fail.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -15,8 +16,8 @@
 typedef struct jpeg_job {
     struct jpeg_error_mgr manager; /* first: libjpeg hands back its address */
     struct jpeg_decompress_struct jpeg;
-    const sonde__bytes *bytes;
-    sonde__image_info *image;
+    const sonde__data_bytes *bytes;
+    sonde__data_image_info *image;
     uint8_t *pixels; /* NULL: header only */
     sonde_diag *diag;
     sonde_err err;
@@ -52,8 +53,8 @@ static void decode(jpeg_job *job)
     struct jpeg_decompress_struct *jpeg = &job->jpeg;
 
     (void)jpeg_read_header(jpeg, TRUE);
-    job->err = sonde__image_sides(job->bytes->name, jpeg->image_width, jpeg->image_height,
-                                  job->diag);
+    job->err = sonde__data_image_sides(job->bytes->name, jpeg->image_width,
+                                       jpeg->image_height, job->diag);
     if (job->err != SONDE_OK) {
         return;
     }
@@ -89,8 +90,9 @@ static void run(jpeg_job *job)
     decode(job);
 }
 
-sonde_err sonde__jpeg_decode(const sonde__bytes *bytes, sonde__image_info *info,
-                             uint8_t *pixels, sonde_diag *diag)
+sonde_err sonde__data_jpeg_decode(const sonde__data_bytes *bytes,
+                                  sonde__data_image_info *info, uint8_t *pixels,
+                                  sonde_diag *diag)
 {
     jpeg_job job = {.bytes = bytes, .image = info, .pixels = pixels, .diag = diag};
 

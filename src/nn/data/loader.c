@@ -2,6 +2,11 @@
  * loader.c - the consumer's side, and building a loader. See loader.h for the hand-over.
  */
 #include "nn/data/loader.h"
+#include "base/arena.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -119,7 +124,7 @@ static void place(sonde_nn_loader *loader, sonde__arena *arena)
             sonde__arena_take(arena, SONDE__ALIGN, count * sizeof *loader->orders[i]);
     }
     for (uint64_t i = 0; i < loader->slots; i++) {
-        sonde__slot part = {0};
+        sonde__data_slot part = {0};
 
         part.data = sonde__arena_take(arena, SONDE__ALIGN,
                                       (size_t)loader->chunk * loader->batch_bytes);
@@ -185,9 +190,9 @@ static sonde_err start_workers(sonde_nn_loader *loader, sonde_diag *diag)
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; code == 0 && i < loader->options.workers; i++) {
-        sonde__filler *filler = &loader->fillers[i];
+        sonde__data_filler *filler = &loader->fillers[i];
 
-        code = pthread_create(&filler->thread, NULL, sonde__loader_worker, filler);
+        code = pthread_create(&filler->thread, NULL, sonde__data_loader_worker, filler);
         filler->started = code == 0;
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -359,9 +364,9 @@ void sonde_nn_loader_start_epoch(sonde_nn_loader *loader, uint64_t epoch)
 }
 
 /* Waits for the chunk, or makes the batch when there are no workers. */
-static const sonde__slot *have_chunk(sonde_nn_loader *loader, uint64_t ticket)
+static const sonde__data_slot *have_chunk(sonde_nn_loader *loader, uint64_t ticket)
 {
-    sonde__slot *slot = &loader->ring[ticket % loader->slots];
+    sonde__data_slot *slot = &loader->ring[ticket % loader->slots];
     double start = 0.0;
 
     if (atomic_load_explicit(&slot->filled, memory_order_acquire) == ticket + 1) {
@@ -381,21 +386,21 @@ static const sonde__slot *have_chunk(sonde_nn_loader *loader, uint64_t ticket)
     return slot;
 }
 
-static const sonde__slot *make_batch(sonde_nn_loader *loader)
+static const sonde__data_slot *make_batch(sonde_nn_loader *loader)
 {
     const double start = sonde__now();
 
     if (loader->ordered[loader->epoch % 2] != loader->epoch + 1) {
-        sonde__loader_order(loader, loader->epoch);
+        sonde__data_loader_order(loader, loader->epoch);
         loader->ordered[loader->epoch % 2] = loader->epoch + 1;
     }
-    sonde__loader_fill(&loader->fillers[0], &loader->ring[0], loader->epoch, loader->next,
-                       1);
+    sonde__data_loader_fill(&loader->fillers[0], &loader->ring[0], loader->epoch,
+                            loader->next, 1);
     loader->stats.waited += sonde__now() - start;
     return &loader->ring[0];
 }
 
-static sonde_err give_batch(sonde_nn_loader *loader, const sonde__slot *slot,
+static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slot,
                             sonde_nn_batch *out, sonde_diag *diag)
 {
     const int64_t at = loader->next % loader->chunk;
@@ -410,7 +415,7 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__slot *slot,
         .data = slot->data + (size_t)at * loader->batch_bytes,
         .labels = slot->labels + at * loader->options.batch,
         .indices = slot->indices + at * loader->options.batch,
-        .count = sonde__loader_batch_samples(loader, loader->next),
+        .count = sonde__data_loader_batch_samples(loader, loader->next),
         .number = loader->next,
     };
     loader->next++;
@@ -421,7 +426,7 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__slot *slot,
 sonde_err sonde_nn_loader_next(sonde_nn_loader *loader, sonde_nn_batch *out,
                                sonde_diag *diag)
 {
-    const sonde__slot *slot = NULL;
+    const sonde__data_slot *slot = NULL;
 
     loader->fresh = false;
     if (loader->next == loader->batches) {

@@ -24,16 +24,18 @@
 #ifndef SONDE_NN_DATA_LOADER_H
 #define SONDE_NN_DATA_LOADER_H
 
-#include "base/base.h"
-
+#include <sonde/error.h>
 #include <sonde/nn/loader.h>
 
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 /* A place for one chunk. The buffers belong to the filler until filled is stored, then to
  * the consumer until released passes the ticket. */
-typedef struct sonde__slot {
+typedef struct sonde__data_slot {
     _Atomic uint64_t filled; /* ticket + 1 of the chunk that is in it */
     unsigned char *data;     /* (chunk, batch, sample) */
     int64_t *labels;         /* (chunk, batch) */
@@ -41,15 +43,15 @@ typedef struct sonde__slot {
     sonde_err err;           /* of making batch failed_batch of the chunk */
     int64_t failed_batch;
     sonde_diag diag;
-} sonde__slot;
+} sonde__data_slot;
 
 /* One who fills slots: a thread, or the consumer itself. */
-typedef struct sonde__filler {
+typedef struct sonde__data_filler {
     struct sonde_nn_loader *loader;
     void *set_scratch, *pipe_scratch;
     pthread_t thread;
     bool started;
-} sonde__filler;
+} sonde__data_filler;
 
 struct sonde_nn_loader {
     /* fixed after create */
@@ -63,10 +65,10 @@ struct sonde_nn_loader {
     uint64_t chunks; /* C */
     uint64_t slots;  /* S */
     size_t sample_bytes, batch_bytes;
-    sonde__slot *ring;
-    sonde__filler *fillers; /* workers, or one */
-    uint32_t *orders[2];    /* NULL: as it comes */
-    void *memory;           /* all of the above in one block */
+    sonde__data_slot *ring;
+    sonde__data_filler *fillers; /* workers, or one */
+    uint32_t *orders[2];         /* NULL: as it comes */
+    void *memory;                /* all of the above in one block */
 
     /* the consumer's own */
     uint64_t epoch; /* it is in */
@@ -96,13 +98,13 @@ struct sonde_nn_loader {
 };
 
 /* Makes the order of an epoch. */
-void sonde__loader_order(struct sonde_nn_loader *loader, uint64_t epoch);
+void sonde__data_loader_order(struct sonde_nn_loader *loader, uint64_t epoch);
 /* Fills a slot with the batches of a chunk. */
-void sonde__loader_fill(sonde__filler *filler, sonde__slot *slot, uint64_t epoch,
-                        int64_t first_batch, int64_t batches);
+void sonde__data_loader_fill(sonde__data_filler *filler, sonde__data_slot *slot,
+                             uint64_t epoch, int64_t first_batch, int64_t batches);
 /* Samples in batch number n of an epoch. */
-int64_t sonde__loader_batch_samples(const struct sonde_nn_loader *loader, int64_t n);
-/* The thread: argument is a sonde__filler. */
-void *sonde__loader_worker(void *argument);
+int64_t sonde__data_loader_batch_samples(const struct sonde_nn_loader *loader, int64_t n);
+/* The thread: argument is a sonde__data_filler. */
+void *sonde__data_loader_worker(void *argument);
 
 #endif

@@ -3,13 +3,15 @@
  * agree with the consumer.
  */
 #include "nn/data/dataset.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "nn/data/loader.h"
 #include "nn/data/pipeline.h"
 
 #include <stdio.h>
 #include <string.h>
 
-void sonde__loader_order(sonde_nn_loader *loader, uint64_t epoch)
+void sonde__data_loader_order(sonde_nn_loader *loader, uint64_t epoch)
 {
     const uint32_t count = (uint32_t)sonde_nn_dataset_get_traits(loader->set)->count;
 
@@ -19,7 +21,7 @@ void sonde__loader_order(sonde_nn_loader *loader, uint64_t epoch)
     }
 }
 
-int64_t sonde__loader_batch_samples(const sonde_nn_loader *loader, int64_t n)
+int64_t sonde__data_loader_batch_samples(const sonde_nn_loader *loader, int64_t n)
 {
     return SONDE_MIN(loader->options.batch, loader->samples - n * loader->options.batch);
 }
@@ -38,13 +40,13 @@ static uint32_t index_of(const sonde_nn_loader *loader, uint64_t epoch, int64_t 
 }
 
 /* One batch at place of the slot. */
-static sonde_err fill_batch(const sonde__filler *filler, const sonde__slot *slot,
-                            uint64_t epoch, int64_t number, int64_t place,
-                            sonde_diag *diag)
+static sonde_err fill_batch(const sonde__data_filler *filler,
+                            const sonde__data_slot *slot, uint64_t epoch, int64_t number,
+                            int64_t place, sonde_diag *diag)
 {
     const sonde_nn_loader *loader = filler->loader;
     const int64_t first = number * loader->options.batch;
-    const int64_t count = sonde__loader_batch_samples(loader, number);
+    const int64_t count = sonde__data_loader_batch_samples(loader, number);
     unsigned char *data = slot->data + (size_t)place * loader->batch_bytes;
     int64_t *labels = slot->labels + place * loader->options.batch;
     uint32_t *indices = slot->indices + place * loader->options.batch;
@@ -77,8 +79,8 @@ static sonde_err fill_batch(const sonde__filler *filler, const sonde__slot *slot
     return SONDE_OK;
 }
 
-void sonde__loader_fill(sonde__filler *filler, sonde__slot *slot, uint64_t epoch,
-                        int64_t first_batch, int64_t batches)
+void sonde__data_loader_fill(sonde__data_filler *filler, sonde__data_slot *slot,
+                             uint64_t epoch, int64_t first_batch, int64_t batches)
 {
     slot->err = SONDE_OK;
     for (int64_t i = 0; i < batches; i++) {
@@ -118,7 +120,7 @@ static void have_order(sonde_nn_loader *loader, uint64_t epoch)
         }
         loader->ordering = true;
         (void)pthread_mutex_unlock(&loader->lock);
-        sonde__loader_order(loader, epoch);
+        sonde__data_loader_order(loader, epoch);
         (void)pthread_mutex_lock(&loader->lock);
         loader->ordered[epoch % 2] = epoch + 1;
         loader->ordering = false;
@@ -138,19 +140,19 @@ static void be_idle(sonde_nn_loader *loader)
 }
 
 /* Under the lock, let go while filling: one chunk. */
-static void do_chunk(sonde__filler *filler)
+static void do_chunk(sonde__data_filler *filler)
 {
     sonde_nn_loader *loader = filler->loader;
     const uint64_t ticket = loader->claimed++;
     const uint64_t epoch = loader->first_epoch + ticket / loader->chunks;
     const int64_t first = (int64_t)(ticket % loader->chunks) * loader->chunk;
-    sonde__slot *slot = &loader->ring[ticket % loader->slots];
+    sonde__data_slot *slot = &loader->ring[ticket % loader->slots];
 
     loader->busy++;
     have_order(loader, epoch);
     (void)pthread_mutex_unlock(&loader->lock);
-    sonde__loader_fill(filler, slot, epoch, first,
-                       SONDE_MIN(loader->chunk, loader->batches - first));
+    sonde__data_loader_fill(filler, slot, epoch, first,
+                            SONDE_MIN(loader->chunk, loader->batches - first));
     atomic_store(&slot->filled, ticket + 1);
     (void)pthread_mutex_lock(&loader->lock);
     loader->busy--;
@@ -159,9 +161,9 @@ static void do_chunk(sonde__filler *filler)
     }
 }
 
-void *sonde__loader_worker(void *argument)
+void *sonde__data_loader_worker(void *argument)
 {
-    sonde__filler *filler = argument;
+    sonde__data_filler *filler = argument;
     sonde_nn_loader *loader = filler->loader;
 
     (void)pthread_mutex_lock(&loader->lock);

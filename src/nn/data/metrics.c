@@ -1,10 +1,14 @@
 /*
  * metrics.c - confusion matrix, what follows from it, and running means.
  */
-#include "base/base.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
+#include <sonde/error.h>
 #include <sonde/nn/metrics.h>
 
+#include <stddef.h>
+#include <stdint.h>
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>

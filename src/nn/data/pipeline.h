@@ -9,25 +9,25 @@
 #include <sonde/nn/transform.h>
 
 /* One step: a transform, or to_float and the normalise behind it as one (affine). */
-typedef struct sonde__step {
+typedef struct sonde__data_step {
     sonde_nn_transform transform;
-    bool fused;            /* to_float that also normalises */
-    sonde__affine *affine; /* of to_float: one, or one a channel; in the pipeline */
+    bool fused;                 /* to_float that also normalises */
+    sonde__data_affine *affine; /* of to_float: one, or one a channel; in the pipeline */
     int affines;
     uint64_t place; /* in the list as given, from 1: tells random draws apart */
-} sonde__step;
+} sonde__data_step;
 
 struct sonde_nn_pipeline {
-    sonde__step steps[SONDE_NN_TRANSFORMS_MAX];
+    sonde__data_step steps[SONDE_NN_TRANSFORMS_MAX];
     size_t count;
-    sonde__affine_fn *kernel;
+    sonde__data_affine_fn *kernel;
     sonde_dtype in_dtype, out_dtype;
     int rank;
     int64_t out_shape[SONDE_NN_SAMPLE_DIMS];
     size_t out_bytes;
     size_t buffer_bytes; /* of each of the two buffers between steps */
     size_t resize_bytes;
-    sonde__affine *affines; /* owned */
+    sonde__data_affine *affines; /* owned */
 };
 
 /* Streams of random numbers of one epoch: 0 is the order, place p of the list is p. */

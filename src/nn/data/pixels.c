@@ -3,22 +3,24 @@
  * multiply-add, so the table is what three float32 operations give.
  */
 #include "nn/data/pixels.h"
+#include "base/cpu.h"
+#include "base/macros.h"
 
 #include <string.h>
 
-sonde__affine_fn *sonde__affine_kernel(void)
+sonde__data_affine_fn *sonde__data_affine_kernel(void)
 {
 #if defined(__x86_64__)
     switch (sonde__cpu_isa()) {
     case SONDE__AVX512:
-        return sonde__affine_avx512;
+        return sonde__data_affine_avx512;
     case SONDE__AVX2:
-        return sonde__affine_avx2;
+        return sonde__data_affine_avx2;
     case SONDE__GENERIC:
         break;
     }
 #endif
-    return sonde__affine_generic;
+    return sonde__data_affine_generic;
 }
 
 static bool same_bits(const float *a, const float *b, size_t count)
@@ -35,7 +37,7 @@ static bool same_bits(const float *a, const float *b, size_t count)
     return true;
 }
 
-void sonde__affine_init(sonde__affine *affine, float mean, float std)
+void sonde__data_affine_init(sonde__data_affine *affine, float mean, float std)
 {
     uint8_t bytes[256];
     float computed[256];
@@ -51,6 +53,6 @@ void sonde__affine_init(sonde__affine *affine, float mean, float std)
         bytes[i] = (uint8_t)i;
     }
     affine->exact = true;
-    sonde__affine_kernel()(affine, bytes, sizeof bytes, computed);
+    sonde__data_affine_kernel()(affine, bytes, sizeof bytes, computed);
     affine->exact = same_bits(computed, affine->table, SONDE_COUNT_OF(computed));
 }

@@ -10,26 +10,30 @@
 #ifndef SONDE_NN_DATA_PIXELS_H
 #define SONDE_NN_DATA_PIXELS_H
 
-#include "base/base.h"
+#include <sonde/export.h>
 
-typedef struct sonde__affine {
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sonde__data_affine {
     float mean, std;
     float inverse_std;
     bool exact;
     float table[256];
-} sonde__affine;
+} sonde__data_affine;
 
-typedef void sonde__affine_fn(const sonde__affine *affine, const uint8_t *in,
-                              size_t count, float *out);
+typedef void sonde__data_affine_fn(const sonde__data_affine *affine, const uint8_t *in,
+                                   size_t count, float *out);
 
-sonde__affine_fn sonde__affine_generic;
+sonde__data_affine_fn sonde__data_affine_generic;
 #if defined(__x86_64__)
-sonde__affine_fn sonde__affine_avx2, sonde__affine_avx512;
+sonde__data_affine_fn sonde__data_affine_avx2, sonde__data_affine_avx512;
 #endif
 
 /* The one for this processor. */
-sonde__affine_fn *sonde__affine_kernel(void);
+sonde__data_affine_fn *sonde__data_affine_kernel(void);
 /* Fills the table and tries the kernel. */
-SONDE_API void sonde__affine_init(sonde__affine *affine, float mean, float std);
+SONDE_API void sonde__data_affine_init(sonde__data_affine *affine, float mean, float std);
 
 #endif

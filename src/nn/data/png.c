@@ -5,17 +5,18 @@
  * a pointer that never changes.
  */
 #include "nn/data/image.h"
+#include "base/fail.h"
 
 #include <png.h>
 #include <setjmp.h>
 #include <string.h>
 
 typedef struct png_job {
-    const sonde__bytes *bytes;
+    const sonde__data_bytes *bytes;
     size_t at;
     png_structp png;
     png_infop info;
-    sonde__image_info *image;
+    sonde__data_image_info *image;
     uint8_t *pixels; /* NULL: header only */
     sonde_diag *diag;
     sonde_err err;
@@ -71,7 +72,7 @@ static void decode(png_job *job)
     const size_t height = png_get_image_height(job->png, job->info);
     int passes = 0;
 
-    job->err = sonde__image_sides(job->bytes->name, width, height, job->diag);
+    job->err = sonde__data_image_sides(job->bytes->name, width, height, job->diag);
     if (job->err != SONDE_OK) {
         return;
     }
@@ -110,8 +111,9 @@ static void run(png_job *job)
     decode(job);
 }
 
-sonde_err sonde__png_decode(const sonde__bytes *bytes, sonde__image_info *info,
-                            uint8_t *pixels, sonde_diag *diag)
+sonde_err sonde__data_png_decode(const sonde__data_bytes *bytes,
+                                 sonde__data_image_info *info, uint8_t *pixels,
+                                 sonde_diag *diag)
 {
     png_job job = {.bytes = bytes, .image = info, .pixels = pixels, .diag = diag};
 

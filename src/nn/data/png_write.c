@@ -2,7 +2,9 @@
  * png_write.c - an image as a PNG file, row by row, through output.h, so that it appears
  * whole or not at all.
  */
-#include "nn/data/output.h"
+#include "nn/data/data_output.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <sonde/nn/image.h>
 
@@ -11,7 +13,7 @@
 
 typedef struct png_job {
     const sonde_nn_image *image;
-    sonde__output *output;
+    sonde__data_output *output;
     uint8_t *row;
     png_structp png;
     png_infop info;
@@ -23,7 +25,7 @@ static void take_bytes(png_structp png, png_bytep bytes, size_t size)
 {
     png_job *job = png_get_io_ptr(png);
 
-    job->err = sonde__output_write(job->output, bytes, size, job->diag);
+    job->err = sonde__data_output_write(job->output, bytes, size, job->diag);
     if (job->err != SONDE_OK) {
         png_longjmp(png, 1);
     }
@@ -99,7 +101,7 @@ static sonde_err write_image(png_job *job)
 sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image,
                                    sonde_diag *diag)
 {
-    sonde__output output;
+    sonde__data_output output;
     png_job job = {.image = image, .output = &output, .diag = diag};
     sonde_err err = SONDE_OK;
 
@@ -109,7 +111,7 @@ sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image
                            "an image of %d channels, %d x %d", image->channels,
                            image->width, image->height);
     }
-    err = sonde__output_open(&output, path, false, diag);
+    err = sonde__data_output_open(&output, path, false, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -117,9 +119,9 @@ sonde_err sonde_nn_image_write_png(const char *path, const sonde_nn_image *image
     err =
         job.row != NULL ? write_image(&job) : sonde__fail_nomem(diag, "a row of pixels");
     if (err == SONDE_OK) {
-        err = sonde__output_commit(&output, diag);
+        err = sonde__data_output_commit(&output, diag);
     }
     sonde__free(job.row);
-    sonde__output_close(&output);
+    sonde__data_output_close(&output);
     return err;
 }

@@ -6,6 +6,7 @@
  * |
  */
 #include "nn/data/resize.h"
+#include "base/macros.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,7 +58,7 @@ static size_t axis_bytes(sonde_nn_filter filter, int in, int out)
     return (words * sizeof(int32_t) + 15) / 16 * 16;
 }
 
-size_t sonde__resize_scratch(const sonde__resize *sizes)
+size_t sonde__data_resize_scratch(const sonde__data_resize *sizes)
 {
     return axis_bytes(sizes->filter, sizes->in_width, sizes->out_width) +
            axis_bytes(sizes->filter, sizes->in_height, sizes->out_height) +
@@ -161,8 +162,8 @@ static void resize_columns(const filter_axis *axis, int width, const uint8_t *in
     }
 }
 
-void sonde__resize_run(const sonde__resize *sizes, int planes, const uint8_t *in,
-                       void *scratch, uint8_t *out)
+void sonde__data_resize_run(const sonde__data_resize *sizes, int planes,
+                            const uint8_t *in, void *scratch, uint8_t *out)
 {
     const size_t in_plane = (size_t)sizes->in_height * (size_t)sizes->in_width;
     const size_t out_plane = (size_t)sizes->out_height * (size_t)sizes->out_width;

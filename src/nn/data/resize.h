@@ -8,19 +8,20 @@
 #ifndef SONDE_NN_DATA_RESIZE_H
 #define SONDE_NN_DATA_RESIZE_H
 
-#include "base/base.h"
-
 #include <sonde/nn/transform.h>
 
-typedef struct sonde__resize {
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct sonde__data_resize {
     int in_height, in_width, out_height, out_width;
     sonde_nn_filter filter;
-} sonde__resize;
+} sonde__data_resize;
 
 /* Bytes of scratch (aligned to 16) for planes up to in_height x in_width. */
-size_t sonde__resize_scratch(const sonde__resize *sizes);
+size_t sonde__data_resize_scratch(const sonde__data_resize *sizes);
 /* planes of (in_height, in_width) to planes of (out_height, out_width). */
-void sonde__resize_run(const sonde__resize *sizes, int planes, const uint8_t *in,
-                       void *scratch, uint8_t *out);
+void sonde__data_resize_run(const sonde__data_resize *sizes, int planes,
+                            const uint8_t *in, void *scratch, uint8_t *out);
 
 #endif

@@ -3,6 +3,7 @@
  * fractional parts of the square and cube roots of the first primes.
  */
 #include "nn/data/sha256.h"
+#include "base/macros.h"
 
 #include <string.h>
 
@@ -19,7 +20,7 @@ static const uint32_t constants[64] = {
     0xc67178f2,
 };
 
-void sonde__sha256_init(sonde__sha256 *sha)
+void sonde__data_sha256_init(sonde__data_sha256 *sha)
 {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -33,7 +34,7 @@ static uint32_t turn(uint32_t x, int by)
     return x >> by | x << (32 - by);
 }
 
-static void take_block(sonde__sha256 *sha, const unsigned char *block)
+static void take_block(sonde__data_sha256 *sha, const unsigned char *block)
 {
     uint32_t w[64], s[8];
 
@@ -65,7 +66,7 @@ static void take_block(sonde__sha256 *sha, const unsigned char *block)
     }
 }
 
-void sonde__sha256_add(sonde__sha256 *sha, const void *bytes, size_t size)
+void sonde__data_sha256_add(sonde__data_sha256 *sha, const void *bytes, size_t size)
 {
     const unsigned char *from = bytes;
 
@@ -83,7 +84,7 @@ void sonde__sha256_add(sonde__sha256 *sha, const void *bytes, size_t size)
     }
 }
 
-void sonde__sha256_hex(sonde__sha256 *sha, char hex[SONDE__SHA256_HEX])
+void sonde__data_sha256_hex(sonde__data_sha256 *sha, char hex[SONDE__SHA256_HEX])
 {
     const uint64_t bits = sha->bytes * 8;
     unsigned char end[72] = {0x80};
@@ -92,7 +93,7 @@ void sonde__sha256_hex(sonde__sha256 *sha, char hex[SONDE__SHA256_HEX])
     for (int i = 0; i < 8; i++) {
         end[pad + (size_t)i] = (unsigned char)(bits >> (56 - 8 * i));
     }
-    sonde__sha256_add(sha, end, pad + 8);
+    sonde__data_sha256_add(sha, end, pad + 8);
     for (int i = 0; i < 8; i++) {
         for (int j = 0; j < 8; j++) {
             hex[i * 8 + j] = "0123456789abcdef"[sha->state[i] >> (28 - 4 * j) & 15];

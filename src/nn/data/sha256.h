@@ -7,19 +7,24 @@
 #ifndef SONDE_NN_DATA_SHA256_H
 #define SONDE_NN_DATA_SHA256_H
 
-#include "base/base.h"
+#include <sonde/export.h>
+
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__SHA256_HEX = 65 };
 
-typedef struct sonde__sha256 {
+typedef struct sonde__data_sha256 {
     uint32_t state[8];
     uint64_t bytes;
     unsigned char block[64];
-} sonde__sha256;
+} sonde__data_sha256;
 
-SONDE_API void sonde__sha256_init(sonde__sha256 *sha);
-SONDE_API void sonde__sha256_add(sonde__sha256 *sha, const void *bytes, size_t size);
+SONDE_API void sonde__data_sha256_init(sonde__data_sha256 *sha);
+SONDE_API void sonde__data_sha256_add(sonde__data_sha256 *sha, const void *bytes,
+                                      size_t size);
 /* 64 lower-case hexadecimal digits. Ends the computation. */
-SONDE_API void sonde__sha256_hex(sonde__sha256 *sha, char hex[SONDE__SHA256_HEX]);
+SONDE_API void sonde__data_sha256_hex(sonde__data_sha256 *sha,
+                                      char hex[SONDE__SHA256_HEX]);
 
 #endif

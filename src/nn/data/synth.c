@@ -6,7 +6,10 @@
  * one stream of its own.
  */
 #include "nn/data/garments.h"
-#include "nn/data/output.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "nn/data/data_output.h"
 
 #include <sonde/nn/idx.h>
 
@@ -16,58 +19,59 @@
 
 enum { PATH_SIZE = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000, REPORT_EVERY = 500 };
 
-const char *const sonde__garment_names[SONDE_NN_SYNTH_CLASSES] = {
+const char *const sonde__data_garment_names[SONDE_NN_SYNTH_CLASSES] = {
     "T-shirt", "Trouser", "Pullover", "Dress", "Coat",
     "Sandal",  "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
 
 const char *sonde_nn_garment_name(int label)
 {
-    return label >= 0 && label < SONDE_NN_SYNTH_CLASSES ? sonde__garment_names[label]
+    return label >= 0 && label < SONDE_NN_SYNTH_CLASSES ? sonde__data_garment_names[label]
                                                         : NULL;
 }
 
 /* --- one sample ------------------------------------------------------------------------
  */
 
-static sonde__pose draw_pose(sonde__dice *dice)
+static sonde__data_pose draw_pose(sonde__data_dice *dice)
 {
     const float middle = 0.5f * (float)SONDE__SIDE;
-    const float size = middle * sonde__dice_between(dice, 0.88f, 1.03f);
-    const float wide = size * sonde__dice_between(dice, 0.90f, 1.06f);
-    const float angle = sonde__dice_between(dice, -0.09f, 0.09f);
-    const float shear = sonde__dice_between(dice, -0.06f, 0.06f);
+    const float size = middle * sonde__data_dice_between(dice, 0.88f, 1.03f);
+    const float wide = size * sonde__data_dice_between(dice, 0.90f, 1.06f);
+    const float angle = sonde__data_dice_between(dice, -0.09f, 0.09f);
+    const float shear = sonde__data_dice_between(dice, -0.06f, 0.06f);
     const float c = cosf(angle), s = sinf(angle);
 
-    return (sonde__pose){c * wide,
-                         c * wide * shear - s * size,
-                         middle + sonde__dice_between(dice, -0.8f, 0.8f),
-                         s * wide,
-                         c * size,
-                         middle + sonde__dice_between(dice, -0.8f, 0.8f)};
+    return (sonde__data_pose){c * wide,
+                              c * wide * shear - s * size,
+                              middle + sonde__data_dice_between(dice, -0.8f, 0.8f),
+                              s * wide,
+                              c * size,
+                              middle + sonde__data_dice_between(dice, -0.8f, 0.8f)};
 }
 
 /* Light cloth is commoner than dark. */
-static float draw_brightness(sonde__dice *dice)
+static float draw_brightness(sonde__data_dice *dice)
 {
-    const float a = sonde__dice_between(dice, 0.22f, 1.0f);
-    const float b = sonde__dice_between(dice, 0.22f, 1.0f);
+    const float a = sonde__data_dice_between(dice, 0.22f, 1.0f);
+    const float b = sonde__data_dice_between(dice, 0.22f, 1.0f);
 
-    return sonde__dice_chance(dice, 0.4f) ? fmaxf(a, b) : a;
+    return sonde__data_dice_chance(dice, 0.4f) ? fmaxf(a, b) : a;
 }
 
 /* Stripes, checks, folds: a factor for every pixel. Leather shows less of them. */
-static void weave(sonde__canvas *canvas, sonde__dice *dice, bool leather)
+static void weave(sonde__data_canvas *canvas, sonde__data_dice *dice, bool leather)
 {
-    const int kind = (int)sonde__dice_between(dice, 0.0f, 7.0f); /* from 3 on: plain */
+    const int kind =
+        (int)sonde__data_dice_between(dice, 0.0f, 7.0f); /* from 3 on: plain */
     const float most = leather ? 0.3f : 0.6f;
-    const float depth = kind < 3 ? sonde__dice_between(dice, 0.12f, most) : 0.0f;
-    const float pitch = sonde__dice_between(dice, 0.7f, 2.2f);
-    const float fold = sonde__dice_between(dice, 0.0f, 0.14f);
-    const float along = sonde__dice_between(dice, 0.1f, 0.45f);
-    const float across = sonde__dice_between(dice, -0.3f, 0.3f);
-    const float phase = sonde__dice_between(dice, 0.0f, 6.28f);
-    const float side_light = sonde__dice_between(dice, -0.012f, 0.012f);
-    const float top_light = sonde__dice_between(dice, -0.010f, 0.006f);
+    const float depth = kind < 3 ? sonde__data_dice_between(dice, 0.12f, most) : 0.0f;
+    const float pitch = sonde__data_dice_between(dice, 0.7f, 2.2f);
+    const float fold = sonde__data_dice_between(dice, 0.0f, 0.14f);
+    const float along = sonde__data_dice_between(dice, 0.1f, 0.45f);
+    const float across = sonde__data_dice_between(dice, -0.3f, 0.3f);
+    const float phase = sonde__data_dice_between(dice, 0.0f, 6.28f);
+    const float side_light = sonde__data_dice_between(dice, -0.012f, 0.012f);
+    const float top_light = sonde__data_dice_between(dice, -0.010f, 0.006f);
 
     for (int y = 0; y < SONDE__SIDE; y++) {
         for (int x = 0; x < SONDE__SIDE; x++) {
@@ -87,15 +91,17 @@ static void weave(sonde__canvas *canvas, sonde__dice *dice, bool leather)
 }
 
 /* To bytes, with a grain that only the garment has. */
-static void develop(const sonde__canvas *canvas, sonde__dice *dice, uint8_t *pixels)
+static void develop(const sonde__data_canvas *canvas, sonde__data_dice *dice,
+                    uint8_t *pixels)
 {
-    const float grain = sonde__dice_between(dice, 0.01f, 0.08f);
+    const float grain = sonde__data_dice_between(dice, 0.01f, 0.08f);
 
     for (int i = 0; i < SONDE__PIXELS; i++) {
         float value = canvas->light[i];
 
         if (canvas->drawn[i] > 0.02f) {
-            value += grain * canvas->drawn[i] * sonde__dice_between(dice, -1.0f, 1.0f);
+            value +=
+                grain * canvas->drawn[i] * sonde__data_dice_between(dice, -1.0f, 1.0f);
         }
         pixels[i] = (uint8_t)(fminf(fmaxf(value, 0.0f), 1.0f) * 255.0f + 0.5f);
     }
@@ -112,19 +118,19 @@ int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
                         uint8_t *pixels)
 {
     const uint64_t block = (uint64_t)index / SONDE_NN_SYNTH_CLASSES;
-    sonde__dice dice = {.seed = seed,
-                        .stream = stream_of(split, false) | (uint64_t)index};
+    sonde__data_dice dice = {.seed = seed,
+                             .stream = stream_of(split, false) | (uint64_t)index};
     uint32_t order[SONDE_NN_SYNTH_CLASSES];
-    sonde__canvas canvas;
-    sonde__pose pose = {0};
+    sonde__data_canvas canvas;
+    sonde__data_pose pose = {0};
     int label = 0;
 
     sonde__permute(seed, stream_of(split, true) | block, SONDE_NN_SYNTH_CLASSES, order);
     label = (int)order[index % SONDE_NN_SYNTH_CLASSES];
     pose = draw_pose(&dice);
-    sonde__canvas_clear(&canvas, &pose);
+    sonde__data_canvas_clear(&canvas, &pose);
     weave(&canvas, &dice, label == 5 || label >= 7);
-    sonde__garment_draw(&canvas, &dice, label, draw_brightness(&dice));
+    sonde__data_garment_draw(&canvas, &dice, label, draw_brightness(&dice));
     develop(&canvas, &dice, pixels);
     return label;
 }
@@ -216,7 +222,7 @@ sonde_err sonde_nn_synth(const char *dir, const sonde_nn_synth_options *options,
         work.dir = cache;
     }
     if (err == SONDE_OK) {
-        err = sonde__make_folders(work.dir, diag);
+        err = sonde__data_make_folders(work.dir, diag);
     }
     work.total = train + test;
     if (err == SONDE_OK) {

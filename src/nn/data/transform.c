@@ -6,6 +6,9 @@
  * and finds how much scratch a run needs.
  */
 #include "nn/data/pipeline.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 #include "nn/data/resize.h"
 
 #include <sonde/nn/image.h>
@@ -208,7 +211,7 @@ static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transf
                            "filter %d", (int)transform->filter);
     }
     *bytes =
-        SONDE_MAX(*bytes, sonde__resize_scratch(&(sonde__resize){
+        SONDE_MAX(*bytes, sonde__data_resize_scratch(&(sonde__data_resize){
                               (int)flow->shape[1], (int)flow->shape[2], transform->height,
                               transform->width, transform->filter}));
     flow->shape[1] = transform->height;
@@ -287,7 +290,7 @@ static sonde_err flow_through(sample_flow *flow, const sonde_nn_transform *trans
 static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transform,
                    uint64_t place)
 {
-    sonde__step *last =
+    sonde__data_step *last =
         pipeline->count > 0 ? &pipeline->steps[pipeline->count - 1] : NULL;
 
     if (transform->kind == SONDE_NN_NORMALISE && last != NULL &&
@@ -300,7 +303,7 @@ static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transf
         return;
     }
     pipeline->steps[pipeline->count++] =
-        (sonde__step){.transform = *transform, .place = place};
+        (sonde__data_step){.transform = *transform, .place = place};
 }
 
 /* Tables for every to_float; a plain one is normalising with mean 0, std 1. */
@@ -308,14 +311,14 @@ static sonde_err make_tables(sonde_nn_pipeline *pipeline, sonde_diag *diag)
 {
     size_t used = 0;
 
-    pipeline->kernel = sonde__affine_kernel();
+    pipeline->kernel = sonde__data_affine_kernel();
     pipeline->affines = sonde__calloc(pipeline->count * SONDE_NN_TRANSFORM_CHANNELS,
                                       sizeof *pipeline->affines);
     if (pipeline->affines == NULL) {
         return sonde__fail_nomem(diag, "a transform pipeline");
     }
     for (size_t i = 0; i < pipeline->count; i++) {
-        sonde__step *step = &pipeline->steps[i];
+        sonde__data_step *step = &pipeline->steps[i];
 
         if (step->transform.kind != SONDE_NN_TO_FLOAT) {
             continue;
@@ -323,9 +326,9 @@ static sonde_err make_tables(sonde_nn_pipeline *pipeline, sonde_diag *diag)
         step->affine = pipeline->affines + used;
         step->affines = step->fused ? step->transform.channels : 1;
         for (int c = 0; c < step->affines; c++) {
-            sonde__affine_init(&step->affine[c],
-                               step->fused ? step->transform.mean[c] : 0.0f,
-                               step->fused ? step->transform.std[c] : 1.0f);
+            sonde__data_affine_init(&step->affine[c],
+                                    step->fused ? step->transform.mean[c] : 0.0f,
+                                    step->fused ? step->transform.std[c] : 1.0f);
         }
         used += (size_t)step->affines;
     }

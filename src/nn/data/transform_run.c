@@ -6,6 +6,9 @@
  * resize needs |
  */
 #include "nn/data/pipeline.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/random.h"
 #include "nn/data/resize.h"
 
 #include <string.h>
@@ -37,7 +40,7 @@ static size_t bytes_of(const sample_state *state)
     return (size_t)state->channels * plane_of(state) * sonde_dtype_size(state->dtype);
 }
 
-static void to_float(const sonde_nn_pipeline *pipeline, const sonde__step *step,
+static void to_float(const sonde_nn_pipeline *pipeline, const sonde__data_step *step,
                      sample_state *state, void *out)
 {
     const size_t plane = plane_of(state);
@@ -53,7 +56,7 @@ static void to_float(const sonde_nn_pipeline *pipeline, const sonde__step *step,
     state->dtype = SONDE_F32;
 }
 
-static void normalise(const sonde__step *step, const sample_state *state, void *out)
+static void normalise(const sonde__data_step *step, const sample_state *state, void *out)
 {
     const float *in = (const float *)(const void *)state->data;
     const size_t plane = plane_of(state);
@@ -157,7 +160,7 @@ static int below(uint32_t word, int bound)
     return (int)((uint64_t)word * (uint64_t)bound >> 32);
 }
 
-static sonde_err run_crop(const sonde__step *step, sample_state *state,
+static sonde_err run_crop(const sonde__data_step *step, sample_state *state,
                           const random_draw *draw, void *out, sonde_diag *diag)
 {
     const sonde_nn_transform *t = &step->transform;
@@ -178,19 +181,19 @@ static sonde_err run_crop(const sonde__step *step, sample_state *state,
     return SONDE_OK;
 }
 
-static void run_resize(const sonde__step *step, sample_state *state, void *scratch,
+static void run_resize(const sonde__data_step *step, sample_state *state, void *scratch,
                        void *out)
 {
-    const sonde__resize sizes = {state->height, state->width, step->transform.height,
-                                 step->transform.width, step->transform.filter};
+    const sonde__data_resize sizes = {state->height, state->width, step->transform.height,
+                                      step->transform.width, step->transform.filter};
 
-    sonde__resize_run(&sizes, state->channels, state->data, scratch, out);
+    sonde__data_resize_run(&sizes, state->channels, state->data, scratch, out);
     state->height = sizes.out_height;
     state->width = sizes.out_width;
 }
 
 /* Whether a step leaves this sample as it is. */
-static bool leaves_alone(const sonde__step *step, const sample_state *state,
+static bool leaves_alone(const sonde__data_step *step, const sample_state *state,
                          const random_draw *draw)
 {
     switch (step->transform.kind) {
@@ -214,7 +217,7 @@ static bool leaves_alone(const sonde__step *step, const sample_state *state,
     return false;
 }
 
-static sonde_err run_step(const sonde_nn_pipeline *pipeline, const sonde__step *step,
+static sonde_err run_step(const sonde_nn_pipeline *pipeline, const sonde__data_step *step,
                           sample_state *state, const random_draw *draw,
                           void *resize_scratch, void *out, sonde_diag *diag)
 {
@@ -252,7 +255,7 @@ static sonde_err run_step(const sonde_nn_pipeline *pipeline, const sonde__step *
     return err;
 }
 
-static bool is_random(const sonde__step *step)
+static bool is_random(const sonde__data_step *step)
 {
     return step->transform.kind == SONDE_NN_RANDOM_CROP ||
            step->transform.kind == SONDE_NN_FLIP;
@@ -273,7 +276,7 @@ sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
                           .width = (int)sample->shape[image ? 2 : 0]};
 
     for (size_t i = 0; i < pipeline->count; i++) {
-        const sonde__step *step = &pipeline->steps[i];
+        const sonde__data_step *step = &pipeline->steps[i];
         unsigned char *other = state.data == buffers ? buffers + step_size : buffers;
         void *to = i + 1 == pipeline->count ? out : other;
         random_draw draw = {{0}};

@@ -2,6 +2,9 @@
  * graph.c - values, ops and their names, in order of creation.
  */
 #include "nn/graph/graph.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include "nn/ops/common.h"
 
@@ -9,22 +12,22 @@
 #include <stdio.h>
 #include <string.h>
 
-sonde_err sonde__graph_init(sonde__graph *graph)
+sonde_err sonde__graph_init(sonde__op_graph *graph)
 {
-    *graph = (sonde__graph){0};
+    *graph = (sonde__op_graph){0};
     sonde__names_init(&graph->strings);
     graph->pass = SONDE_PASS_FORWARD;
     if (!sonde__reserve(&graph->values, &graph->value_capacity, 1,
                         sizeof *graph->values)) {
         return SONDE_ENOMEM;
     }
-    graph->values[0] = (sonde__node_value){0};
+    graph->values[0] = (sonde__graph_node_value){0};
     graph->value_count = 1;
     graph->module = sonde__graph_string(graph, "%s", "");
     return graph->module != NULL ? SONDE_OK : SONDE_ENOMEM;
 }
 
-void sonde__graph_fini(sonde__graph *graph)
+void sonde__graph_fini(sonde__op_graph *graph)
 {
     sonde__free(graph->values);
     sonde__free(graph->ops);
@@ -33,11 +36,11 @@ void sonde__graph_fini(sonde__graph *graph)
     sonde__free(graph->inputs);
     sonde__free(graph->outputs);
     sonde__names_fini(&graph->strings);
-    *graph = (sonde__graph){0};
+    *graph = (sonde__op_graph){0};
 }
 
-sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
-                                    const sonde_diag *diag)
+sonde__op_value sonde__graph_fail_diag(sonde__op_graph *graph, sonde_err err,
+                                       const sonde_diag *diag)
 {
     if (graph->err == SONDE_OK) {
         graph->err = err;
@@ -47,8 +50,9 @@ sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
     return 0;
 }
 
-sonde__value sonde__graph_fail(sonde__graph *graph, sonde_err err, const char *where,
-                               const char *expected, const char *found, ...)
+sonde__op_value sonde__graph_fail(sonde__op_graph *graph, sonde_err err,
+                                  const char *where, const char *expected,
+                                  const char *found, ...)
 {
     sonde_diag diag = {0};
     char text[sizeof diag.found];
@@ -61,7 +65,7 @@ sonde__value sonde__graph_fail(sonde__graph *graph, sonde_err err, const char *w
     return sonde__graph_fail_diag(graph, err, &diag);
 }
 
-const char *sonde__graph_string(sonde__graph *graph, const char *fmt, ...)
+const char *sonde__graph_string(sonde__op_graph *graph, const char *fmt, ...)
 {
     char text[512];
     uint32_t id = SONDE__NO_NAME;
@@ -85,8 +89,8 @@ const char *sonde__graph_string(sonde__graph *graph, const char *fmt, ...)
     return graph->strings.text[id];
 }
 
-bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,
-                       size_t *capacity, sonde__value value)
+bool sonde__graph_push(sonde__op_graph *graph, sonde__op_value **array, size_t *count,
+                       size_t *capacity, sonde__op_value value)
 {
     if (!sonde__reserve(array, capacity, *count + 1, sizeof **array)) {
         (void)sonde__graph_fail(graph, SONDE_ENOMEM, NULL, NULL, "out of memory");
@@ -96,13 +100,15 @@ bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,
     return true;
 }
 
-const sonde__shape *sonde__value_shape(const sonde__graph *graph, sonde__value value)
+const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
+                                             sonde__op_value value)
 {
     /* A caller's value may be of another model; layers refuse it, by its id, when they emit. */
     return &graph->values[value < graph->value_count ? value : 0].shape;
 }
 
-bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value value)
+bool sonde__graph_has_value(sonde__op_graph *graph, const char *where,
+                            sonde__op_value value)
 {
     if (value < graph->value_count) {
         return true;
@@ -112,11 +118,11 @@ bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value
     return false;
 }
 
-bool sonde__graph_check_size(sonde__graph *graph, const char *where,
-                             const sonde__shape *shape)
+bool sonde__graph_check_size(sonde__op_graph *graph, const char *where,
+                             const sonde__op_shape *shape)
 {
     sonde_diag diag = {0};
-    const sonde_err err = sonde__expect_size(shape, "a tensor", &diag);
+    const sonde_err err = sonde__op_expect_size(shape, "a tensor", &diag);
 
     if (err != SONDE_OK) {
         (void)sonde__graph_fail(graph, err, where, NULL, "%s", diag.found);
@@ -125,7 +131,8 @@ bool sonde__graph_check_size(sonde__graph *graph, const char *where,
 }
 
 /* Appends a value; 0 on failure. */
-static sonde__value append_value(sonde__graph *graph, const sonde__node_value *value)
+static sonde__op_value append_value(sonde__op_graph *graph,
+                                    const sonde__graph_node_value *value)
 {
     if (!sonde__reserve(&graph->values, &graph->value_capacity, graph->value_count + 1,
                         sizeof *graph->values)) {
@@ -133,20 +140,20 @@ static sonde__value append_value(sonde__graph *graph, const sonde__node_value *v
                                  "out of memory for values");
     }
     graph->values[graph->value_count] = *value;
-    return (sonde__value)graph->value_count++;
+    return (sonde__op_value)graph->value_count++;
 }
 
-sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
-                               sonde__source source, int index, const char *name,
-                               sonde_role role)
+sonde__op_value sonde__graph_leaf(sonde__op_graph *graph, const sonde__op_shape *shape,
+                                  sonde__graph_source source, int index, const char *name,
+                                  sonde_role role)
 {
-    const sonde__node_value value = {.shape = *shape,
-                                     .name = name,
-                                     .module = graph->module,
-                                     .role = role,
-                                     .pass = SONDE_PASS_NONE,
-                                     .source = source,
-                                     .index = index};
+    const sonde__graph_node_value value = {.shape = *shape,
+                                           .name = name,
+                                           .module = graph->module,
+                                           .role = role,
+                                           .pass = SONDE_PASS_NONE,
+                                           .source = source,
+                                           .index = index};
 
     if (graph->err != SONDE_OK || !sonde__graph_check_size(graph, name, shape)) {
         return 0;
@@ -154,7 +161,7 @@ sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
     return append_value(graph, &value);
 }
 
-bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value value,
+bool sonde__graph_alias(sonde__op_graph *graph, const char *name, sonde__op_value value,
                         sonde_role role)
 {
     if (graph->err != SONDE_OK || name == NULL) {
@@ -167,12 +174,13 @@ bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value valu
         return false;
     }
     graph->aliases[graph->alias_count++] =
-        (sonde__alias){name, graph->module, value, role};
+        (sonde__graph_alias_entry){name, graph->module, value, role};
     return true;
 }
 
 /* Runs the shape rule; false with the graph's error set. */
-static bool infer_shapes(sonde__graph *graph, sonde__node_op *op, sonde__call *call)
+static bool infer_shapes(sonde__op_graph *graph, sonde__graph_node_op *op,
+                         sonde__op_call *call)
 {
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
@@ -181,7 +189,7 @@ static bool infer_shapes(sonde__graph *graph, sonde__node_op *op, sonde__call *c
     call->in_count = op->in_count;
     call->out_count = op->kind->out_count;
     for (int i = 0; i < op->in_count; i++) {
-        call->in[i].shape = *sonde__value_shape(graph, op->in[i]);
+        call->in[i].shape = *sonde__op_value_shape(graph, op->in[i]);
     }
     err = op->kind->infer(call, &op->attrs, &diag);
     if (err != SONDE_OK) {
@@ -193,13 +201,14 @@ static bool infer_shapes(sonde__graph *graph, sonde__node_op *op, sonde__call *c
     return true;
 }
 
-sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
-                         const sonde__attrs *attrs, const sonde__value *in, int in_count)
+sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kind,
+                               const sonde__op_attrs *attrs, const sonde__op_value *in,
+                               int in_count)
 {
-    static const sonde__attrs no_attrs = {0};
-    sonde__node_op op = {
+    static const sonde__op_attrs no_attrs = {0};
+    sonde__graph_node_op op = {
         .kind = kind, .in_count = in_count, .out_count = kind->out_count};
-    sonde__call call = {0};
+    sonde__op_call call = {0};
 
     if (graph->err != SONDE_OK) {
         return 0;
@@ -215,12 +224,12 @@ sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
         return 0;
     }
     for (int i = 0; i < kind->out_count; i++) {
-        const sonde__node_value value = {.shape = call.out[i].shape,
-                                         .module = graph->module,
-                                         .op = kind->name,
-                                         .role = SONDE_ROLE_OTHER,
-                                         .pass = graph->pass,
-                                         .source = SONDE__FROM_OP};
+        const sonde__graph_node_value value = {.shape = call.out[i].shape,
+                                               .module = graph->module,
+                                               .op = kind->name,
+                                               .role = SONDE_ROLE_OTHER,
+                                               .pass = graph->pass,
+                                               .source = SONDE__FROM_OP};
 
         op.out[i] = append_value(graph, &value);
     }
@@ -239,10 +248,11 @@ sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
 /* --- instantiating ---------------------------------------------------------------- */
 
 /* Names and metadata of a value of source, with its strings interned in copy. */
-static void copy_metadata(const sonde__graph *source, sonde__graph *copy, sonde__value id)
+static void copy_metadata(const sonde__op_graph *source, sonde__op_graph *copy,
+                          sonde__op_value id)
 {
-    const sonde__node_value *from = &source->values[id];
-    sonde__node_value *to = &copy->values[id];
+    const sonde__graph_node_value *from = &source->values[id];
+    sonde__graph_node_value *to = &copy->values[id];
 
     to->name = from->name != NULL ? sonde__graph_string(copy, "%s", from->name) : NULL;
     to->module = sonde__graph_string(copy, "%s", from->module);
@@ -251,11 +261,11 @@ static void copy_metadata(const sonde__graph *source, sonde__graph *copy, sonde_
     to->pass = from->pass;
 }
 
-static void copy_leaf(const sonde__graph *source, sonde__graph *copy, sonde__value id,
-                      int64_t batch_size)
+static void copy_leaf(const sonde__op_graph *source, sonde__op_graph *copy,
+                      sonde__op_value id, int64_t batch_size)
 {
-    const sonde__node_value *from = &source->values[id];
-    sonde__shape shape = from->shape;
+    const sonde__graph_node_value *from = &source->values[id];
+    sonde__op_shape shape = from->shape;
 
     if (from->source == SONDE__FROM_INPUT && batch_size > 0 && shape.rank > 0) {
         shape.dim[0] = batch_size;
@@ -263,7 +273,7 @@ static void copy_leaf(const sonde__graph *source, sonde__graph *copy, sonde__val
     (void)sonde__graph_leaf(copy, &shape, from->source, from->index, NULL, from->role);
 }
 
-static void copy_lists(const sonde__graph *source, sonde__graph *copy)
+static void copy_lists(const sonde__op_graph *source, sonde__op_graph *copy)
 {
     for (size_t i = 0; i < source->input_count; i++) {
         (void)sonde__graph_push(copy, &copy->inputs, &copy->input_count,
@@ -274,7 +284,7 @@ static void copy_lists(const sonde__graph *source, sonde__graph *copy)
                                 &copy->output_capacity, source->outputs[i]);
     }
     for (size_t i = 0; i < source->alias_count; i++) {
-        const sonde__alias *alias = &source->aliases[i];
+        const sonde__graph_alias_entry *alias = &source->aliases[i];
 
         copy->module = sonde__graph_string(copy, "%s", alias->module);
         (void)sonde__graph_alias(copy, sonde__graph_string(copy, "%s", alias->name),
@@ -297,28 +307,28 @@ static void copy_lists(const sonde__graph *source, sonde__graph *copy)
     copy->loss = source->loss;
 }
 
-sonde_err sonde__graph_instantiate(const sonde__graph *source, int64_t batch_size,
-                                   sonde__graph *copy, sonde_diag *diag)
+sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_size,
+                                   sonde__op_graph *copy, sonde_diag *diag)
 {
     size_t next_op = 0;
 
     if (sonde__graph_init(copy) != SONDE_OK) {
         return sonde__fail_nomem(diag, "a graph");
     }
-    for (sonde__value id = 1; id < source->value_count && copy->err == SONDE_OK;) {
-        const sonde__value first = id;
+    for (sonde__op_value id = 1; id < source->value_count && copy->err == SONDE_OK;) {
+        const sonde__op_value first = id;
 
         if (source->values[id].source != SONDE__FROM_OP) {
             copy_leaf(source, copy, id++, batch_size);
         } else {
-            const sonde__node_op *op = &source->ops[next_op++];
+            const sonde__graph_node_op *op = &source->ops[next_op++];
 
             copy->module = sonde__graph_string(copy, "%s", op->module);
             copy->pass = op->pass;
-            (void)sonde__emit(copy, op->kind, &op->given, op->in, op->in_count);
-            id += (sonde__value)op->out_count;
+            (void)sonde__op_emit(copy, op->kind, &op->given, op->in, op->in_count);
+            id += (sonde__op_value)op->out_count;
         }
-        for (sonde__value made = first; made < id && copy->err == SONDE_OK; made++) {
+        for (sonde__op_value made = first; made < id && copy->err == SONDE_OK; made++) {
             copy_metadata(source, copy, made);
         }
     }

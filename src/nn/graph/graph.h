@@ -13,18 +13,19 @@
 #include <sonde/catalogue.h>
 #include <sonde/nn/model.h>
 
+#include "base/names.h"
 #include "nn/ops/ops.h"
 
 /* What a value without producer is. */
-typedef enum sonde__source {
+typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
     SONDE__FROM_INPUT = 1, /* fed by the caller; index counts the model's inputs */
     SONDE__FROM_PARAM = 2, /* index counts the model's parameters */
     SONDE__FROM_STATE = 3  /* of the optimiser, or an accumulator; index counts them */
-} sonde__source;
+} sonde__graph_source;
 
-typedef struct sonde__node_value {
-    sonde__shape shape;
+typedef struct sonde__graph_node_value {
+    sonde__op_shape shape;
     const char *name;   /* interned; NULL: cannot be asked for */
     const char *module; /* interned */
     const char *note;   /* static or NULL */
@@ -32,50 +33,50 @@ typedef struct sonde__node_value {
         *op; /* static: the kind that made it, before any fusion; NULL for a leaf */
     sonde_role role;
     sonde_pass pass;
-    sonde__source source;
+    sonde__graph_source source;
     int index; /* of the source */
-} sonde__node_value;
+} sonde__graph_node_value;
 
-typedef struct sonde__node_op {
+typedef struct sonde__graph_node_op {
     const sonde__op_kind *kind; /* NULL: removed */
-    sonde__attrs given;         /* as the caller gave them */
-    sonde__attrs attrs;         /* as the shape rule completed them */
+    sonde__op_attrs given;      /* as the caller gave them */
+    sonde__op_attrs attrs;      /* as the shape rule completed them */
     int in_count, out_count;
-    sonde__value in[SONDE__MAX_OPERANDS];
-    sonde__value out[SONDE__MAX_OPERANDS];
+    sonde__op_value in[SONDE__MAX_OPERANDS];
+    sonde__op_value out[SONDE__MAX_OPERANDS];
     const char *module; /* interned */
     sonde_pass pass;
-} sonde__node_op;
+} sonde__graph_node_op;
 
 /* A further name of a value: a module's input. */
-typedef struct sonde__alias {
+typedef struct sonde__graph_alias_entry {
     const char *name, *module; /* interned */
-    sonde__value value;
+    sonde__op_value value;
     sonde_role role;
-} sonde__alias;
+} sonde__graph_alias_entry;
 
 /* A value that is printed whenever it is computed. */
-typedef struct sonde__print_request {
-    sonde__value value;
+typedef struct sonde__graph_print_request {
+    sonde__op_value value;
     const char *title; /* interned or NULL */
     bool gradient;
     sonde_print_options options;
-} sonde__print_request;
+} sonde__graph_print_request;
 
-struct sonde__graph {
-    sonde__node_value *values; /* values[0] is none */
+struct sonde__op_graph {
+    sonde__graph_node_value *values; /* values[0] is none */
     size_t value_count, value_capacity;
-    sonde__node_op *ops;
+    sonde__graph_node_op *ops;
     size_t op_count, op_capacity;
-    sonde__alias *aliases;
+    sonde__graph_alias_entry *aliases;
     size_t alias_count, alias_capacity;
-    sonde__print_request *prints;
+    sonde__graph_print_request *prints;
     size_t print_count, print_capacity;
-    sonde__value *inputs; /* in order of creation */
+    sonde__op_value *inputs; /* in order of creation */
     size_t input_count, input_capacity;
-    sonde__value *outputs;
+    sonde__op_value *outputs;
     size_t output_count, output_capacity;
-    sonde__value loss;
+    sonde__op_value loss;
     sonde__names strings;
     const char *module; /* of what is emitted now */
     sonde_pass pass;    /* likewise */
@@ -85,70 +86,72 @@ struct sonde__graph {
 };
 
 /* SONDE_API here and below: for tests, which link the shared library. */
-SONDE_API sonde_err sonde__graph_init(sonde__graph *graph);
-SONDE_API void sonde__graph_fini(sonde__graph *graph);
+SONDE_API sonde_err sonde__graph_init(sonde__op_graph *graph);
+SONDE_API void sonde__graph_fini(sonde__op_graph *graph);
 
 /* Interned, borrowed until fini; NULL (and a stuck SONDE_ENOMEM) if memory is out. */
-const char *sonde__graph_string(sonde__graph *graph, const char *fmt, ...)
+const char *sonde__graph_string(sonde__op_graph *graph, const char *fmt, ...)
     SONDE_PRINTF(2, 3);
 /* Records the first error; returns 0 to be returned as a value. */
-sonde__value sonde__graph_fail(sonde__graph *graph, sonde_err err, const char *where,
-                               const char *expected, const char *found, ...)
-    SONDE_PRINTF(5, 6);
+sonde__op_value sonde__graph_fail(sonde__op_graph *graph, sonde_err err,
+                                  const char *where, const char *expected,
+                                  const char *found, ...) SONDE_PRINTF(5, 6);
 /* Takes over an error whose diag is filled. */
-sonde__value sonde__graph_fail_diag(sonde__graph *graph, sonde_err err,
-                                    const sonde_diag *diag);
+sonde__op_value sonde__graph_fail_diag(sonde__op_graph *graph, sonde_err err,
+                                       const sonde_diag *diag);
 
 /* false: the graph has no such value, or no machine a tensor of such a size; the error sticks. */
-bool sonde__graph_has_value(sonde__graph *graph, const char *where, sonde__value value);
-bool sonde__graph_check_size(sonde__graph *graph, const char *where,
-                             const sonde__shape *shape);
+bool sonde__graph_has_value(sonde__op_graph *graph, const char *where,
+                            sonde__op_value value);
+bool sonde__graph_check_size(sonde__op_graph *graph, const char *where,
+                             const sonde__op_shape *shape);
 
 /* A value without producer. */
-SONDE_API sonde__value sonde__graph_leaf(sonde__graph *graph, const sonde__shape *shape,
-                                         sonde__source source, int index,
-                                         const char *name, sonde_role role);
-bool sonde__graph_alias(sonde__graph *graph, const char *name, sonde__value value,
+SONDE_API sonde__op_value sonde__graph_leaf(sonde__op_graph *graph,
+                                            const sonde__op_shape *shape,
+                                            sonde__graph_source source, int index,
+                                            const char *name, sonde_role role);
+bool sonde__graph_alias(sonde__op_graph *graph, const char *name, sonde__op_value value,
                         sonde_role role);
-bool sonde__graph_push(sonde__graph *graph, sonde__value **array, size_t *count,
-                       size_t *capacity, sonde__value value);
-static inline sonde__node_value *sonde__graph_value(const sonde__graph *graph,
-                                                    sonde__value value)
+bool sonde__graph_push(sonde__op_graph *graph, sonde__op_value **array, size_t *count,
+                       size_t *capacity, sonde__op_value value);
+static inline sonde__graph_node_value *sonde__graph_value(const sonde__op_graph *graph,
+                                                          sonde__op_value value)
 {
     return &graph->values[value];
 }
 
 /* A copy for another micro-batch (0: the same), with the same value ids. Leading dimensions
  * of inputs are replaced and every shape is inferred again. */
-sonde_err sonde__graph_instantiate(const sonde__graph *source, int64_t batch_size,
-                                   sonde__graph *copy, sonde_diag *diag);
+sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_size,
+                                   sonde__op_graph *copy, sonde_diag *diag);
 
 /* --- the model -------------------------------------------------------------------- */
 
-typedef struct sonde__param {
-    sonde__value value;
+typedef struct sonde__graph_param {
+    sonde__op_value value;
     float *data;
     size_t count;
     float bound; /* drawn uniform in +-bound; 0: filled with `constant` */
     float constant;
     bool left_out; /* not the optimiser's */
-} sonde__param;
+} sonde__graph_param;
 
 /* How often a module was called, and what its next values are called. */
-typedef struct sonde__module_calls {
+typedef struct sonde__graph_module_calls {
     const char *name; /* interned */
     int inputs, outputs;
-} sonde__module_calls;
+} sonde__graph_module_calls;
 
 struct sonde_nn_model {
-    sonde__graph graph;
-    sonde__param *params;
+    sonde__op_graph graph;
+    sonde__graph_param *params;
     size_t param_count, param_capacity;
-    sonde__module_calls *calls;
+    sonde__graph_module_calls *calls;
     size_t call_count, call_capacity;
 };
 
 /* Full path of a layer's module inside the current scope; "" at the root for NULL. */
-const char *sonde__module_path(sonde_nn_model *model, const char *name);
+const char *sonde__graph_module_path(sonde_nn_model *model, const char *name);
 
 #endif

@@ -7,29 +7,31 @@
 
 #include "nn/graph/graph.h"
 
-typedef struct sonde__layer {
+typedef struct sonde__graph_layer {
     sonde_nn_model *model;
     const char *path;  /* of the module the layer is, or of the scope for a function */
     const char *outer; /* the scope to go back to */
     bool named;        /* a module, not a function */
-} sonde__layer;
+} sonde__graph_layer;
 
 /* false: an error sticks and nothing is to be done. */
-bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *name);
-void sonde__layer_input(sonde__layer *layer, sonde_nn_value value);
+bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
+                              const char *name);
+void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value);
 /* A parameter of the module; the known one if the module was called before. bound 0:
  * filled with constant. */
-sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int rank,
-                                  const int64_t *dim, sonde_role role, float bound,
-                                  float constant);
+sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
+                                        int rank, const int64_t *dim, sonde_role role,
+                                        float bound, float constant);
 /* An op inside; its values get function names. */
-sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
-                               const sonde__attrs *attrs, const sonde_nn_value *in,
-                               int count);
+sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
+                                     const sonde__op_kind *kind,
+                                     const sonde__op_attrs *attrs,
+                                     const sonde_nn_value *in, int count);
 /* Leaves the module; result becomes its output. Returns result, or 0 after an error. */
-sonde_nn_value sonde__layer_end(sonde__layer *layer, sonde_nn_value result);
+sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result);
 
 /* Initial values of a parameter, from stream `stream` of a seed. */
-void sonde__param_draw(sonde__param *param, uint64_t seed, size_t stream);
+void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t stream);
 
 #endif

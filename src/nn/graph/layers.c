@@ -2,6 +2,7 @@
  * layers.c - the builder's layers and functions, with PyTorch's defaults.
  */
 #include "nn/graph/layer.h"
+#include "base/memory.h"
 
 #include <math.h>
 
@@ -29,12 +30,12 @@ static float fan_in_bound(int64_t fan_in)
 sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                const sonde_nn_conv2d_options *options)
 {
-    sonde__layer layer;
-    sonde__attrs attrs = {.groups = or_default(options->groups, 1)};
-    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde__graph_layer layer;
+    sonde__op_attrs attrs = {.groups = or_default(options->groups, 1)};
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
     sonde_nn_value in[3] = {x, 0, 0};
 
-    if (!sonde__layer_begin(model, &layer, name)) {
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
     (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
@@ -64,26 +65,27 @@ sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn
                                 attrs.kernel[0], attrs.kernel[1]};
         const float bound = fan_in_bound(dim[1] * dim[2] * dim[3]);
 
-        in[1] =
-            sonde__layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
+        in[1] = sonde__graph_layer_param(&layer, "weight", 4, dim, SONDE_ROLE_WEIGHT,
+                                         bound, 0.0F);
         if (!options->no_bias) {
-            in[2] =
-                sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
+            in[2] = sonde__graph_layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS,
+                                             bound, 0.0F);
         }
     }
-    sonde__layer_input(&layer, x);
-    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_conv2d, &attrs, in,
-                                                    options->no_bias ? 2 : 3));
+    sonde__graph_layer_input(&layer, x);
+    return sonde__graph_layer_end(&layer,
+                                  sonde__graph_layer_op(&layer, &sonde__op_conv2d, &attrs,
+                                                        in, options->no_bias ? 2 : 3));
 }
 
 sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                const sonde_nn_linear_options *options)
 {
-    sonde__layer layer;
-    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde__graph_layer layer;
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
     sonde_nn_value in[3] = {x, 0, 0};
 
-    if (!sonde__layer_begin(model, &layer, name)) {
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
     (void)sonde__graph_has_value(&model->graph, layer.path, x); /* else the first error */
@@ -101,66 +103,70 @@ sonde_nn_value sonde_nn_linear(sonde_nn_model *model, const char *name, sonde_nn
         const int64_t dim[2] = {options->out, shape->dim[1]};
         const float bound = fan_in_bound(dim[1]);
 
-        in[1] =
-            sonde__layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT, bound, 0.0F);
+        in[1] = sonde__graph_layer_param(&layer, "weight", 2, dim, SONDE_ROLE_WEIGHT,
+                                         bound, 0.0F);
         if (!options->no_bias) {
-            in[2] =
-                sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, bound, 0.0F);
+            in[2] = sonde__graph_layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS,
+                                             bound, 0.0F);
         }
     }
-    sonde__layer_input(&layer, x);
-    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_linear, NULL, in,
-                                                    options->no_bias ? 2 : 3));
+    sonde__graph_layer_input(&layer, x);
+    return sonde__graph_layer_end(&layer,
+                                  sonde__graph_layer_op(&layer, &sonde__op_linear, NULL,
+                                                        in, options->no_bias ? 2 : 3));
 }
 
 sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
                                    sonde_nn_value x,
                                    const sonde_nn_group_norm_options *options)
 {
-    sonde__layer layer;
-    const sonde__attrs attrs = {.groups = options->groups,
-                                .eps = options->eps > 0.0F ? options->eps : 1e-5F};
-    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
+    sonde__graph_layer layer;
+    const sonde__op_attrs attrs = {.groups = options->groups,
+                                   .eps = options->eps > 0.0F ? options->eps : 1e-5F};
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
     sonde_nn_value in[3] = {x, 0, 0};
 
-    if (!sonde__layer_begin(model, &layer, name)) {
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
     if (!options->no_affine && x != 0 && shape->rank >= 2) {
         const int64_t dim[1] = {shape->dim[1]};
 
-        in[1] =
-            sonde__layer_param(&layer, "weight", 1, dim, SONDE_ROLE_WEIGHT, 0.0F, 1.0F);
-        in[2] = sonde__layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, 0.0F, 0.0F);
+        in[1] = sonde__graph_layer_param(&layer, "weight", 1, dim, SONDE_ROLE_WEIGHT,
+                                         0.0F, 1.0F);
+        in[2] =
+            sonde__graph_layer_param(&layer, "bias", 1, dim, SONDE_ROLE_BIAS, 0.0F, 0.0F);
     }
-    sonde__layer_input(&layer, x);
-    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_group_norm, &attrs,
-                                                    in, options->no_affine ? 1 : 3));
+    sonde__graph_layer_input(&layer, x);
+    return sonde__graph_layer_end(
+        &layer, sonde__graph_layer_op(&layer, &sonde__op_group_norm, &attrs, in,
+                                      options->no_affine ? 1 : 3));
 }
 
 /* --- layers without --------------------------------------------------------------- */
 
 /* A layer of one op. */
 static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
-                             const sonde__op_kind *kind, const sonde__attrs *attrs,
+                             const sonde__op_kind *kind, const sonde__op_attrs *attrs,
                              const sonde_nn_value *in, int count)
 {
-    sonde__layer layer;
+    sonde__graph_layer layer;
 
-    if (!sonde__layer_begin(model, &layer, name)) {
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
     for (int i = 0; i < count; i++) {
-        sonde__layer_input(&layer, in[i]);
+        sonde__graph_layer_input(&layer, in[i]);
     }
-    return sonde__layer_end(&layer, sonde__layer_op(&layer, kind, attrs, in, count));
+    return sonde__graph_layer_end(&layer,
+                                  sonde__graph_layer_op(&layer, kind, attrs, in, count));
 }
 
 sonde_nn_value sonde_nn_max_pool2d(sonde_nn_model *model, const char *name,
                                    sonde_nn_value x,
                                    const sonde_nn_pool2d_options *options)
 {
-    sonde__attrs attrs = {0};
+    sonde__op_attrs attrs = {0};
 
     pair(attrs.kernel, options->kernel, 0);
     attrs.stride[0] = or_default(options->stride[0], attrs.kernel[0]);
@@ -191,7 +197,7 @@ sonde_nn_value sonde_nn_tanh(sonde_nn_model *model, const char *name, sonde_nn_v
 sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int axis)
 {
-    const sonde__attrs attrs = {.axis = axis};
+    const sonde__op_attrs attrs = {.axis = axis};
 
     return one_op(model, name, &sonde__op_softmax, &attrs, &x, 1);
 }
@@ -199,7 +205,7 @@ sonde_nn_value sonde_nn_softmax(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
                                     sonde_nn_value x, int axis)
 {
-    const sonde__attrs attrs = {.axis = axis};
+    const sonde__op_attrs attrs = {.axis = axis};
 
     return one_op(model, name, &sonde__op_log_softmax, &attrs, &x, 1);
 }
@@ -207,8 +213,8 @@ sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char *name,
 sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int first_axis)
 {
-    const sonde__shape *shape = sonde__value_shape(&model->graph, x);
-    sonde__attrs attrs = {0};
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, x);
+    sonde__op_attrs attrs = {0};
     const int axis = first_axis < 0 ? first_axis + shape->rank : first_axis;
 
     if (x != 0 && (axis < 0 || axis >= shape->rank)) {
@@ -227,7 +233,7 @@ sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                  sonde_nn_value log_probabilities, sonde_nn_value target)
 {
-    const sonde__attrs attrs = {.mean = true};
+    const sonde__op_attrs attrs = {.mean = true};
     const sonde_nn_value in[2] = {log_probabilities, target};
 
     return one_op(model, name, &sonde__op_nll, &attrs, in, 2);
@@ -236,17 +242,18 @@ sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
 sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
                                       sonde_nn_value logits, sonde_nn_value target)
 {
-    sonde__layer layer;
-    const sonde__attrs softmax = {.axis = 1}, nll = {.mean = true};
+    sonde__graph_layer layer;
+    const sonde__op_attrs softmax = {.axis = 1}, nll = {.mean = true};
     sonde_nn_value in[2] = {0, target};
 
-    if (!sonde__layer_begin(model, &layer, name)) {
+    if (!sonde__graph_layer_begin(model, &layer, name)) {
         return 0;
     }
-    sonde__layer_input(&layer, logits);
-    sonde__layer_input(&layer, target);
-    in[0] = sonde__layer_op(&layer, &sonde__op_log_softmax, &softmax, &logits, 1);
-    return sonde__layer_end(&layer, sonde__layer_op(&layer, &sonde__op_nll, &nll, in, 2));
+    sonde__graph_layer_input(&layer, logits);
+    sonde__graph_layer_input(&layer, target);
+    in[0] = sonde__graph_layer_op(&layer, &sonde__op_log_softmax, &softmax, &logits, 1);
+    return sonde__graph_layer_end(
+        &layer, sonde__graph_layer_op(&layer, &sonde__op_nll, &nll, in, 2));
 }
 
 /* --- functions -------------------------------------------------------------------- */
@@ -270,7 +277,7 @@ sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name, sonde_nn_va
 sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                 int rank, const int64_t *shape)
 {
-    sonde__attrs attrs = {.rank = rank};
+    sonde__op_attrs attrs = {.rank = rank};
 
     if (rank < 0 || rank > SONDE_MAX_DIMS) {
         return sonde__graph_fail(&model->graph, SONDE_ESHAPE,
@@ -286,7 +293,7 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
 sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
                                   sonde_nn_value x, const int *permutation)
 {
-    sonde__attrs attrs = {.rank = sonde__value_shape(&model->graph, x)->rank};
+    sonde__op_attrs attrs = {.rank = sonde__op_value_shape(&model->graph, x)->rank};
 
     for (int i = 0; i < attrs.rank; i++) {
         attrs.dims[i] = permutation[i];
@@ -297,8 +304,8 @@ sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
 static sonde_nn_value reduce(sonde_nn_model *model, const char *name, sonde_nn_value x,
                              const int *axes, int count, bool keep_dims, bool mean)
 {
-    const int rank = sonde__value_shape(&model->graph, x)->rank;
-    sonde__attrs attrs = {.keep_dims = keep_dims, .mean = mean};
+    const int rank = sonde__op_value_shape(&model->graph, x)->rank;
+    sonde__op_attrs attrs = {.keep_dims = keep_dims, .mean = mean};
 
     for (int i = 0; i < count; i++) {
         const int axis = axes[i] < 0 ? axes[i] + rank : axes[i];
@@ -331,9 +338,9 @@ sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name, sonde_nn_v
 sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x, const char *title,
                               bool print_gradient, const sonde_print_options *options)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
     const sonde_nn_value printed = one_op(model, NULL, &sonde__op_identity, NULL, &x, 1);
-    sonde__print_request request = {.value = printed, .gradient = print_gradient};
+    sonde__graph_print_request request = {.value = printed, .gradient = print_gradient};
 
     if (printed == 0) {
         return 0;

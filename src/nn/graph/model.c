@@ -2,6 +2,8 @@
  * model.c - a model's life, its inputs and outputs, and how its values get their names.
  */
 #include "nn/graph/layer.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -46,12 +48,12 @@ sonde_err sonde_nn_model_status(const sonde_nn_model *model, sonde_diag *diag)
 sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank,
                               const int64_t *shape)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
     const size_t index = graph->input_count;
-    sonde__shape of = {.dtype = dtype, .rank = rank};
+    sonde__op_shape of = {.dtype = dtype, .rank = rank};
     const char *name = index == 0 ? sonde__graph_string(graph, "input")
                                   : sonde__graph_string(graph, "input/%zu", index);
-    sonde__value value = 0;
+    sonde__op_value value = 0;
 
     if (sonde_dtype_size(dtype) == 0) {
         return sonde__graph_fail(graph, SONDE_EDTYPE, name, "a sonde_dtype", "dtype %d",
@@ -79,7 +81,7 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
 
 void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
 
     if (value != 0 && graph->err == SONDE_OK &&
         sonde__graph_has_value(graph, "output", value)) {
@@ -90,7 +92,7 @@ void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value)
 
 void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
 
     if (value == 0 || graph->err != SONDE_OK ||
         !sonde__graph_has_value(graph, "loss", value)) {
@@ -99,7 +101,7 @@ void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value)
     if (graph->loss != 0) {
         (void)sonde__graph_fail(graph, SONDE_ESTATE, graph->values[value].name,
                                 "one final loss", "the model has a loss already");
-    } else if (sonde__shape_count(sonde__value_shape(graph, value)) != 1) {
+    } else if (sonde__op_shape_count(sonde__op_value_shape(graph, value)) != 1) {
         (void)sonde__graph_fail(graph, SONDE_ESHAPE, graph->values[value].name,
                                 "a scalar", "the loss has more than one element");
     } else {
@@ -116,7 +118,7 @@ sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model)
 const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value value,
                                     int *rank)
 {
-    const sonde__shape *shape = sonde__value_shape(&model->graph, value);
+    const sonde__op_shape *shape = sonde__op_value_shape(&model->graph, value);
 
     if (value == 0 || value >= model->graph.value_count) {
         return NULL;
@@ -127,9 +129,9 @@ const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value 
 
 /* --- modules ---------------------------------------------------------------------- */
 
-const char *sonde__module_path(sonde_nn_model *model, const char *name)
+const char *sonde__graph_module_path(sonde_nn_model *model, const char *name)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
 
     if (name == NULL || name[0] == '\0') {
         return graph->module;
@@ -147,7 +149,7 @@ void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
                                 "not a name for a scope");
         return;
     }
-    path = sonde__module_path(model, name);
+    path = sonde__graph_module_path(model, name);
     if (path != NULL) {
         model->graph.module = path;
     }
@@ -155,7 +157,7 @@ void sonde_nn_scope_push(sonde_nn_model *model, const char *name)
 
 void sonde_nn_scope_pop(sonde_nn_model *model)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
     const char *dot = strrchr(graph->module, '.');
     const size_t length = dot != NULL ? (size_t)(dot - graph->module) : 0;
     const char *outer = NULL;
@@ -172,7 +174,7 @@ void sonde_nn_scope_pop(sonde_nn_model *model)
 }
 
 /* The record of a key's calls; NULL if memory is out. */
-static sonde__module_calls *calls_of(sonde_nn_model *model, const char *key)
+static sonde__graph_module_calls *calls_of(sonde_nn_model *model, const char *key)
 {
     for (size_t i = 0; i < model->call_count; i++) {
         if (model->calls[i].name == key) {
@@ -184,7 +186,7 @@ static sonde__module_calls *calls_of(sonde_nn_model *model, const char *key)
         (void)sonde__graph_fail(&model->graph, SONDE_ENOMEM, NULL, NULL, "out of memory");
         return NULL;
     }
-    model->calls[model->call_count] = (sonde__module_calls){.name = key};
+    model->calls[model->call_count] = (sonde__graph_module_calls){.name = key};
     return &model->calls[model->call_count++];
 }
 
@@ -192,10 +194,10 @@ static sonde__module_calls *calls_of(sonde_nn_model *model, const char *key)
 static const char *function_name(sonde_nn_model *model, const char *module,
                                  const char *word)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
     const char *key =
         sonde__graph_string(graph, "%s%s%s", module, module[0] != '\0' ? "/" : "", word);
-    sonde__module_calls *calls = key != NULL ? calls_of(model, key) : NULL;
+    sonde__graph_module_calls *calls = key != NULL ? calls_of(model, key) : NULL;
 
     return calls != NULL ? sonde__graph_string(graph, "%s:%d", key, calls->outputs++)
                          : NULL;
@@ -203,12 +205,13 @@ static const char *function_name(sonde_nn_model *model, const char *module,
 
 /* --- layers ----------------------------------------------------------------------- */
 
-bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *name)
+bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
+                              const char *name)
 {
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
 
-    *layer =
-        (sonde__layer){.model = model, .outer = graph->module, .named = name != NULL};
+    *layer = (sonde__graph_layer){
+        .model = model, .outer = graph->module, .named = name != NULL};
     if (graph->err != SONDE_OK) {
         return false;
     }
@@ -217,7 +220,7 @@ bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *
                                 "not a name for a layer");
         return false;
     }
-    layer->path = sonde__module_path(model, name);
+    layer->path = sonde__graph_module_path(model, name);
     if (layer->path == NULL) {
         return false;
     }
@@ -225,10 +228,10 @@ bool sonde__layer_begin(sonde_nn_model *model, sonde__layer *layer, const char *
     return true;
 }
 
-void sonde__layer_input(sonde__layer *layer, sonde_nn_value value)
+void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value)
 {
     sonde_nn_model *model = layer->model;
-    sonde__module_calls *calls = NULL;
+    sonde__graph_module_calls *calls = NULL;
 
     if (!layer->named || value == 0) {
         return;
@@ -242,11 +245,12 @@ void sonde__layer_input(sonde__layer *layer, sonde_nn_value value)
     }
 }
 
-sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
-                               const sonde__attrs *attrs, const sonde_nn_value *in,
-                               int count)
+sonde_nn_value sonde__graph_layer_op(sonde__graph_layer *layer,
+                                     const sonde__op_kind *kind,
+                                     const sonde__op_attrs *attrs,
+                                     const sonde_nn_value *in, int count)
 {
-    sonde__graph *graph = &layer->model->graph;
+    sonde__op_graph *graph = &layer->model->graph;
     sonde_nn_value out = 0;
 
     for (int i = 0; i < count; i++) {
@@ -260,9 +264,9 @@ sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
                                      in[i]);
         }
     }
-    out = sonde__emit(graph, kind, attrs, in, count);
+    out = sonde__op_emit(graph, kind, attrs, in, count);
     for (int i = 0; out != 0 && i < kind->out_count; i++) {
-        sonde__node_value *value = &graph->values[out + (sonde__value)i];
+        sonde__graph_node_value *value = &graph->values[out + (sonde__op_value)i];
 
         value->role = SONDE_ROLE_ACTIVATION;
         value->name = function_name(layer->model, layer->path,
@@ -271,10 +275,10 @@ sonde_nn_value sonde__layer_op(sonde__layer *layer, const sonde__op_kind *kind,
     return out;
 }
 
-sonde_nn_value sonde__layer_end(sonde__layer *layer, sonde_nn_value result)
+sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value result)
 {
-    sonde__graph *graph = &layer->model->graph;
-    sonde__module_calls *calls = NULL;
+    sonde__op_graph *graph = &layer->model->graph;
+    sonde__graph_module_calls *calls = NULL;
 
     graph->module = layer->outer;
     if (result == 0 || graph->err != SONDE_OK || !layer->named) {
@@ -293,15 +297,15 @@ sonde_nn_value sonde__layer_end(sonde__layer *layer, sonde_nn_value result)
     return graph->err == SONDE_OK ? result : 0;
 }
 
-sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int rank,
-                                  const int64_t *dim, sonde_role role, float bound,
-                                  float constant)
+sonde_nn_value sonde__graph_layer_param(sonde__graph_layer *layer, const char *suffix,
+                                        int rank, const int64_t *dim, sonde_role role,
+                                        float bound, float constant)
 {
     sonde_nn_model *model = layer->model;
-    sonde__graph *graph = &model->graph;
+    sonde__op_graph *graph = &model->graph;
     const char *name = sonde__graph_string(graph, "%s.%s", layer->path, suffix);
-    sonde__shape shape = {.dtype = SONDE_F32, .rank = rank};
-    sonde__param param = {.bound = bound, .constant = constant};
+    sonde__op_shape shape = {.dtype = SONDE_F32, .rank = rank};
+    sonde__graph_param param = {.bound = bound, .constant = constant};
 
     if (name == NULL) {
         return 0;
@@ -310,7 +314,7 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
         shape.dim[i] = dim[i];
     }
     for (size_t i = 0; i < model->param_count; i++) {
-        const sonde__value known = model->params[i].value;
+        const sonde__op_value known = model->params[i].value;
 
         if (graph->values[known].name == name) { /* a module called again */
             if (memcmp(&graph->values[known].shape, &shape, sizeof shape) != 0) {
@@ -328,7 +332,7 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
     if (!sonde__graph_check_size(graph, name, &shape)) {
         return 0;
     }
-    param.count = (size_t)sonde__shape_count(&shape);
+    param.count = (size_t)sonde__op_shape_count(&shape);
     if (!sonde__reserve(&model->params, &model->param_capacity, model->param_count + 1,
                         sizeof *model->params)) {
         return sonde__graph_fail(graph, SONDE_ENOMEM, name, NULL, "out of memory");
@@ -340,6 +344,7 @@ sonde_nn_value sonde__layer_param(sonde__layer *layer, const char *suffix, int r
     param.value = sonde__graph_leaf(graph, &shape, SONDE__FROM_PARAM,
                                     (int)model->param_count, name, role);
     model->params[model->param_count++] = param;
-    sonde__param_draw(&model->params[model->param_count - 1], 0, model->param_count - 1);
+    sonde__graph_param_draw(&model->params[model->param_count - 1], 0,
+                            model->param_count - 1);
     return param.value;
 }

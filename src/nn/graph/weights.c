@@ -2,12 +2,15 @@
  * weights.c - a model's parameters: drawing them, saving them, loading them.
  */
 #include "nn/graph/layer.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/random.h"
 
 #include <sonde/safetensors.h>
 
 #include <string.h>
 
-void sonde__param_draw(sonde__param *param, uint64_t seed, size_t stream)
+void sonde__graph_param_draw(sonde__graph_param *param, uint64_t seed, size_t stream)
 {
     for (size_t i = 0; i < param->count; i++) {
         param->data[i] =
@@ -20,7 +23,7 @@ void sonde__param_draw(sonde__param *param, uint64_t seed, size_t stream)
 void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed)
 {
     for (size_t i = 0; i < model->param_count; i++) {
-        sonde__param_draw(&model->params[i], seed, i);
+        sonde__graph_param_draw(&model->params[i], seed, i);
     }
 }
 
@@ -36,7 +39,8 @@ const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i)
 
 sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i)
 {
-    const sonde__shape *shape = sonde__value_shape(&model->graph, model->params[i].value);
+    const sonde__op_shape *shape =
+        sonde__op_value_shape(&model->graph, model->params[i].value);
 
     return sonde_view_of(shape->dtype, shape->rank, shape->dim, model->params[i].data);
 }

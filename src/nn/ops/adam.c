@@ -19,7 +19,7 @@
  * 1 AdamW), gradient scale. attrs: none (eps is live).
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_linear.h"
 
 #include <math.h>
 
@@ -27,17 +27,18 @@ enum { LR, BETA1, BETA2, EPS, DECAY, DECOUPLED, SCALE };
 enum { W = 0, G = 1, M = 2, V = 3, STEP = 4 };
 enum { OUT_W = 0, OUT_M = 1, OUT_V = 2, OUT_STEP = 3 };
 
-static sonde_err adam_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err adam_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                            sonde_diag *diag)
 {
-    const sonde__shape *w = &call->in[W].shape;
-    const sonde__shape step = {.dtype = SONDE_F32, .rank = 0};
+    const sonde__op_shape *w = &call->in[W].shape;
+    const sonde__op_shape step = {.dtype = SONDE_F32, .rank = 0};
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(w, "weight", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[G].shape, w, "gradient", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[M].shape, w, "first moment", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[V].shape, w, "second moment", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[STEP].shape, &step, "step", diag));
+    SONDE__TRY(sonde__op_expect_float(w, "weight", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[G].shape, w, "gradient", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[M].shape, w, "first moment", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[V].shape, w, "second moment", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[STEP].shape, &step, "step", diag));
     call->out[OUT_W].shape = call->out[OUT_M].shape = call->out[OUT_V].shape = *w;
     call->out[OUT_STEP].shape = step;
     return SONDE_OK;
@@ -54,22 +55,22 @@ static double lerp(double from, double to, double weight)
     return weight < 0.5 ? from + weight * (to - from) : to - (to - from) * (1.0 - weight);
 }
 
-static void adam_run(const sonde__call *call, int part, int parts)
+static void adam_run(const sonde__op_call *call, int part, int parts)
 {
     const float *live = call->live;
     const double beta1 = seven_places(live[BETA1]), beta2 = seven_places(live[BETA2]);
     const double lr = (double)live[LR], decay = (double)live[DECAY];
-    const double step = sonde__load(&call->in[STEP], 0) + 1.0;
+    const double step = sonde__op_load(&call->in[STEP], 0) + 1.0;
     const double rate = lr / (1.0 - pow(beta1, step));
     const double root = sqrt(1.0 - pow(beta2, step));
     const bool decoupled = live[DECOUPLED] != 0.0f;
-    const int64_t count = sonde__shape_count(&call->in[W].shape);
-    uint8_t *const bad = sonde__part_bad(call, part);
+    const int64_t count = sonde__op_shape_count(&call->in[W].shape);
+    uint8_t *const bad = sonde__op_part_bad(call, part);
 
     (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        const double g = sonde__load(&call->in[G], i);
-        double w = sonde__load(&call->in[W], i);
+        const double g = sonde__op_load(&call->in[G], i);
+        double w = sonde__op_load(&call->in[W], i);
         double d = (double)live[SCALE] * g;
         double m = 0.0, v = 0.0;
 
@@ -82,17 +83,17 @@ static void adam_run(const sonde__call *call, int part, int parts)
         } else if (live[DECAY] != 0.0f) {
             d += decay * w;
         }
-        m = lerp(sonde__load(&call->in[M], i), d, 1.0 - beta1);
-        v = beta2 * sonde__load(&call->in[V], i) + (1.0 - beta2) * d * d;
-        sonde__store(&call->out[OUT_M], i, m);
-        sonde__store(&call->out[OUT_V], i, v);
-        sonde__store(&call->out[OUT_W], i,
-                     w - rate * m / (sqrt(v) / root + (double)live[EPS]));
+        m = lerp(sonde__op_load(&call->in[M], i), d, 1.0 - beta1);
+        v = beta2 * sonde__op_load(&call->in[V], i) + (1.0 - beta2) * d * d;
+        sonde__op_store(&call->out[OUT_M], i, m);
+        sonde__op_store(&call->out[OUT_V], i, v);
+        sonde__op_store(&call->out[OUT_W], i,
+                        w - rate * m / (sqrt(v) / root + (double)live[EPS]));
     }
-    sonde__store(&call->out[OUT_STEP], 0, step);
+    sonde__op_store(&call->out[OUT_STEP], 0, step);
 }
 
-SONDE__KERNELS(adam, sonde__adam_fast)
+SONDE__KERNELS(adam, sonde__kernel_adam_fast)
 
 const sonde__op_kind sonde__op_adam = {
     .name = "Adam",

@@ -2,10 +2,13 @@
  * check.c - the checks that shape rules are made of, and their messages.
  */
 #include "nn/ops/common.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <stdio.h>
 
-const char *sonde__shape_text(const sonde__shape *shape, char buf[SONDE__SHAPE_TEXT])
+const char *sonde__op_shape_text(const sonde__op_shape *shape,
+                                 char buf[SONDE__SHAPE_TEXT])
 {
     char dims[SONDE__SHAPE_TEXT - 16];
 
@@ -14,8 +17,8 @@ const char *sonde__shape_text(const sonde__shape *shape, char buf[SONDE__SHAPE_T
     return buf;
 }
 
-sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
-                             sonde_diag *diag)
+sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
+                                sonde_diag *diag)
 {
     /* A panel widens a row by 32 at most, an element has 8 bytes at most. */
     const int64_t most = INT64_MAX / 8 / SONDE__PANEL_WIDTH;
@@ -28,24 +31,24 @@ sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
             count > most) {
             return sonde__fail(diag, SONDE_ESHAPE, NULL, NULL,
                                "%s of impossible size, %s", what,
-                               sonde__shape_text(shape, text));
+                               sonde__op_shape_text(shape, text));
         }
     }
     return SONDE_OK;
 }
 
-sonde_err sonde__expect_float(const sonde__shape *shape, const char *what,
-                              sonde_diag *diag)
+sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
+                                 sonde_diag *diag)
 {
     if (shape->dtype == SONDE_F32 || shape->dtype == SONDE_F64) {
-        return sonde__expect_size(shape, what, diag);
+        return sonde__op_expect_size(shape, what, diag);
     }
     return sonde__fail(diag, SONDE_EDTYPE, NULL, "float32 or float64", "%s has dtype %s",
                        what, sonde_dtype_name(shape->dtype));
 }
 
-sonde_err sonde__expect_dtype(const sonde__shape *shape, sonde_dtype dtype,
-                              const char *what, sonde_diag *diag)
+sonde_err sonde__op_expect_dtype(const sonde__op_shape *shape, sonde_dtype dtype,
+                                 const char *what, sonde_diag *diag)
 {
     if (shape->dtype == dtype) {
         return SONDE_OK;
@@ -54,21 +57,22 @@ sonde_err sonde__expect_dtype(const sonde__shape *shape, sonde_dtype dtype,
                        "%s has dtype %s", what, sonde_dtype_name(shape->dtype));
 }
 
-sonde_err sonde__expect_rank(const sonde__shape *shape, int rank, const char *what,
-                             const char *form, sonde_diag *diag)
+sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
+                                const char *form, sonde_diag *diag)
 {
     char text[SONDE__SHAPE_TEXT];
 
-    SONDE__TRY(sonde__expect_float(shape, what, diag));
+    SONDE__TRY(sonde__op_expect_float(shape, what, diag));
     if (shape->rank == rank) {
         return SONDE_OK;
     }
     return sonde__fail(diag, SONDE_ESHAPE, NULL, form, "%s is %s", what,
-                       sonde__shape_text(shape, text));
+                       sonde__op_shape_text(shape, text));
 }
 
-sonde_err sonde__expect_shape(const sonde__shape *shape, const sonde__shape *expected,
-                              const char *what, sonde_diag *diag)
+sonde_err sonde__op_expect_shape(const sonde__op_shape *shape,
+                                 const sonde__op_shape *expected, const char *what,
+                                 sonde_diag *diag)
 {
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
     bool same = shape->rank == expected->rank;
@@ -80,11 +84,11 @@ sonde_err sonde__expect_shape(const sonde__shape *shape, const sonde__shape *exp
         return SONDE_OK;
     }
     return sonde__fail(diag, same ? SONDE_EDTYPE : SONDE_ESHAPE, NULL,
-                       sonde__shape_text(expected, wanted), "%s is %s", what,
-                       sonde__shape_text(shape, found));
+                       sonde__op_shape_text(expected, wanted), "%s is %s", what,
+                       sonde__op_shape_text(shape, found));
 }
 
-sonde_err sonde__expect_axis(int *axis, int rank, sonde_diag *diag)
+sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag)
 {
     if (rank == 0 || *axis < -rank || *axis >= rank) {
         char range[48];
@@ -97,10 +101,11 @@ sonde_err sonde__expect_axis(int *axis, int rank, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde__expect_dims(const sonde__attrs *attrs, int rank, sonde_dtype dtype,
-                             const char *what, sonde__shape *shape, sonde_diag *diag)
+sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
+                                const char *what, sonde__op_shape *shape,
+                                sonde_diag *diag)
 {
-    sonde__shape made = {.dtype = dtype, .rank = attrs->rank};
+    sonde__op_shape made = {.dtype = dtype, .rank = attrs->rank};
 
     if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS ||
         (rank >= 0 && attrs->rank != rank)) {
@@ -121,7 +126,7 @@ sonde_err sonde__expect_dims(const sonde__attrs *attrs, int rank, sonde_dtype dt
                 sonde_shape_text(made.rank, attrs->dims, text, sizeof text));
         }
     }
-    SONDE__TRY(sonde__expect_size(&made, what, diag));
+    SONDE__TRY(sonde__op_expect_size(&made, what, diag));
     *shape = made;
     return SONDE_OK;
 }
@@ -140,8 +145,8 @@ static sonde_err expect_in(int64_t value, int64_t least, const char *what,
                        (long long)value);
 }
 
-sonde_err sonde__window_count(const sonde__attrs *attrs, int d, int64_t extent,
-                              int64_t *count, sonde_diag *diag)
+sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
+                                 int64_t *count, sonde_diag *diag)
 {
     int64_t padded = 0, window = 0;
 

@@ -25,52 +25,55 @@
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };
 
 /* "float32 (16, 5, 26, 26)". Returns buf. */
-const char *sonde__shape_text(const sonde__shape *shape, char buf[SONDE__SHAPE_TEXT]);
+const char *sonde__op_shape_text(const sonde__op_shape *shape,
+                                 char buf[SONDE__SHAPE_TEXT]);
 
-/* float32 or float64, of a size that sonde__expect_size takes. */
-sonde_err sonde__expect_float(const sonde__shape *shape, const char *what,
-                              sonde_diag *diag);
+/* float32 or float64, of a size that sonde__op_expect_size takes. */
+sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
+                                 sonde_diag *diag);
 /* A float tensor of that rank; form tells what it stands for: "(N, C, H, W)". */
-sonde_err sonde__expect_rank(const sonde__shape *shape, int rank, const char *what,
-                             const char *form, sonde_diag *diag);
+sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
+                                const char *form, sonde_diag *diag);
 /* The dtype and shape of expected. */
-sonde_err sonde__expect_shape(const sonde__shape *shape, const sonde__shape *expected,
-                              const char *what, sonde_diag *diag);
+sonde_err sonde__op_expect_shape(const sonde__op_shape *shape,
+                                 const sonde__op_shape *expected, const char *what,
+                                 sonde_diag *diag);
 /* Of that dtype, whatever the shape. */
-sonde_err sonde__expect_dtype(const sonde__shape *shape, sonde_dtype dtype,
-                              const char *what, sonde_diag *diag);
+sonde_err sonde__op_expect_dtype(const sonde__op_shape *shape, sonde_dtype dtype,
+                                 const char *what, sonde_diag *diag);
 /* No negative dim, and few enough elements that bytes and offsets of every layout fit in
  * int64_t. */
-sonde_err sonde__expect_size(const sonde__shape *shape, const char *what,
-                             sonde_diag *diag);
+sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
+                                sonde_diag *diag);
 /* axis, counted from the end if negative, as 0 ... rank - 1 in *axis. */
-sonde_err sonde__expect_axis(int *axis, int rank, sonde_diag *diag);
+sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag);
 /* The shape in attrs->dims, each >= 0; rank < 0: any. */
-sonde_err sonde__expect_dims(const sonde__attrs *attrs, int rank, sonde_dtype dtype,
-                             const char *what, sonde__shape *shape, sonde_diag *diag);
+sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
+                                const char *what, sonde__op_shape *shape,
+                                sonde_diag *diag);
 /* How many windows of attrs (kernel, stride, padding, dilation) fit along dimension d
  * (0: height, 1: width) of extent elements: floor((extent + 2 padding - dilation (kernel
  * - 1) - 1) / stride) + 1, as PyTorch. */
-sonde_err sonde__window_count(const sonde__attrs *attrs, int d, int64_t extent,
-                              int64_t *count, sonde_diag *diag);
+sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
+                                 int64_t *count, sonde_diag *diag);
 
 /* --- element access --------------------------------------------------------------- */
 
 /* Whether an optional input was given. */
-static inline bool sonde__has_in(const sonde__call *call, int i)
+static inline bool sonde__op_has_in(const sonde__op_call *call, int i)
 {
     return i < call->in_count && call->in[i].data != NULL;
 }
 
 /* Element i, row-major, of a float operand. */
-static inline double sonde__load(const sonde__operand *operand, int64_t i)
+static inline double sonde__op_load(const sonde__operand *operand, int64_t i)
 {
     return operand->shape.dtype == SONDE_F64 ? ((const double *)operand->data)[i]
                                              : (double)((const float *)operand->data)[i];
 }
 
 /* Does nothing for an output that nobody needs. */
-static inline void sonde__store(const sonde__operand *operand, int64_t i, double value)
+static inline void sonde__op_store(const sonde__operand *operand, int64_t i, double value)
 {
     if (operand->data == NULL) {
         return;
@@ -83,14 +86,15 @@ static inline void sonde__store(const sonde__operand *operand, int64_t i, double
 }
 
 /* Row-major position of (a, b, c, d) in a tensor of four dimensions. */
-static inline int64_t sonde__at4(const sonde__shape *shape, int64_t a, int64_t b,
-                                 int64_t c, int64_t d)
+static inline int64_t sonde__op_at4(const sonde__op_shape *shape, int64_t a, int64_t b,
+                                    int64_t c, int64_t d)
 {
     return ((a * shape->dim[1] + b) * shape->dim[2] + c) * shape->dim[3] + d;
 }
 
 /* Product of dims first ... last - 1. */
-static inline int64_t sonde__dims_product(const sonde__shape *shape, int first, int last)
+static inline int64_t sonde__op_dims_product(const sonde__op_shape *shape, int first,
+                                             int last)
 {
     int64_t product = 1;
 
@@ -102,43 +106,44 @@ static inline int64_t sonde__dims_product(const sonde__shape *shape, int first, 
 
 /* Whether `from` can be broadcast to `to`, dtypes aside; and the position in `from` of
  * to's row-major element i (elementwise.c). */
-bool sonde__broadcasts_to(const sonde__shape *from, const sonde__shape *to);
-int64_t sonde__broadcast_at(const sonde__shape *from, const sonde__shape *to, int64_t i);
+bool sonde__op_broadcasts_to(const sonde__op_shape *from, const sonde__op_shape *to);
+int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shape *to,
+                               int64_t i);
 
 /* Where element k of sample n lies in a layout. inner: elements of a sample. (layout.c)
  */
-int64_t sonde__layout_at(const sonde__shape *shape, sonde__layout layout, int64_t n,
-                         int64_t k);
+int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
+                            int64_t n, int64_t k);
 
 /* --- gradient rules (gradient.c) -------------------------------------------------- */
 
 /* Emits an op with the attrs of the forward op, but for dims: those of the value `like`.
  */
-sonde__value sonde__emit_shaped(const sonde__gradient_context *context,
-                                const sonde__op_kind *kind, sonde__value like,
-                                const sonde__value *in, int in_count);
+sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
+                                      const sonde__op_kind *kind, sonde__op_value like,
+                                      const sonde__op_value *in, int in_count);
 /* Sums `from` over the dims in which `like` was broadcast to it, into like's shape: the
  * gradient of broadcasting. */
-sonde__value sonde__emit_sum_to(const sonde__gradient_context *context, sonde__value from,
-                                sonde__value like);
+sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
+                                      sonde__op_value from, sonde__op_value like);
 
 /* --- kernels ---------------------------------------------------------------------- */
 
 enum { SONDE__MAX_KERNELS = 15 };
 
 /* Static storage of a family's list of kernels. */
-typedef struct sonde__kernel_list {
-    const sonde__kernel *kernels[SONDE__MAX_KERNELS + 1];
-} sonde__kernel_list;
+typedef struct sonde__op_kernel_list {
+    const sonde__op_kernel *kernels[SONDE__MAX_KERNELS + 1];
+} sonde__op_kernel_list;
 
 /* A family's fast kernels, fastest first, NULL-terminated. */
-typedef const sonde__kernel *const *(*sonde__fast_kernels)(void);
+typedef const sonde__op_kernel *const *(*sonde__op_fast_kernels)(void);
 
 /* What fast() lists (fast may be NULL), then reference, then NULL. The list is made by
  * the first call; calls from several threads are safe. (kinds.c) */
-const sonde__kernel *const *sonde__list_kernels(sonde__kernel_list *list,
-                                                sonde__fast_kernels fast,
-                                                const sonde__kernel *reference);
+const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
+                                                      sonde__op_fast_kernels fast,
+                                                      const sonde__op_kernel *reference);
 
 /* Defines the function op_kernels() for a row, given op_run(): those of `fast` first, if
  * it is not NULL, and the reference last. The second form is for references that need
@@ -146,16 +151,16 @@ const sonde__kernel *const *sonde__list_kernels(sonde__kernel_list *list,
 #define SONDE__KERNELS(op, fast) SONDE__KERNELS_OF(op, fast, NULL)
 #define SONDE__KERNELS_WITH_SCRATCH(op, fast) SONDE__KERNELS_OF(op, fast, op##_scratch)
 #define SONDE__KERNELS_OF(op, fast, scratch_of)                                          \
-    static const sonde__kernel *const *op##_kernels(void)                                \
+    static const sonde__op_kernel *const *op##_kernels(void)                             \
     {                                                                                    \
-        static const sonde__kernel reference = {                                         \
+        static const sonde__op_kernel reference = {                                      \
             .name = "reference", .scratch = scratch_of, .run = op##_run};                \
-        static sonde__kernel_list list;                                                  \
+        static sonde__op_kernel_list list;                                               \
                                                                                          \
-        return sonde__list_kernels(&list, fast, &reference);                             \
+        return sonde__op_list_kernels(&list, fast, &reference);                          \
     }
 
 /* The reference of a kind: the last of its kernels. */
-const sonde__kernel *sonde__reference_of(const sonde__op_kind *kind);
+const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind);
 
 #endif

@@ -13,14 +13,16 @@
  * gradients have those of the forward op, and in dims the shape to give back.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
+#include "base/fail.h"
+#include "nn/kernels/fast_conv.h"
 
 #include <stdio.h>
 
-static sonde_err output_shape(const sonde__shape *x, const sonde__shape *w,
-                              sonde__attrs *attrs, sonde__shape *y, sonde_diag *diag)
+static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w,
+                              sonde__op_attrs *attrs, sonde__op_shape *y,
+                              sonde_diag *diag)
 {
-    sonde__shape made = {
+    sonde__op_shape made = {
         .dtype = x->dtype, .rank = 4, .dim = {x->dim[0], w->dim[0], 0, 0}};
     const int64_t groups = attrs->groups;
 
@@ -40,15 +42,15 @@ static sonde_err output_shape(const sonde__shape *x, const sonde__shape *w,
     }
     attrs->kernel[0] = w->dim[2];
     attrs->kernel[1] = w->dim[3];
-    SONDE__TRY(sonde__window_count(attrs, 0, x->dim[2], &made.dim[2], diag));
-    SONDE__TRY(sonde__window_count(attrs, 1, x->dim[3], &made.dim[3], diag));
-    SONDE__TRY(sonde__expect_size(&made, "output", diag));
+    SONDE__TRY(sonde__op_window_count(attrs, 0, x->dim[2], &made.dim[2], diag));
+    SONDE__TRY(sonde__op_window_count(attrs, 1, x->dim[3], &made.dim[3], diag));
+    SONDE__TRY(sonde__op_expect_size(&made, "output", diag));
     *y = made;
     return SONDE_OK;
 }
 
 /* Position in the input, along dimension d, of tap k of window i; -1 in the padding. */
-static int64_t input_position(const sonde__attrs *attrs, int d, int64_t i, int64_t k,
+static int64_t input_position(const sonde__op_attrs *attrs, int d, int64_t i, int64_t k,
                               int64_t extent)
 {
     const int64_t at = i * attrs->stride[d] - attrs->padding[d] + k * attrs->dilation[d];
@@ -57,7 +59,7 @@ static int64_t input_position(const sonde__attrs *attrs, int d, int64_t i, int64
 }
 
 /* The window whose tap k lies at position `at`; -1 if there is none. */
-static int64_t window_of(const sonde__attrs *attrs, int d, int64_t at, int64_t k,
+static int64_t window_of(const sonde__op_attrs *attrs, int d, int64_t at, int64_t k,
                          int64_t windows)
 {
     const int64_t start = at + attrs->padding[d] - k * attrs->dilation[d];
@@ -70,27 +72,28 @@ static int64_t window_of(const sonde__attrs *attrs, int d, int64_t at, int64_t k
 
 /* --- forward ---------------------------------------------------------------------- */
 
-static sonde_err conv2d_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err conv2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                              sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[0].shape, *w = &call->in[1].shape;
-    const sonde__shape bias = {.dtype = x->dtype, .rank = 1, .dim = {w->dim[0]}};
+    const sonde__op_shape *x = &call->in[0].shape, *w = &call->in[1].shape;
+    const sonde__op_shape bias = {.dtype = x->dtype, .rank = 1, .dim = {w->dim[0]}};
 
-    SONDE__TRY(sonde__expect_rank(x, 4, "input", "(N, C, H, W)", diag));
-    SONDE__TRY(sonde__expect_rank(w, 4, "weight", "(O, C / groups, kh, kw)", diag));
-    SONDE__TRY(sonde__expect_dtype(w, x->dtype, "weight", diag));
+    SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
+    SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(O, C / groups, kh, kw)", diag));
+    SONDE__TRY(sonde__op_expect_dtype(w, x->dtype, "weight", diag));
     if (call->in_count > 2) {
-        SONDE__TRY(sonde__expect_shape(&call->in[2].shape, &bias, "bias", diag));
+        SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &bias, "bias", diag));
     }
     return output_shape(x, w, attrs, &call->out[0].shape, diag);
 }
 
-static double convolve_at(const sonde__call *call, int64_t n, int64_t o, int64_t i,
+static double convolve_at(const sonde__op_call *call, int64_t n, int64_t o, int64_t i,
                           int64_t j)
 {
     const sonde__operand *x = &call->in[0], *w = &call->in[1];
     const int64_t channels = w->shape.dim[1]; /* of a group */
     const int64_t group = o / (w->shape.dim[0] / call->attrs->groups);
-    double sum = sonde__has_in(call, 2) ? sonde__load(&call->in[2], o) : 0.0;
+    double sum = sonde__op_has_in(call, 2) ? sonde__op_load(&call->in[2], o) : 0.0;
 
     for (int64_t c = 0; c < channels; c++) {
         for (int64_t k = 0; k < w->shape.dim[2]; k++) {
@@ -100,9 +103,10 @@ static double convolve_at(const sonde__call *call, int64_t n, int64_t o, int64_t
                 const int64_t col = input_position(call->attrs, 1, j, l, x->shape.dim[3]);
 
                 if (col >= 0) {
-                    sum += sonde__load(w, sonde__at4(&w->shape, o, c, k, l)) *
-                           sonde__load(x, sonde__at4(&x->shape, n, group * channels + c,
-                                                     row, col));
+                    sum +=
+                        sonde__op_load(w, sonde__op_at4(&w->shape, o, c, k, l)) *
+                        sonde__op_load(x, sonde__op_at4(&x->shape, n,
+                                                        group * channels + c, row, col));
                 }
             }
         }
@@ -110,7 +114,7 @@ static double convolve_at(const sonde__call *call, int64_t n, int64_t o, int64_t
     return sum;
 }
 
-static void conv2d_run(const sonde__call *call, int part, int parts)
+static void conv2d_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *y = &call->out[0];
     int64_t at = 0;
@@ -120,30 +124,33 @@ static void conv2d_run(const sonde__call *call, int part, int parts)
         for (int64_t o = 0; o < y->shape.dim[1]; o++) {
             for (int64_t i = 0; i < y->shape.dim[2]; i++) {
                 for (int64_t j = 0; j < y->shape.dim[3]; j++) {
-                    sonde__store(y, at++, convolve_at(call, n, o, i, j));
+                    sonde__op_store(y, at++, convolve_at(call, n, o, i, j));
                 }
             }
         }
     }
 }
 
-SONDE__KERNELS(conv2d, sonde__conv2d_fast)
+SONDE__KERNELS(conv2d, sonde__kernel_conv2d_fast)
 
-static void conv2d_gradient(const sonde__gradient_context *context)
+static void conv2d_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value x = context->in[0], w = context->in[1], dy = context->grad_out[0];
+    const sonde__op_value x = context->in[0], w = context->in[1],
+                          dy = context->grad_out[0];
 
     if (context->wanted[0]) {
-        context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_conv2d_grad_input, x,
-                                                 (const sonde__value[]){dy, w}, 2);
+        context->grad_in[0] =
+            sonde__op_emit_shaped(context, &sonde__op_conv2d_grad_input, x,
+                                  (const sonde__op_value[]){dy, w}, 2);
     }
     if (context->wanted[1]) {
-        context->grad_in[1] = sonde__emit_shaped(context, &sonde__op_conv2d_grad_weight,
-                                                 w, (const sonde__value[]){dy, x}, 2);
+        context->grad_in[1] =
+            sonde__op_emit_shaped(context, &sonde__op_conv2d_grad_weight, w,
+                                  (const sonde__op_value[]){dy, x}, 2);
     }
     if (context->wanted[2]) {
         context->grad_in[2] =
-            sonde__emit(context->graph, &sonde__op_channel_sum, NULL, &dy, 1);
+            sonde__op_emit(context->graph, &sonde__op_channel_sum, NULL, &dy, 1);
     }
 }
 
@@ -159,22 +166,22 @@ const sonde__op_kind sonde__op_conv2d = {
 
 /* --- gradient of the input -------------------------------------------------------- */
 
-static sonde_err conv2d_grad_input_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err conv2d_grad_input_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
 {
-    const sonde__shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
-    sonde__shape x, y;
+    const sonde__op_shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
+    sonde__op_shape x, y;
 
-    SONDE__TRY(sonde__expect_rank(w, 4, "weight", "(O, C / groups, kh, kw)", diag));
-    SONDE__TRY(sonde__expect_dims(attrs, 4, w->dtype, "input", &x, diag));
+    SONDE__TRY(sonde__op_expect_rank(w, 4, "weight", "(O, C / groups, kh, kw)", diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, w->dtype, "input", &x, diag));
     SONDE__TRY(output_shape(&x, w, attrs, &y, diag));
-    SONDE__TRY(sonde__expect_shape(dy, &y, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
     call->out[0].shape = x;
     return SONDE_OK;
 }
 
 /* Sum over the outputs that element (n, c, row, col) of the input went into. */
-static double grad_input_at(const sonde__call *call, int64_t n, int64_t c, int64_t row,
+static double grad_input_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t row,
                             int64_t col)
 {
     const sonde__operand *dy = &call->in[0], *w = &call->in[1];
@@ -191,8 +198,9 @@ static double grad_input_at(const sonde__call *call, int64_t n, int64_t c, int64
                 const int64_t j = window_of(call->attrs, 1, col, l, dy->shape.dim[3]);
 
                 if (j >= 0) {
-                    sum += sonde__load(dy, sonde__at4(&dy->shape, n, o, i, j)) *
-                           sonde__load(w, sonde__at4(&w->shape, o, c % channels, k, l));
+                    sum += sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
+                           sonde__op_load(
+                               w, sonde__op_at4(&w->shape, o, c % channels, k, l));
                 }
             }
         }
@@ -200,7 +208,7 @@ static double grad_input_at(const sonde__call *call, int64_t n, int64_t c, int64
     return sum;
 }
 
-static void conv2d_grad_input_run(const sonde__call *call, int part, int parts)
+static void conv2d_grad_input_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dx = &call->out[0];
     int64_t at = 0;
@@ -210,14 +218,14 @@ static void conv2d_grad_input_run(const sonde__call *call, int part, int parts)
         for (int64_t c = 0; c < dx->shape.dim[1]; c++) {
             for (int64_t row = 0; row < dx->shape.dim[2]; row++) {
                 for (int64_t col = 0; col < dx->shape.dim[3]; col++) {
-                    sonde__store(dx, at++, grad_input_at(call, n, c, row, col));
+                    sonde__op_store(dx, at++, grad_input_at(call, n, c, row, col));
                 }
             }
         }
     }
 }
 
-SONDE__KERNELS(conv2d_grad_input, sonde__conv2d_grad_input_fast)
+SONDE__KERNELS(conv2d_grad_input, sonde__kernel_conv2d_grad_input_fast)
 
 const sonde__op_kind sonde__op_conv2d_grad_input = {
     .name = "Conv2dGradInput",
@@ -230,27 +238,27 @@ const sonde__op_kind sonde__op_conv2d_grad_input = {
 
 /* --- gradient of the weight ------------------------------------------------------- */
 
-static sonde_err conv2d_grad_weight_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err conv2d_grad_weight_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                           sonde_diag *diag)
 {
-    const sonde__shape *dy = &call->in[0].shape, *x = &call->in[1].shape;
-    sonde__shape w, y;
+    const sonde__op_shape *dy = &call->in[0].shape, *x = &call->in[1].shape;
+    sonde__op_shape w, y;
 
-    SONDE__TRY(sonde__expect_rank(x, 4, "input", "(N, C, H, W)", diag));
-    SONDE__TRY(sonde__expect_dims(attrs, 4, x->dtype, "weight", &w, diag));
+    SONDE__TRY(sonde__op_expect_rank(x, 4, "input", "(N, C, H, W)", diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, x->dtype, "weight", &w, diag));
     SONDE__TRY(output_shape(x, &w, attrs, &y, diag));
-    SONDE__TRY(sonde__expect_shape(dy, &y, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
     call->out[0].shape = w;
     return SONDE_OK;
 }
 
 /* Sum over samples and windows, for tap (k, l) from channel c of the group to output o.
  */
-static double grad_weight_at(const sonde__call *call, int64_t o, int64_t c, int64_t k,
+static double grad_weight_at(const sonde__op_call *call, int64_t o, int64_t c, int64_t k,
                              int64_t l)
 {
     const sonde__operand *dy = &call->in[0], *x = &call->in[1];
-    const sonde__shape *w = &call->out[0].shape;
+    const sonde__op_shape *w = &call->out[0].shape;
     const int64_t from = o / (w->dim[0] / call->attrs->groups) * w->dim[1] + c;
     double sum = 0.0;
 
@@ -262,8 +270,8 @@ static double grad_weight_at(const sonde__call *call, int64_t o, int64_t c, int6
                 const int64_t col = input_position(call->attrs, 1, j, l, x->shape.dim[3]);
 
                 if (col >= 0) {
-                    sum += sonde__load(dy, sonde__at4(&dy->shape, n, o, i, j)) *
-                           sonde__load(x, sonde__at4(&x->shape, n, from, row, col));
+                    sum += sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
+                           sonde__op_load(x, sonde__op_at4(&x->shape, n, from, row, col));
                 }
             }
         }
@@ -271,7 +279,7 @@ static double grad_weight_at(const sonde__call *call, int64_t o, int64_t c, int6
     return sum;
 }
 
-static void conv2d_grad_weight_run(const sonde__call *call, int part, int parts)
+static void conv2d_grad_weight_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dw = &call->out[0];
     int64_t at = 0;
@@ -281,14 +289,14 @@ static void conv2d_grad_weight_run(const sonde__call *call, int part, int parts)
         for (int64_t c = 0; c < dw->shape.dim[1]; c++) {
             for (int64_t k = 0; k < dw->shape.dim[2]; k++) {
                 for (int64_t l = 0; l < dw->shape.dim[3]; l++) {
-                    sonde__store(dw, at++, grad_weight_at(call, o, c, k, l));
+                    sonde__op_store(dw, at++, grad_weight_at(call, o, c, k, l));
                 }
             }
         }
     }
 }
 
-SONDE__KERNELS(conv2d_grad_weight, sonde__conv2d_grad_weight_fast)
+SONDE__KERNELS(conv2d_grad_weight, sonde__kernel_conv2d_grad_weight_fast)
 
 const sonde__op_kind sonde__op_conv2d_grad_weight = {
     .name = "Conv2dGradWeight",

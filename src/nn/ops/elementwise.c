@@ -10,9 +10,11 @@
  * Broadcasting aligns dims at the end; a dim of 1, or none, repeats.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_linear.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "nn/kernels/fast_linear.h"
 
-bool sonde__broadcasts_to(const sonde__shape *from, const sonde__shape *to)
+bool sonde__op_broadcasts_to(const sonde__op_shape *from, const sonde__op_shape *to)
 {
     const int lead = to->rank - from->rank;
 
@@ -24,7 +26,8 @@ bool sonde__broadcasts_to(const sonde__shape *from, const sonde__shape *to)
     return true;
 }
 
-int64_t sonde__broadcast_at(const sonde__shape *from, const sonde__shape *to, int64_t i)
+int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shape *to,
+                               int64_t i)
 {
     const int lead = to->rank - from->rank;
     int64_t at = 0, step = 1;
@@ -41,53 +44,56 @@ int64_t sonde__broadcast_at(const sonde__shape *from, const sonde__shape *to, in
 
 /* --- add, mul --------------------------------------------------------------------- */
 
-static sonde_err binary_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err binary_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                              sonde_diag *diag)
 {
-    const sonde__shape *a = &call->in[0].shape, *b = &call->in[1].shape;
-    sonde__shape y = {.dtype = a->dtype, .rank = SONDE_MAX(a->rank, b->rank)};
+    const sonde__op_shape *a = &call->in[0].shape, *b = &call->in[1].shape;
+    sonde__op_shape y = {.dtype = a->dtype, .rank = SONDE_MAX(a->rank, b->rank)};
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(a, "first operand", diag));
-    SONDE__TRY(sonde__expect_dtype(b, a->dtype, "second operand", diag));
+    SONDE__TRY(sonde__op_expect_float(a, "first operand", diag));
+    SONDE__TRY(sonde__op_expect_dtype(b, a->dtype, "second operand", diag));
     for (int i = 1; i <= y.rank; i++) { /* from the end */
         const int64_t in_a = i <= a->rank ? a->dim[a->rank - i] : 1;
         const int64_t in_b = i <= b->rank ? b->dim[b->rank - i] : 1;
 
         y.dim[y.rank - i] = in_a == 1 ? in_b : in_a;
     }
-    if (!sonde__broadcasts_to(a, &y) || !sonde__broadcasts_to(b, &y)) {
+    if (!sonde__op_broadcasts_to(a, &y) || !sonde__op_broadcasts_to(b, &y)) {
         char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT];
 
         return sonde__fail(diag, SONDE_ESHAPE, NULL,
                            "dims of 1 or alike, aligned at the end", "%s with %s",
-                           sonde__shape_text(a, text_a), sonde__shape_text(b, text_b));
+                           sonde__op_shape_text(a, text_a),
+                           sonde__op_shape_text(b, text_b));
     }
-    SONDE__TRY(sonde__expect_size(&y, "output", diag));
+    SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
     call->out[0].shape = y;
     return SONDE_OK;
 }
 
-static void add_run(const sonde__call *call, int part, int parts)
+static void add_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const int64_t count = sonde__shape_count(&y->shape);
+    const int64_t count = sonde__op_shape_count(&y->shape);
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__store(y, i,
-                     sonde__load(a, sonde__broadcast_at(&a->shape, &y->shape, i)) +
-                         sonde__load(b, sonde__broadcast_at(&b->shape, &y->shape, i)));
+        sonde__op_store(
+            y, i,
+            sonde__op_load(a, sonde__op_broadcast_at(&a->shape, &y->shape, i)) +
+                sonde__op_load(b, sonde__op_broadcast_at(&b->shape, &y->shape, i)));
     }
 }
 
-SONDE__KERNELS(add, sonde__add_fast)
+SONDE__KERNELS(add, sonde__kernel_add_fast)
 
-static void add_gradient(const sonde__gradient_context *context)
+static void add_gradient(const sonde__op_gradient_context *context)
 {
     for (int i = 0; i < 2; i++) {
         if (context->wanted[i]) {
             context->grad_in[i] =
-                sonde__emit_sum_to(context, context->grad_out[0], context->in[i]);
+                sonde__op_emit_sum_to(context, context->grad_out[0], context->in[i]);
         }
     }
 }
@@ -102,30 +108,31 @@ const sonde__op_kind sonde__op_add = {
     .kernels = add_kernels,
 };
 
-static void mul_run(const sonde__call *call, int part, int parts)
+static void mul_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *a = &call->in[0], *b = &call->in[1], *y = &call->out[0];
-    const int64_t count = sonde__shape_count(&y->shape);
+    const int64_t count = sonde__op_shape_count(&y->shape);
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__store(y, i,
-                     sonde__load(a, sonde__broadcast_at(&a->shape, &y->shape, i)) *
-                         sonde__load(b, sonde__broadcast_at(&b->shape, &y->shape, i)));
+        sonde__op_store(
+            y, i,
+            sonde__op_load(a, sonde__op_broadcast_at(&a->shape, &y->shape, i)) *
+                sonde__op_load(b, sonde__op_broadcast_at(&b->shape, &y->shape, i)));
     }
 }
 
 SONDE__KERNELS(mul, NULL)
 
-static void mul_gradient(const sonde__gradient_context *context)
+static void mul_gradient(const sonde__op_gradient_context *context)
 {
     for (int i = 0; i < 2; i++) {
         if (context->wanted[i]) {
-            const sonde__value in[] = {context->grad_out[0], context->in[1 - i]};
-            const sonde__value wide =
-                sonde__emit(context->graph, &sonde__op_mul, NULL, in, 2);
+            const sonde__op_value in[] = {context->grad_out[0], context->in[1 - i]};
+            const sonde__op_value wide =
+                sonde__op_emit(context->graph, &sonde__op_mul, NULL, in, 2);
 
-            context->grad_in[i] = sonde__emit_sum_to(context, wide, context->in[i]);
+            context->grad_in[i] = sonde__op_emit_sum_to(context, wide, context->in[i]);
         }
     }
 }
@@ -142,31 +149,32 @@ const sonde__op_kind sonde__op_mul = {
 
 /* --- scale ------------------------------------------------------------------------ */
 
-static sonde_err scale_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err scale_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                             sonde_diag *diag)
 {
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(&call->in[0].shape, "input", diag));
+    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
 
-static void scale_run(const sonde__call *call, int part, int parts)
+static void scale_run(const sonde__op_call *call, int part, int parts)
 {
-    const int64_t count = sonde__shape_count(&call->in[0].shape);
+    const int64_t count = sonde__op_shape_count(&call->in[0].shape);
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__store(&call->out[0], i,
-                     (double)call->attrs->scale * sonde__load(&call->in[0], i));
+        sonde__op_store(&call->out[0], i,
+                        (double)call->attrs->scale * sonde__op_load(&call->in[0], i));
     }
 }
 
-SONDE__KERNELS(scale, sonde__scale_fast)
+SONDE__KERNELS(scale, sonde__kernel_scale_fast)
 
-static void scale_gradient(const sonde__gradient_context *context)
+static void scale_gradient(const sonde__op_gradient_context *context)
 {
-    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_scale, context->attrs,
-                                      &context->grad_out[0], 1);
+    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_scale, context->attrs,
+                                         &context->grad_out[0], 1);
 }
 
 const sonde__op_kind sonde__op_scale = {
@@ -181,18 +189,20 @@ const sonde__op_kind sonde__op_scale = {
 
 /* --- fill ------------------------------------------------------------------------- */
 
-static sonde_err fill_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err fill_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                            sonde_diag *diag)
 {
-    return sonde__expect_dims(attrs, -1, SONDE_F32, "output", &call->out[0].shape, diag);
+    return sonde__op_expect_dims(attrs, -1, SONDE_F32, "output", &call->out[0].shape,
+                                 diag);
 }
 
-static void fill_run(const sonde__call *call, int part, int parts)
+static void fill_run(const sonde__op_call *call, int part, int parts)
 {
-    const int64_t count = sonde__shape_count(&call->out[0].shape);
+    const int64_t count = sonde__op_shape_count(&call->out[0].shape);
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__store(&call->out[0], i, (double)call->attrs->scale);
+        sonde__op_store(&call->out[0], i, (double)call->attrs->scale);
     }
 }
 
@@ -209,34 +219,34 @@ const sonde__op_kind sonde__op_fill = {
 
 /* --- accumulate ------------------------------------------------------------------- */
 
-static sonde_err accumulate_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err accumulate_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
-    const sonde__shape *acc = &call->in[0].shape;
+    const sonde__op_shape *acc = &call->in[0].shape;
 
     if (attrs->scale == 0.0f) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "1 for a sum, 1 / count for a mean",
                            "accumulating with scale 0");
     }
-    SONDE__TRY(sonde__expect_float(acc, "accumulator", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[1].shape, acc, "gradient", diag));
+    SONDE__TRY(sonde__op_expect_float(acc, "accumulator", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[1].shape, acc, "gradient", diag));
     call->out[0].shape = *acc;
     return SONDE_OK;
 }
 
-static void accumulate_run(const sonde__call *call, int part, int parts)
+static void accumulate_run(const sonde__op_call *call, int part, int parts)
 {
-    const int64_t count = sonde__shape_count(&call->in[0].shape);
+    const int64_t count = sonde__op_shape_count(&call->in[0].shape);
 
     (void)part, (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        sonde__store(&call->out[0], i,
-                     sonde__load(&call->in[0], i) +
-                         (double)call->attrs->scale * sonde__load(&call->in[1], i));
+        sonde__op_store(&call->out[0], i,
+                        sonde__op_load(&call->in[0], i) +
+                            (double)call->attrs->scale * sonde__op_load(&call->in[1], i));
     }
 }
 
-SONDE__KERNELS(accumulate, sonde__accumulate_fast)
+SONDE__KERNELS(accumulate, sonde__kernel_accumulate_fast)
 
 const sonde__op_kind sonde__op_accumulate = {
     .name = "Accumulate",

@@ -16,15 +16,15 @@
  * padding or dilation: windows that tile.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast_linear.h"
 
 /* A call of a member op. */
-static sonde__call member(const sonde__attrs *attrs, int in_count,
-                          const sonde__operand *in, int out_count,
-                          const sonde__operand *out)
+static sonde__op_call member(const sonde__op_attrs *attrs, int in_count,
+                             const sonde__operand *in, int out_count,
+                             const sonde__operand *out)
 {
-    sonde__call call = {.attrs = attrs, .in_count = in_count, .out_count = out_count};
+    sonde__op_call call = {.attrs = attrs, .in_count = in_count, .out_count = out_count};
 
     for (int i = 0; i < in_count; i++) {
         call.in[i] = in[i];
@@ -35,22 +35,22 @@ static sonde__call member(const sonde__attrs *attrs, int in_count,
     return call;
 }
 
-static void run_member(const sonde__op_kind *kind, const sonde__call *call)
+static void run_member(const sonde__op_kind *kind, const sonde__op_call *call)
 {
-    sonde__reference_of(kind)->run(call, 0, 1);
+    sonde__op_reference_of(kind)->run(call, 0, 1);
 }
 
-static size_t bytes_of(const sonde__shape *shape)
+static size_t bytes_of(const sonde__op_shape *shape)
 {
-    return (size_t)sonde__shape_count(shape) * sonde_dtype_size(shape->dtype);
+    return (size_t)sonde__op_shape_count(shape) * sonde_dtype_size(shape->dtype);
 }
 
-static const sonde__attrs two_by_two = {
+static const sonde__op_attrs two_by_two = {
     .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
 
 /* --- conv2d_relu ------------------------------------------------------------------ */
 
-static sonde_err conv2d_relu_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err conv2d_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
 {
     SONDE__TRY(sonde__op_conv2d.infer(call, attrs, diag));
@@ -60,11 +60,11 @@ static sonde_err conv2d_relu_infer(sonde__call *call, sonde__attrs *attrs,
 
 /* The op `kind`, then ReLU: out[0] holds the op's value if wanted, else the place of the
  * ReLU's serves for both. */
-static void run_then_relu(const sonde__op_kind *kind, const sonde__call *call)
+static void run_then_relu(const sonde__op_kind *kind, const sonde__op_call *call)
 {
     const sonde__operand *pre = &call->out[call->out[0].data != NULL ? 0 : 1];
-    const sonde__call first = member(call->attrs, call->in_count, call->in, 1, pre);
-    const sonde__call second = member(call->attrs, 1, pre, 1, &call->out[1]);
+    const sonde__op_call first = member(call->attrs, call->in_count, call->in, 1, pre);
+    const sonde__op_call second = member(call->attrs, 1, pre, 1, &call->out[1]);
 
     if (pre->data != NULL) {
         run_member(kind, &first);
@@ -72,13 +72,13 @@ static void run_then_relu(const sonde__op_kind *kind, const sonde__call *call)
     }
 }
 
-static void conv2d_relu_run(const sonde__call *call, int part, int parts)
+static void conv2d_relu_run(const sonde__op_call *call, int part, int parts)
 {
     (void)part, (void)parts;
     run_then_relu(&sonde__op_conv2d, call);
 }
 
-SONDE__KERNELS(conv2d_relu, sonde__conv2d_relu_fast)
+SONDE__KERNELS(conv2d_relu, sonde__kernel_conv2d_relu_fast)
 
 const sonde__op_kind sonde__op_conv2d_relu = {
     .name = "Conv2dRelu",
@@ -93,7 +93,7 @@ const sonde__op_kind sonde__op_conv2d_relu = {
 
 /* --- linear_relu ------------------------------------------------------------------ */
 
-static sonde_err linear_relu_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err linear_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
 {
     SONDE__TRY(sonde__op_linear.infer(call, attrs, diag));
@@ -101,13 +101,13 @@ static sonde_err linear_relu_infer(sonde__call *call, sonde__attrs *attrs,
     return SONDE_OK;
 }
 
-static void linear_relu_run(const sonde__call *call, int part, int parts)
+static void linear_relu_run(const sonde__op_call *call, int part, int parts)
 {
     (void)part, (void)parts;
     run_then_relu(&sonde__op_linear, call);
 }
 
-SONDE__KERNELS(linear_relu, sonde__linear_relu_fast)
+SONDE__KERNELS(linear_relu, sonde__kernel_linear_relu_fast)
 
 const sonde__op_kind sonde__op_linear_relu = {
     .name = "LinearRelu",
@@ -122,11 +122,11 @@ const sonde__op_kind sonde__op_linear_relu = {
 
 /* --- conv2d_relu_pool ------------------------------------------------------------- */
 
-static sonde_err conv2d_relu_pool_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err conv2d_relu_pool_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                         sonde_diag *diag)
 {
-    sonde__attrs pool = two_by_two;
-    sonde__call pooling = {.in_count = 1, .out_count = 2};
+    sonde__op_attrs pool = two_by_two;
+    sonde__op_call pooling = {.in_count = 1, .out_count = 2};
 
     SONDE__TRY(sonde__op_conv2d.infer(call, attrs, diag));
     pooling.in[0].shape = call->out[0].shape;
@@ -138,16 +138,16 @@ static sonde_err conv2d_relu_pool_infer(sonde__call *call, sonde__attrs *attrs,
 }
 
 /* Room for the ReLU's value. */
-static size_t conv2d_relu_pool_scratch(const sonde__call *call, int parts)
+static size_t conv2d_relu_pool_scratch(const sonde__op_call *call, int parts)
 {
     (void)parts;
     return bytes_of(&call->out[1].shape);
 }
 
-static void conv2d_relu_pool_run(const sonde__call *call, int part, int parts)
+static void conv2d_relu_pool_run(const sonde__op_call *call, int part, int parts)
 {
     sonde__operand outs[2] = {call->out[0], call->out[1]};
-    sonde__call convolution, pooling;
+    sonde__op_call convolution, pooling;
 
     (void)part, (void)parts;
     if (outs[1].data == NULL) {
@@ -159,7 +159,7 @@ static void conv2d_relu_pool_run(const sonde__call *call, int part, int parts)
     run_member(&sonde__op_max_pool2d, &pooling);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, sonde__conv2d_relu_pool_fast)
+SONDE__KERNELS_WITH_SCRATCH(conv2d_relu_pool, sonde__kernel_conv2d_relu_pool_fast)
 
 const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .name = "Conv2dReluPool",
@@ -177,41 +177,41 @@ const sonde__op_kind sonde__op_conv2d_relu_pool = {
 enum { DY = 0, INDEX = 1, POOL_Y = 2, X = 3 };
 enum { DRELU = 0, DCONV = 1, DW = 2, DB = 3 };
 
-static sonde_err pool_relu_conv_grad_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err pool_relu_conv_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                            sonde_diag *diag)
 {
-    sonde__call forward = {.in_count = 2, .in = {call->in[X]}};
-    const sonde__shape *w = &forward.in[1].shape;
+    sonde__op_call forward = {.in_count = 2, .in = {call->in[X]}};
+    const sonde__op_shape *w = &forward.in[1].shape;
 
-    SONDE__TRY(sonde__expect_dims(attrs, 4, call->in[X].shape.dtype, "weight",
-                                  &forward.in[1].shape, diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, call->in[X].shape.dtype, "weight",
+                                     &forward.in[1].shape, diag));
     SONDE__TRY(conv2d_relu_pool_infer(&forward, attrs, diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[DY].shape, &forward.out[2].shape,
-                                   "output gradient", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[INDEX].shape, &forward.out[3].shape, "index",
-                                   diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[POOL_Y].shape, &forward.out[2].shape,
-                                   "pool's output", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[DY].shape, &forward.out[2].shape,
+                                      "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[INDEX].shape, &forward.out[3].shape,
+                                      "index", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[POOL_Y].shape, &forward.out[2].shape,
+                                      "pool's output", diag));
     call->out[DRELU].shape = forward.out[0].shape;
     call->out[DCONV].shape = forward.out[0].shape;
     call->out[DW].shape = *w;
-    call->out[DB].shape = (sonde__shape){w->dtype, 1, {w->dim[0]}};
+    call->out[DB].shape = (sonde__op_shape){w->dtype, 1, {w->dim[0]}};
     return SONDE_OK;
 }
 
 /* Room for the convolution's output gradient, and for dy behind the ReLU. */
-static size_t pool_relu_conv_grad_scratch(const sonde__call *call, int parts)
+static size_t pool_relu_conv_grad_scratch(const sonde__op_call *call, int parts)
 {
     (void)parts;
     return bytes_of(&call->out[DCONV].shape) + bytes_of(&call->in[DY].shape);
 }
 
-static void pool_relu_conv_grad_run(const sonde__call *call, int part, int parts)
+static void pool_relu_conv_grad_run(const sonde__op_call *call, int part, int parts)
 {
     sonde__operand dconv = call->out[DCONV], masked = call->in[DY];
     const sonde__operand dy_index[2] = {call->in[DY], call->in[INDEX]};
     const sonde__operand dy_y[2] = {call->in[DY], call->in[POOL_Y]};
-    sonde__call op;
+    sonde__op_call op;
 
     (void)part, (void)parts;
     dconv.data = dconv.data != NULL ? dconv.data : call->scratch;
@@ -230,7 +230,7 @@ static void pool_relu_conv_grad_run(const sonde__call *call, int part, int parts
     run_member(&sonde__op_channel_sum, &op);
 }
 
-SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, sonde__pool_relu_conv_grad_fast)
+SONDE__KERNELS_WITH_SCRATCH(pool_relu_conv_grad, sonde__kernel_pool_relu_conv_grad_fast)
 
 const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .name = "PoolReluConvGrad",
@@ -245,11 +245,11 @@ const sonde__op_kind sonde__op_pool_relu_conv_grad = {
 
 /* --- linear_grad_weight_sgd ------------------------------------------------------- */
 
-static sonde_err linear_grad_weight_sgd_infer(sonde__call *call, sonde__attrs *attrs,
-                                              sonde_diag *diag)
+static sonde_err linear_grad_weight_sgd_infer(sonde__op_call *call,
+                                              sonde__op_attrs *attrs, sonde_diag *diag)
 {
-    sonde__call product = {.in_count = 2, .in = {call->in[1], call->in[2]}};
-    sonde__call update = {.in_count = call->in_count - 1, .in = {call->in[0]}};
+    sonde__op_call product = {.in_count = 2, .in = {call->in[1], call->in[2]}};
+    sonde__op_call update = {.in_count = call->in_count - 1, .in = {call->in[0]}};
 
     SONDE__TRY(sonde__op_linear_grad_weight.infer(&product, attrs, diag));
     update.in[1].shape = product.out[0].shape;
@@ -262,16 +262,16 @@ static sonde_err linear_grad_weight_sgd_infer(sonde__call *call, sonde__attrs *a
 }
 
 /* Room for the gradient. */
-static size_t linear_grad_weight_sgd_scratch(const sonde__call *call, int parts)
+static size_t linear_grad_weight_sgd_scratch(const sonde__op_call *call, int parts)
 {
     (void)parts;
     return bytes_of(&call->out[1].shape);
 }
 
-static void linear_grad_weight_sgd_run(const sonde__call *call, int part, int parts)
+static void linear_grad_weight_sgd_run(const sonde__op_call *call, int part, int parts)
 {
     sonde__operand dw = call->out[1];
-    sonde__call product, update;
+    sonde__op_call product, update;
 
     (void)part, (void)parts;
     dw.data = dw.data != NULL ? dw.data : call->scratch;
@@ -286,9 +286,9 @@ static void linear_grad_weight_sgd_run(const sonde__call *call, int part, int pa
 }
 
 /* The gradient is still where run left it. */
-static void linear_grad_weight_sgd_again(const sonde__call *call)
+static void linear_grad_weight_sgd_again(const sonde__op_call *call)
 {
-    const sonde__shape *shape = &call->out[1].shape;
+    const sonde__op_shape *shape = &call->out[1].shape;
     const sonde_view dw =
         sonde_view_of(shape->dtype, shape->rank, shape->dim,
                       call->out[1].data != NULL ? call->out[1].data : call->scratch);
@@ -296,15 +296,16 @@ static void linear_grad_weight_sgd_again(const sonde__call *call)
     sonde_vitals_of(&dw, call->out_vitals[1]);
 }
 
-static const sonde__kernel *const *linear_grad_weight_sgd_kernels(void)
+static const sonde__op_kernel *const *linear_grad_weight_sgd_kernels(void)
 {
-    static const sonde__kernel reference = {.name = "reference",
-                                            .scratch = linear_grad_weight_sgd_scratch,
-                                            .again = linear_grad_weight_sgd_again,
-                                            .run = linear_grad_weight_sgd_run};
-    static sonde__kernel_list list;
+    static const sonde__op_kernel reference = {.name = "reference",
+                                               .scratch = linear_grad_weight_sgd_scratch,
+                                               .again = linear_grad_weight_sgd_again,
+                                               .run = linear_grad_weight_sgd_run};
+    static sonde__op_kernel_list list;
 
-    return sonde__list_kernels(&list, sonde__linear_grad_weight_sgd_fast, &reference);
+    return sonde__op_list_kernels(&list, sonde__kernel_linear_grad_weight_sgd_fast,
+                                  &reference);
 }
 
 const sonde__op_kind sonde__op_linear_grad_weight_sgd = {

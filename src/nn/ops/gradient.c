@@ -8,25 +8,25 @@
 
 #include <string.h>
 
-sonde__value sonde__emit_shaped(const sonde__gradient_context *context,
-                                const sonde__op_kind *kind, sonde__value like,
-                                const sonde__value *in, int in_count)
+sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
+                                      const sonde__op_kind *kind, sonde__op_value like,
+                                      const sonde__op_value *in, int in_count)
 {
-    const sonde__shape *shape = sonde__value_shape(context->graph, like);
-    sonde__attrs attrs = *context->attrs;
+    const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
+    sonde__op_attrs attrs = *context->attrs;
 
     attrs.rank = shape->rank;
     memcpy(attrs.dims, shape->dim, sizeof attrs.dims);
-    return sonde__emit(context->graph, kind, &attrs, in, in_count);
+    return sonde__op_emit(context->graph, kind, &attrs, in, in_count);
 }
 
-sonde__value sonde__emit_sum_to(const sonde__gradient_context *context, sonde__value from,
-                                sonde__value like)
+sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
+                                      sonde__op_value from, sonde__op_value like)
 {
-    const sonde__shape wide = *sonde__value_shape(context->graph, from);
-    const sonde__shape narrow = *sonde__value_shape(context->graph, like);
+    const sonde__op_shape wide = *sonde__op_value_shape(context->graph, from);
+    const sonde__op_shape narrow = *sonde__op_value_shape(context->graph, like);
     const int lead = wide.rank - narrow.rank;
-    sonde__attrs attrs = {.keep_dims = true};
+    sonde__op_attrs attrs = {.keep_dims = true};
 
     for (int i = 0; i < wide.rank; i++) {
         if (i < lead || (narrow.dim[i - lead] == 1 && wide.dim[i] != 1)) {
@@ -34,8 +34,8 @@ sonde__value sonde__emit_sum_to(const sonde__gradient_context *context, sonde__v
         }
     }
     if (attrs.axes != 0) {
-        from = sonde__emit(context->graph, &sonde__op_reduce, &attrs, &from, 1);
+        from = sonde__op_emit(context->graph, &sonde__op_reduce, &attrs, &from, 1);
     }
     return lead == 0 ? from
-                     : sonde__emit_shaped(context, &sonde__op_reshape, like, &from, 1);
+                     : sonde__op_emit_shaped(context, &sonde__op_reshape, like, &from, 1);
 }

@@ -17,7 +17,8 @@
  * attrs: groups, eps.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
+#include "base/fail.h"
+#include "nn/kernels/fast_conv.h"
 
 #include <math.h>
 
@@ -27,11 +28,11 @@ typedef struct grouping {
     int64_t groups, size;             /* size: elements of a group, contiguous */
 } grouping;
 
-static grouping grouping_of(const sonde__shape *x, const sonde__attrs *attrs)
+static grouping grouping_of(const sonde__op_shape *x, const sonde__op_attrs *attrs)
 {
     grouping g = {.samples = x->dim[0], .channels = x->dim[1], .groups = attrs->groups};
 
-    g.inner = sonde__dims_product(x, 2, x->rank);
+    g.inner = sonde__op_dims_product(x, 2, x->rank);
     g.size = g.channels / g.groups * g.inner;
     return g;
 }
@@ -41,12 +42,12 @@ static int64_t channel_at(const grouping *g, int64_t group, int64_t i)
     return group * (g->channels / g->groups) + i / g->inner;
 }
 
-static sonde_err expect_groups(const sonde__shape *x, const sonde__attrs *attrs,
+static sonde_err expect_groups(const sonde__op_shape *x, const sonde__op_attrs *attrs,
                                sonde_diag *diag)
 {
-    SONDE__TRY(sonde__expect_float(x, "input", diag));
+    SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     if (x->rank < 2) {
-        return sonde__expect_rank(x, 2, "input", "(N, C, ...)", diag);
+        return sonde__op_expect_rank(x, 2, "input", "(N, C, ...)", diag);
     }
     if (attrs->groups < 1 || x->dim[1] % attrs->groups != 0) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, "a divisor of the channels",
@@ -58,20 +59,20 @@ static sonde_err expect_groups(const sonde__shape *x, const sonde__attrs *attrs,
 
 /* --- forward ---------------------------------------------------------------------- */
 
-static sonde_err group_norm_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err group_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
     static const char *const names[] = {"input", "gamma", "beta"};
-    const sonde__shape *x = &call->in[0].shape;
-    const sonde__shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
+    const sonde__op_shape *x = &call->in[0].shape;
+    const sonde__op_shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
 
     SONDE__TRY(expect_groups(x, attrs, diag));
     for (int i = 1; i < 3 && i < call->in_count; i++) {
-        SONDE__TRY(sonde__expect_shape(&call->in[i].shape, &channels, names[i], diag));
+        SONDE__TRY(sonde__op_expect_shape(&call->in[i].shape, &channels, names[i], diag));
     }
     call->out[0].shape = *x;
     for (int i = 1; i <= 2; i++) {
-        call->out[i].shape = (sonde__shape){x->dtype, 2, {x->dim[0], attrs->groups}};
+        call->out[i].shape = (sonde__op_shape){x->dtype, 2, {x->dim[0], attrs->groups}};
     }
     return SONDE_OK;
 }
@@ -82,21 +83,22 @@ static void moments(const sonde__operand *x, int64_t base, int64_t size, float e
     double sum = 0.0, squares = 0.0;
 
     for (int64_t i = 0; i < size; i++) {
-        sum += sonde__load(x, base + i);
+        sum += sonde__op_load(x, base + i);
     }
     *mean = sum / (double)size;
     for (int64_t i = 0; i < size; i++) {
-        const double d = sonde__load(x, base + i) - *mean;
+        const double d = sonde__op_load(x, base + i) - *mean;
 
         squares += d * d;
     }
     *rstd = 1.0 / sqrt(squares / (double)size + (double)eps);
 }
 
-static void group_norm_run(const sonde__call *call, int part, int parts)
+static void group_norm_run(const sonde__op_call *call, int part, int parts)
 {
     const grouping g = grouping_of(&call->in[0].shape, call->attrs);
-    const bool has_gamma = sonde__has_in(call, 1), has_beta = sonde__has_in(call, 2);
+    const bool has_gamma = sonde__op_has_in(call, 1),
+               has_beta = sonde__op_has_in(call, 2);
 
     (void)part, (void)parts;
     for (int64_t at = 0; at < g.samples * g.groups; at++) {
@@ -104,33 +106,33 @@ static void group_norm_run(const sonde__call *call, int part, int parts)
         double mean = 0.0, rstd = 0.0;
 
         moments(&call->in[0], base, g.size, call->attrs->eps, &mean, &rstd);
-        sonde__store(&call->out[1], at, mean);
-        sonde__store(&call->out[2], at, rstd);
+        sonde__op_store(&call->out[1], at, mean);
+        sonde__op_store(&call->out[2], at, rstd);
         for (int64_t i = 0; i < g.size; i++) {
             const int64_t c = channel_at(&g, at % g.groups, i);
-            const double gamma = has_gamma ? sonde__load(&call->in[1], c) : 1.0;
-            const double beta = has_beta ? sonde__load(&call->in[2], c) : 0.0;
-            const double z = (sonde__load(&call->in[0], base + i) - mean) * rstd;
+            const double gamma = has_gamma ? sonde__op_load(&call->in[1], c) : 1.0;
+            const double beta = has_beta ? sonde__op_load(&call->in[2], c) : 0.0;
+            const double z = (sonde__op_load(&call->in[0], base + i) - mean) * rstd;
 
-            sonde__store(&call->out[0], base + i, z * gamma + beta);
+            sonde__op_store(&call->out[0], base + i, z * gamma + beta);
         }
     }
 }
 
-SONDE__KERNELS(group_norm, sonde__group_norm_fast)
+SONDE__KERNELS(group_norm, sonde__kernel_group_norm_fast)
 
-static void group_norm_gradient(const sonde__gradient_context *context)
+static void group_norm_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value in[] = {context->grad_out[0], context->in[0], context->out[1],
-                               context->out[2], context->in[1]};
-    sonde__value dx = 0;
+    const sonde__op_value in[] = {context->grad_out[0], context->in[0], context->out[1],
+                                  context->out[2], context->in[1]};
+    sonde__op_value dx = 0;
 
     if (context->grad_out[0] == 0) {
         return; /* something reads the statistics only */
     }
-    dx = sonde__emit(context->graph, &sonde__op_group_norm_grad, context->attrs, in,
-                     context->in[1] != 0 ? 5 : 4);
-    for (sonde__value i = 0; i < 3 && dx != 0; i++) {
+    dx = sonde__op_emit(context->graph, &sonde__op_group_norm_grad, context->attrs, in,
+                        context->in[1] != 0 ? 5 : 4);
+    for (sonde__op_value i = 0; i < 3 && dx != 0; i++) {
         context->grad_in[i] = context->wanted[i] ? dx + i : 0;
     }
 }
@@ -150,19 +152,20 @@ const sonde__op_kind sonde__op_group_norm = {
 
 enum { DY = 0, X = 1, MEAN = 2, RSTD = 3, GAMMA = 4 };
 
-static sonde_err group_norm_grad_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err group_norm_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                        sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[X].shape;
-    const sonde__shape statistics = {x->dtype, 2, {x->dim[0], attrs->groups}};
-    const sonde__shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
+    const sonde__op_shape *x = &call->in[X].shape;
+    const sonde__op_shape statistics = {x->dtype, 2, {x->dim[0], attrs->groups}};
+    const sonde__op_shape channels = {.dtype = x->dtype, .rank = 1, .dim = {x->dim[1]}};
 
     SONDE__TRY(expect_groups(x, attrs, diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[DY].shape, x, "output gradient", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[MEAN].shape, &statistics, "mean", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[RSTD].shape, &statistics, "rstd", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[DY].shape, x, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[MEAN].shape, &statistics, "mean", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[RSTD].shape, &statistics, "rstd", diag));
     if (call->in_count > GAMMA) {
-        SONDE__TRY(sonde__expect_shape(&call->in[GAMMA].shape, &channels, "gamma", diag));
+        SONDE__TRY(
+            sonde__op_expect_shape(&call->in[GAMMA].shape, &channels, "gamma", diag));
     }
     call->out[0].shape = *x;
     call->out[1].shape = channels;
@@ -171,25 +174,25 @@ static sonde_err group_norm_grad_infer(sonde__call *call, sonde__attrs *attrs,
 }
 
 /* h = dy gamma[c] and z = (x - mean) rstd of element i of the group numbered `at`. */
-static double scaled_grad(const sonde__call *call, const grouping *g, int64_t at,
+static double scaled_grad(const sonde__op_call *call, const grouping *g, int64_t at,
                           int64_t i)
 {
     const int64_t c = channel_at(g, at % g->groups, i);
     const double gamma =
-        sonde__has_in(call, GAMMA) ? sonde__load(&call->in[GAMMA], c) : 1.0;
+        sonde__op_has_in(call, GAMMA) ? sonde__op_load(&call->in[GAMMA], c) : 1.0;
 
-    return sonde__load(&call->in[DY], at * g->size + i) * gamma;
+    return sonde__op_load(&call->in[DY], at * g->size + i) * gamma;
 }
 
-static double normalised(const sonde__call *call, const grouping *g, int64_t at,
+static double normalised(const sonde__op_call *call, const grouping *g, int64_t at,
                          int64_t i)
 {
-    return (sonde__load(&call->in[X], at * g->size + i) -
-            sonde__load(&call->in[MEAN], at)) *
-           sonde__load(&call->in[RSTD], at);
+    return (sonde__op_load(&call->in[X], at * g->size + i) -
+            sonde__op_load(&call->in[MEAN], at)) *
+           sonde__op_load(&call->in[RSTD], at);
 }
 
-static void grad_of_group(const sonde__call *call, const grouping *g, int64_t at)
+static void grad_of_group(const sonde__op_call *call, const grouping *g, int64_t at)
 {
     double sum_h = 0.0, sum_hz = 0.0;
 
@@ -203,12 +206,12 @@ static void grad_of_group(const sonde__call *call, const grouping *g, int64_t at
         const double h = scaled_grad(call, g, at, i), z = normalised(call, g, at, i);
         const double dx = h - sum_h / (double)g->size - z * sum_hz / (double)g->size;
 
-        sonde__store(&call->out[0], at * g->size + i,
-                     dx * sonde__load(&call->in[RSTD], at));
+        sonde__op_store(&call->out[0], at * g->size + i,
+                        dx * sonde__op_load(&call->in[RSTD], at));
     }
 }
 
-static void grad_of_channel(const sonde__call *call, const grouping *g, int64_t c)
+static void grad_of_channel(const sonde__op_call *call, const grouping *g, int64_t c)
 {
     const int64_t width = g->channels / g->groups; /* channels of a group */
     double dgamma = 0.0, dbeta = 0.0;
@@ -218,17 +221,17 @@ static void grad_of_channel(const sonde__call *call, const grouping *g, int64_t 
 
         for (int64_t k = 0; k < g->inner; k++) {
             const int64_t i = c % width * g->inner + k;
-            const double dy = sonde__load(&call->in[DY], at * g->size + i);
+            const double dy = sonde__op_load(&call->in[DY], at * g->size + i);
 
             dgamma += dy * normalised(call, g, at, i);
             dbeta += dy;
         }
     }
-    sonde__store(&call->out[1], c, dgamma);
-    sonde__store(&call->out[2], c, dbeta);
+    sonde__op_store(&call->out[1], c, dgamma);
+    sonde__op_store(&call->out[2], c, dbeta);
 }
 
-static void group_norm_grad_run(const sonde__call *call, int part, int parts)
+static void group_norm_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const grouping g = grouping_of(&call->in[X].shape, call->attrs);
 
@@ -241,7 +244,7 @@ static void group_norm_grad_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(group_norm_grad, sonde__group_norm_grad_fast)
+SONDE__KERNELS(group_norm_grad, sonde__kernel_group_norm_grad_fast)
 
 const sonde__op_kind sonde__op_group_norm_grad = {
     .name = "GroupNormGrad",

@@ -51,12 +51,12 @@ const sonde__op_kind *const sonde__op_kinds[] = {
     NULL,
 };
 
-const sonde__kernel *const *sonde__list_kernels(sonde__kernel_list *list,
-                                                sonde__fast_kernels fast,
-                                                const sonde__kernel *reference)
+const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
+                                                      sonde__op_fast_kernels fast,
+                                                      const sonde__op_kernel *reference)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    const sonde__kernel *const *from = fast == NULL ? NULL : fast();
+    const sonde__op_kernel *const *from = fast == NULL ? NULL : fast();
     size_t count = 0;
 
     (void)pthread_mutex_lock(&lock);
@@ -71,9 +71,9 @@ const sonde__kernel *const *sonde__list_kernels(sonde__kernel_list *list,
     return list->kernels;
 }
 
-const sonde__kernel *sonde__reference_of(const sonde__op_kind *kind)
+const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind)
 {
-    const sonde__kernel *const *kernels = kind->kernels();
+    const sonde__op_kernel *const *kernels = kind->kernels();
 
     while (kernels[1] != NULL) {
         kernels++;

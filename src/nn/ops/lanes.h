@@ -14,8 +14,9 @@
 
 #include <string.h>
 
+#include "base/macros.h"
 #include "nn/ops/ops.h"
-#include "nn/ops/vec.h"
+#include "nn/kernels/vec.h"
 
 enum { LANES = SONDE__LANE_WIDTH };
 
@@ -33,7 +34,7 @@ static inline int lanes_valid(int64_t samples, int64_t block)
 }
 
 /* Elements of a sample: the product of all dims but the first. */
-static inline int64_t lanes_inner(const sonde__shape *shape)
+static inline int64_t lanes_inner(const sonde__op_shape *shape)
 {
     int64_t count = 1;
 
@@ -44,7 +45,7 @@ static inline int64_t lanes_inner(const sonde__shape *shape)
 }
 
 /* float32 of that rank, and not empty; rank < 0: of any rank but a scalar's. */
-static inline bool lanes_is_f32(const sonde__shape *shape, int rank)
+static inline bool lanes_is_f32(const sonde__op_shape *shape, int rank)
 {
     bool empty = shape->rank < 1;
 
@@ -55,12 +56,12 @@ static inline bool lanes_is_f32(const sonde__shape *shape, int rank)
 }
 
 /* Whether an operand was given, or is wanted. */
-static inline const float *lanes_in(const sonde__call *call, int i)
+static inline const float *lanes_in(const sonde__op_call *call, int i)
 {
     return i < call->in_count ? (const float *)call->in[i].data : NULL;
 }
 
-static inline float *lanes_out(const sonde__call *call, int i)
+static inline float *lanes_out(const sonde__op_call *call, int i)
 {
     return i < call->out_count ? (float *)call->out[i].data : NULL;
 }

@@ -8,7 +8,8 @@
  * attrs: none.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_linear.h"
+#include "base/fail.h"
+#include "nn/kernels/fast_linear.h"
 
 #include <stdio.h>
 
@@ -19,38 +20,40 @@ static sonde_err expect_common(const sonde__operand *a, int dim_a,
 {
     char text_a[SONDE__SHAPE_TEXT], text_b[SONDE__SHAPE_TEXT], wanted[64];
 
-    SONDE__TRY(sonde__expect_dtype(&b->shape, a->shape.dtype, what_b, diag));
+    SONDE__TRY(sonde__op_expect_dtype(&b->shape, a->shape.dtype, what_b, diag));
     if (a->shape.dim[dim_a] == b->shape.dim[dim_b]) {
         return SONDE_OK;
     }
     (void)snprintf(wanted, sizeof wanted, "%lld in dimension %d of the %s",
                    (long long)a->shape.dim[dim_a], dim_b, what_b);
     return sonde__fail(diag, SONDE_ESHAPE, NULL, wanted, "%s is %s, %s is %s", what_a,
-                       sonde__shape_text(&a->shape, text_a), what_b,
-                       sonde__shape_text(&b->shape, text_b));
+                       sonde__op_shape_text(&a->shape, text_a), what_b,
+                       sonde__op_shape_text(&b->shape, text_b));
 }
 
 /* --- forward ---------------------------------------------------------------------- */
 
-static sonde_err linear_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err linear_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                              sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[0].shape, *w = &call->in[1].shape;
-    const sonde__shape bias = {.dtype = x->dtype, .rank = 1, .dim = {w->dim[0]}};
-    const sonde__shape y = {.dtype = x->dtype, .rank = 2, .dim = {x->dim[0], w->dim[0]}};
+    const sonde__op_shape *x = &call->in[0].shape, *w = &call->in[1].shape;
+    const sonde__op_shape bias = {.dtype = x->dtype, .rank = 1, .dim = {w->dim[0]}};
+    const sonde__op_shape y = {
+        .dtype = x->dtype, .rank = 2, .dim = {x->dim[0], w->dim[0]}};
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_rank(x, 2, "input", "(N, K)", diag));
-    SONDE__TRY(sonde__expect_rank(w, 2, "weight", "(O, K)", diag));
+    SONDE__TRY(sonde__op_expect_rank(x, 2, "input", "(N, K)", diag));
+    SONDE__TRY(sonde__op_expect_rank(w, 2, "weight", "(O, K)", diag));
     SONDE__TRY(expect_common(&call->in[0], 1, &call->in[1], 1, "input", "weight", diag));
     if (call->in_count > 2) {
-        SONDE__TRY(sonde__expect_shape(&call->in[2].shape, &bias, "bias", diag));
+        SONDE__TRY(sonde__op_expect_shape(&call->in[2].shape, &bias, "bias", diag));
     }
-    SONDE__TRY(sonde__expect_size(&y, "output", diag));
+    SONDE__TRY(sonde__op_expect_size(&y, "output", diag));
     call->out[0].shape = y;
     return SONDE_OK;
 }
 
-static void linear_run(const sonde__call *call, int part, int parts)
+static void linear_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0], *w = &call->in[1], *b = &call->in[2];
     const int64_t samples = x->shape.dim[0], outputs = w->shape.dim[0];
@@ -59,33 +62,36 @@ static void linear_run(const sonde__call *call, int part, int parts)
     (void)part, (void)parts;
     for (int64_t n = 0; n < samples; n++) {
         for (int64_t o = 0; o < outputs; o++) {
-            double sum = sonde__has_in(call, 2) ? sonde__load(b, o) : 0.0;
+            double sum = sonde__op_has_in(call, 2) ? sonde__op_load(b, o) : 0.0;
 
             for (int64_t k = 0; k < inputs; k++) {
-                sum += sonde__load(x, n * inputs + k) * sonde__load(w, o * inputs + k);
+                sum +=
+                    sonde__op_load(x, n * inputs + k) * sonde__op_load(w, o * inputs + k);
             }
-            sonde__store(&call->out[0], n * outputs + o, sum);
+            sonde__op_store(&call->out[0], n * outputs + o, sum);
         }
     }
 }
 
-SONDE__KERNELS(linear, sonde__linear_fast)
+SONDE__KERNELS(linear, sonde__kernel_linear_fast)
 
-static void linear_gradient(const sonde__gradient_context *context)
+static void linear_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value x = context->in[0], w = context->in[1], dy = context->grad_out[0];
+    const sonde__op_value x = context->in[0], w = context->in[1],
+                          dy = context->grad_out[0];
 
     if (context->wanted[0]) {
-        context->grad_in[0] = sonde__emit(context->graph, &sonde__op_linear_grad_input,
-                                          NULL, (const sonde__value[]){dy, w}, 2);
+        context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_linear_grad_input,
+                                             NULL, (const sonde__op_value[]){dy, w}, 2);
     }
     if (context->wanted[1]) {
-        context->grad_in[1] = sonde__emit(context->graph, &sonde__op_linear_grad_weight,
-                                          NULL, (const sonde__value[]){dy, x}, 2);
+        context->grad_in[1] =
+            sonde__op_emit(context->graph, &sonde__op_linear_grad_weight, NULL,
+                           (const sonde__op_value[]){dy, x}, 2);
     }
     if (context->wanted[2]) {
         context->grad_in[2] =
-            sonde__emit(context->graph, &sonde__op_channel_sum, NULL, &dy, 1);
+            sonde__op_emit(context->graph, &sonde__op_channel_sum, NULL, &dy, 1);
     }
 }
 
@@ -101,24 +107,24 @@ const sonde__op_kind sonde__op_linear = {
 
 /* --- gradient of the input -------------------------------------------------------- */
 
-static sonde_err linear_grad_input_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err linear_grad_input_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
 {
-    const sonde__shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
-    const sonde__shape dx = {
+    const sonde__op_shape *dy = &call->in[0].shape, *w = &call->in[1].shape;
+    const sonde__op_shape dx = {
         .dtype = dy->dtype, .rank = 2, .dim = {dy->dim[0], w->dim[1]}};
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_rank(dy, 2, "output gradient", "(N, O)", diag));
-    SONDE__TRY(sonde__expect_rank(w, 2, "weight", "(O, K)", diag));
+    SONDE__TRY(sonde__op_expect_rank(dy, 2, "output gradient", "(N, O)", diag));
+    SONDE__TRY(sonde__op_expect_rank(w, 2, "weight", "(O, K)", diag));
     SONDE__TRY(expect_common(&call->in[0], 1, &call->in[1], 0, "output gradient",
                              "weight", diag));
-    SONDE__TRY(sonde__expect_size(&dx, "input gradient", diag));
+    SONDE__TRY(sonde__op_expect_size(&dx, "input gradient", diag));
     call->out[0].shape = dx;
     return SONDE_OK;
 }
 
-static void linear_grad_input_run(const sonde__call *call, int part, int parts)
+static void linear_grad_input_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *w = &call->in[1];
     const int64_t samples = dy->shape.dim[0], outputs = w->shape.dim[0];
@@ -130,14 +136,15 @@ static void linear_grad_input_run(const sonde__call *call, int part, int parts)
             double sum = 0.0;
 
             for (int64_t o = 0; o < outputs; o++) {
-                sum += sonde__load(dy, n * outputs + o) * sonde__load(w, o * inputs + k);
+                sum += sonde__op_load(dy, n * outputs + o) *
+                       sonde__op_load(w, o * inputs + k);
             }
-            sonde__store(&call->out[0], n * inputs + k, sum);
+            sonde__op_store(&call->out[0], n * inputs + k, sum);
         }
     }
 }
 
-SONDE__KERNELS(linear_grad_input, sonde__linear_grad_input_fast)
+SONDE__KERNELS(linear_grad_input, sonde__kernel_linear_grad_input_fast)
 
 const sonde__op_kind sonde__op_linear_grad_input = {
     .name = "LinearGradInput",
@@ -150,24 +157,24 @@ const sonde__op_kind sonde__op_linear_grad_input = {
 
 /* --- gradient of the weight ------------------------------------------------------- */
 
-static sonde_err linear_grad_weight_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err linear_grad_weight_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                           sonde_diag *diag)
 {
-    const sonde__shape *dy = &call->in[0].shape, *x = &call->in[1].shape;
-    const sonde__shape dw = {
+    const sonde__op_shape *dy = &call->in[0].shape, *x = &call->in[1].shape;
+    const sonde__op_shape dw = {
         .dtype = dy->dtype, .rank = 2, .dim = {dy->dim[1], x->dim[1]}};
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_rank(dy, 2, "output gradient", "(N, O)", diag));
-    SONDE__TRY(sonde__expect_rank(x, 2, "input", "(N, K)", diag));
+    SONDE__TRY(sonde__op_expect_rank(dy, 2, "output gradient", "(N, O)", diag));
+    SONDE__TRY(sonde__op_expect_rank(x, 2, "input", "(N, K)", diag));
     SONDE__TRY(expect_common(&call->in[0], 0, &call->in[1], 0, "output gradient", "input",
                              diag));
-    SONDE__TRY(sonde__expect_size(&dw, "weight gradient", diag));
+    SONDE__TRY(sonde__op_expect_size(&dw, "weight gradient", diag));
     call->out[0].shape = dw;
     return SONDE_OK;
 }
 
-static void linear_grad_weight_run(const sonde__call *call, int part, int parts)
+static void linear_grad_weight_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *x = &call->in[1];
     const int64_t samples = x->shape.dim[0], outputs = dy->shape.dim[1];
@@ -179,14 +186,15 @@ static void linear_grad_weight_run(const sonde__call *call, int part, int parts)
             double sum = 0.0;
 
             for (int64_t n = 0; n < samples; n++) {
-                sum += sonde__load(dy, n * outputs + o) * sonde__load(x, n * inputs + k);
+                sum += sonde__op_load(dy, n * outputs + o) *
+                       sonde__op_load(x, n * inputs + k);
             }
-            sonde__store(&call->out[0], o * inputs + k, sum);
+            sonde__op_store(&call->out[0], o * inputs + k, sum);
         }
     }
 }
 
-SONDE__KERNELS(linear_grad_weight, sonde__linear_grad_weight_fast)
+SONDE__KERNELS(linear_grad_weight, sonde__kernel_linear_grad_weight_fast)
 
 const sonde__op_kind sonde__op_linear_grad_weight = {
     .name = "LinearGradWeight",

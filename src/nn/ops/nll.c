@@ -11,30 +11,30 @@
  * attrs: mean; of the gradient, the shape of logp in dims.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
+#include "nn/kernels/fast_conv.h"
 
 #include <math.h>
 
-static sonde_err expect_target(const sonde__shape *target, const sonde__shape *logp,
+static sonde_err expect_target(const sonde__op_shape *target, const sonde__op_shape *logp,
                                sonde_diag *diag)
 {
-    const sonde__shape wanted = {.dtype = SONDE_I64, .rank = 1, .dim = {logp->dim[0]}};
+    const sonde__op_shape wanted = {.dtype = SONDE_I64, .rank = 1, .dim = {logp->dim[0]}};
 
-    return sonde__expect_shape(target, &wanted, "target", diag);
+    return sonde__op_expect_shape(target, &wanted, "target", diag);
 }
 
-static sonde_err nll_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err nll_infer(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag)
 {
-    const sonde__shape *logp = &call->in[0].shape;
+    const sonde__op_shape *logp = &call->in[0].shape;
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_rank(logp, 2, "input", "log-probabilities (N, C)", diag));
+    SONDE__TRY(sonde__op_expect_rank(logp, 2, "input", "log-probabilities (N, C)", diag));
     SONDE__TRY(expect_target(&call->in[1].shape, logp, diag));
-    call->out[0].shape = (sonde__shape){.dtype = logp->dtype, .rank = 0};
+    call->out[0].shape = (sonde__op_shape){.dtype = logp->dtype, .rank = 0};
     return SONDE_OK;
 }
 
-static void nll_run(const sonde__call *call, int part, int parts)
+static void nll_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *target = call->in[1].data;
     const int64_t samples = call->in[0].shape.dim[0], classes = call->in[0].shape.dim[1];
@@ -44,20 +44,20 @@ static void nll_run(const sonde__call *call, int part, int parts)
     for (int64_t n = 0; n < samples; n++) {
         const bool in_range = target[n] >= 0 && target[n] < classes;
 
-        loss -=
-            in_range ? sonde__load(&call->in[0], n * classes + target[n]) : (double)NAN;
+        loss -= in_range ? sonde__op_load(&call->in[0], n * classes + target[n])
+                         : (double)NAN;
     }
-    sonde__store(&call->out[0], 0, call->attrs->mean ? loss / (double)samples : loss);
+    sonde__op_store(&call->out[0], 0, call->attrs->mean ? loss / (double)samples : loss);
 }
 
-SONDE__KERNELS(nll, sonde__nll_fast)
+SONDE__KERNELS(nll, sonde__kernel_nll_fast)
 
-static void nll_gradient(const sonde__gradient_context *context)
+static void nll_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value in[] = {context->grad_out[0], context->in[1]};
+    const sonde__op_value in[] = {context->grad_out[0], context->in[1]};
 
     context->grad_in[0] =
-        sonde__emit_shaped(context, &sonde__op_nll_grad, context->in[0], in, 2);
+        sonde__op_emit_shaped(context, &sonde__op_nll_grad, context->in[0], in, 2);
 }
 
 const sonde__op_kind sonde__op_nll = {
@@ -70,25 +70,26 @@ const sonde__op_kind sonde__op_nll = {
     .kernels = nll_kernels,
 };
 
-static sonde_err nll_grad_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err nll_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
 {
-    sonde__shape logp;
+    sonde__op_shape logp;
 
     SONDE__TRY(
-        sonde__expect_rank(&call->in[0].shape, 0, "loss gradient", "a scalar", diag));
+        sonde__op_expect_rank(&call->in[0].shape, 0, "loss gradient", "a scalar", diag));
     SONDE__TRY(
-        sonde__expect_dims(attrs, 2, call->in[0].shape.dtype, "input", &logp, diag));
+        sonde__op_expect_dims(attrs, 2, call->in[0].shape.dtype, "input", &logp, diag));
     SONDE__TRY(expect_target(&call->in[1].shape, &logp, diag));
     call->out[0].shape = logp;
     return SONDE_OK;
 }
 
-static void nll_grad_run(const sonde__call *call, int part, int parts)
+static void nll_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const int64_t *target = call->in[1].data;
     const int64_t samples = call->out[0].shape.dim[0],
                   classes = call->out[0].shape.dim[1];
-    const double dloss = sonde__load(&call->in[0], 0);
+    const double dloss = sonde__op_load(&call->in[0], 0);
     const double step = call->attrs->mean ? -dloss / (double)samples : -dloss;
 
     (void)part, (void)parts;
@@ -98,12 +99,13 @@ static void nll_grad_run(const sonde__call *call, int part, int parts)
         for (int64_t c = 0; c < classes; c++) {
             const double value = c == target[n] ? step : 0.0;
 
-            sonde__store(&call->out[0], n * classes + c, in_range ? value : (double)NAN);
+            sonde__op_store(&call->out[0], n * classes + c,
+                            in_range ? value : (double)NAN);
         }
     }
 }
 
-SONDE__KERNELS(nll_grad, sonde__nll_grad_fast)
+SONDE__KERNELS(nll_grad, sonde__kernel_nll_grad_fast)
 
 const sonde__op_kind sonde__op_nll_grad = {
     .name = "NllGrad",

@@ -13,12 +13,13 @@
 #ifndef SONDE_NN_OPS_OPS_H
 #define SONDE_NN_OPS_OPS_H
 
+#include <stddef.h>
+#include <stdint.h>
 #include <stdbool.h>
 
+#include <sonde/error.h>
 #include <sonde/stats.h>
 #include <sonde/tensor.h>
-
-#include "base/base.h"
 
 #if defined(__GNUC__)
 #pragma GCC visibility push(default) /* for tests, which link the shared library */
@@ -36,29 +37,29 @@
  *   PANELS  of a matrix (N, K): [ceil(K / 32)][N][32], columns past K zero. What the weight
  *           gradient of a linear layer reads.
  */
-typedef enum sonde__layout {
+typedef enum sonde__op_layout {
     SONDE__PLAIN = 0,
     SONDE__LANES = 1,
     SONDE__PANELS = 2,
     SONDE__ANY = 3 /* of a kernel: whatever the first operand has, all alike */
-} sonde__layout;
+} sonde__op_layout;
 
 enum { SONDE__LANE_WIDTH = 16, SONDE__PANEL_WIDTH = 32 };
 
 /* --- operands and calls ----------------------------------------------------------- */
 
-typedef struct sonde__shape {
+typedef struct sonde__op_shape {
     sonde_dtype dtype;
     int rank;
     int64_t dim[SONDE_MAX_DIMS];
-} sonde__shape;
+} sonde__op_shape;
 
-int64_t sonde__shape_count(const sonde__shape *shape);
+int64_t sonde__op_shape_count(const sonde__op_shape *shape);
 /* Elements in memory, padding of the layout included. */
-int64_t sonde__layout_count(const sonde__shape *shape, sonde__layout layout);
+int64_t sonde__op_layout_count(const sonde__op_shape *shape, sonde__op_layout layout);
 
 /* What ops are parametrised by; each family uses the fields that its comment names. */
-typedef struct sonde__attrs {
+typedef struct sonde__op_attrs {
     int64_t kernel[2], stride[2], padding[2],
         dilation[2];              /* conv2d, max_pool2d: (h, w) */
     int64_t groups;               /* conv2d, group_norm */
@@ -72,18 +73,18 @@ typedef struct sonde__attrs {
     float eps;      /* group_norm; adam */
     bool relu;      /* a fused ReLU behind the op */
     float scale;    /* accumulate, scale */
-} sonde__attrs;
+} sonde__op_attrs;
 
 enum { SONDE__MAX_OPERANDS = 10 };
 
 typedef struct sonde__operand {
-    sonde__shape shape;
-    sonde__layout layout;
+    sonde__op_shape shape;
+    sonde__op_layout layout;
     void *data; /* NULL: an optional input not given, or an output that nobody needs */
 } sonde__operand;
 
-typedef struct sonde__call {
-    const sonde__attrs *attrs;
+typedef struct sonde__op_call {
+    const sonde__op_attrs *attrs;
     int in_count, out_count;
     sonde__operand in[SONDE__MAX_OPERANDS];
     sonde__operand out[SONDE__MAX_OPERANDS];
@@ -91,17 +92,17 @@ typedef struct sonde__call {
     const float
         *live; /* numbers that may change between calls (learning rate ...), or NULL */
     /* Where to put vital signs of an operand that streams through anyway; NULL: not wanted.
-     * Set only as sonde__tells_in and sonde__tells_out say; parts is 1 then, unless it has
+     * Set only as sonde__op_tells_in and sonde__op_tells_out say; parts is 1 then, unless it has
      * finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
     /* Of updates: where each part tells whether its share of the gradient holds NaN or
      * infinities, 1 or 0; NULL: not wanted. */
     uint8_t *bad;
-} sonde__call;
+} sonde__op_call;
 
 /* Where a part tells, with nothing told yet; NULL: not wanted. */
-static inline uint8_t *sonde__part_bad(const sonde__call *call, int part)
+static inline uint8_t *sonde__op_part_bad(const sonde__op_call *call, int part)
 {
     if (call->bad == NULL) {
         return NULL;
@@ -111,41 +112,42 @@ static inline uint8_t *sonde__part_bad(const sonde__call *call, int part)
 }
 
 /* part is 0 ... parts - 1. Different parts may run at once. */
-typedef void (*sonde__kernel_fn)(const sonde__call *call, int part, int parts);
+typedef void (*sonde__op_kernel_fn)(const sonde__op_call *call, int part, int parts);
 
-typedef struct sonde__kernel {
+typedef struct sonde__op_kernel {
     const char *name; /* "lanes", "reference": for dumps */
     /* Whether this kernel can do the call (shapes, attrs; layouts and data are not set). NULL:
      * always. */
-    bool (*accepts)(const sonde__call *call);
-    sonde__layout in[SONDE__MAX_OPERANDS]; /* unnamed ones are PLAIN */
-    sonde__layout out[SONDE__MAX_OPERANDS];
-    size_t (*scratch)(const sonde__call *call, int parts); /* bytes; NULL: none */
+    bool (*accepts)(const sonde__op_call *call);
+    sonde__op_layout in[SONDE__MAX_OPERANDS]; /* unnamed ones are PLAIN */
+    sonde__op_layout out[SONDE__MAX_OPERANDS];
+    size_t (*scratch)(const sonde__op_call *call, int parts); /* bytes; NULL: none */
     /* The number of parts into which it is worth dividing the call, at most max; NULL: 1. */
-    int (*parts)(const sonde__call *call, int max);
+    int (*parts)(const sonde__op_call *call, int max);
     /* Bit k: the kernel fills in_vitals[k] or out_vitals[k], whether or not that output is
      * kept: see operand_vitals.h for the order of sums. */
     unsigned vitals_in, vitals_out;
-    unsigned (*tells)(const sonde__call *call); /* more bits of vitals_out, by shapes */
-    unsigned vitals_kept; /* of those bits: only while the output is kept */
-    sonde__kernel_fn run;
+    unsigned (*tells)(
+        const sonde__op_call *call); /* more bits of vitals_out, by shapes */
+    unsigned vitals_kept;            /* of those bits: only while the output is kept */
+    sonde__op_kernel_fn run;
     /* Run by one thread when all parts are done, if parts is not 1 and vital signs are wanted;
      * NULL: they need parts to be 1. */
-    void (*finish)(const sonde__call *call, int parts);
+    void (*finish)(const sonde__op_call *call, int parts);
     /* Of an update that computes its gradient itself: fills the vital signs that are asked for
      * of it, after run and by one thread, and changes nothing else. NULL: the gradient is an
      * input. */
-    void (*again)(const sonde__call *call);
-} sonde__kernel;
+    void (*again)(const sonde__op_call *call);
+} sonde__op_kernel;
 
 /* Whether a kernel tells the vital signs of an operand of a call (shapes are set). */
-static inline bool sonde__tells_in(const sonde__kernel *kernel, int operand)
+static inline bool sonde__op_tells_in(const sonde__op_kernel *kernel, int operand)
 {
     return (kernel->vitals_in >> (unsigned)operand & 1U) != 0;
 }
 
-static inline bool sonde__tells_out(const sonde__kernel *kernel, const sonde__call *call,
-                                    int operand)
+static inline bool sonde__op_tells_out(const sonde__op_kernel *kernel,
+                                       const sonde__op_call *call, int operand)
 {
     const unsigned more = kernel->tells == NULL ? 0 : kernel->tells(call);
 
@@ -155,26 +157,28 @@ static inline bool sonde__tells_out(const sonde__kernel *kernel, const sonde__ca
 /* --- the table -------------------------------------------------------------------- */
 
 /* The graph as gradients see it; implemented in nn/graph. Values are ids, 0 is "none". */
-typedef struct sonde__graph sonde__graph;
-typedef uint32_t sonde__value;
+typedef struct sonde__op_graph sonde__op_graph;
+typedef uint32_t sonde__op_value;
 
 typedef struct sonde__op_kind sonde__op_kind;
 
 /* Everything a gradient rule may look at and do. emit returns the first output's id (0 on
  * failure, which the graph remembers); further outputs have the ids behind it. */
-typedef struct sonde__gradient_context {
-    sonde__graph *graph;
-    const sonde__attrs *attrs;
-    const sonde__value *in;       /* of the forward op */
-    const sonde__value *out;      /* likewise */
-    const sonde__value *grad_out; /* gradient of each output; 0 where none flows */
-    const bool *wanted;           /* per input: whether its gradient is needed */
-    sonde__value *grad_in;        /* to fill, per input; 0 means no gradient */
-} sonde__gradient_context;
+typedef struct sonde__op_gradient_context {
+    sonde__op_graph *graph;
+    const sonde__op_attrs *attrs;
+    const sonde__op_value *in;       /* of the forward op */
+    const sonde__op_value *out;      /* likewise */
+    const sonde__op_value *grad_out; /* gradient of each output; 0 where none flows */
+    const bool *wanted;              /* per input: whether its gradient is needed */
+    sonde__op_value *grad_in;        /* to fill, per input; 0 means no gradient */
+} sonde__op_gradient_context;
 
-sonde__value sonde__emit(sonde__graph *graph, const sonde__op_kind *kind,
-                         const sonde__attrs *attrs, const sonde__value *in, int in_count);
-const sonde__shape *sonde__value_shape(const sonde__graph *graph, sonde__value value);
+sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kind,
+                               const sonde__op_attrs *attrs, const sonde__op_value *in,
+                               int in_count);
+const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
+                                             sonde__op_value value);
 
 struct sonde__op_kind {
     const char *name; /* "Conv2d", "Relu", "Conv2dGradWeight" */
@@ -184,12 +188,12 @@ struct sonde__op_kind {
      * Shape rule: from call->in[].shape and attrs to call->out[].shape (and normalised
      * attrs: inferred dims, resolved negative axes). diag->where is the caller's to fill.
      */
-    sonde_err (*infer)(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag);
+    sonde_err (*infer)(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag);
     /* NULL: not differentiable (gradient ops, updates). */
-    void (*gradient)(const sonde__gradient_context *context);
+    void (*gradient)(const sonde__op_gradient_context *context);
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and accepts
      * everything that infer accepted. */
-    const sonde__kernel *const *(*kernels)(void);
+    const sonde__op_kernel *const *(*kernels)(void);
     unsigned
         optional_out; /* bit i: output i may be left out (data NULL) if nobody needs it */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */

@@ -13,19 +13,21 @@
  * gradient has those of the forward op, and the shape of x in dims.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
+#include "base/fail.h"
+#include "nn/kernels/fast_conv.h"
 
 #include <math.h>
 
 enum { LARGEST_WINDOW = 256 };
 
-static sonde_err output_shape(const sonde__shape *x, const sonde__attrs *attrs,
-                              sonde__shape *y, sonde_diag *diag)
+static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                              sonde__op_shape *y, sonde_diag *diag)
 {
-    sonde__shape made = *x;
+    sonde__op_shape made = *x;
 
     for (int d = 0; d < 2; d++) {
-        SONDE__TRY(sonde__window_count(attrs, d, x->dim[2 + d], &made.dim[2 + d], diag));
+        SONDE__TRY(
+            sonde__op_window_count(attrs, d, x->dim[2 + d], &made.dim[2 + d], diag));
         if (attrs->padding[d] * 2 > attrs->dilation[d] * (attrs->kernel[d] - 1) + 1) {
             return sonde__fail(
                 diag, SONDE_EINVAL, NULL, "at most half of the window",
@@ -38,17 +40,18 @@ static sonde_err output_shape(const sonde__shape *x, const sonde__attrs *attrs,
                            "a window of %lld x %lld", (long long)attrs->kernel[0],
                            (long long)attrs->kernel[1]);
     }
-    SONDE__TRY(sonde__expect_size(&made, "output", diag));
+    SONDE__TRY(sonde__op_expect_size(&made, "output", diag));
     *y = made;
     return SONDE_OK;
 }
 
-static sonde_err max_pool2d_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err max_pool2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
-    sonde__shape y;
+    sonde__op_shape y;
 
-    SONDE__TRY(sonde__expect_rank(&call->in[0].shape, 4, "input", "(N, C, H, W)", diag));
+    SONDE__TRY(
+        sonde__op_expect_rank(&call->in[0].shape, 4, "input", "(N, C, H, W)", diag));
     SONDE__TRY(output_shape(&call->in[0].shape, attrs, &y, diag));
     call->out[0].shape = y;
     y.dtype = SONDE_U8;
@@ -58,11 +61,11 @@ static sonde_err max_pool2d_infer(sonde__call *call, sonde__attrs *attrs,
 
 /* Maximum and winner of window (i, j). A window that lies in the padding alone is -Inf
  * with winner 0, a position in the padding. */
-static void pool_window(const sonde__call *call, int64_t n, int64_t c, int64_t i,
+static void pool_window(const sonde__op_call *call, int64_t n, int64_t c, int64_t i,
                         int64_t j, double *max, int64_t *winner)
 {
     const sonde__operand *x = &call->in[0];
-    const sonde__attrs *a = call->attrs;
+    const sonde__op_attrs *a = call->attrs;
     bool seen = false;
 
     *max = -(double)INFINITY;
@@ -76,7 +79,7 @@ static void pool_window(const sonde__call *call, int64_t n, int64_t c, int64_t i
             if (row < 0 || row >= x->shape.dim[2] || col < 0 || col >= x->shape.dim[3]) {
                 continue;
             }
-            value = sonde__load(x, sonde__at4(&x->shape, n, c, row, col));
+            value = sonde__op_load(x, sonde__op_at4(&x->shape, n, c, row, col));
             if (!seen || value > *max || isnan(value)) {
                 *max = value;
                 *winner = k * a->kernel[1] + l;
@@ -86,7 +89,7 @@ static void pool_window(const sonde__call *call, int64_t n, int64_t c, int64_t i
     }
 }
 
-static void max_pool2d_run(const sonde__call *call, int part, int parts)
+static void max_pool2d_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *y = &call->out[0];
     uint8_t *index = call->out[1].data;
@@ -101,7 +104,7 @@ static void max_pool2d_run(const sonde__call *call, int part, int parts)
                     int64_t winner = 0;
 
                     pool_window(call, n, c, i, j, &max, &winner);
-                    sonde__store(y, at, max);
+                    sonde__op_store(y, at, max);
                     if (index != NULL) {
                         index[at] = (uint8_t)winner;
                     }
@@ -111,15 +114,15 @@ static void max_pool2d_run(const sonde__call *call, int part, int parts)
     }
 }
 
-SONDE__KERNELS(max_pool2d, sonde__max_pool2d_fast)
+SONDE__KERNELS(max_pool2d, sonde__kernel_max_pool2d_fast)
 
-static void max_pool2d_gradient(const sonde__gradient_context *context)
+static void max_pool2d_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value in[] = {context->grad_out[0], context->out[1]};
+    const sonde__op_value in[] = {context->grad_out[0], context->out[1]};
 
     if (context->grad_out[0] != 0) {
-        context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_max_pool2d_grad,
-                                                 context->in[0], in, 2);
+        context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_max_pool2d_grad,
+                                                    context->in[0], in, 2);
     }
 }
 
@@ -136,24 +139,24 @@ const sonde__op_kind sonde__op_max_pool2d = {
 
 /* --- gradient --------------------------------------------------------------------- */
 
-static sonde_err max_pool2d_grad_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err max_pool2d_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                        sonde_diag *diag)
 {
-    const sonde__shape *dy = &call->in[0].shape;
-    sonde__shape x, y;
+    const sonde__op_shape *dy = &call->in[0].shape;
+    sonde__op_shape x, y;
 
-    SONDE__TRY(sonde__expect_float(dy, "output gradient", diag));
-    SONDE__TRY(sonde__expect_dims(attrs, 4, dy->dtype, "input", &x, diag));
+    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_dims(attrs, 4, dy->dtype, "input", &x, diag));
     SONDE__TRY(output_shape(&x, attrs, &y, diag));
-    SONDE__TRY(sonde__expect_shape(dy, &y, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_shape(dy, &y, "output gradient", diag));
     y.dtype = SONDE_U8;
-    SONDE__TRY(sonde__expect_shape(&call->in[1].shape, &y, "index", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[1].shape, &y, "index", diag));
     call->out[0].shape = x;
     return SONDE_OK;
 }
 
 /* The window whose element k lies at position `at`, or -1. */
-static int64_t window_of(const sonde__attrs *attrs, int d, int64_t at, int64_t k,
+static int64_t window_of(const sonde__op_attrs *attrs, int d, int64_t at, int64_t k,
                          int64_t windows)
 {
     const int64_t start = at + attrs->padding[d] - k * attrs->dilation[d];
@@ -165,12 +168,12 @@ static int64_t window_of(const sonde__attrs *attrs, int d, int64_t at, int64_t k
 }
 
 /* Sum over the windows that element (n, c, row, col) has won. */
-static double won_at(const sonde__call *call, int64_t n, int64_t c, int64_t row,
+static double won_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t row,
                      int64_t col)
 {
     const sonde__operand *dy = &call->in[0];
     const uint8_t *index = call->in[1].data;
-    const sonde__attrs *a = call->attrs;
+    const sonde__op_attrs *a = call->attrs;
     double sum = 0.0;
 
     for (int64_t k = 0; k < a->kernel[0]; k++) {
@@ -180,16 +183,16 @@ static double won_at(const sonde__call *call, int64_t n, int64_t c, int64_t row,
             const int64_t j = window_of(a, 1, col, l, dy->shape.dim[3]);
 
             if (j >= 0) {
-                const int64_t at = sonde__at4(&dy->shape, n, c, i, j);
+                const int64_t at = sonde__op_at4(&dy->shape, n, c, i, j);
 
-                sum += index[at] == k * a->kernel[1] + l ? sonde__load(dy, at) : 0.0;
+                sum += index[at] == k * a->kernel[1] + l ? sonde__op_load(dy, at) : 0.0;
             }
         }
     }
     return sum;
 }
 
-static void max_pool2d_grad_run(const sonde__call *call, int part, int parts)
+static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dx = &call->out[0];
     int64_t at = 0;
@@ -199,14 +202,14 @@ static void max_pool2d_grad_run(const sonde__call *call, int part, int parts)
         for (int64_t c = 0; c < dx->shape.dim[1]; c++) {
             for (int64_t row = 0; row < dx->shape.dim[2]; row++) {
                 for (int64_t col = 0; col < dx->shape.dim[3]; col++) {
-                    sonde__store(dx, at++, won_at(call, n, c, row, col));
+                    sonde__op_store(dx, at++, won_at(call, n, c, row, col));
                 }
             }
         }
     }
 }
 
-SONDE__KERNELS(max_pool2d_grad, sonde__max_pool2d_grad_fast)
+SONDE__KERNELS(max_pool2d_grad, sonde__kernel_max_pool2d_grad_fast)
 
 const sonde__op_kind sonde__op_max_pool2d_grad = {
     .name = "MaxPool2dGrad",

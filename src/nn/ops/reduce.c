@@ -9,22 +9,24 @@
  * A mean over nothing is NaN, a sum over nothing 0.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
+#include "base/fail.h"
+#include "nn/kernels/fast_conv.h"
 
 /* --- reduce ----------------------------------------------------------------------- */
 
-static bool is_reduced(const sonde__attrs *attrs, int dim)
+static bool is_reduced(const sonde__op_attrs *attrs, int dim)
 {
     return (attrs->axes >> dim & 1u) != 0;
 }
 
-static sonde_err reduce_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err reduce_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                              sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[0].shape;
+    const sonde__op_shape *x = &call->in[0].shape;
     const uint32_t all = (1u << x->rank) - 1u;
-    sonde__shape y = {.dtype = x->dtype, .rank = 0};
+    sonde__op_shape y = {.dtype = x->dtype, .rank = 0};
 
-    SONDE__TRY(sonde__expect_float(x, "input", diag));
+    SONDE__TRY(sonde__op_expect_float(x, "input", diag));
     if ((attrs->axes & ~all) != 0) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
                            "axes 0x%x of a tensor of rank %d", attrs->axes, x->rank);
@@ -43,8 +45,8 @@ static sonde_err reduce_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag
 
 /* Spells i in the dims of x that are reduced (or that are not) and gives the position in
  * x of those coordinates. */
-static int64_t position(const sonde__shape *x, const sonde__attrs *attrs, bool reduced,
-                        int64_t i)
+static int64_t position(const sonde__op_shape *x, const sonde__op_attrs *attrs,
+                        bool reduced, int64_t i)
 {
     int64_t at = 0, step = 1;
 
@@ -58,10 +60,10 @@ static int64_t position(const sonde__shape *x, const sonde__attrs *attrs, bool r
     return at;
 }
 
-static void reduce_run(const sonde__call *call, int part, int parts)
+static void reduce_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *x = &call->in[0];
-    const int64_t outputs = sonde__shape_count(&call->out[0].shape);
+    const int64_t outputs = sonde__op_shape_count(&call->out[0].shape);
     int64_t terms = 1;
 
     (void)part, (void)parts;
@@ -73,21 +75,21 @@ static void reduce_run(const sonde__call *call, int part, int parts)
         double sum = 0.0;
 
         for (int64_t k = 0; k < terms; k++) {
-            sum += sonde__load(x, base + position(&x->shape, call->attrs, true, k));
+            sum += sonde__op_load(x, base + position(&x->shape, call->attrs, true, k));
         }
-        sonde__store(&call->out[0], i, call->attrs->mean ? sum / (double)terms : sum);
+        sonde__op_store(&call->out[0], i, call->attrs->mean ? sum / (double)terms : sum);
     }
 }
 
 SONDE__KERNELS(reduce, NULL)
 
-static void reduce_gradient(const sonde__gradient_context *context)
+static void reduce_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__shape x = *sonde__value_shape(context->graph, context->in[0]);
-    sonde__attrs kept = {.rank = x.rank};
-    sonde__attrs share = {0};
+    const sonde__op_shape x = *sonde__op_value_shape(context->graph, context->in[0]);
+    sonde__op_attrs kept = {.rank = x.rank};
+    sonde__op_attrs share = {0};
     int64_t terms = 1;
-    sonde__value dy = context->grad_out[0];
+    sonde__op_value dy = context->grad_out[0];
 
     for (int i = 0; i < x.rank; i++) {
         kept.dims[i] = is_reduced(context->attrs, i) ? 1 : x.dim[i];
@@ -95,13 +97,13 @@ static void reduce_gradient(const sonde__gradient_context *context)
     }
     if (context->attrs->mean) {
         share.scale = (float)(1.0 / (double)terms);
-        dy = sonde__emit(context->graph, &sonde__op_scale, &share, &dy, 1);
+        dy = sonde__op_emit(context->graph, &sonde__op_scale, &share, &dy, 1);
     }
     if (!context->attrs->keep_dims) {
-        dy = sonde__emit(context->graph, &sonde__op_reshape, &kept, &dy, 1);
+        dy = sonde__op_emit(context->graph, &sonde__op_reshape, &kept, &dy, 1);
     }
     context->grad_in[0] =
-        sonde__emit_shaped(context, &sonde__op_broadcast, context->in[0], &dy, 1);
+        sonde__op_emit_shaped(context, &sonde__op_broadcast, context->in[0], &dy, 1);
 }
 
 const sonde__op_kind sonde__op_reduce = {
@@ -116,25 +118,25 @@ const sonde__op_kind sonde__op_reduce = {
 
 /* --- channel sum ------------------------------------------------------------------ */
 
-static sonde_err channel_sum_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err channel_sum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
 {
-    const sonde__shape *dy = &call->in[0].shape;
+    const sonde__op_shape *dy = &call->in[0].shape;
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(dy, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_float(dy, "output gradient", diag));
     if (dy->rank < 2) {
-        return sonde__expect_rank(dy, 2, "output gradient", "(N, C, ...)", diag);
+        return sonde__op_expect_rank(dy, 2, "output gradient", "(N, C, ...)", diag);
     }
-    call->out[0].shape = (sonde__shape){dy->dtype, 1, {dy->dim[1]}};
+    call->out[0].shape = (sonde__op_shape){dy->dtype, 1, {dy->dim[1]}};
     return SONDE_OK;
 }
 
-static void channel_sum_run(const sonde__call *call, int part, int parts)
+static void channel_sum_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0];
     const int64_t samples = dy->shape.dim[0], channels = dy->shape.dim[1];
-    const int64_t inner = sonde__dims_product(&dy->shape, 2, dy->shape.rank);
+    const int64_t inner = sonde__op_dims_product(&dy->shape, 2, dy->shape.rank);
 
     (void)part, (void)parts;
     for (int64_t c = 0; c < channels; c++) {
@@ -142,14 +144,14 @@ static void channel_sum_run(const sonde__call *call, int part, int parts)
 
         for (int64_t n = 0; n < samples; n++) {
             for (int64_t i = 0; i < inner; i++) {
-                sum += sonde__load(dy, (n * channels + c) * inner + i);
+                sum += sonde__op_load(dy, (n * channels + c) * inner + i);
             }
         }
-        sonde__store(&call->out[0], c, sum);
+        sonde__op_store(&call->out[0], c, sum);
     }
 }
 
-SONDE__KERNELS(channel_sum, sonde__channel_sum_fast)
+SONDE__KERNELS(channel_sum, sonde__kernel_channel_sum_fast)
 
 const sonde__op_kind sonde__op_channel_sum = {
     .name = "ChannelSum",

@@ -16,43 +16,44 @@
  * step (0, 1). attrs: none.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_linear.h"
+#include "nn/kernels/fast_linear.h"
 
 #include <math.h>
 
 enum { LR, MOMENTUM, DAMPENING, DECAY, NESTEROV, SCALE, FIRST };
 enum { W = 0, G = 1, V = 2 };
 
-static sonde_err sgd_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err sgd_infer(sonde__op_call *call, sonde__op_attrs *attrs, sonde_diag *diag)
 {
-    const sonde__shape *w = &call->in[W].shape;
+    const sonde__op_shape *w = &call->in[W].shape;
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(w, "weight", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[G].shape, w, "gradient", diag));
+    SONDE__TRY(sonde__op_expect_float(w, "weight", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[G].shape, w, "gradient", diag));
     if (call->in_count > V) {
-        SONDE__TRY(sonde__expect_shape(&call->in[V].shape, w, "momentum buffer", diag));
+        SONDE__TRY(
+            sonde__op_expect_shape(&call->in[V].shape, w, "momentum buffer", diag));
     }
     call->out[0].shape = *w;
-    call->out[1].shape = call->in_count > V
-                             ? *w
-                             : (sonde__shape){.dtype = w->dtype, .rank = 1, .dim = {0}};
+    call->out[1].shape =
+        call->in_count > V ? *w
+                           : (sonde__op_shape){.dtype = w->dtype, .rank = 1, .dim = {0}};
     return SONDE_OK;
 }
 
-static void sgd_run(const sonde__call *call, int part, int parts)
+static void sgd_run(const sonde__op_call *call, int part, int parts)
 {
     const float *live = call->live;
     const double lr = (double)live[LR], momentum = (double)live[MOMENTUM];
     const double damping = 1.0 - (double)live[DAMPENING], decay = (double)live[DECAY];
-    const bool has_v = sonde__has_in(call, V) && live[MOMENTUM] != 0.0f;
-    const int64_t count = sonde__shape_count(&call->in[W].shape);
-    uint8_t *const bad = sonde__part_bad(call, part);
+    const bool has_v = sonde__op_has_in(call, V) && live[MOMENTUM] != 0.0f;
+    const int64_t count = sonde__op_shape_count(&call->in[W].shape);
+    uint8_t *const bad = sonde__op_part_bad(call, part);
 
     (void)parts;
     for (int64_t i = 0; i < count; i++) {
-        const double w = sonde__load(&call->in[W], i);
-        const double g = sonde__load(&call->in[G], i);
+        const double w = sonde__op_load(&call->in[W], i);
+        const double g = sonde__op_load(&call->in[G], i);
         double d = (double)live[SCALE] * g;
 
         if (bad != NULL && !isfinite(g)) {
@@ -63,18 +64,19 @@ static void sgd_run(const sonde__call *call, int part, int parts)
             d += decay * w;
         }
         if (has_v) {
-            const double v = live[FIRST] != 0.0f
-                                 ? d
-                                 : momentum * sonde__load(&call->in[V], i) + damping * d;
+            const double v =
+                live[FIRST] != 0.0f
+                    ? d
+                    : momentum * sonde__op_load(&call->in[V], i) + damping * d;
 
-            sonde__store(&call->out[1], i, v);
+            sonde__op_store(&call->out[1], i, v);
             d = live[NESTEROV] != 0.0f ? d + momentum * v : v;
         }
-        sonde__store(&call->out[0], i, w - lr * d);
+        sonde__op_store(&call->out[0], i, w - lr * d);
     }
 }
 
-SONDE__KERNELS(sgd, sonde__sgd_fast)
+SONDE__KERNELS(sgd, sonde__kernel_sgd_fast)
 
 const sonde__op_kind sonde__op_sgd = {
     .name = "Sgd",

@@ -12,6 +12,7 @@
  *              the end, and a dim of 1, or none, repeats.
  */
 #include "nn/ops/common.h"
+#include "base/fail.h"
 
 #include <string.h>
 
@@ -25,11 +26,11 @@ static void move(const sonde__operand *y, int64_t to, const sonde__operand *x,
            (const char *)x->data + (size_t)from * size, size);
 }
 
-static void copy(const sonde__call *call)
+static void copy(const sonde__op_call *call)
 {
     const sonde__operand *x = &call->in[0];
     const size_t bytes =
-        (size_t)sonde__shape_count(&x->shape) * sonde_dtype_size(x->shape.dtype);
+        (size_t)sonde__op_shape_count(&x->shape) * sonde_dtype_size(x->shape.dtype);
 
     if (bytes > 0 && call->out[0].data != NULL) {
         memmove(call->out[0].data, x->data, bytes);
@@ -38,15 +39,16 @@ static void copy(const sonde__call *call)
 
 /* --- identity --------------------------------------------------------------------- */
 
-static sonde_err identity_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err identity_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
 {
     (void)attrs;
-    SONDE__TRY(sonde__expect_size(&call->in[0].shape, "input", diag));
+    SONDE__TRY(sonde__op_expect_size(&call->in[0].shape, "input", diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
 
-static void identity_run(const sonde__call *call, int part, int parts)
+static void identity_run(const sonde__op_call *call, int part, int parts)
 {
     (void)part, (void)parts;
     copy(call);
@@ -54,7 +56,7 @@ static void identity_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(identity, NULL)
 
-static void identity_gradient(const sonde__gradient_context *context)
+static void identity_gradient(const sonde__op_gradient_context *context)
 {
     context->grad_in[0] = context->grad_out[0];
 }
@@ -72,10 +74,10 @@ const sonde__op_kind sonde__op_identity = {
 /* --- reshape ---------------------------------------------------------------------- */
 
 /* Replaces 0 and -1 in dims. */
-static sonde_err resolve_dims(const sonde__shape *x, sonde__attrs *attrs,
+static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
                               sonde_diag *diag)
 {
-    const int64_t count = sonde__shape_count(x);
+    const int64_t count = sonde__op_shape_count(x);
     int64_t known = 1;
     int open = -1;
 
@@ -104,32 +106,33 @@ static sonde_err resolve_dims(const sonde__shape *x, sonde__attrs *attrs,
     return SONDE_OK;
 }
 
-static sonde_err reshape_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err reshape_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                               sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[0].shape;
-    const sonde__attrs asked = *attrs;
+    const sonde__op_shape *x = &call->in[0].shape;
+    const sonde__op_attrs asked = *attrs;
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
-    sonde__shape y;
+    sonde__op_shape y;
 
-    SONDE__TRY(sonde__expect_size(x, "input", diag));
+    SONDE__TRY(sonde__op_expect_size(x, "input", diag));
     if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS) {
-        return sonde__expect_dims(attrs, -1, x->dtype, "target", &y, diag);
+        return sonde__op_expect_dims(attrs, -1, x->dtype, "target", &y, diag);
     }
     SONDE__TRY(resolve_dims(x, attrs, diag));
-    y = (sonde__shape){.dtype = x->dtype, .rank = attrs->rank};
+    y = (sonde__op_shape){.dtype = x->dtype, .rank = attrs->rank};
     memcpy(y.dim, attrs->dims, sizeof y.dim);
-    if (sonde__expect_size(&y, "target", NULL) != SONDE_OK ||
-        sonde__shape_count(&y) != sonde__shape_count(x)) {
+    if (sonde__op_expect_size(&y, "target", NULL) != SONDE_OK ||
+        sonde__op_shape_count(&y) != sonde__op_shape_count(x)) {
         return sonde__fail(
             diag, SONDE_ESHAPE, NULL, "as many elements before as after", "%s as %s",
-            sonde__shape_text(x, found),
+            sonde__op_shape_text(x, found),
             sonde_shape_text(asked.rank, asked.dims, wanted, sizeof wanted));
     }
     call->out[0].shape = y;
     return SONDE_OK;
 }
 
-static void reshape_run(const sonde__call *call, int part, int parts)
+static void reshape_run(const sonde__op_call *call, int part, int parts)
 {
     (void)part, (void)parts;
     copy(call);
@@ -137,10 +140,10 @@ static void reshape_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(reshape, NULL)
 
-static void reshape_gradient(const sonde__gradient_context *context)
+static void reshape_gradient(const sonde__op_gradient_context *context)
 {
-    context->grad_in[0] = sonde__emit_shaped(context, &sonde__op_reshape, context->in[0],
-                                             &context->grad_out[0], 1);
+    context->grad_in[0] = sonde__op_emit_shaped(context, &sonde__op_reshape,
+                                                context->in[0], &context->grad_out[0], 1);
 }
 
 const sonde__op_kind sonde__op_reshape = {
@@ -155,13 +158,14 @@ const sonde__op_kind sonde__op_reshape = {
 
 /* --- transpose -------------------------------------------------------------------- */
 
-static sonde_err transpose_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err transpose_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[0].shape;
-    sonde__shape y = {.dtype = x->dtype, .rank = x->rank};
+    const sonde__op_shape *x = &call->in[0].shape;
+    sonde__op_shape y = {.dtype = x->dtype, .rank = x->rank};
     unsigned seen = 0;
 
-    SONDE__TRY(sonde__expect_size(x, "input", diag));
+    SONDE__TRY(sonde__op_expect_size(x, "input", diag));
     if (attrs->rank != x->rank) {
         return sonde__fail(diag, SONDE_EINVAL, NULL, NULL,
                            "a permutation of %d dims for a tensor of rank %d",
@@ -185,10 +189,10 @@ static sonde_err transpose_infer(sonde__call *call, sonde__attrs *attrs, sonde_d
     return SONDE_OK;
 }
 
-static void transpose_run(const sonde__call *call, int part, int parts)
+static void transpose_run(const sonde__op_call *call, int part, int parts)
 {
-    const sonde__shape *x = &call->in[0].shape, *y = &call->out[0].shape;
-    const int64_t count = sonde__shape_count(y);
+    const sonde__op_shape *x = &call->in[0].shape, *y = &call->out[0].shape;
+    const int64_t count = sonde__op_shape_count(y);
 
     (void)part, (void)parts;
     for (int64_t to = 0; to < count && call->out[0].data != NULL; to++) {
@@ -197,7 +201,7 @@ static void transpose_run(const sonde__call *call, int part, int parts)
         for (int i = y->rank - 1; i >= 0; i--) {
             const int dim = (int)call->attrs->dims[i];
 
-            from += rest % y->dim[i] * sonde__dims_product(x, dim + 1, x->rank);
+            from += rest % y->dim[i] * sonde__op_dims_product(x, dim + 1, x->rank);
             rest /= y->dim[i];
         }
         move(&call->out[0], to, &call->in[0], from);
@@ -206,15 +210,15 @@ static void transpose_run(const sonde__call *call, int part, int parts)
 
 SONDE__KERNELS(transpose, NULL)
 
-static void transpose_gradient(const sonde__gradient_context *context)
+static void transpose_gradient(const sonde__op_gradient_context *context)
 {
-    sonde__attrs inverse = {.rank = context->attrs->rank};
+    sonde__op_attrs inverse = {.rank = context->attrs->rank};
 
     for (int i = 0; i < inverse.rank; i++) {
         inverse.dims[context->attrs->dims[i]] = i;
     }
-    context->grad_in[0] = sonde__emit(context->graph, &sonde__op_transpose, &inverse,
-                                      &context->grad_out[0], 1);
+    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_transpose, &inverse,
+                                         &context->grad_out[0], 1);
 }
 
 const sonde__op_kind sonde__op_transpose = {
@@ -229,40 +233,41 @@ const sonde__op_kind sonde__op_transpose = {
 
 /* --- broadcast -------------------------------------------------------------------- */
 
-static sonde_err broadcast_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err broadcast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                 sonde_diag *diag)
 {
-    const sonde__shape *x = &call->in[0].shape;
+    const sonde__op_shape *x = &call->in[0].shape;
     char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
-    sonde__shape y;
+    sonde__op_shape y;
 
-    SONDE__TRY(sonde__expect_dims(attrs, -1, x->dtype, "target", &y, diag));
-    if (!sonde__broadcasts_to(x, &y)) {
+    SONDE__TRY(sonde__op_expect_dims(attrs, -1, x->dtype, "target", &y, diag));
+    if (!sonde__op_broadcasts_to(x, &y)) {
         return sonde__fail(diag, SONDE_ESHAPE, NULL,
                            "dims of 1 or alike, aligned at the end", "%s broadcast to %s",
-                           sonde__shape_text(x, found),
+                           sonde__op_shape_text(x, found),
                            sonde_shape_text(y.rank, y.dim, wanted, sizeof wanted));
     }
     call->out[0].shape = y;
     return SONDE_OK;
 }
 
-static void broadcast_run(const sonde__call *call, int part, int parts)
+static void broadcast_run(const sonde__op_call *call, int part, int parts)
 {
-    const sonde__shape *x = &call->in[0].shape, *y = &call->out[0].shape;
-    const int64_t count = sonde__shape_count(y);
+    const sonde__op_shape *x = &call->in[0].shape, *y = &call->out[0].shape;
+    const int64_t count = sonde__op_shape_count(y);
 
     (void)part, (void)parts;
     for (int64_t to = 0; to < count && call->out[0].data != NULL; to++) {
-        move(&call->out[0], to, &call->in[0], sonde__broadcast_at(x, y, to));
+        move(&call->out[0], to, &call->in[0], sonde__op_broadcast_at(x, y, to));
     }
 }
 
 SONDE__KERNELS(broadcast, NULL)
 
-static void broadcast_gradient(const sonde__gradient_context *context)
+static void broadcast_gradient(const sonde__op_gradient_context *context)
 {
     context->grad_in[0] =
-        sonde__emit_sum_to(context, context->grad_out[0], context->in[0]);
+        sonde__op_emit_sum_to(context, context->grad_out[0], context->in[0]);
 }
 
 const sonde__op_kind sonde__op_broadcast = {

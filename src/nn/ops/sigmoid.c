@@ -14,59 +14,61 @@
 
 #include <math.h>
 
-static sonde_err activation_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err activation_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
 {
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(&call->in[0].shape, "input", diag));
+    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
 
-static sonde_err gradient_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err gradient_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                                sonde_diag *diag)
 {
-    const sonde__shape *y = &call->in[1].shape;
+    const sonde__op_shape *y = &call->in[1].shape;
 
     (void)attrs;
-    SONDE__TRY(sonde__expect_float(y, "output", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[0].shape, y, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_float(y, "output", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
     call->out[0].shape = *y;
     return SONDE_OK;
 }
 
 /* Defines the loops of an activation f(x) and of its slope as a function of y. */
 #define ACTIVATION(op, f, slope)                                                         \
-    static void op##_run(const sonde__call *call, int part, int parts)                   \
+    static void op##_run(const sonde__op_call *call, int part, int parts)                \
     {                                                                                    \
-        const int64_t count = sonde__shape_count(&call->in[0].shape);                    \
+        const int64_t count = sonde__op_shape_count(&call->in[0].shape);                 \
                                                                                          \
         (void)part, (void)parts;                                                         \
         for (int64_t i = 0; i < count; i++) {                                            \
-            const double x = sonde__load(&call->in[0], i);                               \
+            const double x = sonde__op_load(&call->in[0], i);                            \
                                                                                          \
-            sonde__store(&call->out[0], i, f);                                           \
+            sonde__op_store(&call->out[0], i, f);                                        \
         }                                                                                \
     }                                                                                    \
                                                                                          \
     SONDE__KERNELS(op, NULL)                                                             \
                                                                                          \
-    static void op##_gradient(const sonde__gradient_context *context)                    \
+    static void op##_gradient(const sonde__op_gradient_context *context)                 \
     {                                                                                    \
-        const sonde__value in[] = {context->grad_out[0], context->out[0]};               \
+        const sonde__op_value in[] = {context->grad_out[0], context->out[0]};            \
                                                                                          \
         context->grad_in[0] =                                                            \
-            sonde__emit(context->graph, &sonde__op_##op##_grad, NULL, in, 2);            \
+            sonde__op_emit(context->graph, &sonde__op_##op##_grad, NULL, in, 2);         \
     }                                                                                    \
                                                                                          \
-    static void op##_grad_run(const sonde__call *call, int part, int parts)              \
+    static void op##_grad_run(const sonde__op_call *call, int part, int parts)           \
     {                                                                                    \
-        const int64_t count = sonde__shape_count(&call->in[0].shape);                    \
+        const int64_t count = sonde__op_shape_count(&call->in[0].shape);                 \
                                                                                          \
         (void)part, (void)parts;                                                         \
         for (int64_t i = 0; i < count; i++) {                                            \
-            const double y = sonde__load(&call->in[1], i);                               \
+            const double y = sonde__op_load(&call->in[1], i);                            \
                                                                                          \
-            sonde__store(&call->out[0], i, sonde__load(&call->in[0], i) * (slope));      \
+            sonde__op_store(&call->out[0], i,                                            \
+                            sonde__op_load(&call->in[0], i) * (slope));                  \
         }                                                                                \
     }                                                                                    \
                                                                                          \

@@ -11,7 +11,7 @@
  * attrs: axis, from the end if negative.
  */
 #include "nn/ops/common.h"
-#include "nn/ops/fast_conv.h"
+#include "nn/kernels/fast_conv.h"
 
 #include <math.h>
 
@@ -20,12 +20,12 @@ typedef struct lines {
     int64_t count, length, step;
 } lines;
 
-static lines lines_of(const sonde__shape *shape, int axis)
+static lines lines_of(const sonde__op_shape *shape, int axis)
 {
-    return (lines){.count = sonde__dims_product(shape, 0, axis) *
-                            sonde__dims_product(shape, axis + 1, shape->rank),
+    return (lines){.count = sonde__op_dims_product(shape, 0, axis) *
+                            sonde__op_dims_product(shape, axis + 1, shape->rank),
                    .length = shape->dim[axis],
-                   .step = sonde__dims_product(shape, axis + 1, shape->rank)};
+                   .step = sonde__op_dims_product(shape, axis + 1, shape->rank)};
 }
 
 static int64_t start_of(const lines *l, int64_t line)
@@ -33,22 +33,23 @@ static int64_t start_of(const lines *l, int64_t line)
     return line / l->step * l->length * l->step + line % l->step;
 }
 
-static sonde_err softmax_infer(sonde__call *call, sonde__attrs *attrs, sonde_diag *diag)
+static sonde_err softmax_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                               sonde_diag *diag)
 {
-    SONDE__TRY(sonde__expect_float(&call->in[0].shape, "input", diag));
-    SONDE__TRY(sonde__expect_axis(&attrs->axis, call->in[0].shape.rank, diag));
+    SONDE__TRY(sonde__op_expect_float(&call->in[0].shape, "input", diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, call->in[0].shape.rank, diag));
     call->out[0].shape = call->in[0].shape;
     return SONDE_OK;
 }
 
-static sonde_err softmax_grad_infer(sonde__call *call, sonde__attrs *attrs,
+static sonde_err softmax_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                     sonde_diag *diag)
 {
-    const sonde__shape *y = &call->in[1].shape;
+    const sonde__op_shape *y = &call->in[1].shape;
 
-    SONDE__TRY(sonde__expect_float(y, "output", diag));
-    SONDE__TRY(sonde__expect_shape(&call->in[0].shape, y, "output gradient", diag));
-    SONDE__TRY(sonde__expect_axis(&attrs->axis, y->rank, diag));
+    SONDE__TRY(sonde__op_expect_float(y, "output", diag));
+    SONDE__TRY(sonde__op_expect_shape(&call->in[0].shape, y, "output gradient", diag));
+    SONDE__TRY(sonde__op_expect_axis(&attrs->axis, y->rank, diag));
     call->out[0].shape = *y;
     return SONDE_OK;
 }
@@ -60,18 +61,18 @@ static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
     *max = -(double)INFINITY;
     *sum = 0.0;
     for (int64_t i = 0; i < l->length; i++) {
-        const double value = sonde__load(x, start + i * l->step);
+        const double value = sonde__op_load(x, start + i * l->step);
 
         *max = value > *max ? value : *max;
     }
     for (int64_t i = 0; i < l->length; i++) {
-        *sum += exp(sonde__load(x, start + i * l->step) - *max);
+        *sum += exp(sonde__op_load(x, start + i * l->step) - *max);
     }
 }
 
 /* --- forward ---------------------------------------------------------------------- */
 
-static void softmax_run(const sonde__call *call, int part, int parts)
+static void softmax_run(const sonde__op_call *call, int part, int parts)
 {
     const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
 
@@ -84,20 +85,20 @@ static void softmax_run(const sonde__call *call, int part, int parts)
         for (int64_t i = 0; i < l.length; i++) {
             const int64_t at = start + i * l.step;
 
-            sonde__store(&call->out[0], at,
-                         exp(sonde__load(&call->in[0], at) - max) / sum);
+            sonde__op_store(&call->out[0], at,
+                            exp(sonde__op_load(&call->in[0], at) - max) / sum);
         }
     }
 }
 
-SONDE__KERNELS(softmax, sonde__softmax_fast)
+SONDE__KERNELS(softmax, sonde__kernel_softmax_fast)
 
-static void softmax_gradient(const sonde__gradient_context *context)
+static void softmax_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
 
     context->grad_in[0] =
-        sonde__emit(context->graph, &sonde__op_softmax_grad, context->attrs, in, 2);
+        sonde__op_emit(context->graph, &sonde__op_softmax_grad, context->attrs, in, 2);
 }
 
 const sonde__op_kind sonde__op_softmax = {
@@ -110,7 +111,7 @@ const sonde__op_kind sonde__op_softmax = {
     .kernels = softmax_kernels,
 };
 
-static void log_softmax_run(const sonde__call *call, int part, int parts)
+static void log_softmax_run(const sonde__op_call *call, int part, int parts)
 {
     const lines l = lines_of(&call->in[0].shape, call->attrs->axis);
 
@@ -123,20 +124,20 @@ static void log_softmax_run(const sonde__call *call, int part, int parts)
         for (int64_t i = 0; i < l.length; i++) {
             const int64_t at = start + i * l.step;
 
-            sonde__store(&call->out[0], at,
-                         sonde__load(&call->in[0], at) - max - log(sum));
+            sonde__op_store(&call->out[0], at,
+                            sonde__op_load(&call->in[0], at) - max - log(sum));
         }
     }
 }
 
-SONDE__KERNELS(log_softmax, sonde__log_softmax_fast)
+SONDE__KERNELS(log_softmax, sonde__kernel_log_softmax_fast)
 
-static void log_softmax_gradient(const sonde__gradient_context *context)
+static void log_softmax_gradient(const sonde__op_gradient_context *context)
 {
-    const sonde__value in[] = {context->grad_out[0], context->out[0]};
+    const sonde__op_value in[] = {context->grad_out[0], context->out[0]};
 
-    context->grad_in[0] =
-        sonde__emit(context->graph, &sonde__op_log_softmax_grad, context->attrs, in, 2);
+    context->grad_in[0] = sonde__op_emit(context->graph, &sonde__op_log_softmax_grad,
+                                         context->attrs, in, 2);
 }
 
 const sonde__op_kind sonde__op_log_softmax = {
@@ -151,7 +152,7 @@ const sonde__op_kind sonde__op_log_softmax = {
 
 /* --- gradients -------------------------------------------------------------------- */
 
-static void softmax_grad_run(const sonde__call *call, int part, int parts)
+static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *y = &call->in[1];
     const lines l = lines_of(&y->shape, call->attrs->axis);
@@ -164,18 +165,18 @@ static void softmax_grad_run(const sonde__call *call, int part, int parts)
         for (int64_t i = 0; i < l.length; i++) {
             const int64_t at = start + i * l.step;
 
-            dot += sonde__load(dy, at) * sonde__load(y, at);
+            dot += sonde__op_load(dy, at) * sonde__op_load(y, at);
         }
         for (int64_t i = 0; i < l.length; i++) {
             const int64_t at = start + i * l.step;
 
-            sonde__store(&call->out[0], at,
-                         sonde__load(y, at) * (sonde__load(dy, at) - dot));
+            sonde__op_store(&call->out[0], at,
+                            sonde__op_load(y, at) * (sonde__op_load(dy, at) - dot));
         }
     }
 }
 
-SONDE__KERNELS(softmax_grad, sonde__softmax_grad_fast)
+SONDE__KERNELS(softmax_grad, sonde__kernel_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_softmax_grad = {
     .name = "SoftmaxGrad",
@@ -186,7 +187,7 @@ const sonde__op_kind sonde__op_softmax_grad = {
     .kernels = softmax_grad_kernels,
 };
 
-static void log_softmax_grad_run(const sonde__call *call, int part, int parts)
+static void log_softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {
     const sonde__operand *dy = &call->in[0], *y = &call->in[1];
     const lines l = lines_of(&y->shape, call->attrs->axis);
@@ -197,18 +198,18 @@ static void log_softmax_grad_run(const sonde__call *call, int part, int parts)
         double sum = 0.0;
 
         for (int64_t i = 0; i < l.length; i++) {
-            sum += sonde__load(dy, start + i * l.step);
+            sum += sonde__op_load(dy, start + i * l.step);
         }
         for (int64_t i = 0; i < l.length; i++) {
             const int64_t at = start + i * l.step;
 
-            sonde__store(&call->out[0], at,
-                         sonde__load(dy, at) - exp(sonde__load(y, at)) * sum);
+            sonde__op_store(&call->out[0], at,
+                            sonde__op_load(dy, at) - exp(sonde__op_load(y, at)) * sum);
         }
     }
 }
 
-SONDE__KERNELS(log_softmax_grad, sonde__log_softmax_grad_fast)
+SONDE__KERNELS(log_softmax_grad, sonde__kernel_log_softmax_grad_fast)
 
 const sonde__op_kind sonde__op_log_softmax_grad = {
     .name = "LogSoftmaxGrad",

@@ -6,7 +6,10 @@
  * functions of the seed and the step, so nothing else is needed to go on bit for bit.
  * Accumulators are left out: they are zero between steps.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/safetensors.h>
 
@@ -26,7 +29,7 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
         named[count++].view = sonde_nn_parameter_view(model, i);
     }
     for (size_t i = 0; i < session->plan.state_count; i++) {
-        const sonde__state *state = &session->plan.states[i];
+        const sonde__plan_state *state = &session->plan.states[i];
 
         if (!state->accumulator) {
             named[count].name = state->name;

@@ -2,7 +2,12 @@
  * compile.c - makes a session ready: runs the passes, resolves what is observed, starts the
  * team. What fails leaves the session as it was before.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/clock.h"
+#include "base/cpu.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <sonde/log.h>
 
@@ -21,10 +26,10 @@ static void report_progress(const sonde_nn_session *session, size_t pass)
 }
 
 /* The graph passes, up to and including `last`. */
-static sonde_err run_passes(const sonde_nn_session *session, sonde__program *program,
+static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program *program,
                             size_t last, sonde_diag *diag)
 {
-    static void (*const passes[])(sonde__program *) = {
+    static void (*const passes[])(sonde__plan_program *) = {
         NULL,
         sonde__pass_autodiff,
         sonde__pass_accumulate,
@@ -33,8 +38,8 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__program *pro
         sonde__pass_fuse,
     };
     sonde_err err =
-        sonde__program_init(program, session->model, &session->options,
-                            session->training ? &session->optimizer : NULL, diag);
+        sonde__plan_program_init(program, session->model, &session->options,
+                                 session->training ? &session->optimizer : NULL, diag);
 
     for (size_t i = 1; err == SONDE_OK && i < SONDE_COUNT_OF(passes) && i <= last; i++) {
         const bool trains = i < 4;
@@ -72,16 +77,16 @@ static sonde_err add_tap(sonde_nn_session *session, const char *selector,
 
 static sonde_err add_requests(sonde_nn_session *session, sonde_diag *diag)
 {
-    sonde_err err = sonde__add_anchors(session, diag);
+    sonde_err err = sonde__session_add_anchors(session, diag);
 
     for (size_t i = 0; err == SONDE_OK && i < session->tap_count; i++) {
-        const sonde__tap_request *request = &session->tap_requests[i];
+        const sonde__session_tap_request *request = &session->tap_requests[i];
 
         err = add_tap(session, request->selector, &request->schedule, request->how,
                       request->sink, diag);
     }
     for (size_t i = 0; err == SONDE_OK && i < session->attach_count; i++) {
-        const sonde__attach_request *request = &session->attach_requests[i];
+        const sonde__session_attach_request *request = &session->attach_requests[i];
 
         err = request->attach(request->user, session->catalogue, session->observer, diag);
     }
@@ -111,7 +116,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
         err = add_requests(session, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__add_prints(session, id_of, diag);
+        err = sonde__session_add_prints(session, id_of, diag);
     }
     if (err == SONDE_OK && session->hook != NULL) {
         err = sonde_hook_attach(session->hook, session->catalogue, session->mode,
@@ -131,7 +136,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
 /* Numbers the inputs that the plan reads 0, 1, 2 ... and remembers their shapes. */
 static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
 {
-    const sonde__graph *graph = &session->program.graph;
+    const sonde__op_graph *graph = &session->program.graph;
     const int64_t repeats = (int64_t)session->options.device_iterations *
                             session->options.gradient_accumulation *
                             session->options.replication_factor;
@@ -145,12 +150,12 @@ static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
     }
     session->input_count = 0;
     for (size_t i = 0; i < most; i++) {
-        const sonde__node_value *value = &graph->values[graph->inputs[i]];
+        const sonde__graph_node_value *value = &graph->values[graph->inputs[i]];
         const int position = (int)session->input_count;
         bool used = false;
 
         for (size_t b = 0; b < plan->buffer_count; b++) {
-            sonde__buffer *buffer = &plan->buffers[b];
+            sonde__plan_buffer *buffer = &plan->buffers[b];
 
             if (buffer->place == SONDE__IN_INPUT && buffer->value == graph->inputs[i]) {
                 used = true;
@@ -174,12 +179,12 @@ static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
 
 void sonde__session_release(sonde_nn_session *session)
 {
-    sonde__team_destroy(session->team);
+    sonde__session_team_destroy(session->team);
     sonde__plan_fini(&session->plan);
     sonde_observer_destroy(session->observer);
-    sonde__release_sinks(session);
+    sonde__session_release_sinks(session);
     sonde_catalogue_destroy(session->catalogue);
-    sonde__program_fini(&session->program);
+    sonde__plan_program_fini(&session->program);
     sonde__free(session->input_shapes);
     sonde__free(session->input_names);
     session->team = NULL;
@@ -194,7 +199,7 @@ void sonde__session_release(sonde_nn_session *session)
 static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                            sonde_diag *diag)
 {
-    const sonde__program *program = &session->program;
+    const sonde__plan_program *program = &session->program;
     const int threads =
         session->options.threads > 0 ? session->options.threads : sonde__cpu_count();
     sonde__plan *plan = &session->plan;
@@ -208,15 +213,15 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
         err = sonde__pass_plan(program, id_of, session->observer, threads, plan, diag);
     }
     if (err == SONDE_OK && plan->threads > 1) {
-        err = sonde__team_create(plan->threads, &session->team);
+        err = sonde__session_team_create(plan->threads, &session->team);
         if (err != SONDE_OK) {
             (void)sonde__fail(diag, err, "threads", "fewer threads", "cannot start %d",
                               plan->threads);
         }
     }
-    sonde__pace_init(&session->pace, session->options.threads > 0);
+    sonde__session_pace_init(&session->pace, session->options.threads > 0);
     if (err == SONDE_OK) {
-        err = sonde__make_outputs(session, diag);
+        err = sonde__session_make_outputs(session, diag);
     }
     return err;
 }
@@ -231,9 +236,9 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         sonde_log(SONDE_LOG_WARNING, "compile", "the session is compiled already");
         return SONDE_OK;
     }
-    err = sonde__options_override(&session->options, diag);
+    err = sonde__session_options_override(&session->options, diag);
     if (err == SONDE_OK) {
-        err = sonde__options_check(&session->options, session->training, diag);
+        err = sonde__session_options_check(&session->options, session->training, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -267,7 +272,7 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
 sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FILE *stream,
                                 sonde_diag *diag)
 {
-    sonde__program program = {0};
+    sonde__plan_program program = {0};
     size_t last = 0;
     sonde_err err = SONDE_OK;
 
@@ -284,17 +289,17 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
     if (last + 2 >= SONDE_COUNT_OF(pass_names)) {
         err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
         if (err == SONDE_OK) {
-            sonde__dump_plan(&session->plan, stream);
+            sonde__plan_dump_plan(&session->plan, stream);
         }
         return err;
     }
-    err = sonde__options_check(&session->options, session->training, diag);
+    err = sonde__session_options_check(&session->options, session->training, diag);
     if (err == SONDE_OK) {
         err = run_passes(session, &program, last, diag);
         if (err == SONDE_OK) {
-            sonde__dump_graph(&program.graph, stream);
+            sonde__plan_dump_graph(&program.graph, stream);
         }
-        sonde__program_fini(&program);
+        sonde__plan_program_fini(&program);
     }
     return err;
 }

@@ -8,12 +8,14 @@
  * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
 #include "nn/run/execution.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <string.h>
 
-void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *buffer,
-                         const sonde_coordinate *at, const sonde_view *inputs)
+void *sonde__session_buffer_data(const sonde_nn_session *session,
+                                 const sonde__plan_buffer *buffer,
+                                 const sonde_coordinate *at, const sonde_view *inputs)
 {
     const size_t k = (size_t)(at->iteration * session->options.gradient_accumulation +
                               at->micro_batch);
@@ -27,23 +29,23 @@ void *sonde__buffer_data(const sonde_nn_session *session, const sonde__buffer *b
 
 /* A step's kernel among the team, or by member 0 alone. Members have met if it has several
  * parts. Returns the parts. */
-static int run_parts(execution *run, sonde__step *step, int member)
+static int run_parts(execution *run, sonde__plan_step *step, int member)
 {
-    sonde__team *team = run->team;
+    sonde__session_team *team = run->team;
     const bool alone = team == NULL || (step->fuses && step->kernel->finish == NULL);
     const int parts = alone ? 1 : step->parts; /* vital signs have a fixed order */
 
     if (step->fuses && member == 0) {
-        sonde__ask_vitals(run, step, true);
+        sonde__session_ask_vitals(run, step, true);
     }
     if (step->fuses && parts > 1) { /* the question goes round before the work */
-        sonde__team_barrier(team);
+        sonde__session_team_barrier(team);
     }
     if (member < parts) {
         step->kernel->run(&step->call, member, parts);
     }
     if (parts > 1) {
-        sonde__team_barrier(team);
+        sonde__session_team_barrier(team);
     }
     if (step->fuses && parts > 1 && member == 0) {
         step->kernel->finish(&step->call, parts);
@@ -58,23 +60,23 @@ static void run_observed(execution *run, size_t from, size_t to, int member)
     sonde__plan *plan = &run->session->plan;
 
     for (size_t i = from; i < to; i++) {
-        sonde__step *step = &plan->steps[i];
+        sonde__plan_step *step = &plan->steps[i];
         const int parts = run_parts(run, step, member);
         const bool several = i + 1 < to && plan->steps[i + 1].parts > 1;
-        const bool bad = sonde__is_bad(step, parts, member);
+        const bool bad = sonde__session_is_bad(step, parts, member);
 
         if (member == 0 && step->showing_count > 0) {
-            sonde__show(run, step->first_showing, step->showing_count);
+            sonde__session_show(run, step->first_showing, step->showing_count);
         }
         if (member == 0 && step->fuses) {
-            sonde__ask_vitals(run, step, false);
+            sonde__session_ask_vitals(run, step, false);
         }
         if (member == 0 && bad) {
-            sonde__tell_bad(run, step);
+            sonde__session_tell_bad(run, step);
         }
         if (run->team != NULL &&
             (several || i + 1 == to || (parts > 1 && (step->showing_count > 0 || bad)))) {
-            sonde__team_barrier(run->team);
+            sonde__session_team_barrier(run->team);
         }
     }
 }
@@ -82,7 +84,7 @@ static void run_observed(execution *run, size_t from, size_t to, int member)
 static void run_list(execution *run, size_t from, size_t to, int member)
 {
     sonde__plan *plan = &run->session->plan;
-    sonde__team *team = run->team;
+    sonde__session_team *team = run->team;
 
     if (run->due) {
         run_observed(run, from, to, member);
@@ -91,28 +93,28 @@ static void run_list(execution *run, size_t from, size_t to, int member)
     if (team == NULL) {
         for (size_t i = from; i < to; i++) {
             plan->steps[i].kernel->run(&plan->steps[i].call, 0, 1);
-            if (sonde__is_bad(&plan->steps[i], 1, 0)) {
-                sonde__tell_bad(run, &plan->steps[i]);
+            if (sonde__session_is_bad(&plan->steps[i], 1, 0)) {
+                sonde__session_tell_bad(run, &plan->steps[i]);
             }
         }
         return;
     }
     for (size_t i = from; i < to; i++) {
-        sonde__step *step = &plan->steps[i];
+        sonde__plan_step *step = &plan->steps[i];
         bool bad = false;
 
         if (member < step->parts) {
             step->kernel->run(&step->call, member, step->parts);
         }
         if (step->parts > 1) {
-            sonde__team_barrier(team);
+            sonde__session_team_barrier(team);
         }
-        bad = sonde__is_bad(step, step->parts, member);
+        bad = sonde__session_is_bad(step, step->parts, member);
         if (bad && member == 0) {
-            sonde__tell_bad(run, step);
+            sonde__session_tell_bad(run, step);
         }
         if (step->parts > 1 ? bad : i + 1 == to || plan->steps[i + 1].parts > 1) {
-            sonde__team_barrier(team);
+            sonde__session_team_barrier(team);
         }
     }
 }
@@ -126,8 +128,8 @@ static void point_inputs(const execution *run)
                  run->at.micro_batch);
 
     for (size_t i = 0; i < plan->patch_count; i++) {
-        const sonde__patch *patch = &plan->patches[i];
-        sonde__step *step = &plan->steps[patch->step];
+        const sonde__plan_patch *patch = &plan->patches[i];
+        sonde__plan_step *step = &plan->steps[patch->step];
         const size_t bytes = plan->buffers[step->in_buffer[patch->operand]].bytes;
 
         step->call.in[patch->operand].data =
@@ -151,20 +153,21 @@ static void begin_step(execution *run)
         sonde_hook_next_step(session->hook, session->step, &run->at);
     }
     if (session->training) {
-        sonde__optimizer_live(&session->optimizer, scale, session->step == 0, plan->live);
+        sonde__session_optimizer_live(&session->optimizer, scale, session->step == 0,
+                                      plan->live);
     }
     for (size_t i = 0; i < plan->state_count; i++) {
         if (plan->states[i].accumulator) {
             memset(plan->states[i].data, 0,
-                   (size_t)sonde__shape_count(&plan->states[i].shape) * sizeof(float));
+                   (size_t)sonde__op_shape_count(&plan->states[i].shape) * sizeof(float));
         }
     }
-    sonde__outputs_begin_step(session, &run->at);
+    sonde__session_outputs_begin_step(session, &run->at);
 #if SONDE_OBSERVE
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
     if (run->due || plan->watching) {
-        sonde__set_watched(run);
+        sonde__session_set_watched(run);
     }
 #endif
 }
@@ -174,9 +177,9 @@ static void begin_step(execution *run)
 static bool is_bad_loss(const execution *run)
 {
     const sonde__plan *plan = &run->session->plan;
-    const sonde__returned *loss = &plan->outputs[plan->output_count - 1];
-    const float *value = sonde__buffer_data(run->session, &plan->buffers[loss->buffer],
-                                            &run->at, run->inputs);
+    const sonde__plan_returned *loss = &plan->outputs[plan->output_count - 1];
+    const float *value = sonde__session_buffer_data(
+        run->session, &plan->buffers[loss->buffer], &run->at, run->inputs);
 
     return loss->shape.dtype == SONDE_F32 && !isfinite(*value);
 }
@@ -206,12 +209,12 @@ static void look_again(execution *run, size_t end, int member)
         run->again = is_bad_loss(run) && sonde_observer_look_again(observer, &run->at);
         if (run->again) {
             run->due = true;
-            sonde__set_watched(run);
-            sonde__show(run, plan->first_start, plan->start_count);
+            sonde__session_set_watched(run);
+            sonde__session_show(run, plan->first_start, plan->start_count);
         }
     }
     if (run->team != NULL) {
-        sonde__team_barrier(run->team);
+        sonde__session_team_barrier(run->team);
     }
     if (!run->again) {
         return;
@@ -219,10 +222,10 @@ static void look_again(execution *run, size_t end, int member)
     run_list(run, 0, end, member);
     if (member == 0) {
         sonde_observer_look_on(observer);
-        sonde__set_watched(run);
+        sonde__session_set_watched(run);
     }
     if (run->team != NULL) {
-        sonde__team_barrier(run->team);
+        sonde__session_team_barrier(run->team);
     }
 }
 
@@ -237,16 +240,16 @@ static void run_micro_batch(execution *run, int member)
         run->at.micro_batch + 1 == run->session->options.gradient_accumulation
             ? plan->step_count
             : plan->micro_steps;
-    sonde__team *team = run->team;
+    sonde__session_team *team = run->team;
 
     if (member == 0) {
         point_inputs(run);
         if (run->due) {
-            sonde__show(run, plan->first_start, plan->start_count);
+            sonde__session_show(run, plan->first_start, plan->start_count);
         }
     }
     if (team != NULL) {
-        sonde__team_barrier(team);
+        sonde__session_team_barrier(team);
     }
     run_list(run, 0, to_loss, member);
     if (to_loss > 0) {
@@ -255,13 +258,13 @@ static void run_micro_batch(execution *run, int member)
     run_list(run, to_loss, plan->micro_steps, member);
     if (member == 0) {
         if (run->due) {
-            sonde__show(run, plan->first_end, plan->end_count);
+            sonde__session_show(run, plan->first_end, plan->end_count);
         }
-        sonde__outputs_put(run->session, &run->at, run->inputs);
+        sonde__session_outputs_put(run->session, &run->at, run->inputs);
     }
     if (end > plan->micro_steps) {
         if (team != NULL) {
-            sonde__team_barrier(team);
+            sonde__session_team_barrier(team);
         }
         run_list(run, plan->micro_steps, end, member);
     }
@@ -283,18 +286,18 @@ static void run_call(void *user, int member)
                 run->at.micro_batch = g;
             }
             if (run->team != NULL) {
-                sonde__team_barrier(run->team);
+                sonde__session_team_barrier(run->team);
             }
             run_micro_batch(run, member);
         }
         if (run->team != NULL) {
-            sonde__team_barrier(run->team);
+            sonde__session_team_barrier(run->team);
         }
         if (member == 0) {
             if (run->due || run->bad) {
                 sonde_observer_end_step(session->observer);
             }
-            sonde__outputs_end_step(session);
+            sonde__session_outputs_end_step(session);
             if (session->hook != NULL) {
                 sonde_hook_step_done(session->hook);
             }
@@ -303,7 +306,7 @@ static void run_call(void *user, int member)
     }
 }
 
-void sonde__execute(sonde_nn_session *session, const sonde_view *inputs)
+void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs)
 {
     execution run = {.session = session, .inputs = inputs, .at = {.mode = session->mode}};
     const double started = session->team != NULL ? sonde__now() : 0.0;
@@ -311,16 +314,16 @@ void sonde__execute(sonde_nn_session *session, const sonde_view *inputs)
     if (session->observer != NULL) {
         sonde_observer_begin_call(session->observer);
     }
-    sonde__outputs_begin_call(session);
-    run.team = session->team != NULL && sonde__pace_together(&session->pace)
+    sonde__session_outputs_begin_call(session);
+    run.team = session->team != NULL && sonde__session_pace_together(&session->pace)
                    ? session->team
                    : NULL;
     if (run.team != NULL) {
-        sonde__team_run(run.team, run_call, &run);
+        sonde__session_team_run(run.team, run_call, &run);
     } else {
         run_call(&run, 0);
     }
     if (session->team != NULL) {
-        sonde__pace_took(&session->pace, sonde__now() - started);
+        sonde__session_pace_took(&session->pace, sonde__now() - started);
     }
 }

@@ -4,28 +4,29 @@
 #ifndef SONDE_NN_RUN_EXECUTION_H
 #define SONDE_NN_RUN_EXECUTION_H
 
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
 
 typedef struct execution {
     sonde_nn_session *session;
     const sonde_view *inputs;
-    sonde__team *team; /* NULL: member 0 runs everything alone */
+    sonde__session_team *team; /* NULL: member 0 runs everything alone */
     sonde_coordinate at;
     bool due;   /* something is observed at this step */
     bool again; /* the forward pass is computed once more */
     bool bad;   /* something was told of that is not finite */
 } execution;
 
-/* show.c: member 0's but for sonde__is_bad. */
-void sonde__show(const execution *run, int first, int count); /* showings of the plan */
+/* show.c: member 0's but for sonde__session_is_bad. */
+void sonde__session_show(const execution *run, int first,
+                         int count); /* showings of the plan */
 /* Asks a kernel for the vital signs that are wanted of what it handles anyway. */
-void sonde__ask_vitals(const execution *run, sonde__step *step, bool ask);
+void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, bool ask);
 /* Whether an update that several parts have run, or member 0 alone, found its gradient bad:
  * then all members come to the same answer, else only member 0 may ask. */
-bool sonde__is_bad(const sonde__step *step, int parts, int member);
+bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member);
 /* Tells the vital signs of the gradient, before anybody writes over it. */
-void sonde__tell_bad(execution *run, sonde__step *step);
+void sonde__session_tell_bad(execution *run, sonde__plan_step *step);
 /* Has the outputs computed that exist only to be shown, or leaves them out. */
-void sonde__set_watched(const execution *run);
+void sonde__session_set_watched(const execution *run);
 
 #endif

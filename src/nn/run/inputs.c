@@ -1,11 +1,12 @@
 /*
  * inputs.c - what is checked of a call's inputs before anything runs.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/fail.h"
 
 #include <stdio.h>
 
-static sonde_err check_shape(const char *name, const sonde__shape *want,
+static sonde_err check_shape(const char *name, const sonde__op_shape *want,
                              const sonde_view *have, sonde_diag *diag)
 {
     char expected[96], found[96];
@@ -27,7 +28,7 @@ static sonde_err check_view(const sonde_nn_session *session, size_t i,
                             const sonde_view *view, sonde_diag *diag)
 {
     const char *name = session->input_names[i];
-    const sonde__shape *want = &session->input_shapes[i];
+    const sonde__op_shape *want = &session->input_shapes[i];
 
     if (view->dtype != want->dtype) {
         return sonde__fail(diag, SONDE_EDTYPE, name, sonde_dtype_name(want->dtype),
@@ -41,7 +42,7 @@ static sonde_err check_view(const sonde_nn_session *session, size_t i,
 }
 
 static sonde_err check_targets(const sonde_nn_session *session,
-                               const sonde__target *target, const sonde_view *view,
+                               const sonde__plan_target *target, const sonde_view *view,
                                sonde_diag *diag)
 {
     const int64_t count = sonde_view_count(view);
@@ -64,8 +65,9 @@ static sonde_err check_targets(const sonde_nn_session *session,
                        (long long)classes[outside]);
 }
 
-sonde_err sonde__check_inputs(const sonde_nn_session *session, const sonde_view *inputs,
-                              size_t count, sonde_diag *diag)
+sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
+                                      const sonde_view *inputs, size_t count,
+                                      sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
@@ -78,7 +80,7 @@ sonde_err sonde__check_inputs(const sonde_nn_session *session, const sonde_view 
         err = check_view(session, i, &inputs[i], diag);
     }
     for (size_t i = 0; err == SONDE_OK && i < session->plan.target_count; i++) {
-        const sonde__target *target = &session->plan.targets[i];
+        const sonde__plan_target *target = &session->plan.targets[i];
 
         err = check_targets(session, target, &inputs[target->input], diag);
     }

@@ -4,7 +4,9 @@
  * Outputs are anchors too, over a catalogue of their own ("0", "1" ...), fed at the end of
  * every micro-batch whatever is tapped.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 
@@ -44,13 +46,13 @@ static const char *final_name(const sonde_nn_session *session, const char *tenso
                                                                                 : tensor;
 }
 
-sonde_err sonde__add_anchors(sonde_nn_session *session, sonde_diag *diag)
+sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag)
 {
     const sonde_anchor_options options = anchor_options(session);
     sonde_err err = sonde_anchors_create(&options, &session->anchors, diag);
 
     for (size_t i = 0; err == SONDE_OK && i < session->anchor_count; i++) {
-        const sonde__anchor_request *request = &session->anchor_requests[i];
+        const sonde__session_anchor_request *request = &session->anchor_requests[i];
         sonde_anchor_mode mode =
             request->mode == SONDE_ANCHOR_DEFAULT ? options.mode : request->mode;
         char name[560];
@@ -85,7 +87,7 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
 
 static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag *diag)
 {
-    const sonde__shape *shape = &session->plan.outputs[i].shape;
+    const sonde__op_shape *shape = &session->plan.outputs[i].shape;
     sonde_tensor_info info = {.role = SONDE_ROLE_OUTPUT,
                               .pass = SONDE_PASS_FORWARD,
                               .dtype = shape->dtype,
@@ -108,7 +110,7 @@ static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag 
     return err;
 }
 
-sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag)
+sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *diag)
 {
     const sonde_anchor_options options = anchor_options(session);
     const sonde_call_shape shape = {session->options.device_iterations,
@@ -140,34 +142,35 @@ sonde_err sonde__make_outputs(sonde_nn_session *session, sonde_diag *diag)
     return err;
 }
 
-void sonde__outputs_begin_call(sonde_nn_session *session)
+void sonde__session_outputs_begin_call(sonde_nn_session *session)
 {
     sonde_observer_begin_call(session->output_observer);
 }
 
-void sonde__outputs_begin_step(sonde_nn_session *session, const sonde_coordinate *at)
+void sonde__session_outputs_begin_step(sonde_nn_session *session,
+                                       const sonde_coordinate *at)
 {
     (void)sonde_observer_begin_due(session->output_observer, at);
 }
 
-void sonde__outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
-                        const sonde_view *inputs)
+void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+                                const sonde_view *inputs)
 {
     const sonde__plan *plan = &session->plan;
 
     for (size_t i = 0; i < plan->output_count; i++) {
-        const sonde__shape *shape = &plan->outputs[i].shape;
-        const sonde__buffer *buffer = &plan->buffers[plan->outputs[i].buffer];
+        const sonde__op_shape *shape = &plan->outputs[i].shape;
+        const sonde__plan_buffer *buffer = &plan->buffers[plan->outputs[i].buffer];
         const sonde_view view =
             sonde_view_of(shape->dtype, shape->rank, shape->dim,
-                          sonde__buffer_data(session, buffer, at, inputs));
+                          sonde__session_buffer_data(session, buffer, at, inputs));
 
         sonde_observer_observe(session->output_observer, (uint32_t)i, &view, NULL,
                                at->micro_batch, at->replica);
     }
 }
 
-void sonde__outputs_end_step(sonde_nn_session *session)
+void sonde__session_outputs_end_step(sonde_nn_session *session)
 {
     sonde_observer_end_step(session->output_observer);
 }
@@ -218,10 +221,11 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
     return err;
 }
 
-static sonde_err add_print(sonde_nn_session *session, const sonde__print_request *request,
+static sonde_err add_print(sonde_nn_session *session,
+                           const sonde__graph_print_request *request,
                            const uint32_t *id_of, sonde_diag *diag)
 {
-    const sonde__value gradient = session->program.gradient_of[request->value];
+    const sonde__op_value gradient = session->program.gradient_of[request->value];
     sonde_printer *printer = NULL;
     char title[560];
     sonde_err err = sonde_printer_create(&request->options, NULL, &printer, diag);
@@ -241,10 +245,10 @@ static sonde_err add_print(sonde_nn_session *session, const sonde__print_request
     return err;
 }
 
-sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
-                            sonde_diag *diag)
+sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,
+                                    sonde_diag *diag)
 {
-    const sonde__graph *graph = &session->program.graph;
+    const sonde__op_graph *graph = &session->program.graph;
     sonde_err err = SONDE_OK;
 
     session->printers = sonde__calloc(graph->print_count, sizeof(sonde_printer *));
@@ -252,7 +256,7 @@ sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
         return sonde__fail_nomem(diag, "prints");
     }
     for (size_t i = 0; err == SONDE_OK && i < graph->print_count; i++) {
-        const sonde__value value = graph->prints[i].value;
+        const sonde__op_value value = graph->prints[i].value;
 
         if (value != 0 && id_of[value] != SONDE_NO_TENSOR) {
             err = add_print(session, &graph->prints[i], id_of, diag);
@@ -261,7 +265,7 @@ sonde_err sonde__add_prints(sonde_nn_session *session, const uint32_t *id_of,
     return err;
 }
 
-void sonde__release_sinks(sonde_nn_session *session)
+void sonde__session_release_sinks(sonde_nn_session *session)
 {
     sonde_anchors_destroy(session->anchors);
     sonde_observer_destroy(session->output_observer);

@@ -2,7 +2,9 @@
  * optimizer.c - what optimisers are called, their defaults, and the numbers their kernels
  * read.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <float.h>
 #include <math.h>
@@ -92,8 +94,8 @@ sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_di
     return err;
 }
 
-void sonde__optimizer_live(const sonde_nn_optimizer *optimizer, float scale, bool first,
-                           float live[8])
+void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
+                                   bool first, float live[8])
 {
     live[0] = optimizer->learning_rate;
     if (optimizer->kind == SONDE_NN_SGD) {
@@ -114,8 +116,8 @@ void sonde__optimizer_live(const sonde_nn_optimizer *optimizer, float scale, boo
 }
 
 /* The first field but the learning rate that differs; NULL if none does. */
-const char *sonde__optimizer_difference(const sonde_nn_optimizer *a,
-                                        const sonde_nn_optimizer *b)
+const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
+                                                const sonde_nn_optimizer *b)
 {
     return a->kind != b->kind                   ? "kind"
            : a->weight_decay != b->weight_decay ? "weight_decay"

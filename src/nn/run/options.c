@@ -1,7 +1,9 @@
 /*
  * options.c - a session's options: defaults, chaining setters, and what is wrong with them.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -80,7 +82,7 @@ static sonde_err override_number(const char *variable, int64_t *value, sonde_dia
     return SONDE_OK;
 }
 
-sonde_err sonde__options_override(sonde_nn_options *options, sonde_diag *diag)
+sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag *diag)
 {
     int64_t iterations = options->device_iterations;
     int64_t accumulation = options->gradient_accumulation;
@@ -115,8 +117,8 @@ static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t valu
     return sonde__fail(diag, SONDE_EINVAL, option, expected, "%lld", (long long)value);
 }
 
-sonde_err sonde__options_check(const sonde_nn_options *options, bool training,
-                               sonde_diag *diag)
+sonde_err sonde__session_options_check(const sonde_nn_options *options, bool training,
+                                       sonde_diag *diag)
 {
     if (options->device_iterations < 1) {
         return out_of_range(diag, "device_iterations", options->device_iterations,

@@ -8,14 +8,14 @@
 enum { FIRST_CALLS = 16, WARM_CALLS = 2, TRY_CALLS = 8 };
 static const double stretch_seconds = 0.2;
 
-void sonde__pace_init(sonde__pace *pace, bool fixed)
+void sonde__session_pace_init(sonde__session_pace *pace, bool fixed)
 {
-    *pace = (sonde__pace){.fixed = fixed,
-                          .together = true,
-                          .trying = true,
-                          .warming = FIRST_CALLS,
-                          .left = TRY_CALLS,
-                          .mean = {INFINITY, INFINITY}};
+    *pace = (sonde__session_pace){.fixed = fixed,
+                                  .together = true,
+                                  .trying = true,
+                                  .warming = FIRST_CALLS,
+                                  .left = TRY_CALLS,
+                                  .mean = {INFINITY, INFINITY}};
 }
 
 /* Enough calls to make the cost of trying the other kind small. */
@@ -26,7 +26,7 @@ static int long_stretch(double seconds_a_call)
     return calls > 8 * TRY_CALLS ? (int)calls : 8 * TRY_CALLS;
 }
 
-void sonde__pace_took(sonde__pace *pace, double seconds)
+void sonde__session_pace_took(sonde__session_pace *pace, double seconds)
 {
     if (pace->fixed) {
         return;

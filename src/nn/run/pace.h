@@ -11,7 +11,7 @@
 
 #include <stdbool.h>
 
-typedef struct sonde__pace {
+typedef struct sonde__session_pace {
     bool fixed;    /* always together */
     bool together; /* what the calls of this stretch are */
     bool trying;   /* a short stretch of the slower kind */
@@ -20,15 +20,15 @@ typedef struct sonde__pace {
     int done;    /* calls of it so far */
     double spent;   /* seconds of those */
     double mean[2]; /* seconds a call, alone and together, when last measured */
-} sonde__pace;
+} sonde__session_pace;
 
-void sonde__pace_init(sonde__pace *pace, bool fixed);
+void sonde__session_pace_init(sonde__session_pace *pace, bool fixed);
 /* Whether the coming call is the team's. */
-static inline bool sonde__pace_together(const sonde__pace *pace)
+static inline bool sonde__session_pace_together(const sonde__session_pace *pace)
 {
     return pace->fixed || pace->together;
 }
 /* How long the call took. */
-void sonde__pace_took(sonde__pace *pace, double seconds);
+void sonde__session_pace_took(sonde__session_pace *pace, double seconds);
 
 #endif

@@ -2,7 +2,9 @@
  * session.c - a session's life before and between runs; compile.c makes it ready and
  * execute.c runs it.
  */
-#include "nn/run/run.h"
+#include "nn/run/session_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,7 +122,7 @@ sonde_err sonde_nn_session_anchor(sonde_nn_session *session, const char *user_na
                                   const char *tensor_name, sonde_anchor_mode mode,
                                   int period, sonde_diag *diag)
 {
-    sonde__anchor_request request = {.mode = mode, .period = period};
+    sonde__session_anchor_request request = {.mode = mode, .period = period};
     sonde_err err = check_open(session, user_name, diag);
 
     if (err != SONDE_OK) {
@@ -149,7 +151,8 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
                                const sonde_schedule *schedule, unsigned how,
                                sonde_sink *sink, sonde_diag *diag)
 {
-    sonde__tap_request request = {.schedule = *schedule, .how = how, .sink = sink};
+    sonde__session_tap_request request = {
+        .schedule = *schedule, .how = how, .sink = sink};
     sonde_err err = check_open(session, selector, diag);
 
     if (err == SONDE_OK) {
@@ -189,7 +192,7 @@ sonde_err sonde_nn_session_attach(sonde_nn_session *session, sonde_nn_attach att
         return sonde__fail_nomem(diag, "what is attached");
     }
     session->attach_requests[session->attach_count++] =
-        (sonde__attach_request){attach, user};
+        (sonde__session_attach_request){attach, user};
     return SONDE_OK;
 }
 
@@ -265,7 +268,8 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
                                          const sonde_nn_optimizer *optimizer,
                                          sonde_diag *diag)
 {
-    const char *field = sonde__optimizer_difference(&session->optimizer, optimizer);
+    const char *field =
+        sonde__session_optimizer_difference(&session->optimizer, optimizer);
     sonde_err err = sonde_nn_optimizer_check(optimizer, diag);
 
     if (err != SONDE_OK) {
@@ -290,7 +294,7 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
         session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
 
     if (err == SONDE_OK) {
-        err = sonde__check_inputs(session, inputs, count, diag);
+        err = sonde__session_check_inputs(session, inputs, count, diag);
     }
     if (err == SONDE_OK && session->control != NULL) {
         err = sonde_nn_session_heed(session, diag);
@@ -299,7 +303,7 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
         err = sonde_hook_open(session->hook, diag);
     }
     if (err == SONDE_OK) {
-        sonde__execute(session, inputs);
+        sonde__session_execute(session, inputs);
     }
     return err;
 }

@@ -2,6 +2,7 @@
  * team.c - see team.h. Waking is a condition variable, once a run; barriers are two atomics.
  */
 #include "nn/run/team.h"
+#include "base/memory.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -10,12 +11,12 @@
 enum { SPINS_BEFORE_YIELD = 4096 };
 
 typedef struct member {
-    sonde__team *team;
+    sonde__session_team *team;
     pthread_t thread;
     int number;
 } member;
 
-struct sonde__team {
+struct sonde__session_team {
     int threads, started;
     member *members; /* entry 0 is the caller, without thread */
     pthread_mutex_t lock;
@@ -36,7 +37,7 @@ static void relax(void)
 #endif
 }
 
-void sonde__team_barrier(sonde__team *team)
+void sonde__session_team_barrier(sonde__session_team *team)
 {
     const unsigned generation =
         atomic_load_explicit(&team->generation, memory_order_relaxed);
@@ -60,12 +61,12 @@ void sonde__team_barrier(sonde__team *team)
 
 /* Waits for a run other than `done`: spins a while, since the next call of a training loop
  * is near, then sleeps. false: the team is being destroyed. */
-static bool await_run(sonde__team *team, unsigned done)
+static bool await_run(sonde__session_team *team, unsigned done)
 {
     bool stay = true;
 
     for (int spins = 0; spins < SPINS_BEFORE_YIELD; spins++) {
-        /* Acquires what sonde__team_run released: job and user. */
+        /* Acquires what sonde__session_team_run released: job and user. */
         if (atomic_load_explicit(&team->run, memory_order_acquire) != done) {
             return true;
         }
@@ -86,25 +87,25 @@ static bool await_run(sonde__team *team, unsigned done)
 static void *member_main(void *argument)
 {
     const member *self = argument;
-    sonde__team *team = self->team;
+    sonde__session_team *team = self->team;
     unsigned done = 0;
 
     while (await_run(team, done)) {
         done++;
         team->job(team->user, self->number);
-        sonde__team_barrier(team);
+        sonde__session_team_barrier(team);
     }
     return NULL;
 }
 
-sonde_err sonde__team_create(int threads, sonde__team **out)
+sonde_err sonde__session_team_create(int threads, sonde__session_team **out)
 {
-    sonde__team *team = sonde__malloc_aligned(64, sizeof *team);
+    sonde__session_team *team = sonde__malloc_aligned(64, sizeof *team);
 
     if (team == NULL) {
         return SONDE_ENOMEM;
     }
-    *team = (sonde__team){.threads = threads, .started = 1};
+    *team = (sonde__session_team){.threads = threads, .started = 1};
     (void)pthread_mutex_init(&team->lock, NULL);
     (void)pthread_cond_init(&team->wake, NULL);
     atomic_init(&team->arrived, 0);
@@ -112,14 +113,14 @@ sonde_err sonde__team_create(int threads, sonde__team **out)
     atomic_init(&team->run, 0);
     team->members = sonde__calloc((size_t)threads, sizeof *team->members);
     if (team->members == NULL) {
-        sonde__team_destroy(team);
+        sonde__session_team_destroy(team);
         return SONDE_ENOMEM;
     }
     for (int i = 1; i < threads; i++) {
         team->members[i] = (member){.team = team, .number = i};
         if (pthread_create(&team->members[i].thread, NULL, member_main,
                            &team->members[i]) != 0) {
-            sonde__team_destroy(team);
+            sonde__session_team_destroy(team);
             return SONDE_EIO;
         }
         team->started++;
@@ -128,7 +129,7 @@ sonde_err sonde__team_create(int threads, sonde__team **out)
     return SONDE_OK;
 }
 
-void sonde__team_destroy(sonde__team *team)
+void sonde__session_team_destroy(sonde__session_team *team)
 {
     if (team == NULL) {
         return;
@@ -146,7 +147,8 @@ void sonde__team_destroy(sonde__team *team)
     sonde__free(team);
 }
 
-void sonde__team_run(sonde__team *team, void (*job)(void *user, int member), void *user)
+void sonde__session_team_run(sonde__session_team *team,
+                             void (*job)(void *user, int member), void *user)
 {
     (void)pthread_mutex_lock(&team->lock);
     team->job = job;
@@ -157,5 +159,5 @@ void sonde__team_run(sonde__team *team, void (*job)(void *user, int member), voi
     }
     (void)pthread_mutex_unlock(&team->lock);
     job(user, 0);
-    sonde__team_barrier(team);
+    sonde__session_team_barrier(team);
 }

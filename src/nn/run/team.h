@@ -8,17 +8,18 @@
 #ifndef SONDE_NN_RUN_TEAM_H
 #define SONDE_NN_RUN_TEAM_H
 
-#include "base/base.h"
+#include <sonde/error.h>
 
-typedef struct sonde__team sonde__team;
+typedef struct sonde__session_team sonde__session_team;
 
 /* threads >= 2. SONDE_EIO if the system has no thread left. */
-sonde_err sonde__team_create(int threads, sonde__team **out);
-void sonde__team_destroy(sonde__team *team); /* joins; NULL is fine */
+sonde_err sonde__session_team_create(int threads, sonde__session_team **out);
+void sonde__session_team_destroy(sonde__session_team *team); /* joins; NULL is fine */
 
 /* Calls job(user, member) on every member, the caller included; returns when all are done. */
-void sonde__team_run(sonde__team *team, void (*job)(void *user, int member), void *user);
+void sonde__session_team_run(sonde__session_team *team,
+                             void (*job)(void *user, int member), void *user);
 /* Within a job: nobody passes before all have come. Memory written before is seen behind. */
-void sonde__team_barrier(sonde__team *team);
+void sonde__session_team_barrier(sonde__session_team *team);
 
 #endif

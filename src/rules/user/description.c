@@ -2,6 +2,9 @@
  * description.c - a rule's row as a message and back, and what a row may be.
  */
 #include "rules/user/hosted.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -14,60 +17,60 @@ enum { HOWS = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HA
 
 /* --- writing and reading ---------------------------------------------------------- */
 
-static void put_param(sonde__wire *wire, const sonde_rule_param *param)
+static void put_param(sonde__user_wire *wire, const sonde_rule_param *param)
 {
-    sonde__wire_put_text(wire, param->name);
-    sonde__wire_put_u32(wire, (uint32_t)param->kind);
-    sonde__wire_put_text(wire, param->initial);
-    sonde__wire_put_f64(wire, param->least);
-    sonde__wire_put_f64(wire, param->most);
-    sonde__wire_put_text(wire, param->help);
-    sonde__wire_put_u32(wire, param->required);
+    sonde__user_wire_put_text(wire, param->name);
+    sonde__user_wire_put_u32(wire, (uint32_t)param->kind);
+    sonde__user_wire_put_text(wire, param->initial);
+    sonde__user_wire_put_f64(wire, param->least);
+    sonde__user_wire_put_f64(wire, param->most);
+    sonde__user_wire_put_text(wire, param->help);
+    sonde__user_wire_put_u32(wire, param->required);
 }
 
-void sonde__rule_describe(sonde__wire *wire, const sonde_rule *rule)
+void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule)
 {
-    sonde__wire_put_text(wire, rule->name);
-    sonde__wire_put_text(wire, rule->summary);
-    sonde__wire_put_text(wire, rule->condition);
-    sonde__wire_put_text(wire, rule->advice);
-    sonde__wire_put_u32(wire, rule->modes);
-    sonde__wire_put_u32(wire, rule->by_name_only);
-    sonde__wire_put_u32(wire, rule->idle != NULL);
-    sonde__wire_put_u32(wire, (uint32_t)rule->param_count);
-    sonde__wire_put_u32(wire, (uint32_t)rule->need_count);
+    sonde__user_wire_put_text(wire, rule->name);
+    sonde__user_wire_put_text(wire, rule->summary);
+    sonde__user_wire_put_text(wire, rule->condition);
+    sonde__user_wire_put_text(wire, rule->advice);
+    sonde__user_wire_put_u32(wire, rule->modes);
+    sonde__user_wire_put_u32(wire, rule->by_name_only);
+    sonde__user_wire_put_u32(wire, rule->idle != NULL);
+    sonde__user_wire_put_u32(wire, (uint32_t)rule->param_count);
+    sonde__user_wire_put_u32(wire, (uint32_t)rule->need_count);
     for (size_t i = 0; i < rule->param_count; i++) {
         put_param(wire, &rule->params[i]);
     }
     for (size_t i = 0; i < rule->need_count; i++) {
-        sonde__wire_put_text(wire, rule->needs[i].what);
-        sonde__wire_put_u32(wire, rule->needs[i].how);
-        sonde__wire_put_u32(wire, rule->needs[i].optional);
-        sonde__wire_put_u32(wire, rule->needs[i].each_step);
+        sonde__user_wire_put_text(wire, rule->needs[i].what);
+        sonde__user_wire_put_u32(wire, rule->needs[i].how);
+        sonde__user_wire_put_u32(wire, rule->needs[i].optional);
+        sonde__user_wire_put_u32(wire, rule->needs[i].each_step);
     }
 }
 
-static void take_param(sonde__message *message, sonde_rule_param *param, size_t i)
+static void take_param(sonde__user_message *message, sonde_rule_param *param, size_t i)
 {
-    param->name = sonde__need_text(message);
-    param->kind = (sonde_rule_kind)sonde__take_u32(message);
-    param->initial = sonde__take_text(message);
-    param->least = sonde__take_f64(message);
-    param->most = sonde__take_f64(message);
-    param->help = sonde__need_text(message);
-    param->required = sonde__take_u32(message) != 0;
-    param->offset = sizeof(sonde__hosted_state) + i * FIELD;
+    param->name = sonde__user_need_text(message);
+    param->kind = (sonde_rule_kind)sonde__user_take_u32(message);
+    param->initial = sonde__user_take_text(message);
+    param->least = sonde__user_take_f64(message);
+    param->most = sonde__user_take_f64(message);
+    param->help = sonde__user_need_text(message);
+    param->required = sonde__user_take_u32(message) != 0;
+    param->offset = sizeof(sonde__user_hosted_state) + i * FIELD;
 }
 
-static void take_need(sonde__message *message, sonde_rule_need *need)
+static void take_need(sonde__user_message *message, sonde_rule_need *need)
 {
-    need->what = sonde__need_text(message);
-    need->how = sonde__take_u32(message);
-    need->optional = sonde__take_u32(message) != 0;
-    need->each_step = sonde__take_u32(message) != 0;
+    need->what = sonde__user_need_text(message);
+    need->how = sonde__user_take_u32(message);
+    need->optional = sonde__user_take_u32(message) != 0;
+    need->each_step = sonde__user_take_u32(message) != 0;
 }
 
-void sonde__hosted_fini(sonde__hosted *hosted)
+void sonde__user_hosted_fini(sonde__user_hosted *hosted)
 {
     sonde__free(hosted->params);
     sonde__free(hosted->needs);
@@ -75,21 +78,21 @@ void sonde__hosted_fini(sonde__hosted *hosted)
     hosted->needs = NULL;
 }
 
-sonde_err sonde__rule_read(sonde__message *message, sonde__hosted *out)
+sonde_err sonde__user_rule_read(sonde__user_message *message, sonde__user_hosted *out)
 {
     sonde_rule *rule = &out->rule;
     bool idle = false;
 
-    *out = (sonde__hosted){.rule.abi = SONDE_RULE_ABI};
-    rule->name = sonde__need_text(message);
-    rule->summary = sonde__need_text(message);
-    rule->condition = sonde__need_text(message);
-    rule->advice = sonde__need_text(message);
-    rule->modes = sonde__take_u32(message);
-    rule->by_name_only = sonde__take_u32(message) != 0;
-    idle = sonde__take_u32(message) != 0;
-    rule->param_count = sonde__take_u32(message);
-    rule->need_count = sonde__take_u32(message);
+    *out = (sonde__user_hosted){.rule.abi = SONDE_RULE_ABI};
+    rule->name = sonde__user_need_text(message);
+    rule->summary = sonde__user_need_text(message);
+    rule->condition = sonde__user_need_text(message);
+    rule->advice = sonde__user_need_text(message);
+    rule->modes = sonde__user_take_u32(message);
+    rule->by_name_only = sonde__user_take_u32(message) != 0;
+    idle = sonde__user_take_u32(message) != 0;
+    rule->param_count = sonde__user_take_u32(message);
+    rule->need_count = sonde__user_take_u32(message);
     if (message->bad || rule->param_count > SONDE__RULE_MOST ||
         rule->need_count > SONDE__RULE_MOST) {
         return SONDE_EFORMAT;
@@ -97,7 +100,7 @@ sonde_err sonde__rule_read(sonde__message *message, sonde__hosted *out)
     out->params = sonde__calloc(rule->param_count, sizeof *out->params);
     out->needs = sonde__calloc(rule->need_count, sizeof *out->needs);
     if (out->params == NULL || out->needs == NULL) {
-        sonde__hosted_fini(out);
+        sonde__user_hosted_fini(out);
         return SONDE_ENOMEM;
     }
     for (size_t i = 0; i < rule->param_count; i++) {
@@ -108,11 +111,11 @@ sonde_err sonde__rule_read(sonde__message *message, sonde__hosted *out)
     }
     rule->params = out->params;
     rule->needs = out->needs;
-    rule->state_size = sizeof(sonde__hosted_state) + rule->param_count * FIELD;
-    sonde__hosted_functions(rule);
+    rule->state_size = sizeof(sonde__user_hosted_state) + rule->param_count * FIELD;
+    sonde__user_hosted_functions(rule);
     rule->idle = idle ? rule->idle : NULL;
-    if (message->bad || sonde__rule_check(rule, "", NULL) != SONDE_OK) {
-        sonde__hosted_fini(out);
+    if (message->bad || sonde__user_rule_check(rule, "", NULL) != SONDE_OK) {
+        sonde__user_hosted_fini(out);
         return SONDE_EFORMAT;
     }
     return SONDE_OK;
@@ -235,7 +238,8 @@ static sonde_err check_texts(const sonde_rule *rule, const char *path, sonde_dia
     return SONDE_OK;
 }
 
-sonde_err sonde__rule_check(const sonde_rule *rule, const char *path, sonde_diag *diag)
+sonde_err sonde__user_rule_check(const sonde_rule *rule, const char *path,
+                                 sonde_diag *diag)
 {
     sonde_err err = check_texts(rule, path, diag);
 

@@ -6,6 +6,10 @@
  * does, each wait for it has an end.
  */
 #include "rules/user/hosted.h"
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,8 +27,8 @@
 #define PROGRAM "sonde/sonde-rule-host" /* beside libsonde */
 enum { ANSWER_MOST = 16 << 20, POLL_MS = 1 };
 
-struct sonde__host {
-    sonde__wire wire;
+struct sonde__user_host {
+    sonde__user_wire wire;
     pid_t pid;
     double seconds; /* of processor time, which the host sees to itself */
     double patience;
@@ -123,7 +127,7 @@ static int spawn(const char *program, int end, pid_t *pid)
     return failed;
 }
 
-static sonde_err start(sonde__host *host, sonde_diag *diag)
+static sonde_err start(sonde__user_host *host, sonde_diag *diag)
 {
     char program[4096];
     int ends[2];
@@ -135,7 +139,7 @@ static sonde_err start(sonde__host *host, sonde_diag *diag)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         return sonde__fail_errno(diag, program, "no sockets");
     }
-    sonde__wire_init(&host->wire, ends[0], host->patience, ANSWER_MOST);
+    sonde__user_wire_init(&host->wire, ends[0], host->patience, ANSWER_MOST);
     errno = spawn(program, ends[1], &host->pid);
     if (errno != 0) {
         host->pid = 0;
@@ -146,28 +150,28 @@ static sonde_err start(sonde__host *host, sonde_diag *diag)
 }
 
 /* Has it read the file. */
-static sonde_err open_file(sonde__host *host, const char *path,
-                           const sonde_rule_limits *limits, sonde__message *answer,
+static sonde_err open_file(sonde__user_host *host, const char *path,
+                           const sonde_rule_limits *limits, sonde__user_message *answer,
                            sonde_diag *diag)
 {
     char fate[128];
     sonde_err err = SONDE_OK;
 
-    sonde__wire_begin(&host->wire, SONDE__WIRE_OPEN);
-    sonde__wire_put_u32(&host->wire, SONDE__WIRE_PROTOCOL);
-    sonde__wire_put_text(&host->wire, path);
-    sonde__wire_put_bytes(&host->wire, limits, sizeof *limits);
-    err = sonde__wire_end(&host->wire);
+    sonde__user_wire_begin(&host->wire, SONDE__WIRE_OPEN);
+    sonde__user_wire_put_u32(&host->wire, SONDE__WIRE_PROTOCOL);
+    sonde__user_wire_put_text(&host->wire, path);
+    sonde__user_wire_put_bytes(&host->wire, limits, sizeof *limits);
+    err = sonde__user_wire_end(&host->wire);
     if (err == SONDE_OK) {
-        err = sonde__host_ask(host, answer);
+        err = sonde__user_host_ask(host, answer);
     }
     if (err != SONDE_OK) {
         return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EFORMAT, path,
                            "a file of rules", "while it was read it %s",
-                           sonde__host_fate(host, err, fate, sizeof fate));
+                           sonde__user_host_fate(host, err, fate, sizeof fate));
     }
     if (answer->kind == SONDE__WIRE_ERROR) {
-        return sonde__host_error(answer, path, diag);
+        return sonde__user_host_error(answer, path, diag);
     }
     return answer->kind == SONDE__WIRE_RULES
                ? SONDE_OK
@@ -175,10 +179,11 @@ static sonde_err open_file(sonde__host *host, const char *path,
                              "its host answered something else");
 }
 
-sonde_err sonde__host_start(const char *path, const sonde_rule_limits *limits,
-                            sonde__host **out, sonde__message *rules, sonde_diag *diag)
+sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limits,
+                                 sonde__user_host **out, sonde__user_message *rules,
+                                 sonde_diag *diag)
 {
-    sonde__host *host = sonde__calloc(1, sizeof *host);
+    sonde__user_host *host = sonde__calloc(1, sizeof *host);
     sonde_err err = SONDE_OK;
 
     if (host == NULL) {
@@ -192,7 +197,7 @@ sonde_err sonde__host_start(const char *path, const sonde_rule_limits *limits,
         err = open_file(host, path, limits, rules, diag);
     }
     if (err != SONDE_OK) {
-        sonde__host_stop(host);
+        sonde__user_host_stop(host);
         return err;
     }
     *out = host;
@@ -201,24 +206,25 @@ sonde_err sonde__host_start(const char *path, const sonde_rule_limits *limits,
 
 /* --- talking ---------------------------------------------------------------------- */
 
-sonde__wire *sonde__host_wire(sonde__host *host)
+sonde__user_wire *sonde__user_host_wire(sonde__user_host *host)
 {
     return &host->wire;
 }
 
-sonde_err sonde__host_ask(sonde__host *host, sonde__message *answer)
+sonde_err sonde__user_host_ask(sonde__user_host *host, sonde__user_message *answer)
 {
-    const sonde_err err = sonde__wire_flush(&host->wire);
+    const sonde_err err = sonde__user_wire_flush(&host->wire);
 
-    return err == SONDE_OK ? sonde__wire_take(&host->wire, answer) : err;
+    return err == SONDE_OK ? sonde__user_wire_take(&host->wire, answer) : err;
 }
 
-sonde_err sonde__host_error(sonde__message *message, const char *path, sonde_diag *diag)
+sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
+                                 sonde_diag *diag)
 {
-    const uint32_t code = sonde__take_u32(message);
-    const char *where = sonde__need_text(message);
-    const char *found = sonde__need_text(message);
-    const char *expected = sonde__need_text(message);
+    const uint32_t code = sonde__user_take_u32(message);
+    const char *where = sonde__user_need_text(message);
+    const char *found = sonde__user_need_text(message);
+    const char *expected = sonde__user_need_text(message);
 
     if (message->bad || code == SONDE_OK || code > SONDE_ETIMEOUT) {
         return sonde__fail(diag, SONDE_EFORMAT, path, NULL, "an error without a text");
@@ -253,7 +259,7 @@ static bool has_ended(pid_t pid, double seconds, int *status)
 }
 
 /* Ends it in any case; true if it had ended by itself. */
-static bool end_process(sonde__host *host, double seconds, int *status)
+static bool end_process(sonde__user_host *host, double seconds, int *status)
 {
     bool by_itself = true;
 
@@ -268,7 +274,8 @@ static bool end_process(sonde__host *host, double seconds, int *status)
     return by_itself;
 }
 
-const char *sonde__host_fate(sonde__host *host, sonde_err err, char *buf, size_t size)
+const char *sonde__user_host_fate(sonde__user_host *host, sonde_err err, char *buf,
+                                  size_t size)
 {
     int status = -1;
     const bool by_itself = end_process(
@@ -297,14 +304,14 @@ const char *sonde__host_fate(sonde__host *host, sonde_err err, char *buf, size_t
     return buf;
 }
 
-void sonde__host_stop(sonde__host *host)
+void sonde__user_host_stop(sonde__user_host *host)
 {
     int status = 0;
 
     if (host == NULL) {
         return;
     }
-    sonde__wire_fini(&host->wire); /* which tells it to end */
+    sonde__user_wire_fini(&host->wire); /* which tells it to end */
     (void)end_process(host, host->patience, &status);
     sonde__free(host);
 }

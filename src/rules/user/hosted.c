@@ -6,6 +6,9 @@
  * the rule off, with a finding about it.
  */
 #include "rules/user/hosted.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,35 +16,35 @@
 
 enum { SEND_AT = 1 << 20, PARAMS_TEXT = 16384 };
 
-static const sonde__hosted *hosted_of(const sonde_rule_run *run)
+static const sonde__user_hosted *hosted_of(const sonde_rule_run *run)
 {
-    return (const sonde__hosted *)run->rule;
+    return (const sonde__user_hosted *)run->rule;
 }
 
 /* --- when it goes wrong ----------------------------------------------------------- */
 
 static void give_up(sonde_rule_run *run)
 {
-    sonde__hosted_state *state = run->state;
+    sonde__user_hosted_state *state = run->state;
 
-    sonde__host_stop(state->host);
+    sonde__user_host_stop(state->host);
     state->host = NULL;
 }
 
 /* doing: "at step 12". */
 static void lost(sonde_rule_run *run, sonde_err err, const char *doing)
 {
-    sonde__hosted_state *state = run->state;
+    sonde__user_hosted_state *state = run->state;
     char fate[128];
 
-    (void)sonde__host_fate(state->host, err, fate, sizeof fate);
+    (void)sonde__user_host_fate(state->host, err, fate, sizeof fate);
     give_up(run);
     sonde_rule_fail(run, "it %s %s", fate, doing);
 }
 
 /* --- findings --------------------------------------------------------------------- */
 
-static const char *keep(sonde__hosted_state *state, const char *text)
+static const char *keep(sonde__user_hosted_state *state, const char *text)
 {
     const uint32_t id =
         text != NULL ? sonde__names_intern(&state->texts, text) : SONDE__NO_NAME;
@@ -50,16 +53,16 @@ static const char *keep(sonde__hosted_state *state, const char *text)
 }
 
 /* False if the message is no finding. */
-static bool take_finding(sonde_rule_run *run, sonde__message *message)
+static bool take_finding(sonde_rule_run *run, sonde__user_message *message)
 {
-    sonde__hosted_state *state = run->state;
-    const int64_t at = sonde__take_i64(message);
-    const uint32_t severity = sonde__take_u32(message);
-    const double value = sonde__take_f64(message);
-    const double threshold = sonde__take_f64(message);
-    const char *statistic = keep(state, sonde__need_text(message));
-    const char *said = sonde__need_text(message);
-    const char *advice = sonde__take_text(message);
+    sonde__user_hosted_state *state = run->state;
+    const int64_t at = sonde__user_take_i64(message);
+    const uint32_t severity = sonde__user_take_u32(message);
+    const double value = sonde__user_take_f64(message);
+    const double threshold = sonde__user_take_f64(message);
+    const char *statistic = keep(state, sonde__user_need_text(message));
+    const char *said = sonde__user_need_text(message);
+    const char *advice = sonde__user_take_text(message);
     const size_t i = at < 0 ? SONDE_RULE_WHOLE_RUN : (size_t)at;
 
     if (message->bad || severity > SONDE_SEVERITY_ERROR ||
@@ -76,23 +79,23 @@ static bool take_finding(sonde_rule_run *run, sonde__message *message)
 /* Sends what was written, and takes findings until the host is done with it. */
 static void exchange(sonde_rule_run *run, const char *doing)
 {
-    sonde__hosted_state *state = run->state;
-    sonde__message answer = {0};
-    sonde_err err = sonde__host_ask(state->host, &answer);
+    sonde__user_hosted_state *state = run->state;
+    sonde__user_message answer = {0};
+    sonde_err err = sonde__user_host_ask(state->host, &answer);
 
     while (err == SONDE_OK && answer.kind == SONDE__WIRE_FOUND) {
         err = take_finding(run, &answer)
-                  ? sonde__wire_take(sonde__host_wire(state->host), &answer)
+                  ? sonde__user_wire_take(sonde__user_host_wire(state->host), &answer)
                   : SONDE_EFORMAT;
     }
     if (err == SONDE_OK && answer.kind == SONDE__WIRE_DONE) {
-        const char *lacked = sonde__need_text(&answer);
+        const char *lacked = sonde__user_need_text(&answer);
 
         sonde_rule_lacked(run, "%s", lacked);
     } else if (err == SONDE_OK && answer.kind == SONDE__WIRE_FAILED) {
         char text[SONDE__MESSAGE];
 
-        (void)snprintf(text, sizeof text, "%s", sonde__need_text(&answer));
+        (void)snprintf(text, sizeof text, "%s", sonde__user_need_text(&answer));
         give_up(run);
         sonde_rule_fail(run, "%s", text);
     } else {
@@ -102,21 +105,21 @@ static void exchange(sonde_rule_run *run, const char *doing)
 
 /* --- evidence --------------------------------------------------------------------- */
 
-static void put_coordinate(sonde__wire *wire, const sonde_coordinate *at)
+static void put_coordinate(sonde__user_wire *wire, const sonde_coordinate *at)
 {
-    sonde__wire_put_bytes(wire, at, sizeof *at);
+    sonde__user_wire_put_bytes(wire, at, sizeof *at);
 }
 
 /* The elements in row-major order, one behind the other. */
-static void put_view(sonde__wire *wire, const sonde_view *view)
+static void put_view(sonde__user_wire *wire, const sonde_view *view)
 {
     const size_t size = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
     void *room = NULL;
 
-    sonde__wire_put_u32(wire, (uint32_t)view->dtype);
-    sonde__wire_put_u32(wire, (uint32_t)view->rank);
-    sonde__wire_put_bytes(wire, view->shape, sizeof view->shape);
-    room = sonde__wire_room(wire, size);
+    sonde__user_wire_put_u32(wire, (uint32_t)view->dtype);
+    sonde__user_wire_put_u32(wire, (uint32_t)view->rank);
+    sonde__user_wire_put_bytes(wire, view->shape, sizeof view->shape);
+    room = sonde__user_wire_room(wire, size);
     if (room != NULL) {
         const sonde_view to = sonde_view_of(view->dtype, view->rank, view->shape, room);
 
@@ -135,30 +138,30 @@ static void at_step(const sonde_rule_run *run, char *buf, size_t size)
 static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                            const sonde_observation *seen)
 {
-    sonde__hosted_state *state = run->state;
-    sonde__wire *wire = NULL;
+    sonde__user_hosted_state *state = run->state;
+    sonde__user_wire *wire = NULL;
     char doing[64];
     sonde_err err = SONDE_OK;
 
     if (state->host == NULL) {
         return;
     }
-    wire = sonde__host_wire(state->host);
-    sonde__wire_begin(wire, SONDE__WIRE_PUT);
-    sonde__wire_put_u32(wire, tensor->id);
-    sonde__wire_put_u32(wire, (seen->view != NULL ? SONDE_HOW_RAW : 0U) |
-                                  (seen->sketch != NULL ? SONDE_HOW_SKETCH : 0U));
+    wire = sonde__user_host_wire(state->host);
+    sonde__user_wire_begin(wire, SONDE__WIRE_PUT);
+    sonde__user_wire_put_u32(wire, tensor->id);
+    sonde__user_wire_put_u32(wire, (seen->view != NULL ? SONDE_HOW_RAW : 0U) |
+                                       (seen->sketch != NULL ? SONDE_HOW_SKETCH : 0U));
     put_coordinate(wire, &seen->at);
-    sonde__wire_put_i64(wire, (int64_t)seen->hash);
+    sonde__user_wire_put_i64(wire, (int64_t)seen->hash);
     if (seen->sketch != NULL) {
-        sonde__wire_put_bytes(wire, seen->sketch, sizeof *seen->sketch);
+        sonde__user_wire_put_bytes(wire, seen->sketch, sizeof *seen->sketch);
     }
     if (seen->view != NULL) {
         put_view(wire, seen->view);
     }
-    err = sonde__wire_end(wire);
+    err = sonde__user_wire_end(wire);
     if (err == SONDE_OK && wire->out_used >= SEND_AT) {
-        err = sonde__wire_flush(wire);
+        err = sonde__user_wire_flush(wire);
     }
     if (err != SONDE_OK) {
         at_step(run, doing, sizeof doing);
@@ -168,28 +171,28 @@ static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
 static void hosted_step(sonde_rule_run *run)
 {
-    sonde__hosted_state *state = run->state;
-    sonde__wire *wire = NULL;
+    sonde__user_hosted_state *state = run->state;
+    sonde__user_wire *wire = NULL;
     char doing[64];
     sonde_err err = SONDE_OK;
 
     if (state->host == NULL) {
         return;
     }
-    wire = sonde__host_wire(state->host);
-    sonde__wire_begin(wire, SONDE__WIRE_STEP);
+    wire = sonde__user_host_wire(state->host);
+    sonde__user_wire_begin(wire, SONDE__WIRE_STEP);
     put_coordinate(wire, sonde_rule_at(run));
-    sonde__wire_put_i64(wire, (int64_t)run->rules->bad);
+    sonde__user_wire_put_i64(wire, (int64_t)run->rules->bad);
     for (size_t i = 0; i < run->count; i++) {
         const sonde_rule_tensor *tensor = &run->tensors[i];
 
         if (tensor->vitals != NULL) {
-            sonde__wire_put_u32(wire, tensor->id);
-            sonde__wire_put_bytes(wire, tensor->vitals, sizeof *tensor->vitals);
+            sonde__user_wire_put_u32(wire, tensor->id);
+            sonde__user_wire_put_bytes(wire, tensor->vitals, sizeof *tensor->vitals);
         }
     }
-    sonde__wire_put_u32(wire, SONDE_NO_TENSOR);
-    err = sonde__wire_end(wire);
+    sonde__user_wire_put_u32(wire, SONDE_NO_TENSOR);
+    err = sonde__user_wire_end(wire);
     at_step(run, doing, sizeof doing);
     if (err == SONDE_OK) {
         exchange(run, doing);
@@ -200,14 +203,14 @@ static void hosted_step(sonde_rule_run *run)
 
 static void hosted_idle(sonde_rule_run *run, double seconds)
 {
-    sonde__hosted_state *state = run->state;
+    sonde__user_hosted_state *state = run->state;
 
     if (state->host != NULL) {
-        sonde__wire *wire = sonde__host_wire(state->host);
+        sonde__user_wire *wire = sonde__user_host_wire(state->host);
 
-        sonde__wire_begin(wire, SONDE__WIRE_IDLE);
-        sonde__wire_put_f64(wire, seconds);
-        if (sonde__wire_end(wire) == SONDE_OK) {
+        sonde__user_wire_begin(wire, SONDE__WIRE_IDLE);
+        sonde__user_wire_put_f64(wire, seconds);
+        if (sonde__user_wire_end(wire) == SONDE_OK) {
             exchange(run, "while the run stood still");
         }
     }
@@ -215,13 +218,13 @@ static void hosted_idle(sonde_rule_run *run, double seconds)
 
 static void hosted_finish(sonde_rule_run *run)
 {
-    sonde__hosted_state *state = run->state;
+    sonde__user_hosted_state *state = run->state;
 
     if (state->host != NULL) {
-        sonde__wire *wire = sonde__host_wire(state->host);
+        sonde__user_wire *wire = sonde__user_host_wire(state->host);
 
-        sonde__wire_begin(wire, SONDE__WIRE_FINISH);
-        if (sonde__wire_end(wire) == SONDE_OK) {
+        sonde__user_wire_begin(wire, SONDE__WIRE_FINISH);
+        if (sonde__user_wire_end(wire) == SONDE_OK) {
             exchange(run, "at the end of the run");
         }
     }
@@ -229,7 +232,7 @@ static void hosted_finish(sonde_rule_run *run)
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-static bool append(sonde__hosted_state *state, const char *text, size_t length)
+static bool append(sonde__user_hosted_state *state, const char *text, size_t length)
 {
     const size_t used = state->collections != NULL ? strlen(state->collections) : 0;
 
@@ -245,7 +248,7 @@ static bool append(sonde__hosted_state *state, const char *text, size_t length)
 static const char *collections_of(sonde_rule_run *run, uint32_t id)
 {
     const sonde_rules *rules = run->rules;
-    sonde__hosted_state *state = run->state;
+    sonde__user_hosted_state *state = run->state;
 
     if (state->collections != NULL) {
         state->collections[0] = '\0';
@@ -272,26 +275,26 @@ static const char *collections_of(sonde_rule_run *run, uint32_t id)
     return state->collections != NULL ? state->collections : "";
 }
 
-static void put_tensor(sonde__wire *wire, const sonde_tensor_info *info, uint32_t id)
+static void put_tensor(sonde__user_wire *wire, const sonde_tensor_info *info, uint32_t id)
 {
-    sonde__wire_put_u32(wire, id);
-    sonde__wire_put_text(wire, info->name);
-    sonde__wire_put_text(wire, info->module);
-    sonde__wire_put_text(wire, info->op);
-    sonde__wire_put_text(wire, info->note);
-    sonde__wire_put_u32(wire, (uint32_t)info->role);
-    sonde__wire_put_u32(wire, (uint32_t)info->pass);
-    sonde__wire_put_u32(wire, (uint32_t)info->dtype);
-    sonde__wire_put_u32(wire, (uint32_t)info->rank);
-    sonde__wire_put_bytes(wire, info->shape, sizeof info->shape);
-    sonde__wire_put_u32(wire, info->same_as);
+    sonde__user_wire_put_u32(wire, id);
+    sonde__user_wire_put_text(wire, info->name);
+    sonde__user_wire_put_text(wire, info->module);
+    sonde__user_wire_put_text(wire, info->op);
+    sonde__user_wire_put_text(wire, info->note);
+    sonde__user_wire_put_u32(wire, (uint32_t)info->role);
+    sonde__user_wire_put_u32(wire, (uint32_t)info->pass);
+    sonde__user_wire_put_u32(wire, (uint32_t)info->dtype);
+    sonde__user_wire_put_u32(wire, (uint32_t)info->rank);
+    sonde__user_wire_put_bytes(wire, info->shape, sizeof info->shape);
+    sonde__user_wire_put_u32(wire, info->same_as);
 }
 
 static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    sonde__hosted_state *state = run->state;
-    sonde__message answer = {0};
-    sonde__wire *wire = NULL;
+    sonde__user_hosted_state *state = run->state;
+    sonde__user_message answer = {0};
+    sonde__user_wire *wire = NULL;
     char doing[256];
     int64_t need = SONDE_RULE_IGNORE;
     sonde_err err = SONDE_OK;
@@ -299,25 +302,25 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
     if (state->host == NULL) {
         return SONDE_RULE_IGNORE;
     }
-    wire = sonde__host_wire(state->host);
-    sonde__wire_begin(wire, SONDE__WIRE_DECLARE);
+    wire = sonde__user_host_wire(state->host);
+    sonde__user_wire_begin(wire, SONDE__WIRE_DECLARE);
     put_tensor(wire, info, id);
-    sonde__wire_put_text(wire, collections_of(run, id));
-    err = sonde__wire_end(wire);
+    sonde__user_wire_put_text(wire, collections_of(run, id));
+    err = sonde__user_wire_end(wire);
     if (err == SONDE_OK) {
-        err = sonde__host_ask(state->host, &answer);
+        err = sonde__user_host_ask(state->host, &answer);
     }
     (void)snprintf(doing, sizeof doing, "when asked whether it wants '%s'", info->name);
     if (err == SONDE_OK && answer.kind == SONDE__WIRE_ERROR) {
         sonde_diag why = {0};
         char line[SONDE_DIAG_LINE];
 
-        (void)sonde__host_error(&answer, hosted_of(run)->path, &why);
+        (void)sonde__user_host_error(&answer, hosted_of(run)->path, &why);
         give_up(run);
         sonde_rule_fail(run, "%s", sonde_diag_line(&why, line, sizeof line));
         return SONDE_RULE_IGNORE;
     }
-    need = err == SONDE_OK ? sonde__take_i64(&answer) : SONDE_RULE_IGNORE;
+    need = err == SONDE_OK ? sonde__user_take_i64(&answer) : SONDE_RULE_IGNORE;
     if (err == SONDE_OK &&
         (answer.kind != SONDE__WIRE_NEED || answer.bad || need < SONDE_RULE_IGNORE ||
          need >= (int64_t)run->rule->need_count)) {
@@ -390,31 +393,31 @@ static sonde_err write_params(const sonde_rule_run *run, char *text, size_t size
 
 static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
 {
-    const sonde__hosted *hosted = hosted_of(run);
-    sonde__hosted_state *state = run->state;
+    const sonde__user_hosted *hosted = hosted_of(run);
+    sonde__user_hosted_state *state = run->state;
     char params[PARAMS_TEXT], fate[128];
-    sonde__message answer = {0};
-    sonde__wire *wire = NULL;
+    sonde__user_message answer = {0};
+    sonde__user_wire *wire = NULL;
     sonde_err err = write_params(run, params, sizeof params, diag);
 
     sonde__names_init(&state->texts);
     if (err == SONDE_OK) {
-        err =
-            sonde__host_start(hosted->path, hosted->limits, &state->host, &answer, diag);
+        err = sonde__user_host_start(hosted->path, hosted->limits, &state->host, &answer,
+                                     diag);
     }
     if (err != SONDE_OK) {
         return err;
     }
-    wire = sonde__host_wire(state->host);
-    sonde__wire_begin(wire, SONDE__WIRE_SETUP);
-    sonde__wire_put_text(wire, run->rule->name);
-    sonde__wire_put_text(wire, params);
-    err = sonde__wire_end(wire);
+    wire = sonde__user_host_wire(state->host);
+    sonde__user_wire_begin(wire, SONDE__WIRE_SETUP);
+    sonde__user_wire_put_text(wire, run->rule->name);
+    sonde__user_wire_put_text(wire, params);
+    err = sonde__user_wire_end(wire);
     if (err == SONDE_OK) {
-        err = sonde__host_ask(state->host, &answer);
+        err = sonde__user_host_ask(state->host, &answer);
     }
     if (err == SONDE_OK && answer.kind == SONDE__WIRE_ERROR) {
-        return sonde__host_error(&answer, hosted->path, diag);
+        return sonde__user_host_error(&answer, hosted->path, diag);
     }
     if (err == SONDE_OK && answer.kind == SONDE__WIRE_DONE) {
         return SONDE_OK;
@@ -422,19 +425,19 @@ static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
     err = err == SONDE_OK ? SONDE_EFORMAT : err;
     return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EINVAL, hosted->path, NULL,
                        "rule %s: in its init it %s", run->rule->name,
-                       sonde__host_fate(state->host, err, fate, sizeof fate));
+                       sonde__user_host_fate(state->host, err, fate, sizeof fate));
 }
 
 static void hosted_destroy(sonde_rule_run *run)
 {
-    sonde__hosted_state *state = run->state;
+    sonde__user_hosted_state *state = run->state;
 
-    sonde__host_stop(state->host);
+    sonde__user_host_stop(state->host);
     sonde__names_fini(&state->texts);
     sonde__free(state->collections);
 }
 
-void sonde__hosted_functions(sonde_rule *rule)
+void sonde__user_hosted_functions(sonde_rule *rule)
 {
     rule->init = hosted_init;
     rule->wants = hosted_wants;

@@ -12,6 +12,7 @@
 #ifndef SONDE_RULES_USER_HOSTED_H
 #define SONDE_RULES_USER_HOSTED_H
 
+#include "base/names.h"
 #include "rules/engine.h"
 #include "rules/user/wire.h"
 
@@ -25,53 +26,57 @@ enum {
 
 /* --- the process ------------------------------------------------------------------ */
 
-typedef struct sonde__host sonde__host;
+typedef struct sonde__user_host sonde__user_host;
 
 /* Starts a host and has it read the file. *rules: its answer, borrowed until the next. */
-sonde_err sonde__host_start(const char *path, const sonde_rule_limits *limits,
-                            sonde__host **out, sonde__message *rules, sonde_diag *diag);
-sonde__wire *sonde__host_wire(sonde__host *host);
+sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limits,
+                                 sonde__user_host **out, sonde__user_message *rules,
+                                 sonde_diag *diag);
+sonde__user_wire *sonde__user_host_wire(sonde__user_host *host);
 /* Sends what is written and waits for the next message. SONDE_OK also for messages ERROR and
  * FAILED. */
-sonde_err sonde__host_ask(sonde__host *host, sonde__message *answer);
+sonde_err sonde__user_host_ask(sonde__user_host *host, sonde__user_message *answer);
 /* After one of these failed: what became of the host, as the end of a sentence that begins
  * with "it"; the process is gone then. */
-const char *sonde__host_fate(sonde__host *host, sonde_err err, char *buf, size_t size);
+const char *sonde__user_host_fate(sonde__user_host *host, sonde_err err, char *buf,
+                                  size_t size);
 /* The content of a message ERROR, where being the file if it does not say. */
-sonde_err sonde__host_error(sonde__message *message, const char *path, sonde_diag *diag);
+sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
+                                 sonde_diag *diag);
 /* Lets it end by itself, for a while. NULL is fine. */
-void sonde__host_stop(sonde__host *host);
+void sonde__user_host_stop(sonde__user_host *host);
 
 /* --- descriptions ----------------------------------------------------------------- */
 
 /* A rule of a file. The memory of its texts is the file's. */
-typedef struct sonde__hosted {
+typedef struct sonde__user_hosted {
     sonde_rule rule; /* first */
     const char *path;
     const sonde_rule_limits *limits;
     sonde_rule_param *params;
     sonde_rule_need *needs;
-} sonde__hosted;
+} sonde__user_hosted;
 
 /* What the state of such a rule begins with; its parameters follow, 8 bytes each. */
-typedef struct sonde__hosted_state {
-    sonde__host *host;  /* NULL when it is gone */
-    sonde__names texts; /* of findings */
-    char *collections;  /* of one tensor, by commas */
+typedef struct sonde__user_hosted_state {
+    sonde__user_host *host; /* NULL when it is gone */
+    sonde__names texts;     /* of findings */
+    char *collections;      /* of one tensor, by commas */
     size_t capacity;
-} sonde__hosted_state;
+} sonde__user_hosted_state;
 
 /* A rule as its host knows it, to a message, and from there to an outside row with texts that
  * are borrowed from the message. SONDE_EFORMAT if the message is no such thing. */
-SONDE_API void sonde__rule_describe(sonde__wire *wire, const sonde_rule *rule);
-SONDE_API SONDE_CHECKED sonde_err sonde__rule_read(sonde__message *message,
-                                                   sonde__hosted *out);
-SONDE_API void sonde__hosted_fini(sonde__hosted *hosted);
+SONDE_API void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule);
+SONDE_API SONDE_CHECKED sonde_err sonde__user_rule_read(sonde__user_message *message,
+                                                        sonde__user_hosted *out);
+SONDE_API void sonde__user_hosted_fini(sonde__user_hosted *hosted);
 /* Whether a row has everything, and nothing that cannot be: for rules of others. */
-SONDE_API SONDE_CHECKED sonde_err sonde__rule_check(const sonde_rule *rule,
-                                                    const char *path, sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde__user_rule_check(const sonde_rule *rule,
+                                                         const char *path,
+                                                         sonde_diag *diag);
 
 /* hosted.c: fills in the row's functions. */
-void sonde__hosted_functions(sonde_rule *rule);
+void sonde__user_hosted_functions(sonde_rule *rule);
 
 #endif

@@ -2,6 +2,9 @@
  * wire.c - messages over a pair of sockets.
  */
 #include "rules/user/wire.h"
+#include "base/clock.h"
+#include "base/macros.h"
+#include "base/memory.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,12 +16,12 @@
 enum { HEADER = 16, FIRST_ROOM = 4096 };
 #define NO_TEXT UINT32_MAX
 
-void sonde__wire_init(sonde__wire *wire, int fd, double seconds, uint64_t most)
+void sonde__user_wire_init(sonde__user_wire *wire, int fd, double seconds, uint64_t most)
 {
-    *wire = (sonde__wire){.fd = fd, .seconds = seconds, .most = most};
+    *wire = (sonde__user_wire){.fd = fd, .seconds = seconds, .most = most};
 }
 
-void sonde__wire_fini(sonde__wire *wire)
+void sonde__user_wire_fini(sonde__user_wire *wire)
 {
     if (wire->fd >= 0) {
         (void)close(wire->fd);
@@ -55,16 +58,16 @@ static bool make_room(unsigned char **bytes, size_t *capacity, size_t used, size
     return true;
 }
 
-void sonde__wire_begin(sonde__wire *wire, sonde__wire_kind kind)
+void sonde__user_wire_begin(sonde__user_wire *wire, sonde__user_wire_kind kind)
 {
     const uint32_t head[HEADER / sizeof(uint32_t)] = {(uint32_t)kind};
 
     wire->begun = wire->out_used;
     wire->no_memory = false;
-    sonde__wire_put_bytes(wire, head, sizeof head);
+    sonde__user_wire_put_bytes(wire, head, sizeof head);
 }
 
-static void *take_room(sonde__wire *wire, size_t size)
+static void *take_room(sonde__user_wire *wire, size_t size)
 {
     void *room = NULL;
 
@@ -78,7 +81,7 @@ static void *take_room(sonde__wire *wire, size_t size)
     return room;
 }
 
-void sonde__wire_put_bytes(sonde__wire *wire, const void *bytes, size_t size)
+void sonde__user_wire_put_bytes(sonde__user_wire *wire, const void *bytes, size_t size)
 {
     void *room = take_room(wire, size);
 
@@ -87,45 +90,45 @@ void sonde__wire_put_bytes(sonde__wire *wire, const void *bytes, size_t size)
     }
 }
 
-void sonde__wire_put_u32(sonde__wire *wire, uint32_t value)
+void sonde__user_wire_put_u32(sonde__user_wire *wire, uint32_t value)
 {
-    sonde__wire_put_bytes(wire, &value, sizeof value);
+    sonde__user_wire_put_bytes(wire, &value, sizeof value);
 }
 
-void sonde__wire_put_i64(sonde__wire *wire, int64_t value)
+void sonde__user_wire_put_i64(sonde__user_wire *wire, int64_t value)
 {
-    sonde__wire_put_bytes(wire, &value, sizeof value);
+    sonde__user_wire_put_bytes(wire, &value, sizeof value);
 }
 
-void sonde__wire_put_f64(sonde__wire *wire, double value)
+void sonde__user_wire_put_f64(sonde__user_wire *wire, double value)
 {
-    sonde__wire_put_bytes(wire, &value, sizeof value);
+    sonde__user_wire_put_bytes(wire, &value, sizeof value);
 }
 
-void sonde__wire_put_text(sonde__wire *wire, const char *text)
+void sonde__user_wire_put_text(sonde__user_wire *wire, const char *text)
 {
     const size_t length = text != NULL ? strlen(text) : 0;
 
-    sonde__wire_put_u32(wire, text != NULL ? (uint32_t)length : NO_TEXT);
+    sonde__user_wire_put_u32(wire, text != NULL ? (uint32_t)length : NO_TEXT);
     if (text != NULL) {
-        sonde__wire_put_bytes(wire, text, length + 1);
+        sonde__user_wire_put_bytes(wire, text, length + 1);
     }
 }
 
-void *sonde__wire_room(sonde__wire *wire, size_t size)
+void *sonde__user_wire_room(sonde__user_wire *wire, size_t size)
 {
     static const unsigned char zeros[8];
     const size_t at = wire->out_used - wire->begun; /* a header has 16 bytes */
 
-    sonde__wire_put_bytes(wire, zeros, (8 - at % 8) % 8);
+    sonde__user_wire_put_bytes(wire, zeros, (8 - at % 8) % 8);
     return take_room(wire, size);
 }
 
-sonde_err sonde__wire_end(sonde__wire *wire)
+sonde_err sonde__user_wire_end(sonde__user_wire *wire)
 {
     uint64_t length = 0;
 
-    (void)sonde__wire_room(wire, 0); /* the next message begins aligned as well */
+    (void)sonde__user_wire_room(wire, 0); /* the next message begins aligned as well */
     if (wire->no_memory) {
         wire->out_used = wire->begun;
         return SONDE_ENOMEM;
@@ -138,7 +141,7 @@ sonde_err sonde__wire_end(sonde__wire *wire)
 /* --- moving ----------------------------------------------------------------------- */
 
 /* Waits until the socket can be written to or read from. */
-static sonde_err wait_for(const sonde__wire *wire, short events)
+static sonde_err wait_for(const sonde__user_wire *wire, short events)
 {
     const double until = sonde__now() + wire->seconds;
 
@@ -161,7 +164,7 @@ static sonde_err wait_for(const sonde__wire *wire, short events)
     }
 }
 
-static sonde_err move_result(ssize_t moved, const sonde__wire *wire, short events)
+static sonde_err move_result(ssize_t moved, const sonde__user_wire *wire, short events)
 {
     if (moved < 0 && errno == EINTR) {
         return SONDE_OK;
@@ -172,7 +175,7 @@ static sonde_err move_result(ssize_t moved, const sonde__wire *wire, short event
     return SONDE_EEND;
 }
 
-sonde_err sonde__wire_flush(sonde__wire *wire)
+sonde_err sonde__user_wire_flush(sonde__user_wire *wire)
 {
     size_t sent = 0;
     sonde_err err = SONDE_OK;
@@ -191,7 +194,7 @@ sonde_err sonde__wire_flush(sonde__wire *wire)
     return err;
 }
 
-static sonde_err receive(sonde__wire *wire, void *to, size_t size)
+static sonde_err receive(sonde__user_wire *wire, void *to, size_t size)
 {
     size_t got = 0;
     sonde_err err = SONDE_OK;
@@ -209,7 +212,7 @@ static sonde_err receive(sonde__wire *wire, void *to, size_t size)
     return err;
 }
 
-sonde_err sonde__wire_take(sonde__wire *wire, sonde__message *message)
+sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *message)
 {
     uint32_t head[2];
     uint64_t length = 0;
@@ -230,14 +233,14 @@ sonde_err sonde__wire_take(sonde__wire *wire, sonde__message *message)
     }
     err = receive(wire, wire->in, (size_t)length);
     if (err == SONDE_OK) {
-        *message = (sonde__message){head[0], wire->in, (size_t)length, false};
+        *message = (sonde__user_message){head[0], wire->in, (size_t)length, false};
     }
     return err;
 }
 
 /* --- reading ---------------------------------------------------------------------- */
 
-const void *sonde__take_bytes(sonde__message *message, size_t size)
+const void *sonde__user_take_bytes(sonde__user_message *message, size_t size)
 {
     const void *bytes = message->at;
 
@@ -250,9 +253,9 @@ const void *sonde__take_bytes(sonde__message *message, size_t size)
     return bytes;
 }
 
-void sonde__take_into(sonde__message *message, void *to, size_t size)
+void sonde__user_take_into(sonde__user_message *message, void *to, size_t size)
 {
-    const void *bytes = sonde__take_bytes(message, size);
+    const void *bytes = sonde__user_take_bytes(message, size);
 
     if (bytes != NULL) {
         memcpy(to, bytes, size);
@@ -261,39 +264,39 @@ void sonde__take_into(sonde__message *message, void *to, size_t size)
     }
 }
 
-uint32_t sonde__take_u32(sonde__message *message)
+uint32_t sonde__user_take_u32(sonde__user_message *message)
 {
     uint32_t value = 0;
 
-    sonde__take_into(message, &value, sizeof value);
+    sonde__user_take_into(message, &value, sizeof value);
     return value;
 }
 
-int64_t sonde__take_i64(sonde__message *message)
+int64_t sonde__user_take_i64(sonde__user_message *message)
 {
     int64_t value = 0;
 
-    sonde__take_into(message, &value, sizeof value);
+    sonde__user_take_into(message, &value, sizeof value);
     return value;
 }
 
-double sonde__take_f64(sonde__message *message)
+double sonde__user_take_f64(sonde__user_message *message)
 {
     double value = 0;
 
-    sonde__take_into(message, &value, sizeof value);
+    sonde__user_take_into(message, &value, sizeof value);
     return value;
 }
 
-const char *sonde__take_text(sonde__message *message)
+const char *sonde__user_take_text(sonde__user_message *message)
 {
-    const uint32_t length = sonde__take_u32(message);
+    const uint32_t length = sonde__user_take_u32(message);
     const char *text = NULL;
 
     if (message->bad || length == NO_TEXT) {
         return NULL;
     }
-    text = sonde__take_bytes(message, (size_t)length + 1);
+    text = sonde__user_take_bytes(message, (size_t)length + 1);
     if (text != NULL && (text[length] != '\0' || strlen(text) != length)) {
         message->bad = true;
         text = NULL;
@@ -301,16 +304,16 @@ const char *sonde__take_text(sonde__message *message)
     return text;
 }
 
-const char *sonde__need_text(sonde__message *message)
+const char *sonde__user_need_text(sonde__user_message *message)
 {
-    const char *text = sonde__take_text(message);
+    const char *text = sonde__user_take_text(message);
 
     message->bad = message->bad || text == NULL;
     return text != NULL ? text : "";
 }
 
-const void *sonde__take_room(sonde__message *message, size_t size)
+const void *sonde__user_take_room(sonde__user_message *message, size_t size)
 {
-    (void)sonde__take_bytes(message, (8 - (uintptr_t)message->at % 8) % 8);
-    return sonde__take_bytes(message, size);
+    (void)sonde__user_take_bytes(message, (8 - (uintptr_t)message->at % 8) % 8);
+    return sonde__user_take_bytes(message, size);
 }

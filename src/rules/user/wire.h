@@ -21,11 +21,15 @@
 #ifndef SONDE_RULES_USER_WIRE_H
 #define SONDE_RULES_USER_WIRE_H
 
-#include "base/base.h"
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 enum { SONDE__WIRE_PROTOCOL = 1, SONDE__WIRE_FD = 3 };
 
-typedef enum sonde__wire_kind {
+typedef enum sonde__user_wire_kind {
     SONDE__WIRE_OPEN = 1,
     SONDE__WIRE_SETUP = 2,
     SONDE__WIRE_DECLARE = 3,
@@ -39,10 +43,10 @@ typedef enum sonde__wire_kind {
     SONDE__WIRE_NEED = 19,
     SONDE__WIRE_FOUND = 20,
     SONDE__WIRE_FAILED = 21
-} sonde__wire_kind;
+} sonde__user_wire_kind;
 
 /* One end of a connected pair of stream sockets. */
-typedef struct sonde__wire {
+typedef struct sonde__user_wire {
     int fd;
     double seconds; /* without a byte moved after which it is given up; 0: never */
     uint64_t most;  /* bytes of a payload that comes in; 0: any */
@@ -50,49 +54,52 @@ typedef struct sonde__wire {
     size_t out_used, out_capacity, in_capacity;
     size_t begun; /* where the message being written begins */
     bool no_memory;
-} sonde__wire;
+} sonde__user_wire;
 
 /* The message that was taken last, read from front to back. Texts and blocks are borrowed until
  * the next take. What is read beyond its end is 0, NULL or "", and sets bad. */
-typedef struct sonde__message {
+typedef struct sonde__user_message {
     uint32_t kind;
     const unsigned char *at;
     size_t left;
     bool bad;
-} sonde__message;
+} sonde__user_message;
 
-SONDE_API void sonde__wire_init(sonde__wire *wire, int fd, double seconds, uint64_t most);
+SONDE_API void sonde__user_wire_init(sonde__user_wire *wire, int fd, double seconds,
+                                     uint64_t most);
 /* Closes the socket as well. */
-SONDE_API void sonde__wire_fini(sonde__wire *wire);
+SONDE_API void sonde__user_wire_fini(sonde__user_wire *wire);
 
-SONDE_API void sonde__wire_begin(sonde__wire *wire, sonde__wire_kind kind);
-SONDE_API void sonde__wire_put_bytes(sonde__wire *wire, const void *bytes, size_t size);
-SONDE_API void sonde__wire_put_u32(sonde__wire *wire, uint32_t value);
-SONDE_API void sonde__wire_put_i64(sonde__wire *wire, int64_t value);
-SONDE_API void sonde__wire_put_f64(sonde__wire *wire, double value);
-SONDE_API void sonde__wire_put_text(sonde__wire *wire, const char *text); /* or NULL */
+SONDE_API void sonde__user_wire_begin(sonde__user_wire *wire, sonde__user_wire_kind kind);
+SONDE_API void sonde__user_wire_put_bytes(sonde__user_wire *wire, const void *bytes,
+                                          size_t size);
+SONDE_API void sonde__user_wire_put_u32(sonde__user_wire *wire, uint32_t value);
+SONDE_API void sonde__user_wire_put_i64(sonde__user_wire *wire, int64_t value);
+SONDE_API void sonde__user_wire_put_f64(sonde__user_wire *wire, double value);
+SONDE_API void sonde__user_wire_put_text(sonde__user_wire *wire,
+                                         const char *text); /* or NULL */
 /* size bytes to be filled by the caller, at a multiple of 8 of the payload; borrowed until the
  * next put. NULL if memory is out. */
-SONDE_API void *sonde__wire_room(sonde__wire *wire, size_t size);
+SONDE_API void *sonde__user_wire_room(sonde__user_wire *wire, size_t size);
 /* SONDE_ENOMEM if the message was too large for memory: it is dropped. */
-SONDE_API SONDE_CHECKED sonde_err sonde__wire_end(sonde__wire *wire);
+SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_end(sonde__user_wire *wire);
 /* A message that is ended already is put off until flush. SONDE_EEND: nobody is there any
  * more; SONDE_ETIMEOUT: nobody listens. */
-SONDE_API SONDE_CHECKED sonde_err sonde__wire_flush(sonde__wire *wire);
+SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_flush(sonde__user_wire *wire);
 /* Waits for a message. Also SONDE_EFORMAT: what came is none. */
-SONDE_API SONDE_CHECKED sonde_err sonde__wire_take(sonde__wire *wire,
-                                                   sonde__message *message);
+SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_take(sonde__user_wire *wire,
+                                                        sonde__user_message *message);
 
-SONDE_API const void *sonde__take_bytes(sonde__message *message, size_t size);
-SONDE_API uint32_t sonde__take_u32(sonde__message *message);
-SONDE_API int64_t sonde__take_i64(sonde__message *message);
-SONDE_API double sonde__take_f64(sonde__message *message);
-SONDE_API const char *sonde__take_text(sonde__message *message);
+SONDE_API const void *sonde__user_take_bytes(sonde__user_message *message, size_t size);
+SONDE_API uint32_t sonde__user_take_u32(sonde__user_message *message);
+SONDE_API int64_t sonde__user_take_i64(sonde__user_message *message);
+SONDE_API double sonde__user_take_f64(sonde__user_message *message);
+SONDE_API const char *sonde__user_take_text(sonde__user_message *message);
 /* A text that must be there: "" and bad if it is NULL. */
-SONDE_API const char *sonde__need_text(sonde__message *message);
-/* What sonde__wire_room left; the address is that of the payload's multiple of 8. */
-SONDE_API const void *sonde__take_room(sonde__message *message, size_t size);
+SONDE_API const char *sonde__user_need_text(sonde__user_message *message);
+/* What sonde__user_wire_room left; the address is that of the payload's multiple of 8. */
+SONDE_API const void *sonde__user_take_room(sonde__user_message *message, size_t size);
 /* Copies a struct; zeroed if it is not there. */
-SONDE_API void sonde__take_into(sonde__message *message, void *to, size_t size);
+SONDE_API void sonde__user_take_into(sonde__user_message *message, void *to, size_t size);
 
 #endif

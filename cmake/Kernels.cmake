@@ -1,0 +1,51 @@
+# A kernel is written once, in x_kernels.c, and compiled once per instruction set, each time with
+# that set's flags and SONDE__ISA defined as its name (src/base/isa.h).
+set(SONDE_ISAS generic)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  list(APPEND SONDE_ISAS avx2 avx512)
+endif()
+
+# -ffp-contract=fast there only: every kernel of one ISA contracts alike, so bits agree.
+set(SONDE_FLAGS_generic -ffp-contract=fast)
+set(SONDE_FLAGS_avx2 -mavx2 -mfma -mf16c -ffp-contract=fast)
+set(SONDE_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c
+    -mprefer-vector-width=512 -ffp-contract=fast)
+
+# Kernels are unrolled by the hundred; with UBSan clang needs minutes a file, and with
+# AddressSanitizer's checks written in line it needs one. They have ASan by calls, and tests
+# with guard pages and poisoned memory.
+set(SONDE_KERNEL_FLAGS)
+if(SONDE_SANITIZE MATCHES "undefined")
+  list(APPEND SONDE_KERNEL_FLAGS -fno-sanitize=undefined)
+endif()
+if(SONDE_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
+  list(APPEND SONDE_KERNEL_FLAGS "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
+endif()
+
+# sonde_split_kernels(KERNELS PLAIN source...): the sources that are kernels, and the others.
+function(sonde_split_kernels kernels plain)
+  set(others ${ARGN})
+  set(found ${ARGN})
+  list(FILTER found INCLUDE REGEX "_kernels\\.c$")
+  list(FILTER others EXCLUDE REGEX "_kernels\\.c$")
+  set(${kernels} ${found} PARENT_SCOPE)
+  set(${plain} ${others} PARENT_SCOPE)
+endfunction()
+
+# sonde_add_kernels(target source...): adds kernel sources to a target that exists, compiled
+# with the target's include folders, definitions and libraries.
+function(sonde_add_kernels target)
+  if(NOT ARGN)
+    return()
+  endif()
+  foreach(isa ${SONDE_ISAS})
+    set(objects ${target}_${isa})
+    add_library(${objects} OBJECT ${ARGN})
+    target_compile_options(${objects} PRIVATE ${SONDE_FLAGS_${isa}} ${SONDE_KERNEL_FLAGS})
+    target_compile_definitions(${objects} PRIVATE SONDE__ISA=${isa})
+    target_include_directories(${objects} PRIVATE
+      $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+    target_link_libraries(${objects} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+endfunction()

@@ -1,0 +1,34 @@
+/*
+ * memory.h - allocation, through the seam of <sonde/alloc.h>. Internal.
+ */
+#ifndef SONDE_BASE_MEMORY_H
+#define SONDE_BASE_MEMORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <sonde/export.h>
+
+enum { SONDE__ALIGN = 64 }; /* a cache line, and the widest vector */
+
+/* All through the seam of <sonde/alloc.h>. size 0 gives a block of one byte. */
+SONDE_API void *sonde__malloc(size_t size);
+SONDE_API void *sonde__calloc(size_t count, size_t size); /* NULL also on overflow */
+SONDE_API void *sonde__malloc_aligned(size_t align, size_t size);
+SONDE_API void *sonde__grow(void *ptr, size_t old_size,
+                            size_t new_size); /* ptr kept on NULL */
+SONDE_API void sonde__free(void *ptr);        /* NULL is fine */
+SONDE_API char *sonde__strdup(const char *text);
+SONDE_API char *sonde__strndup(const char *text, size_t length);
+
+/* false on overflow; *out is written only on success. */
+static inline bool sonde__mul(size_t a, size_t b, size_t *out)
+{
+    return !__builtin_mul_overflow(a, b, out);
+}
+
+/* Makes room for one more element in a growable array: *capacity counts elements. */
+SONDE_API bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed,
+                              size_t element_size);
+
+#endif

@@ -1,0 +1,133 @@
+/*
+ * pictures.c - what a training leaves to look at: samples, its loss, its confusion matrix.
+ */
+#include "cli/cli_pictures.h"
+
+#include "cli/evaluation.h"
+#include "cli/cli_run.h"
+
+#include <sonde/plot.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag)
+{
+    if (curve->count == curve->capacity) {
+        const size_t capacity = curve->capacity > 0 ? 2 * curve->capacity : 1024;
+        float *xs = realloc(curve->x, capacity * sizeof *xs), *ys = NULL;
+
+        if (xs == NULL) {
+            return cli_fail_memory(diag);
+        }
+        curve->x = xs;
+        ys = realloc(curve->y, capacity * sizeof *ys);
+        if (ys == NULL) {
+            return cli_fail_memory(diag);
+        }
+        curve->y = ys;
+        curve->capacity = capacity;
+    }
+    curve->x[curve->count] = (float)x;
+    curve->y[curve->count++] = (float)y;
+    return SONDE_OK;
+}
+
+void cli_curve_free(cli_curve *curve)
+{
+    free(curve->x);
+    free(curve->y);
+    *curve = (cli_curve){0};
+}
+
+/* The first samples of the training set under their labels. */
+static sonde_err draw_samples(const cli_pictures *run, const char *path, sonde_diag *diag)
+{
+    enum { COUNT = 15 };
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(run->train);
+    const char *labels[COUNT];
+    const int64_t count = traits->count < COUNT ? traits->count : COUNT;
+    size_t bytes = sonde_dtype_size(traits->dtype);
+    const size_t scratch = sonde_nn_dataset_scratch(run->train);
+    unsigned char *pixels = NULL, *room = NULL;
+    int64_t shape[4] = {count};
+    sonde_images_plot plot = {.page = {.title = "Training samples"},
+                              .labels = labels,
+                              .colours = SONDE_COLOURS_GREY};
+    sonde_err err = SONDE_OK;
+
+    for (int i = 0; i < traits->rank; i++) {
+        bytes *= (size_t)traits->shape[i];
+        shape[i + 1] = traits->shape[i];
+    }
+    pixels = malloc((size_t)count * bytes);
+    room = scratch > 0 ? aligned_alloc(16, (scratch + 15) / 16 * 16) : NULL;
+    if (pixels == NULL || (scratch > 0 && room == NULL)) {
+        err = diag->err = SONDE_ENOMEM;
+    }
+    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
+        sonde_nn_sample sample;
+
+        err = sonde_nn_dataset_get(run->train, i, room, &sample, diag);
+        if (err == SONDE_OK) {
+            memcpy(pixels + (size_t)i * bytes, sample.data, bytes);
+            labels[i] = sonde_nn_dataset_class_name(run->train, sample.label);
+        }
+    }
+    if (err == SONDE_OK) {
+        plot.images = sonde_view_of(traits->dtype, traits->rank + 1, shape, pixels);
+        err = sonde_plot_images(path, &plot, diag);
+    }
+    free(pixels);
+    free(room);
+    return err;
+}
+
+static sonde_plot_series series_of(const char *name, const cli_curve *curve, bool plain)
+{
+    const int64_t count = (int64_t)curve->count;
+
+    return (sonde_plot_series){.name = name,
+                               .x = sonde_view_of(SONDE_F32, 1, &count, curve->x),
+                               .y = sonde_view_of(SONDE_F32, 1, &count, curve->y),
+                               .plain = plain};
+}
+
+static sonde_err draw_loss(const cli_pictures *run, const char *path, sonde_diag *diag)
+{
+    const sonde_plot_series series[] = {series_of("training", run->losses, false),
+                                        series_of("evaluation", run->evaluations, true)};
+    const sonde_curves_plot plot = {.page = {.title = "Loss"},
+                                    .series = series,
+                                    .count = run->evaluations->count > 0 ? 2 : 1,
+                                    .x_label = "Call",
+                                    .y_label = "Loss",
+                                    .smooth = run->losses->count > 200 ? 0.98 : 0.0};
+
+    return run->losses->count > 0 ? sonde_plot_curves(path, &plot, diag) : SONDE_OK;
+}
+
+sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag)
+{
+    char path[4096];
+    const bool images = sonde_nn_dataset_get_traits(run->train)->rank == 3;
+    sonde_err err = cli_join(run->out, "samples.png", path, sizeof path, diag);
+
+    if (err == SONDE_OK && images) {
+        err = draw_samples(run, path, diag);
+    }
+    if (err == SONDE_OK) {
+        err = cli_join(run->out, "loss.png", path, sizeof path, diag);
+    }
+    if (err == SONDE_OK) {
+        err = draw_loss(run, path, diag);
+    }
+    if (err == SONDE_OK && run->matrix != NULL) {
+        err = cli_join(run->out, "confusion.png", path, sizeof path, diag);
+        if (err == SONDE_OK) {
+            err = cli_draw_confusion(path, run->matrix, run->test, "Confusion matrix",
+                                     diag);
+        }
+    }
+    return err;
+}

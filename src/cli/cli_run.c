@@ -1,0 +1,477 @@
+/*
+ * run.c - see run.h.
+ */
+#include "cli/cli_run.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static sonde_err fail(sonde_diag *diag, sonde_err err, const char *where,
+                      const char *expected, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+
+static sonde_err fail(sonde_diag *diag, sonde_err err, const char *where,
+                      const char *expected, const char *fmt, ...)
+{
+    va_list args;
+
+    *diag = (sonde_diag){.err = err};
+    (void)snprintf(diag->where, sizeof diag->where, "%s", where);
+    (void)snprintf(diag->expected, sizeof diag->expected, "%s", expected);
+    va_start(args, fmt);
+    (void)vsnprintf(diag->found, sizeof diag->found, fmt, args);
+    va_end(args);
+    return err;
+}
+
+sonde_err cli_fail_memory(sonde_diag *diag)
+{
+    return fail(diag, SONDE_ENOMEM, "", "", "out of memory");
+}
+
+/* --- options ---------------------------------------------------------------------- */
+
+/* Digits up to end; false if there is anything else, or too many. */
+static bool parse_step(const char *text, const char *end, int64_t *step)
+{
+    char *stop = NULL;
+
+    if (text == end || *text < '0' || *text > '9') {
+        return false;
+    }
+    errno = 0;
+    *step = strtoll(text, &stop, 10);
+    return stop == end && errno == 0 && *step < INT64_MAX;
+}
+
+static sonde_err parse_steps(const char *text, cli_range *range, sonde_diag *diag)
+{
+    const char *end = text + strlen(text);
+    const char *colon = strchr(text, ':');
+    bool good = false;
+
+    if (colon == NULL) {
+        good = parse_step(text, end, &range->begin);
+        range->end = good ? range->begin + 1 : 0;
+    } else {
+        good = (colon == text || parse_step(text, colon, &range->begin)) &&
+               (colon + 1 == end || parse_step(colon + 1, end, &range->end));
+        good = good && (colon + 1 == end || range->end > range->begin);
+    }
+    return good ? SONDE_OK
+                : fail(diag, SONDE_EINVAL, "--steps",
+                       "A:B, where B is not among them, A:, :B, or A", "'%s'", text);
+}
+
+static sonde_err parse_mode(const char *text, sonde_mode *mode, sonde_diag *diag)
+{
+    for (int m = 0; m < SONDE_MODE_COUNT; m++) {
+        if (strcasecmp(text, sonde_mode_name((sonde_mode)m)) == 0) {
+            *mode = (sonde_mode)m;
+            return SONDE_OK;
+        }
+    }
+    return fail(diag, SONDE_EINVAL, "--mode", "train, eval, predict or global", "'%s'",
+                text);
+}
+
+sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
+                          cli_range *range, sonde_diag *diag)
+{
+    cli_range parsed = {.mode = SONDE_MODE_GLOBAL,
+                        .worker = worker == CLI_NOT_GIVEN ? -1 : (int)worker};
+    sonde_err err = SONDE_OK;
+
+    if (mode != NULL) {
+        err = parse_mode(mode, &parsed.mode, diag);
+    }
+    if (err == SONDE_OK && steps != NULL) {
+        err = parse_steps(steps, &parsed, diag);
+    }
+    if (err == SONDE_OK) {
+        *range = parsed;
+    }
+    return err;
+}
+
+sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
+                          sonde_diag *diag)
+{
+    const char *at = text != NULL ? text : usual;
+
+    stats->count = 0;
+    for (;;) {
+        const size_t length = strcspn(at, ",");
+        char name[64];
+        sonde_reduction of;
+        sonde_err err = SONDE_OK;
+
+        (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
+        err = sonde_reduction_parse(name, &of, diag);
+        if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
+            err = fail(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
+        }
+        for (size_t i = 0; err == SONDE_OK && i < stats->count; i++) {
+            if (strcmp(stats->item[i].name, of.name) == 0) {
+                err = fail(diag, SONDE_EINVAL, "--stat", "each once", "'%s' stands twice",
+                           name);
+            }
+        }
+        if (err != SONDE_OK) {
+            (void)snprintf(diag->where, sizeof diag->where, "--stat");
+            return err;
+        }
+        stats->item[stats->count++] = of;
+        if (at[length] == '\0') {
+            return SONDE_OK;
+        }
+        at += length + 1;
+    }
+}
+
+unsigned cli_stats_evidence(const cli_stats *stats)
+{
+    unsigned how = 0;
+
+    for (size_t i = 0; i < stats->count; i++) {
+        how |= sonde_reduction_evidence(&stats->item[i]);
+    }
+    return how;
+}
+
+const char *cli_reduced_text(const sonde_reduction *of, const sonde_reduced *value,
+                             char *buf, size_t size)
+{
+    if (value->how == 0) {
+        (void)snprintf(buf, size, "-");
+    } else if (of->kind == SONDE_REDUCTION_HASH) {
+        (void)snprintf(buf, size, "%016" PRIx64, value->hash);
+    } else {
+        (void)snprintf(buf, size, "%.7g", value->number);
+    }
+    return buf;
+}
+
+/* --- tensors and steps ------------------------------------------------------------ */
+
+static bool is_recorded(const sonde_trial *trial, const char *collection)
+{
+    const char *name = NULL;
+
+    for (size_t i = 0; (name = sonde_trial_collection(trial, i)) != NULL; i++) {
+        if (strcmp(name, collection) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A selector, or "@NAME" of a collection that was recorded and is no role. */
+sonde_err cli_resolve(const sonde_trial *trial, const char *text, uint32_t **ids,
+                      size_t *count, sonde_diag *diag)
+{
+    sonde_selector *selector = NULL;
+    sonde_err err = sonde_selector_create(text, &selector, diag);
+    const bool collection =
+        err == SONDE_EINVAL && text[0] == '@' && is_recorded(trial, text + 1);
+    size_t kept = 0;
+
+    if (collection) {
+        err = sonde_selector_create("*", &selector, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_selector_resolve(selector, sonde_trial_catalogue(trial), ids, count,
+                                     diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && collection && i < *count; i++) {
+        if (sonde_trial_in_collection(trial, (*ids)[i], text + 1)) {
+            (*ids)[kept++] = (*ids)[i];
+        }
+    }
+    *count = err == SONDE_OK && collection ? kept : *count;
+    sonde_selector_destroy(selector);
+    return err;
+}
+
+sonde_err cli_select(const sonde_trial *trial, const char *text, uint32_t **ids,
+                     size_t *count, sonde_diag *diag)
+{
+    const sonde_err err = cli_resolve(trial, text != NULL ? text : "*", ids, count, diag);
+
+    if (err == SONDE_OK && *count == 0 && text != NULL) {
+        cli_warn("'%s' matches no tensor", text);
+    }
+    return err;
+}
+
+sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t **ids,
+                          size_t *count, sonde_diag *diag)
+{
+    uint32_t *found = NULL;
+    size_t found_count = 0;
+    sonde_err err = cli_resolve(trial, text, &found, &found_count, diag);
+
+    if (err == SONDE_OK && found_count == 0) {
+        err = fail(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
+    }
+    if (err != SONDE_OK) {
+        sonde_selector_free_ids(found);
+        return err;
+    }
+    *ids = found;
+    *count = found_count;
+    return SONDE_OK;
+}
+
+bool cli_is_number(const sonde_tensor_info *info)
+{
+    const sonde_view shape = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
+
+    return sonde_view_count(&shape) == 1;
+}
+
+/* "no value": what was not saved. */
+static const char *nothing_of(unsigned how)
+{
+    switch (how) {
+    case SONDE_HOW_RAW:
+        return "no value";
+    case SONDE_HOW_RAW | SONDE_HOW_SKETCH:
+        return "neither value nor sketch";
+    case SONDE_HOW_RAW | SONDE_HOW_VITALS:
+        return "neither value nor vital signs";
+    case SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH:
+        return "neither value, vital signs nor sketch";
+    default:
+        return "nothing";
+    }
+}
+
+/* "at step 13", "at steps 5 to 9", with the mode before it if it is one. */
+static const char *range_text(const cli_range *range, char *buf, size_t size)
+{
+    const bool global = range->mode == SONDE_MODE_GLOBAL;
+    const char *mode = global ? "" : sonde_mode_name(range->mode);
+    const char *space = global ? "" : " ";
+
+    if (range->end == 0) {
+        (void)snprintf(buf, size, "from %s%sstep %" PRId64 " on", mode, space,
+                       range->begin);
+    } else if (range->end == range->begin + 1) {
+        (void)snprintf(buf, size, "at %s%sstep %" PRId64, mode, space, range->begin);
+    } else {
+        (void)snprintf(buf, size, "at %s%ssteps %" PRId64 " to %" PRId64, mode, space,
+                       range->begin, range->end - 1);
+    }
+    return buf;
+}
+
+sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *range,
+                           unsigned how, sonde_diag *diag)
+{
+    const char *name = sonde_catalogue_info(sonde_trial_catalogue(trial), id)->name;
+    const char *what = nothing_of(how);
+    char where[96];
+    int64_t *steps = NULL;
+    size_t count = 0, after = 0;
+    sonde_err err =
+        sonde_trial_tensor_steps(trial, id, range->mode, how, &steps, &count, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)range_text(range, where, sizeof where);
+    while (after < count && steps[after] < range->begin) {
+        after++;
+    }
+    if (count == 0) {
+        err = fail(diag, SONDE_ENOTFOUND, name, "", "%s was saved at any %sstep", what,
+                   range->mode == SONDE_MODE_GLOBAL  ? ""
+                   : range->mode == SONDE_MODE_TRAIN ? "train "
+                   : range->mode == SONDE_MODE_EVAL  ? "eval "
+                                                     : "predict ");
+    } else if (after < count && steps[after] == range->begin) {
+        err = fail(diag, SONDE_ENOTFOUND, name, "",
+                   "%s was saved %s by this worker, micro-batch or replica", what, where);
+    } else if (after == 0 || after == count) {
+        err = fail(diag, SONDE_ENOTFOUND, name, "",
+                   "%s was saved %s; the %s is step %" PRId64, what, where,
+                   after == 0 ? "first" : "last", steps[after == 0 ? 0 : count - 1]);
+    } else {
+        err = fail(diag, SONDE_ENOTFOUND, name, "",
+                   "%s was saved %s; the nearest are %" PRId64 " and %" PRId64, what,
+                   where, steps[after - 1], steps[after]);
+    }
+    sonde_trial_free(steps);
+    return err;
+}
+
+sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
+                        unsigned how, int64_t *step, sonde_diag *diag)
+{
+    int64_t *steps = NULL;
+    size_t count = 0;
+    const sonde_err err =
+        sonde_trial_tensor_steps(trial, id, range->mode, how, &steps, &count, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (count > 0) {
+        *step = steps[count - 1];
+    }
+    sonde_trial_free(steps);
+    return count > 0 ? SONDE_OK : cli_fail_nothing(trial, id, range, how, diag);
+}
+
+/* --- telling ---------------------------------------------------------------------- */
+
+const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, char *buf,
+                          size_t size)
+{
+    sonde_mode own = mode;
+    int64_t own_step = step, global = step;
+
+    if (mode == SONDE_MODE_GLOBAL) {
+        (void)sonde_trial_mode_step(trial, step, &own, &own_step);
+    } else {
+        (void)sonde_trial_global_step(trial, mode, step, &global);
+    }
+    if (own == SONDE_MODE_GLOBAL) {
+        (void)snprintf(buf, size, "step %" PRId64, global);
+    } else {
+        (void)snprintf(buf, size, "step %" PRId64 " (%s %" PRId64 ")", global,
+                       sonde_mode_name(own), own_step);
+    }
+    return buf;
+}
+
+const char *cli_status_name(sonde_run_status status)
+{
+    switch (status) {
+    case SONDE_RUN_RUNNING:
+        return "running";
+    case SONDE_RUN_ENDED:
+        return "ended";
+    case SONDE_RUN_CRASHED:
+        return "crashed";
+    }
+    return "?";
+}
+
+int cli_field(const char *text, int columns)
+{
+    int more = 0;
+
+    for (; *text != '\0'; text++) {
+        more += ((unsigned char)*text & 0xC0) == 0x80; /* not the first of a letter */
+    }
+    return columns + more;
+}
+
+int cli_letters(const char *text)
+{
+    return (int)strlen(text) - cli_field(text, 0);
+}
+
+enum { MOST_LEFT_OUT = 10 };
+
+void cli_left_out(void *user, const char *text)
+{
+    size_t *count = user;
+
+    if ((*count)++ < MOST_LEFT_OUT) {
+        cli_warn("left out: %s", text);
+    }
+}
+
+int cli_left_out_end(size_t count)
+{
+    if (count > MOST_LEFT_OUT) {
+        cli_warn("left out: %zu more; 'sonde verify' names all", count - MOST_LEFT_OUT);
+    }
+    return count > 0 ? CLI_VERDICT : CLI_OK;
+}
+
+void cli_json_string(FILE *stream, const char *text)
+{
+    (void)fputc('"', stream);
+    for (; *text != '\0'; text++) {
+        if (*text == '"' || *text == '\\') {
+            (void)fprintf(stream, "\\%c", *text);
+        } else if ((unsigned char)*text < 0x20) {
+            (void)fprintf(stream, "\\u%04x", (unsigned)*text);
+        } else {
+            (void)fputc(*text, stream);
+        }
+    }
+    (void)fputc('"', stream);
+}
+
+void cli_json_number(FILE *stream, double value)
+{
+    char buf[32];
+
+    if (isnan(value)) {
+        (void)fputs("\"NaN\"", stream);
+        return;
+    }
+    if (isinf(value)) {
+        (void)fputs(value > 0.0 ? "\"Infinity\"" : "\"-Infinity\"", stream);
+        return;
+    }
+    for (int digits = 15; digits <= 17; digits++) {
+        (void)snprintf(buf, sizeof buf, "%.*g", digits, value);
+        if (strtod(buf, NULL) == value) {
+            break;
+        }
+    }
+    (void)fputs(buf, stream);
+}
+
+int cli_columns(void)
+{
+    const char *text = getenv("COLUMNS");
+    const long said = text != NULL ? strtol(text, NULL, 10) : 0;
+    struct winsize size = {0};
+
+    if (said >= 20 && said <= 1000) {
+        return (int)said;
+    }
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20) {
+        return size.ws_col;
+    }
+    return 80;
+}
+
+bool cli_is_utf8(void)
+{
+    static const char *const variables[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+
+    for (size_t i = 0; i < CLI_COUNT_OF(variables); i++) {
+        const char *value = getenv(variables[i]);
+
+        if (value != NULL && value[0] != '\0') {
+            return strcasestr(value, "utf-8") != NULL ||
+                   strcasestr(value, "utf8") != NULL;
+        }
+    }
+    return false;
+}
+
+size_t cli_count_damage(const sonde_trial *trial)
+{
+    size_t count = 0;
+
+    while (sonde_trial_damage(trial, count) != NULL) {
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,218 @@
+/*
+ * data.c - `sonde data fetch|synth|info`: data sets by name.
+ */
+#include "cli/cli_job.h"
+
+#include <sonde/nn/fetch.h>
+#include <sonde/nn/synth.h>
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct data_values {
+    const char *folder, *mirror;
+    int64_t seed, train, test;
+    bool json, quiet;
+} data_values;
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(data_values, field)                 \
+    }
+
+/* The folder asked for, or the cache's for a name. */
+static sonde_err place(const data_values *asked, const char *name, char *path,
+                       size_t size, sonde_diag *diag)
+{
+    if (asked->folder == NULL) {
+        return sonde_nn_data_cache(name, path, size, diag);
+    }
+    (void)snprintf(path, size, "%s", asked->folder);
+    return cli_make_folder(path, diag);
+}
+
+/* --- fetch ------------------------------------------------------------------------ */
+
+static bool on_progress(void *user, const char *file, uint64_t done, uint64_t total)
+{
+    cli_progress *progress = user;
+
+    progress->total = (int64_t)total;
+    cli_progress_update(progress, (int64_t)done, file);
+    return !cli_interrupted();
+}
+
+static int run_fetch(const void *values, int argc, char **argv)
+{
+    const data_values *asked = values;
+    cli_progress progress;
+    const sonde_nn_fetch_options options = {
+        .mirror = asked->mirror, .progress = on_progress, .user = &progress};
+    sonde_diag diag = {0};
+    char path[4096];
+    sonde_err err = place(asked, argv[0], path, sizeof path, &diag);
+
+    (void)argc;
+    cli_catch_interrupt();
+    if (err == SONDE_OK) {
+        cli_progress_begin(&progress, argv[0], "B", 0, asked->quiet);
+        err = sonde_nn_data_fetch(argv[0], path, &options, &diag);
+        cli_progress_end(&progress);
+    }
+    if (err == SONDE_OK && !asked->quiet) {
+        (void)printf("%s is in %s\n", argv[0], path);
+    }
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+static const cli_option fetch_options[] = {
+    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "where to put it (the cache)"),
+    OPTION("mirror", 0, CLI_TEXT, "URL", mirror, "fetch from this address instead"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "say nothing but errors"),
+};
+
+const cli_command cli_data_fetch = {
+    .name = "data fetch",
+    .arguments = "NAME",
+    .summary = "download a data set and check its digests (fashion-mnist, mnist)",
+    .details = "An interrupted download goes on where it stopped.",
+    .examples = "  sonde data fetch fashion-mnist",
+    .options = fetch_options,
+    .option_count = CLI_COUNT_OF(fetch_options),
+    .least = 1,
+    .most = 1,
+    .values_size = sizeof(data_values),
+    .run = run_fetch,
+};
+
+/* --- synth ------------------------------------------------------------------------ */
+
+static int run_synth(const void *values, int argc, char **argv)
+{
+    const data_values *asked = values;
+    sonde_nn_synth_options options = {0};
+    sonde_diag diag = {0};
+    char path[4096];
+    sonde_err err = place(asked, "fashion-synth", path, sizeof path, &diag);
+
+    (void)argc;
+    (void)argv;
+    options.seed = asked->seed != CLI_NOT_GIVEN ? (uint64_t)asked->seed : 0;
+    options.train = asked->train != CLI_NOT_GIVEN ? asked->train : 0;
+    options.test = asked->test != CLI_NOT_GIVEN ? asked->test : 0;
+    if (err == SONDE_OK) {
+        err = sonde_nn_synth(path, &options, &diag);
+    }
+    if (err == SONDE_OK && !asked->quiet) {
+        (void)printf("drawn into %s\n", path);
+    }
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+static const cli_option synth_options[] = {
+    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "where to put it (the cache)"),
+    OPTION("seed", 's', CLI_SEED, "N", seed, "another seed, other garments (0)"),
+    OPTION("train", 0, CLI_SIZE, "N", train, "training samples (60000)"),
+    OPTION("test", 0, CLI_SIZE, "N", test, "test samples (10000)"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "say nothing but errors"),
+};
+
+const cli_command cli_data_synth = {
+    .name = "data synth",
+    .arguments = "",
+    .summary = "draw a labelled stand-in of garments, with no network",
+    .details =
+        "The set is called fashion-synth and has Fashion-MNIST's form and classes.",
+    .examples = "  sonde data synth --folder garments",
+    .options = synth_options,
+    .option_count = CLI_COUNT_OF(synth_options),
+    .values_size = sizeof(data_values),
+    .run = run_synth,
+};
+
+/* --- info ------------------------------------------------------------------------- */
+
+static void print_info(const char *split, const sonde_nn_dataset *set,
+                       const sonde_nn_dataset_info *info, const int64_t *counts,
+                       bool json)
+{
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+    char shape[96], bytes[32];
+
+    (void)sonde_shape_text(traits->rank, traits->shape, shape, sizeof shape);
+    if (json) {
+        (void)printf("{\"split\": \"%s\", \"source\": \"%s\", \"count\": %" PRId64
+                     ", \"dtype\": \"%s\", \"classes\": %" PRId64
+                     ", \"mean\": %.6f, \"std\": %.6f}\n",
+                     split, traits->source, traits->count,
+                     sonde_dtype_name(traits->dtype), traits->classes, info->mean[0],
+                     info->std[0]);
+        return;
+    }
+    (void)printf("%s: %s\n  %" PRId64 " samples of %s %s, %s; mean %.4f, std %.4f\n",
+                 split, traits->source, traits->count, sonde_dtype_name(traits->dtype),
+                 shape, cli_bytes_text((double)info->bytes, bytes, sizeof bytes),
+                 info->mean[0], info->std[0]);
+    for (int64_t i = 0; i < traits->classes; i++) {
+        (void)printf("  %3" PRId64 " %-12s %8" PRId64 "\n", i,
+                     sonde_nn_dataset_class_name(set, i), counts[i]);
+    }
+}
+
+static sonde_err describe(const char *name, const char *folder, sonde_nn_split split,
+                          bool json, sonde_diag *diag)
+{
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_dataset_info info;
+    int64_t *counts = NULL;
+    sonde_err err = sonde_nn_dataset_open_named(name, split, folder, &set, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    counts =
+        calloc((size_t)sonde_nn_dataset_get_traits(set)->classes + 1, sizeof *counts);
+    if (counts == NULL) {
+        err = diag->err = SONDE_ENOMEM;
+    } else {
+        err = sonde_nn_dataset_describe(set, &info, counts, diag);
+    }
+    if (err == SONDE_OK) {
+        print_info(split == SONDE_NN_TRAIN ? "train" : "test", set, &info, counts, json);
+    }
+    free(counts);
+    sonde_nn_dataset_destroy(set);
+    return err;
+}
+
+static int run_info(const void *values, int argc, char **argv)
+{
+    const data_values *asked = values;
+    sonde_diag diag = {0};
+    sonde_err err = describe(argv[0], asked->folder, SONDE_NN_TRAIN, asked->json, &diag);
+
+    (void)argc;
+    if (err == SONDE_OK) {
+        err = describe(argv[0], asked->folder, SONDE_NN_TEST, asked->json, &diag);
+    }
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+static const cli_option info_options[] = {
+    OPTION("data", 'd', CLI_TEXT, "FOLDER", folder, "where it lies"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a split"),
+};
+
+const cli_command cli_data_info = {
+    .name = "data info",
+    .arguments = "NAME",
+    .summary = "describe a data set: counts, shape, classes, mean",
+    .examples = "  sonde data info fashion-mnist",
+    .options = info_options,
+    .option_count = CLI_COUNT_OF(info_options),
+    .least = 1,
+    .most = 1,
+    .values_size = sizeof(data_values),
+    .run = run_info,
+};

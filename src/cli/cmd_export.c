@@ -1,0 +1,203 @@
+/*
+ * export.c - `sonde export`: a run for TensorBoard, NumPy, safetensors and whatever reads CSV
+ * or JSON.
+ */
+#include "cli/cli_run.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct export_values {
+    const char *to, *steps, *mode, *stats;
+    int64_t worker, elements;
+    bool values, quiet;
+} export_values;
+
+typedef struct exporting {
+    cli_progress progress;
+    size_t left_out;
+} exporting;
+
+static bool on_progress(void *user, uint64_t done, uint64_t total)
+{
+    exporting *work = user;
+
+    if (total > 0) {
+        work->progress.total = (int64_t)total;
+        cli_progress_update(&work->progress, (int64_t)done, NULL);
+    }
+    return !cli_interrupted();
+}
+
+static void on_left_out(void *user, const char *text)
+{
+    exporting *work = user;
+
+    cli_left_out(&work->left_out, text);
+}
+
+static void print_report(const sonde_export_report *report, const char *out)
+{
+    const struct {
+        uint64_t count;
+        const char *what;
+    } parts[] = {
+        {report->values, "values"},     {report->rows, "rows"},
+        {report->scalars, "scalars"},   {report->histograms, "histograms"},
+        {report->left_out, "left out"},
+    };
+
+    (void)printf("%s: %" PRIu64 " tensors", out, report->tensors);
+    for (size_t i = 0; i < CLI_COUNT_OF(parts); i++) {
+        if (parts[i].count > 0) {
+            (void)printf(", %" PRIu64 " %s", parts[i].count, parts[i].what);
+        }
+    }
+    (void)putchar('\n');
+}
+
+/* The options, but for the tensors. */
+static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
+                        cli_stats *stats, sonde_export_options *options, sonde_diag *diag)
+{
+    cli_range range;
+    sonde_err err = SONDE_OK;
+
+    if (asked->to == NULL) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--to",
+                             .found = "is missing",
+                             .expected = "tensorboard, npz, safetensors, csv or jsonl"};
+        return SONDE_EINVAL;
+    }
+    err = sonde_export_kind_parse(asked->to, kind, diag);
+    if (err != SONDE_OK) {
+        (void)snprintf(diag->where, sizeof diag->where, "--to");
+        return err;
+    }
+    err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
+    if (err == SONDE_OK && asked->stats != NULL) {
+        err = cli_stats_parse(asked->stats, NULL, stats, diag);
+        options->stats = stats->item;
+        options->stat_count = stats->count;
+    }
+    if (err == SONDE_OK && asked->values && asked->stats != NULL) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--values",
+                             .found = "and --stat",
+                             .expected = "one of them"};
+        return SONDE_EINVAL;
+    }
+    if (err == SONDE_OK && !asked->values && asked->elements != CLI_NOT_GIVEN) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--elements",
+                             .found = "without --values",
+                             .expected = "both"};
+        return SONDE_EINVAL;
+    }
+    if (err == SONDE_OK) {
+        options->values = asked->values;
+        options->elements = asked->elements != CLI_NOT_GIVEN ? asked->elements : 0;
+        options->mode = range.mode;
+        options->begin = range.begin;
+        options->end = range.end;
+        options->worker = range.worker;
+    }
+    return err;
+}
+
+static sonde_err export_run(const export_values *asked, int argc, char **argv,
+                            exporting *work, sonde_diag *diag)
+{
+    sonde_export_options options = sonde_export_options_default();
+    sonde_export_kind kind = SONDE_EXPORT_TENSORBOARD;
+    sonde_export_report report = {0};
+    sonde_trial *trial = NULL;
+    uint32_t *ids = NULL;
+    cli_stats stats;
+    sonde_err err = set_up(asked, &kind, &stats, &options, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_trial_open(argv[0], NULL, &trial, diag);
+    }
+    if (err == SONDE_OK && argc > 2) {
+        err = cli_select_some(trial, argv[2], &ids, &options.id_count, diag);
+        options.ids = ids;
+    }
+    if (err == SONDE_OK) {
+        options.progress = on_progress;
+        options.told = on_left_out;
+        options.user = work;
+        cli_progress_begin(&work->progress, "Export", "parts", 0, asked->quiet);
+        err = sonde_trial_export(trial, kind, argv[1], &options, &report, diag);
+        cli_progress_end(&work->progress);
+    }
+    if (err == SONDE_OK && !asked->quiet) {
+        print_report(&report, argv[1]);
+    }
+    sonde_selector_free_ids(ids);
+    sonde_trial_close(trial);
+    return err;
+}
+
+static int run_export(const void *values, int argc, char **argv)
+{
+    const export_values *asked = values;
+    exporting work = {.left_out = 0};
+    sonde_diag diag = {0};
+
+    cli_catch_interrupt();
+    if (export_run(asked, argc, argv, &work, &diag) != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    return cli_left_out_end(work.left_out);
+}
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(export_values, field)               \
+    }
+
+static const cli_option export_options[] = {
+    OPTION("to", 't', CLI_TEXT, "FORMAT", to,
+           "tensorboard, npz, safetensors, csv or jsonl"),
+    OPTION("steps", 'n', CLI_TEXT, "A:B", steps, "steps A to B - 1; A:, :B or A as well"),
+    OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
+           "only train, eval or predict, and steps counted in it"),
+    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
+           "which statistics, but of npz and safetensors"),
+    OPTION("values", 'v', CLI_FLAG, NULL, values,
+           "raw values in place of statistics, in csv and jsonl"),
+    OPTION("elements", 0, CLI_COUNT, "N", elements,
+           "with --values: the first N of each value (all)"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "of this worker alone"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "errors alone"),
+};
+
+const cli_command cli_export = {
+    .name = "export",
+    .arguments = "RUN OUT [TENSORS]",
+    .summary = "write a run in another format",
+    .details =
+        "tensorboard makes a folder with scalars and histograms of every mode; npz and\n"
+        "safetensors hold raw values, named as 0000000100/train/conv1.weight; csv and\n"
+        "jsonl hold statistics, a row for each tensor and step. Without --stat these "
+        "are\n"
+        "all, and mean, std, min, max, l2 and nonfinite for tensorboard. With --values "
+        "csv\nholds a line for each element, jsonl an object for each value. In npz, "
+        "which has no\nfloat8, such values are their codes as uint8, and bfloat16 is "
+        "float32.\n\nOUT must not "
+        "exist: it appears whole or not at all. Values that are damaged are left\nout "
+        "and "
+        "named; the exit code is then 1.",
+    .examples =
+        "  sonde export runs/first board --to tensorboard\n"
+        "  sonde export runs/first weights.npz '*.weight' --to npz --steps 1000:\n"
+        "  sonde export runs/first biases.csv @bias --to csv --values",
+    .options = export_options,
+    .option_count = CLI_COUNT_OF(export_options),
+    .least = 2,
+    .most = 3,
+    .values_size = sizeof(export_values),
+    .run = run_export,
+};

@@ -1,0 +1,297 @@
+/*
+ * query.c - `sonde query`: statistics of tensors over steps, as a table or for other programs.
+ */
+#include "cli/cli_run.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+typedef struct query_values {
+    const char *stats, *steps, *mode, *format;
+    int64_t worker;
+} query_values;
+
+typedef enum query_format {
+    QUERY_TABLE = 0,
+    QUERY_CSV = 1,
+    QUERY_JSON = 2,
+    QUERY_JSONL = 3
+} query_format;
+
+typedef struct query {
+    query_format format;
+    cli_stats stats;
+    int name_width;
+    size_t rows, left_out;
+    size_t told[CLI_STATS_MOST];   /* rows with an answer */
+    size_t nearly[CLI_STATS_MOST]; /* of them, from histograms */
+    size_t steps;                  /* rows, and what would be one with no answer in it */
+    sonde_text text;
+} query;
+
+static sonde_err parse_format(const char *text, query_format *format, sonde_diag *diag)
+{
+    static const char *const names[] = {
+        [QUERY_TABLE] = "table",
+        [QUERY_CSV] = "csv",
+        [QUERY_JSON] = "json",
+        [QUERY_JSONL] = "jsonl",
+    };
+
+    for (size_t i = 0; i < CLI_COUNT_OF(names); i++) {
+        if (text == NULL || strcmp(text, names[i]) == 0) {
+            *format = (query_format)i;
+            return SONDE_OK;
+        }
+    }
+    *diag = (sonde_diag){.err = SONDE_EINVAL,
+                         .where = "--format",
+                         .expected = "table, csv, json or jsonl"};
+    (void)snprintf(diag->found, sizeof diag->found, "'%s'", text);
+    return SONDE_EINVAL;
+}
+
+/* --- rows ------------------------------------------------------------------------- */
+
+static int width_of(const sonde_reduction *of)
+{
+    const int least = of->kind == SONDE_REDUCTION_HASH ? 16 : 13;
+    const int letters = cli_letters(of->name);
+
+    return letters > least ? letters : least;
+}
+
+static void print_table_head(const query *q)
+{
+    (void)printf("%10s  %-7s  %-*s", "step", "mode", q->name_width, "tensor");
+    for (size_t i = 0; i < q->stats.count; i++) {
+        (void)printf("  %*s", width_of(&q->stats.item[i]), q->stats.item[i].name);
+    }
+    (void)putchar('\n');
+}
+
+static void print_table_row(const query *q, const sonde_export_row *row)
+{
+    (void)printf("%10" PRId64 "  %-7s  %-*s", row->step, sonde_mode_name(row->mode),
+                 cli_field(row->tensor, q->name_width), row->tensor);
+    for (size_t i = 0; i < q->stats.count; i++) {
+        char text[64];
+
+        (void)printf(
+            "  %*s", width_of(&q->stats.item[i]),
+            cli_reduced_text(&q->stats.item[i], &row->values[i], text, sizeof text));
+    }
+    (void)putchar('\n');
+}
+
+static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_diag *diag)
+{
+    const sonde_export_kind kind =
+        q->format == QUERY_CSV ? SONDE_EXPORT_CSV : SONDE_EXPORT_JSONL;
+    sonde_err err = SONDE_OK;
+
+    q->text.length = 0;
+    err = sonde_export_row_text(kind, row, q->stats.item, q->stats.count, &q->text, diag);
+    if (err == SONDE_OK && q->format == QUERY_JSON) { /* the newline behind the comma */
+        (void)printf("%s\n%.*s", q->rows > 0 ? "," : "", (int)(q->text.length - 1),
+                     q->text.data);
+    } else if (err == SONDE_OK) {
+        (void)fwrite(q->text.data, 1, q->text.length, stdout);
+    }
+    return err;
+}
+
+/* Whether the row answers anything. */
+static bool count_answers(query *q, const sonde_export_row *row)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < q->stats.count; i++) {
+        q->told[i] += row->values[i].how != 0;
+        q->nearly[i] += row->values[i].how == SONDE_HOW_SKETCH;
+        any = any || row->values[i].how != 0;
+    }
+    q->steps++;
+    return any;
+}
+
+/* What was not answered, or not exactly. */
+static void warn_of_answers(const query *q)
+{
+    for (size_t i = 0; i < q->stats.count; i++) {
+        const sonde_reduction *of = &q->stats.item[i];
+        const bool sketch = (sonde_reduction_evidence(of) & SONDE_HOW_SKETCH) != 0;
+
+        if (q->told[i] < q->steps) {
+            cli_warn("%s needs the %s, saved at %zu of %zu steps", of->name,
+                     sketch ? "value or its histogram" : "value", q->told[i], q->steps);
+        }
+        if (q->nearly[i] > 0) {
+            cli_warn("%s is from histograms at %zu of %zu steps, off by up to %g %%",
+                     of->name, q->nearly[i], q->steps, 100.0 * SONDE_SKETCH_ERROR);
+        }
+    }
+}
+
+static sonde_err print_row(void *user, const sonde_export_row *row, sonde_diag *diag)
+{
+    query *q = user;
+    sonde_err err = SONDE_OK;
+
+    if (!count_answers(q, row)) {
+        return SONDE_OK;
+    }
+    if (q->format == QUERY_TABLE) {
+        print_table_row(q, row);
+    } else {
+        err = print_text_row(q, row, diag);
+    }
+    q->rows++;
+    return err;
+}
+
+static sonde_err print_rows(query *q, sonde_trial *trial,
+                            const sonde_export_options *options, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (q->format == QUERY_TABLE) {
+        print_table_head(q);
+    } else if (q->format == QUERY_CSV) {
+        err = print_text_row(q, NULL, diag);
+    } else if (q->format == QUERY_JSON) {
+        (void)putchar('[');
+    }
+    if (err == SONDE_OK) {
+        err = sonde_trial_rows(trial, options, true, print_row, q, diag);
+    }
+    if (err == SONDE_OK && q->format == QUERY_JSON) {
+        (void)puts("\n]");
+    }
+    if (err == SONDE_OK) {
+        warn_of_answers(q);
+    }
+    return err;
+}
+
+/* --- the command ------------------------------------------------------------------ */
+
+/* The longest name among those selected, and whether there is anything at all to print. */
+static sonde_err look(query *q, sonde_trial *trial, const uint32_t *ids, size_t count,
+                      const cli_range *range, sonde_diag *diag)
+{
+    const unsigned how = cli_stats_evidence(&q->stats);
+    bool any = false;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+        const int length =
+            cli_letters(sonde_catalogue_info(sonde_trial_catalogue(trial), ids[i])->name);
+        int64_t *steps = NULL;
+        size_t steps_count = 0;
+
+        q->name_width = length > q->name_width ? length : q->name_width;
+        err = any ? SONDE_OK
+                  : sonde_trial_tensor_steps(trial, ids[i], range->mode, how, &steps,
+                                             &steps_count, diag);
+        for (size_t k = 0; k < steps_count && !any; k++) {
+            any = steps[k] >= range->begin && (range->end == 0 || steps[k] < range->end);
+        }
+        sonde_trial_free(steps);
+    }
+    if (err == SONDE_OK && count > 0 && !any) {
+        err = cli_fail_nothing(trial, ids[0], range, how, diag);
+    }
+    return err;
+}
+
+static sonde_err answer(const query_values *asked, const char *run, const char *selector,
+                        query *q, sonde_diag *diag)
+{
+    sonde_export_options options = sonde_export_options_default();
+    const uint32_t none = 0; /* NULL would mean all */
+    sonde_trial *trial = NULL;
+    uint32_t *ids = NULL;
+    size_t count = 0;
+    cli_range range;
+    sonde_err err = parse_format(asked->format, &q->format, diag);
+
+    if (err == SONDE_OK) {
+        err = cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag);
+    }
+    if (err == SONDE_OK) {
+        err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_trial_open(run, NULL, &trial, diag);
+    }
+    if (err == SONDE_OK) {
+        err = cli_select(trial, selector, &ids, &count, diag);
+    }
+    if (err == SONDE_OK) {
+        err = look(q, trial, ids, count, &range, diag);
+    }
+    if (err == SONDE_OK) {
+        options.ids = ids != NULL ? ids : &none;
+        options.id_count = count;
+        options.mode = range.mode;
+        options.begin = range.begin;
+        options.end = range.end;
+        options.worker = range.worker;
+        options.stats = q->stats.item;
+        options.stat_count = q->stats.count;
+        options.told = cli_left_out;
+        options.user = &q->left_out;
+        err = print_rows(q, trial, &options, diag);
+    }
+    sonde_selector_free_ids(ids);
+    sonde_trial_close(trial);
+    return err;
+}
+
+static int run_query(const void *values, int argc, char **argv)
+{
+    query q = {.name_width = cli_letters("tensor")};
+    sonde_diag diag = {0};
+    const sonde_err err = answer(values, argv[0], argv[1], &q, &diag);
+
+    (void)argc;
+    sonde_text_fini(&q.text);
+    return err == SONDE_OK ? cli_left_out_end(q.left_out) : cli_fail(&diag);
+}
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(query_values, field)                \
+    }
+
+static const cli_option query_options[] = {
+    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
+           "which statistics (mean,std,min,max)"),
+    OPTION("steps", 'n', CLI_TEXT, "A:B", steps, "steps A to B - 1; A:, :B or A as well"),
+    OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
+           "count steps of train, eval or predict (global: of all)"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
+           "of this worker (the first that has it)"),
+    OPTION("format", 'f', CLI_TEXT, "FORMAT", format,
+           "table, csv, json or jsonl (table)"),
+};
+
+const cli_command cli_query = {
+    .name = "query",
+    .arguments = "RUN TENSORS",
+    .summary = "print statistics of recorded tensors over steps",
+    .details = "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or "
+               "several\nwith commas between. One row for each tensor and step, merged "
+               "over micro-batches and\nreplicas. In JSON, NaN and infinities are the "
+               "strings \"NaN\", \"Infinity\" and\n\"-Infinity\"." CLI_STATISTICS,
+    .examples =
+        "  sonde query runs/first 'Gradient___*.weight' --stat l2,zero\n"
+        "  sonde query runs/first @loss --mode train --steps 100:200 --format csv",
+    .options = query_options,
+    .option_count = CLI_COUNT_OF(query_options),
+    .least = 2,
+    .most = 2,
+    .values_size = sizeof(query_values),
+    .run = run_query,
+};

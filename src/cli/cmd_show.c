@@ -1,0 +1,468 @@
+/*
+ * show.c - `sonde show`: one tensor at one step, as its values, its statistics, or bars in the
+ * terminal.
+ */
+#include "cli/cli_run.h"
+
+#include <sonde/print.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct show_values {
+    const char *mode, *format;
+    int64_t step, worker, micro_batch, replica;
+    int64_t digits, edge, threshold;
+    bool stats, histogram, ascii, json;
+} show_values;
+
+/* What is shown. */
+typedef struct shown {
+    const show_values *asked;
+    sonde_trial *trial;
+    const sonde_tensor_info *info;
+    uint32_t id;
+    sonde_trial_at at;
+    char where[160]; /* the step and its time, for people */
+    int64_t time;    /* 0: not known */
+} shown;
+
+/* --- JSON ------------------------------------------------------------------------- */
+
+static void begin_json(const shown *what)
+{
+    (void)fputs("{\"name\": ", stdout);
+    cli_json_string(stdout, what->info->name);
+    (void)printf(", \"mode\": \"%s\", \"step\": %" PRId64, sonde_mode_name(what->at.mode),
+                 what->at.step);
+    if (what->time > 0) {
+        (void)printf(", \"time\": %.6f", 1e-9 * (double)what->time);
+    }
+}
+
+/* A complex number as the list of its parts. */
+static void print_json_number(sonde_dtype dtype, const void *element)
+{
+    const sonde_dtype part = dtype == SONDE_C64 ? SONDE_F32 : SONDE_F64;
+    const unsigned char *parts = element;
+
+    if (!sonde_dtype_is_complex(dtype)) {
+        cli_json_number(stdout, sonde_element_get(dtype, element));
+        return;
+    }
+    (void)putchar('[');
+    cli_json_number(stdout, sonde_element_get(part, parts));
+    (void)fputs(", ", stdout);
+    cli_json_number(stdout, sonde_element_get(part, parts + sonde_dtype_size(part)));
+    (void)putchar(']');
+}
+
+/* Nested lists, innermost last. */
+static void print_json_values(const sonde_view *view, int dim, int64_t *index)
+{
+    if (dim == view->rank) {
+        const void *element = sonde_view_at(view, index);
+
+        if (view->dtype == SONDE_U64 || view->dtype == SONDE_I64) { /* beyond 2^53 too */
+            int64_t whole = 0;
+
+            memcpy(&whole, element, sizeof whole);
+            if (view->dtype == SONDE_I64) {
+                (void)printf("%" PRId64, whole);
+            } else {
+                (void)printf("%" PRIu64, (uint64_t)whole);
+            }
+            return;
+        }
+        print_json_number(view->dtype, element);
+        return;
+    }
+    (void)putchar('[');
+    for (int64_t i = 0; i < view->shape[dim]; i++) {
+        (void)fputs(i > 0 ? ", " : "", stdout);
+        index[dim] = i;
+        print_json_values(view, dim + 1, index);
+    }
+    (void)putchar(']');
+}
+
+/* --- values ----------------------------------------------------------------------- */
+
+static sonde_err print_options(const show_values *asked, sonde_print_options *options,
+                               sonde_diag *diag)
+{
+    *options = sonde_print_options_default();
+    options->max_line_width = cli_columns();
+    if (asked->digits != CLI_NOT_GIVEN) {
+        options->digits = (int)asked->digits;
+    }
+    if (asked->edge != CLI_NOT_GIVEN) {
+        options->edge_items = (int)asked->edge;
+    }
+    if (asked->threshold != CLI_NOT_GIVEN) {
+        options->summarise_threshold = asked->threshold;
+    }
+    if (asked->format != NULL) {
+        const sonde_err err =
+            sonde_float_format_parse(asked->format, &options->float_format, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return sonde_print_options_check(options, diag);
+}
+
+static sonde_err show_values_of(const shown *what, sonde_diag *diag)
+{
+    sonde_print_options options;
+    sonde_text text = {0};
+    sonde_view view;
+    char shape[96];
+    sonde_err err = print_options(what->asked, &options, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_trial_value(what->trial, what->id, &what->at, &view, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)sonde_shape_text(view.rank, view.shape, shape, sizeof shape);
+    if (what->asked->json) {
+        int64_t index[SONDE_MAX_DIMS] = {0};
+
+        begin_json(what);
+        (void)printf(", \"dtype\": \"%s\", \"values\": ", sonde_dtype_name(view.dtype));
+        print_json_values(&view, 0, index);
+        (void)puts("}");
+        return SONDE_OK;
+    }
+    err = sonde_format_tensor(&view, &options, strlen(what->info->name) + 2, &text);
+    if (err == SONDE_OK) {
+        (void)printf("%s: %s %s\n%s: %s\n", what->where, sonde_dtype_name(view.dtype),
+                     shape, what->info->name, text.data);
+    } else {
+        err = cli_fail_memory(diag);
+    }
+    sonde_text_fini(&text);
+    return err;
+}
+
+/* --- statistics ------------------------------------------------------------------- */
+
+static sonde_err show_stats(const shown *what, sonde_diag *diag)
+{
+    sonde_vitals vitals;
+    const sonde_err err =
+        sonde_trial_vitals(what->trial, what->id, &what->at, &vitals, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (what->asked->json) {
+        begin_json(what);
+    } else {
+        (void)printf("%s\n%s\n", what->where, what->info->name);
+    }
+    for (int s = 0; s < SONDE_STAT_ENTRIES; s++) {
+        const double value = sonde_vitals_get(&vitals, (sonde_stat)s);
+        const char *name = sonde_stat_name((sonde_stat)s);
+
+        if (what->asked->json) {
+            (void)printf(", \"%s\": ", name);
+            cli_json_number(stdout, value);
+        } else {
+            (void)printf("  %-10s %.9g\n", name, value);
+        }
+    }
+    if (what->asked->json) {
+        (void)puts("}");
+    }
+    return SONDE_OK;
+}
+
+/* --- histogram -------------------------------------------------------------------- */
+
+enum {
+    EXPONENTS = SONDE_SKETCH_MAX_EXPONENT - SONDE_SKETCH_MIN_EXPONENT + 1,
+    PER_EXPONENT = SONDE_SKETCH_BINS / EXPONENTS,
+    MOST_ROWS = 24,
+    MOST_BARS = MOST_ROWS + 5
+};
+
+/* Elements by the exponent of their magnitude: 2^(MIN + i) <= |x| < 2^(MIN + i + 1). */
+typedef struct exponents {
+    uint64_t count[EXPONENTS];
+    int first, last; /* of those that are not 0; first > last if there is none */
+} exponents;
+
+static void by_exponent(const sonde_sketch *sketch, exponents *out)
+{
+    *out = (exponents){.first = EXPONENTS, .last = -1};
+    for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
+        const uint64_t here = sketch->positive[bin] + sketch->negative[bin];
+        const int e = bin / PER_EXPONENT;
+
+        out->count[e] += here;
+        if (here > 0) {
+            out->first = e < out->first ? e : out->first;
+            out->last = e;
+        }
+    }
+}
+
+/* Eighths of a cell, or '#' where that cannot be shown. */
+static void print_bar(uint64_t count, uint64_t most, int width, bool ascii)
+{
+    static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    const double cells = most > 0 ? (double)width * (double)count / (double)most : 0.0;
+    int parts = (int)(8.0 * cells + 0.5);
+
+    if (ascii) {
+        parts = (int)(cells + 0.5) * 8;
+    }
+    if (count > 0 && parts == 0) {
+        parts = ascii ? 8 : 1; /* what is there is seen */
+    }
+    for (int i = 0; i < parts / 8; i++) {
+        (void)fputs(ascii ? "#" : "█", stdout);
+    }
+    (void)fputs(eighths[parts % 8], stdout);
+}
+
+typedef struct bar {
+    char label[32];
+    uint64_t count;
+} bar;
+
+/* Zeros and what is not finite, if any, and then a bar for every exponent or for several. */
+static size_t make_bars(const sonde_sketch *sketch, bar bars[MOST_BARS])
+{
+    const bar apart[] = {{"nan", sketch->nan},
+                         {"-inf", sketch->neg_inf},
+                         {"inf", sketch->pos_inf},
+                         {"0", sketch->zero}};
+    exponents found;
+    size_t n = 0;
+    int step = 1;
+
+    for (size_t i = 0; i < CLI_COUNT_OF(apart); i++) {
+        if (apart[i].count > 0) {
+            bars[n++] = apart[i];
+        }
+    }
+    by_exponent(sketch, &found);
+    step = (found.last - found.first) / MOST_ROWS + 1;
+    for (int e = found.first; e <= found.last; e += step) {
+        bar *one = &bars[n++];
+
+        one->count = 0;
+        for (int i = e; i < e + step && i < EXPONENTS; i++) {
+            one->count += found.count[i];
+        }
+        (void)snprintf(one->label, sizeof one->label, "2^%d ... 2^%d",
+                       e + SONDE_SKETCH_MIN_EXPONENT,
+                       e + step + SONDE_SKETCH_MIN_EXPONENT);
+    }
+    return n;
+}
+
+static void print_bars(const shown *what, const sonde_sketch *sketch)
+{
+    const bool ascii = what->asked->ascii || !cli_is_utf8();
+    const int width = cli_columns() - 41 > 8 ? cli_columns() - 41 : 8;
+    bar bars[MOST_BARS];
+    const size_t count = make_bars(sketch, bars);
+    uint64_t most = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        most = bars[i].count > most ? bars[i].count : most;
+    }
+    (void)printf("%s\n%s: magnitudes of %" PRIu64 " elements\n", what->where,
+                 what->info->name, sketch->count);
+    for (size_t i = 0; i < count; i++) {
+        (void)printf("  %-16s %10" PRIu64 " %6.2f %%  ", bars[i].label, bars[i].count,
+                     100.0 * (double)bars[i].count / (double)sketch->count);
+        print_bar(bars[i].count, most, width, ascii);
+        (void)putchar('\n');
+    }
+}
+
+static void print_bars_json(const shown *what, const sonde_sketch *sketch)
+{
+    const char *comma = "";
+
+    begin_json(what);
+    (void)printf(", \"count\": %" PRIu64 ", \"nan\": %" PRIu64 ", \"pos_inf\": %" PRIu64
+                 ", \"neg_inf\": %" PRIu64 ", \"zero\": %" PRIu64 ", \"bins\": [",
+                 sketch->count, sketch->nan, sketch->pos_inf, sketch->neg_inf,
+                 sketch->zero);
+    for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
+        double lower = 0.0, upper = 0.0;
+
+        if (sketch->positive[bin] + sketch->negative[bin] == 0) {
+            continue;
+        }
+        sonde_sketch_bounds(bin, &lower, &upper);
+        (void)printf("%s{\"lower\": ", comma);
+        cli_json_number(stdout, lower);
+        (void)fputs(", \"upper\": ", stdout);
+        cli_json_number(stdout, upper);
+        (void)printf(", \"positive\": %" PRIu64 ", \"negative\": %" PRIu64 "}",
+                     sketch->positive[bin], sketch->negative[bin]);
+        comma = ", ";
+    }
+    (void)puts("]}");
+}
+
+static sonde_err show_histogram(const shown *what, sonde_diag *diag)
+{
+    sonde_sketch *sketch = malloc(sizeof *sketch);
+    sonde_err err = SONDE_OK;
+
+    if (sketch == NULL) {
+        return cli_fail_memory(diag);
+    }
+    err = sonde_trial_sketch(what->trial, what->id, &what->at, sketch, diag);
+    if (err == SONDE_OK && what->asked->json) {
+        print_bars_json(what, sketch);
+    } else if (err == SONDE_OK) {
+        print_bars(what, sketch);
+    }
+    free(sketch);
+    return err;
+}
+
+/* --- the command ------------------------------------------------------------------ */
+
+/* The kinds of records that do for what is asked. */
+static unsigned how_of(const show_values *asked)
+{
+    return asked->histogram ? SONDE_HOW_RAW | SONDE_HOW_SKETCH
+           : asked->stats   ? SONDE_HOW_RAW | SONDE_HOW_VITALS
+                            : SONDE_HOW_RAW;
+}
+
+/* Statistics and bars are of the whole step, a value of one micro-batch. */
+static int part_of(int64_t given, const show_values *asked)
+{
+    const bool merged = asked->stats || asked->histogram;
+
+    return given != CLI_NOT_GIVEN ? (int)given : merged ? -1 : 0;
+}
+
+/* "step 100 (train 90), 2026-01-31T12:00:00Z" */
+static void say_where(shown *what)
+{
+    char step[96], moment[32];
+
+    (void)cli_step_text(what->trial, what->at.mode, what->at.step, step, sizeof step);
+    if (sonde_trial_step_time(what->trial, what->at.mode, what->at.step, what->at.worker,
+                              &what->time)) {
+        (void)snprintf(what->where, sizeof what->where, "%s, %s", step,
+                       cli_moment_text(what->time, moment, sizeof moment));
+    } else {
+        (void)snprintf(what->where, sizeof what->where, "%s", step);
+    }
+}
+
+static sonde_err find(shown *what, const char *name, sonde_diag *diag)
+{
+    const show_values *asked = what->asked;
+    const sonde_catalogue *catalogue = sonde_trial_catalogue(what->trial);
+    cli_range range;
+    sonde_err err = cli_range_parse(asked->mode, NULL, asked->worker, &range, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_catalogue_find(catalogue, name, &what->id, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    what->info = sonde_catalogue_info(catalogue, what->id);
+    what->at = (sonde_trial_at){.mode = range.mode,
+                                .step = asked->step,
+                                .worker = range.worker,
+                                .micro_batch = part_of(asked->micro_batch, asked),
+                                .replica = part_of(asked->replica, asked)};
+    if (asked->step == CLI_NOT_GIVEN) {
+        err = cli_last_step(what->trial, what->id, &range, how_of(asked), &what->at.step,
+                            diag);
+    } else if ((sonde_trial_has(what->trial, what->id, &what->at) & how_of(asked)) == 0) {
+        range.begin = asked->step;
+        range.end = asked->step + 1;
+        err = cli_fail_nothing(what->trial, what->id, &range, how_of(asked), diag);
+    }
+    say_where(what);
+    return err;
+}
+
+static int run_show(const void *values, int argc, char **argv)
+{
+    shown what = {.asked = values};
+    sonde_diag diag = {0};
+    sonde_err err = SONDE_OK;
+
+    (void)argc;
+    if (what.asked->stats && what.asked->histogram) {
+        return cli_fail_text("show: --stats and --histogram (expected one of them)");
+    }
+    err = sonde_trial_open(argv[0], NULL, &what.trial, &diag);
+    if (err == SONDE_OK) {
+        err = find(&what, argv[1], &diag);
+    }
+    if (err == SONDE_OK) {
+        err = what.asked->histogram ? show_histogram(&what, &diag)
+              : what.asked->stats   ? show_stats(&what, &diag)
+                                    : show_values_of(&what, &diag);
+    }
+    sonde_trial_close(what.trial);
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(show_values, field)                 \
+    }
+
+static const cli_option show_options[] = {
+    OPTION("step", 'n', CLI_SEED, "N", step, "at this step (the last one saved)"),
+    OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
+           "count steps of train, eval or predict (global: of all)"),
+    OPTION("stats", 0, CLI_FLAG, NULL, stats, "its statistics"),
+    OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
+           "bars of its elements' magnitudes, by powers of two"),
+    OPTION("micro-batch", 0, CLI_COUNT, "K", micro_batch,
+           "of this micro-batch (values: 0; else all)"),
+    OPTION("replica", 0, CLI_COUNT, "R", replica, "of this replica (likewise)"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
+           "of this worker (the first that has it)"),
+    OPTION("digits", 'd', CLI_COUNT, "N", digits, "significant digits (4); 0: all"),
+    OPTION("format", 'f', CLI_TEXT, "FORMAT", format,
+           "of floats: auto, fixed, scientific or none"),
+    OPTION("threshold", 0, CLI_COUNT, "N", threshold,
+           "summarise what has more elements (1000); 0: never"),
+    OPTION("edge", 0, CLI_COUNT, "N", edge,
+           "elements shown at either end when summarised (3)"),
+    OPTION("ascii", 0, CLI_FLAG, NULL, ascii, "draw bars with # alone"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object on stdout"),
+};
+
+const cli_command cli_show = {
+    .name = "show",
+    .arguments = "RUN TENSOR",
+    .summary = "print a recorded tensor, its statistics or its histogram",
+    .details = "Statistics are taken as they were saved, or else from the saved value: "
+               "the numbers\nare the same. So are the bars.",
+    .examples = "  sonde show runs/first conv1.weight\n"
+                "  sonde show runs/first Gradient___fc1.weight --step 300 --histogram\n"
+                "  sonde show runs/first loss --mode eval --stats",
+    .options = show_options,
+    .option_count = CLI_COUNT_OF(show_options),
+    .least = 2,
+    .most = 2,
+    .values_size = sizeof(show_values),
+    .run = run_show,
+};

@@ -1,0 +1,340 @@
+/*
+ * tail.c - `sonde tail`: a line for each step, of a run that has ended or as it comes.
+ *
+ * Following is asking: every 25 ms the trial looks whether its files have grown, which
+ * costs some microseconds when they have not. A step is printed when all its workers have
+ * ended it.
+ */
+#include "cli/cli_run.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <time.h>
+
+enum { POLL_MS = 25, USUAL_LINES = 10 };
+
+typedef struct tail_values {
+    const char *stats, *mode;
+    int64_t lines, worker;
+    bool follow, json, time;
+} tail_values;
+
+typedef struct tail {
+    const tail_values *asked;
+    const char *selector; /* NULL: losses and scalars */
+    sonde_trial *trial;
+    cli_range range;
+    cli_stats stats;
+    uint32_t *ids; /* selected from a catalogue of known tensors */
+    size_t id_count;
+    uint32_t known;
+    int64_t printed; /* the last step; -1: none */
+    size_t went_back;
+    size_t left_out;
+} tail;
+
+/* --- tensors ---------------------------------------------------------------------- */
+
+/* Resolves again when there are new tensors. A name that is unknown in a live run may come;
+ * in one that has ended it will not. */
+static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
+{
+    const uint32_t count = sonde_catalogue_count(sonde_trial_catalogue(t->trial));
+    const char *text = t->selector != NULL ? t->selector : "@loss,@scalar";
+    uint32_t *ids = NULL;
+    size_t id_count = 0;
+    sonde_err err = SONDE_OK;
+
+    if (count == t->known && count > 0) {
+        return SONDE_OK;
+    }
+    err = cli_resolve(t->trial, text, &ids, &id_count, diag);
+    if (err == SONDE_ENOTFOUND && live && t->asked->follow && count == 0) {
+        return SONDE_OK;
+    }
+    if (err == SONDE_OK) {
+        sonde_selector_free_ids(t->ids);
+        t->ids = ids;
+        t->id_count = id_count;
+        t->known = count;
+    }
+    return err;
+}
+
+/* --- a line ----------------------------------------------------------------------- */
+
+static void print_value(const tail *t, const char *name, const sonde_reduction *of,
+                        const sonde_reduced *value)
+{
+    char text[64];
+
+    if (!t->asked->json) {
+        (void)printf("  %s ", name);
+        if (of->kind == SONDE_REDUCTION_HASH) {
+            (void)printf("%s", cli_reduced_text(of, value, text, sizeof text));
+        } else {
+            (void)printf("%.6g", value->number);
+        }
+        return;
+    }
+    (void)fputs(", ", stdout);
+    cli_json_string(stdout, name);
+    (void)fputs(": ", stdout);
+    if (of->kind == SONDE_REDUCTION_HASH) {
+        cli_json_string(stdout, cli_reduced_text(of, value, text, sizeof text));
+    } else {
+        cli_json_number(stdout, value->number);
+    }
+}
+
+/* What there is of a tensor at a step: a number as itself, else its statistics. */
+static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *diag)
+{
+    const sonde_tensor_info *info =
+        sonde_catalogue_info(sonde_trial_catalogue(t->trial), id);
+    const sonde_trial_at at = {.mode = t->range.mode,
+                               .step = step,
+                               .worker = t->range.worker,
+                               .micro_batch = -1,
+                               .replica = -1};
+    const sonde_reduction itself = sonde_reduction_of_stat(SONDE_STAT_MEAN);
+    const bool whole = cli_is_number(info);
+    const unsigned has = sonde_trial_has(t->trial, id, &at);
+
+    for (size_t i = 0; i < (whole ? 1 : t->stats.count); i++) {
+        const sonde_reduction *of = whole ? &itself : &t->stats.item[i];
+        char text[SONDE_DIAG_LINE];
+        sonde_reduced value;
+        sonde_err err = SONDE_OK;
+
+        if ((has & sonde_reduction_evidence(of)) == 0) {
+            continue;
+        }
+        err = sonde_trial_reduce(t->trial, id, &at, of, &value, diag);
+        if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED) { /* the others go on */
+            cli_left_out(&t->left_out, sonde_diag_line(diag, text, sizeof text));
+            return SONDE_OK;
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+        (void)snprintf(text, sizeof text, "%s%s%s", info->name, whole ? "" : "/",
+                       whole ? "" : of->name);
+        print_value(t, text, of, &value);
+    }
+    return SONDE_OK;
+}
+
+static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t mode_step)
+{
+    char moment[32];
+    int64_t time = 0;
+    const bool timed = sonde_trial_step_time(t->trial, SONDE_MODE_GLOBAL, global,
+                                             t->range.worker, &time);
+
+    if (timed && t->asked->time && !t->asked->json) {
+        (void)printf("%s  ", cli_moment_text(time, moment, sizeof moment));
+    }
+    (void)printf(t->asked->json ? "{\"step\": %" PRId64
+                                  ", \"mode\": \"%s\", \"mode_step\": %" PRId64
+                                : "step %" PRId64 "  %s %" PRId64,
+                 global, sonde_mode_name(mode), mode_step);
+    if (timed && t->asked->json) {
+        (void)printf(", \"time\": %.6f", 1e-9 * (double)time);
+    }
+}
+
+static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
+{
+    sonde_mode mode = t->range.mode;
+    int64_t mode_step = step, global = step;
+    sonde_err err = SONDE_OK;
+
+    if (mode == SONDE_MODE_GLOBAL) {
+        (void)sonde_trial_mode_step(t->trial, step, &mode, &mode_step);
+    } else {
+        (void)sonde_trial_global_step(t->trial, mode, step, &global);
+    }
+    print_head(t, global, mode, mode_step);
+    for (size_t i = 0; err == SONDE_OK && i < t->id_count; i++) {
+        err = print_tensor(t, t->ids[i], step, diag);
+    }
+    (void)puts(t->asked->json ? "}" : "");
+    t->printed = step;
+    return err;
+}
+
+/* If a writer went on with the run from a step that was printed: from there again. */
+static void go_back(tail *t)
+{
+    const sonde_mode mode = t->range.mode;
+    int64_t global = 0, step = 0, at = 0;
+
+    if (!sonde_trial_went_back(t->trial, &t->went_back, &global)) {
+        return;
+    }
+    step = global;
+    if (mode != SONDE_MODE_GLOBAL) { /* the first of its mode from there on */
+        size_t count = 0;
+        const int64_t *steps = sonde_trial_steps(t->trial, mode, true, &count);
+
+        step = count > 0 ? steps[count - 1] + 1 : 0;
+        while (count > 0 &&
+               sonde_trial_global_step(t->trial, mode, steps[count - 1], &at) &&
+               at >= global) {
+            step = steps[--count];
+        }
+    }
+    if (step <= t->printed) {
+        (void)printf(t->asked->json
+                         ? "{\"resumed\": %" PRId64 "}\n"
+                         : "the run goes on from step %" PRId64
+                           " again; what is above from there on counts no more\n",
+                     global);
+        t->printed = step - 1;
+    }
+}
+
+/* All that are complete and were not printed; of the first time, the last few. */
+static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
+{
+    const int64_t lines = t->asked->lines;
+    const size_t most = lines == CLI_NOT_GIVEN ? USUAL_LINES : (size_t)lines;
+    size_t count = 0, low = 0;
+    const int64_t *steps = sonde_trial_steps(t->trial, t->range.mode, false, &count);
+    size_t high = count;
+    sonde_err err = SONDE_OK;
+
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+
+        if (steps[middle] <= t->printed) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    if (first && count > most) {
+        low = count - most;
+    }
+    if (first && low > 0) {
+        t->printed = steps[low - 1];
+    }
+    for (size_t i = low; err == SONDE_OK && i < count && !cli_interrupted(); i++) {
+        err = print_step(t, steps[i], diag);
+    }
+    (void)fflush(stdout);
+    return err;
+}
+
+/* --- following -------------------------------------------------------------------- */
+
+static void rest(void)
+{
+    const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
+
+    (void)nanosleep(&pause, NULL);
+}
+
+static sonde_err follow(tail *t, sonde_run_info *info, sonde_diag *diag)
+{
+    bool first = true;
+
+    for (;;) {
+        bool changed = first;
+        bool live = false;
+        sonde_err err = SONDE_OK;
+
+        if (!first) {
+            err = sonde_trial_refresh(t->trial, &changed, diag);
+        }
+        sonde_trial_describe(t->trial, info);
+        live = info->status == SONDE_RUN_RUNNING;
+        if (err == SONDE_OK && changed) {
+            err = select_tensors(t, live, diag);
+        }
+        if (err == SONDE_OK && changed) {
+            go_back(t);
+            err = print_new(t, first, diag);
+        }
+        if (err != SONDE_OK || !t->asked->follow || !live || cli_interrupted() ||
+            ferror(stdout) != 0) {
+            return err;
+        }
+        first = false;
+        rest();
+    }
+}
+
+static sonde_err start(tail *t, const char *run, sonde_diag *diag)
+{
+    sonde_err err = cli_stats_parse(t->asked->stats, "mean,std,min,max", &t->stats, diag);
+
+    if (err == SONDE_OK) {
+        err = cli_range_parse(t->asked->mode, NULL, t->asked->worker, &t->range, diag);
+    }
+    return err == SONDE_OK ? sonde_trial_open(run, NULL, &t->trial, diag) : err;
+}
+
+static int run_tail(const void *values, int argc, char **argv)
+{
+    tail t = {.asked = values, .selector = argc > 1 ? argv[1] : NULL, .printed = -1};
+    sonde_run_info info = {0};
+    sonde_diag diag = {0};
+    sonde_err err = start(&t, argv[0], &diag);
+    int code = CLI_OK;
+
+    if (err == SONDE_OK) {
+        cli_catch_interrupt();
+        err = follow(&t, &info, &diag);
+    }
+    if (err != SONDE_OK) {
+        code = cli_fail(&diag);
+    } else if (cli_interrupted()) {
+        code = CLI_INTERRUPTED;
+    } else if (t.asked->follow && info.status == SONDE_RUN_CRASHED) {
+        cli_warn("%s: the writer is gone and has not said that the run ended", argv[0]);
+        code = CLI_VERDICT;
+    } else {
+        code = cli_left_out_end(t.left_out);
+    }
+    sonde_selector_free_ids(t.ids);
+    sonde_trial_close(t.trial);
+    return code;
+}
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(tail_values, field)                 \
+    }
+
+static const cli_option tail_options[] = {
+    OPTION("follow", 'f', CLI_FLAG, NULL, follow,
+           "go on with the steps that come, until the run ends"),
+    OPTION("lines", 'n', CLI_COUNT, "N", lines, "begin with the last N steps (10)"),
+    OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
+           "of tensors that are not single numbers (mean,std,min,max)"),
+    OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
+           "steps of train, eval or predict (global: of all)"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
+           "values of this worker (the first that has them)"),
+    OPTION("time", 't', CLI_FLAG, NULL, time, "begin lines with the time of their step"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line"),
+};
+
+const cli_command cli_tail = {
+    .name = "tail",
+    .arguments = "RUN [TENSORS]",
+    .summary = "print a line for each step of a run, as they come",
+    .details = "TENSORS is a selector; without it, losses and scalars are shown. A run "
+               "that is being\nwritten by another process can be followed. Exit code 0 "
+               "when the run has ended,\n1 if its writer was gone before." CLI_STATISTICS,
+    .examples = "  sonde tail runs/first --follow\n"
+                "  sonde tail runs/first 'Gradient___*.weight' --stat l2 --lines 100",
+    .options = tail_options,
+    .option_count = CLI_COUNT_OF(tail_options),
+    .least = 1,
+    .most = 2,
+    .values_size = sizeof(tail_values),
+    .run = run_tail,
+};

@@ -1,0 +1,222 @@
+/*
+ * tensors.c - `sonde tensors`: every name that can be observed, without running anything; and
+ * `sonde compile`: what a model becomes.
+ */
+#include "cli/cli_job.h"
+
+#include <sonde/nn/session.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct tensors_values {
+    const char *select, *dump;
+    int64_t batch, accumulation, threads;
+    bool inference, json, names;
+} tensors_values;
+
+typedef struct compiled {
+    sonde_nn_job *job;
+    sonde_nn_model *model;
+    sonde_nn_session *session;
+} compiled;
+
+static void release(compiled *work)
+{
+    sonde_nn_session_destroy(work->session);
+    sonde_nn_model_destroy(work->model);
+    sonde_nn_job_destroy(work->job);
+}
+
+static sonde_err compile(const tensors_values *asked, const char *job, compiled *work,
+                         sonde_diag *diag)
+{
+    sonde_nn_job_info *info = NULL;
+    sonde_err err = cli_job_open(job, &work->job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    info = sonde_nn_job_get_info(work->job);
+    if (asked->batch != CLI_NOT_GIVEN) {
+        info->batch_size = asked->batch;
+    }
+    if (asked->accumulation != CLI_NOT_GIVEN) {
+        info->options.gradient_accumulation = (int)asked->accumulation;
+    }
+    if (asked->threads != CLI_NOT_GIVEN) {
+        info->options.threads = (int)asked->threads;
+    }
+    err = sonde_nn_job_build(work->job, &work->model, diag);
+    if (err == SONDE_OK) {
+        err = asked->inference
+                  ? sonde_nn_inference_session(work->model, &info->options,
+                                               &work->session, diag)
+                  : sonde_nn_training_session(work->model, &info->options,
+                                              &info->optimizer, &work->session, diag);
+    }
+    return err == SONDE_OK ? sonde_nn_session_compile(work->session, diag) : err;
+}
+
+static void print_tensor(const tensors_values *asked, const sonde_catalogue *catalogue,
+                         uint32_t id)
+{
+    const sonde_tensor_info *info = sonde_catalogue_info(catalogue, id);
+    const bool alias = info->same_as != id;
+    char shape[96];
+
+    (void)sonde_shape_text(info->rank, info->shape, shape, sizeof shape);
+    if (asked->names) {
+        (void)puts(info->name);
+    } else if (asked->json) {
+        (void)printf(
+            "{\"id\": %u, \"name\": \"%s\", \"role\": \"%s\", \"module\": \"%s\", "
+            "\"op\": \"%s\", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
+            id, info->name, sonde_role_name(info->role), info->module, info->op,
+            sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
+        for (int i = 0; i < info->rank; i++) {
+            (void)printf("%s%lld", i > 0 ? ", " : "", (long long)info->shape[i]);
+        }
+        (void)printf("], \"same_as\": \"%s\", \"note\": \"%s\"}\n",
+                     alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "",
+                     info->note);
+    } else {
+        (void)printf("%-36s %-19s %-9s %-8s %-18s %s%s\n", info->name,
+                     sonde_role_name(info->role), sonde_pass_name(info->pass),
+                     sonde_dtype_name(info->dtype), shape, alias ? "= " : info->op,
+                     alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "");
+    }
+}
+
+static sonde_err list(const tensors_values *asked, const compiled *work, sonde_diag *diag)
+{
+    const sonde_catalogue *catalogue = sonde_nn_session_catalogue(work->session);
+    sonde_selector *selector = NULL;
+    uint32_t *ids = NULL;
+    size_t count = 0;
+    sonde_err err = SONDE_OK;
+
+    if (asked->select == NULL) {
+        if (!asked->json && !asked->names) {
+            (void)printf("%-36s %-19s %-9s %-8s %-18s %s\n", "name", "role", "pass",
+                         "dtype", "shape", "op");
+        }
+        for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+            print_tensor(asked, catalogue, id);
+        }
+        return SONDE_OK;
+    }
+    err = sonde_selector_create(asked->select, &selector, diag);
+    if (err == SONDE_OK) {
+        err = sonde_selector_resolve(selector, catalogue, &ids, &count, diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+        print_tensor(asked, catalogue, ids[i]);
+    }
+    if (err == SONDE_OK && count == 0) {
+        cli_warn("'%s' matches no tensor", asked->select);
+    }
+    sonde_selector_free_ids(ids);
+    sonde_selector_destroy(selector);
+    return err;
+}
+
+static int run_tensors(const void *values, int argc, char **argv)
+{
+    compiled work = {0};
+    sonde_diag diag = {0};
+    sonde_err err = compile(values, argc > 0 ? argv[0] : NULL, &work, &diag);
+
+    if (err == SONDE_OK) {
+        err = list(values, &work, &diag);
+    }
+    release(&work);
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+static sonde_err describe(const compiled *work, sonde_diag *diag)
+{
+    sonde_nn_session_info info;
+    const sonde_err err = sonde_nn_session_describe(work->session, &info, diag);
+    char arena[32], live[32], state[32];
+
+    if (err == SONDE_OK) {
+        (void)printf("compiled in %.2f ms: %zu steps, %d thread%s, %lld samples a call\n"
+                     "arena %s (largest live set %s), state %s\n",
+                     1e3 * info.compile_seconds, info.op_count, info.threads,
+                     info.threads == 1 ? "" : "s", (long long)info.combined_batch,
+                     cli_bytes_text((double)info.arena_bytes, arena, sizeof arena),
+                     cli_bytes_text((double)info.largest_live, live, sizeof live),
+                     cli_bytes_text((double)info.state_bytes, state, sizeof state));
+    }
+    return err;
+}
+
+static int run_compile(const void *values, int argc, char **argv)
+{
+    const tensors_values *asked = values;
+    compiled work = {0};
+    sonde_diag diag = {0};
+    sonde_err err = compile(asked, argc > 0 ? argv[0] : NULL, &work, &diag);
+
+    if (err == SONDE_OK) {
+        err = asked->dump != NULL
+                  ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
+                  : describe(&work, &diag);
+    }
+    release(&work);
+    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+}
+
+#define OPTION(name, letter, kind, argument, field, help)                                \
+    {                                                                                    \
+        name, letter, kind, argument, help, offsetof(tensors_values, field)              \
+    }
+
+static const cli_option tensors_options[] = {
+    OPTION("select", 's', CLI_TEXT, "TENSORS", select,
+           "only these: a name, a glob, re:REGEX, @role, module:NAME"),
+    OPTION("names", 'n', CLI_FLAG, NULL, names, "names alone"),
+    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "of an inference session"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
+           "micro-batches a step"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a tensor"),
+};
+
+const cli_command cli_tensors = {
+    .name = "tensors",
+    .arguments = "[MODEL | JOB.yaml]",
+    .summary = "list every tensor that can be observed",
+    .examples = "  sonde tensors fashion_cnn --select 'Gradient___*.weight'\n"
+                "  sonde tensors job.yaml --select @activation --json",
+    .options = tensors_options,
+    .option_count = CLI_COUNT_OF(tensors_options),
+    .most = 1,
+    .values_size = sizeof(tensors_values),
+    .run = run_tensors,
+};
+
+static const cli_option compile_options[] = {
+    OPTION(
+        "dump", 0, CLI_TEXT, "PASS", dump,
+        "print the graph after instantiate, autodiff, accumulate, optimise, prune, fuse, "
+        "layout or plan"),
+    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "an inference session"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
+           "micro-batches a step"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
+};
+
+const cli_command cli_compile = {
+    .name = "compile",
+    .arguments = "[MODEL | JOB.yaml]",
+    .summary = "show what a model becomes, pass by pass",
+    .examples = "  sonde compile fashion_cnn --dump plan",
+    .options = compile_options,
+    .option_count = CLI_COUNT_OF(compile_options),
+    .most = 1,
+    .values_size = sizeof(tensors_values),
+    .run = run_compile,
+};

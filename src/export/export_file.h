@@ -1,0 +1,65 @@
+/*
+ * export_file.h - files that appear whole or not at all, and the checksums that other
+ * people's formats ask for. Internal.
+ *
+ *     open   PATH must not exist; a file of its own beside it is written
+ *     put    buffered; after a failure nothing happens any more
+ *     close  flushed, synced and renamed to PATH, or removed
+ */
+#ifndef SONDE_EXPORT_EXPORT_FILE_H
+#define SONDE_EXPORT_EXPORT_FILE_H
+
+#include "base/whole_file.h"
+
+#include <sonde/tensor.h>
+
+typedef struct sonde__export_out_file {
+    sonde__whole_file file;
+    unsigned char *buffer;
+    size_t used;
+    uint64_t written; /* bytes put so far */
+    int error;        /* errno of the first failure; 0 */
+} sonde__export_out_file;
+
+/* SONDE_EEXIST if something is at path. A zeroed file and one whose open failed may be
+ * abandoned. */
+SONDE_API sonde_err sonde__export_out_open(sonde__export_out_file *file, const char *path,
+                                           sonde_diag *diag);
+SONDE_API void sonde__export_out_put(sonde__export_out_file *file, const void *bytes,
+                                     size_t n);
+SONDE_API void sonde__export_out_text(sonde__export_out_file *file, const char *text);
+/* A view's elements, row-major. */
+SONDE_API void sonde__export_out_view(sonde__export_out_file *file,
+                                      const sonde_view *view);
+/* Replaces bytes that were put. */
+SONDE_API void sonde__export_out_patch(sonde__export_out_file *file, uint64_t at,
+                                       const void *bytes, size_t n);
+/* SONDE_OK, or what went wrong so far; cheap. */
+SONDE_API sonde_err sonde__export_out_status(const sonde__export_out_file *file,
+                                             sonde_diag *diag);
+/* Publishes the file and frees what it has; after an error it is gone. */
+SONDE_API sonde_err sonde__export_out_close(sonde__export_out_file *file,
+                                            sonde_diag *diag);
+SONDE_API void sonde__export_out_abandon(sonde__export_out_file *file);
+
+/* SONDE_EEXIST if anything is at path, even a link that leads nowhere. */
+sonde_err sonde__export_out_free_place(const char *path, sonde_diag *diag);
+/* Removes a folder of ours with everything in it. */
+void sonde__export_out_remove_folder(const char *temporary);
+
+/* --- checksums (export_crc.c) ----------------------------------------------------- */
+
+#define SONDE__CRC32_ZIP 0xEDB88320U /* reflected polynomials: IEEE 802.3 ... */
+#define SONDE__CRC32_C 0x82F63B78U   /* ... and Castagnoli */
+
+/* Tables for eight bytes at a time; 8 KiB, made in some microseconds. */
+typedef struct sonde__export_crc {
+    uint32_t table[8][256];
+} sonde__export_crc;
+
+SONDE_API void sonde__export_crc_init(sonde__export_crc *crc, uint32_t polynomial);
+/* crc of the bytes before, 0 for none. */
+SONDE_API uint32_t sonde__export_crc_add(const sonde__export_crc *crc, uint32_t before,
+                                         const void *bytes, size_t n);
+
+#endif

@@ -1,0 +1,448 @@
+/*
+ * file.c - a hook from a configuration file of Sonde's: a tree of YAML (or JSON), each of
+ * whose keys is one call of <sonde/hook.h>.
+ *
+ * Level by level: the hook; in it a schedule, its modes, reductions and collections; in a
+ * collection again a schedule, its modes and reductions. What a value cannot be is told with
+ * its line, also where the call refuses it.
+ */
+#include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCHEDULE_KEYS "save_interval", "start_step", "end_step", "save_steps", "when_nan"
+#define MODE_KEYS "train", "eval", "predict", "global"
+#define REDUCTION_KEYS "reductions", "histogram", "save_raw_tensor", "save_shape"
+
+typedef struct reading {
+    const sonde__yaml_reader *reader;
+    sonde_hook *hook;
+} reading;
+
+sonde_err sonde__hook_fail_at(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                              const sonde_diag *inner)
+{
+    if (inner->err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(reader->diag, "a hook");
+    }
+    return sonde__yaml_fail(reader, node, inner->err, inner->expected, "%s%s%s",
+                            inner->where, inner->where[0] != '\0' ? ": " : "",
+                            inner->found);
+}
+
+/* Wraps a call of the hook's: what it has to say gets the node's line. */
+static sonde_err told_at(const reading *at, const sonde__yaml *node, sonde_err err,
+                         const sonde_diag *inner)
+{
+    return err == SONDE_OK ? err : sonde__hook_fail_at(at->reader, node, inner);
+}
+
+static bool is_null(const sonde__yaml *node)
+{
+    return node->kind == SONDE__YAML_SCALAR &&
+           (node->text[0] == '\0' || strcmp(node->text, "null") == 0 ||
+            strcmp(node->text, "~") == 0);
+}
+
+/* --- schedules -------------------------------------------------------------------- */
+
+static sonde_err read_step(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                           const char **text, int64_t *out)
+{
+    char *end = NULL;
+    long long value = 0;
+
+    errno = 0;
+    value = strtoll(*text, &end, 10);
+    if (end == *text || errno != 0 || value < 0) {
+        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "steps, 0 or more",
+                                "save_steps has '%s'", *text);
+    }
+    *out = value;
+    *text = end + strspn(end, " \t");
+    return SONDE_OK;
+}
+
+/* "1,2,3" of a scalar; counts if steps is NULL. */
+static sonde_err read_listed(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                             int64_t *steps, size_t *count)
+{
+    const char *text = node->text + strspn(node->text, " \t");
+
+    *count = 0;
+    while (*text != '\0') {
+        int64_t step = 0;
+        const sonde_err err = read_step(reader, node, &text, &step);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (*text != ',' && *text != '\0') {
+            return sonde__yaml_fail(reader, node, SONDE_EINVAL,
+                                    "steps with commas between", "save_steps is '%s'",
+                                    node->text);
+        }
+        text += *text == ',' ? 1 + strspn(text + 1, " \t") : 0;
+        if (steps != NULL) {
+            steps[*count] = step;
+        }
+        ++*count;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__hook_read_steps(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *node, int64_t **steps, size_t *count)
+{
+    sonde_err err = SONDE_OK;
+
+    *steps = NULL;
+    *count = node->kind == SONDE__YAML_LIST ? node->count : 0;
+    if (node->kind == SONDE__YAML_SCALAR) {
+        err = read_listed(reader, node, NULL, count);
+    } else if (node->kind == SONDE__YAML_MAP) {
+        err = sonde__yaml_fail(reader, node, SONDE_EINVAL, "a list of steps",
+                               "save_steps is a map");
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *steps = sonde__calloc(*count, sizeof **steps);
+    if (*steps == NULL) {
+        return sonde__fail_nomem(reader->diag, "steps");
+    }
+    if (node->kind == SONDE__YAML_SCALAR) {
+        return read_listed(reader, node, *steps, count);
+    }
+    for (size_t i = 0; i < *count && err == SONDE_OK; i++) {
+        const sonde__yaml *child = node->children[i];
+        const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
+
+        err = read_step(reader, child, &text, &(*steps)[i]);
+        if (err == SONDE_OK && *text != '\0') {
+            err = sonde__yaml_fail(reader, child, SONDE_EINVAL, "a step",
+                                   "save_steps has '%s'", child->text);
+        }
+    }
+    return err;
+}
+
+/* The keys of a schedule in a map, for one layer. */
+static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
+                               const char *collection, int mode)
+{
+    const sonde__yaml *list = sonde__yaml_get(map, "save_steps");
+    sonde_save_config config = sonde_save_config_unset();
+    int64_t *steps = NULL;
+    sonde_diag inner = {0};
+    sonde_err err = sonde__yaml_int(at->reader, map, "save_interval", 1, INT64_MAX,
+                                    &config.save_interval);
+
+    if (err == SONDE_OK) {
+        err = sonde__yaml_int(at->reader, map, "start_step", 0, INT64_MAX,
+                              &config.start_step);
+    }
+    if (err == SONDE_OK) {
+        err =
+            sonde__yaml_int(at->reader, map, "end_step", 0, INT64_MAX, &config.end_step);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_text(at->reader, map, "when_nan", &config.when_nan);
+    }
+    if (err == SONDE_OK && list != NULL) {
+        err = sonde__hook_read_steps(at->reader, list, &steps, &config.save_step_count);
+        config.save_steps = steps;
+    }
+    if (err == SONDE_OK && config.start_step != SONDE_UNSET && config.start_step > 0 &&
+        config.end_step != SONDE_UNSET && config.end_step <= config.start_step) {
+        err = sonde__yaml_fail(at->reader, sonde__yaml_get(map, "end_step"), SONDE_EINVAL,
+                               "a step behind start_step",
+                               "end_step is %lld with start_step %lld",
+                               (long long)config.end_step, (long long)config.start_step);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_hook_save(at->hook, collection, mode, &config, &inner);
+        err = told_at(at, map, err, &inner);
+    }
+    sonde__free(steps);
+    return err;
+}
+
+/* A schedule, and the same of single modes in maps of their own. */
+static sonde_err read_schedules(const reading *at, const sonde__yaml *map,
+                                const char *collection)
+{
+    static const char *const keys[] = {SCHEDULE_KEYS};
+    sonde_err err = read_schedule(at, map, collection, -1);
+
+    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+        const sonde__yaml *of = sonde__yaml_get(map, sonde_mode_name((sonde_mode)mode));
+
+        if (of == NULL) {
+            continue;
+        }
+        err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
+        if (err == SONDE_OK) {
+            err = read_schedule(at, of, collection, mode);
+        }
+    }
+    return err;
+}
+
+/* --- reductions ------------------------------------------------------------------- */
+
+static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
+                                 const char *collection)
+{
+    const sonde__yaml *list = sonde__yaml_get(map, "reductions");
+    sonde_reduction_config config = {0};
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    if (list == NULL && sonde__yaml_get(map, "histogram") == NULL &&
+        sonde__yaml_get(map, "save_raw_tensor") == NULL) {
+        return SONDE_OK;
+    }
+    if (list != NULL && list->kind == SONDE__YAML_SCALAR) {
+        err = told_at(at, list, sonde__reductions_parse(list->text, &config, &inner),
+                      &inner);
+    }
+    for (size_t i = 0; list != NULL && i < list->count && err == SONDE_OK; i++) {
+        const sonde__yaml *child = list->children[i];
+        const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
+
+        err = told_at(at, child, sonde__reduction_add(text, &config, &inner), &inner);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_bool(at->reader, map, "histogram", &config.histogram);
+    }
+    if (err == SONDE_OK) {
+        err =
+            sonde__yaml_bool(at->reader, map, "save_raw_tensor", &config.save_raw_tensor);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_bool(at->reader, map, "save_shape", &config.save_shape);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_hook_reduce(at->hook, collection, &config, &inner);
+        err = told_at(at, map, err, &inner);
+    }
+    return err;
+}
+
+/* --- collections ------------------------------------------------------------------ */
+
+typedef sonde_err (*add_selector)(sonde_hook *hook, const char *collection,
+                                  const char *selector, sonde_diag *diag);
+
+/* One selector or a list of them. */
+static sonde_err read_selectors(const reading *at, const sonde__yaml *map,
+                                const char *key, const char *collection, add_selector add)
+{
+    const sonde__yaml *list = sonde__yaml_get(map, key);
+    sonde_err err = SONDE_OK;
+
+    if (list == NULL) {
+        return SONDE_OK;
+    }
+    if (list->kind == SONDE__YAML_MAP) {
+        return sonde__yaml_fail(at->reader, list, SONDE_EINVAL, "a selector or a list",
+                                "%s is a map", key);
+    }
+    for (size_t i = 0;
+         err == SONDE_OK && i < (list->kind == SONDE__YAML_SCALAR ? 1 : list->count);
+         i++) {
+        const sonde__yaml *of =
+            list->kind == SONDE__YAML_SCALAR ? list : list->children[i];
+        sonde_diag inner = {0};
+
+        if (of->kind != SONDE__YAML_SCALAR) {
+            return sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "a selector",
+                                    "an entry of %s is none", key);
+        }
+        err = told_at(at, of, add(at->hook, collection, of->text, &inner), &inner);
+    }
+    return err;
+}
+
+/* "fc1", or {name: fc1, inputs: true, outputs: false}. */
+static sonde_err read_module(const reading *at, const sonde__yaml *of,
+                             const char *collection)
+{
+    static const char *const keys[] = {"name", "inputs", "outputs"};
+    bool inputs = false, outputs = true;
+    const char *name = of->kind == SONDE__YAML_SCALAR ? of->text : NULL;
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    if (name == NULL) {
+        err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
+        if (err == SONDE_OK) {
+            err = sonde__yaml_text(at->reader, of, "name", &name);
+        }
+        if (err == SONDE_OK) {
+            err = sonde__yaml_bool(at->reader, of, "inputs", &inputs);
+        }
+        if (err == SONDE_OK) {
+            err = sonde__yaml_bool(at->reader, of, "outputs", &outputs);
+        }
+    }
+    if (err == SONDE_OK && name == NULL) {
+        err = sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "name: a module",
+                               "an entry of modules has no name");
+    }
+    return err == SONDE_OK ? told_at(at, of,
+                                     sonde_hook_add_module(at->hook, collection, name,
+                                                           inputs, outputs, &inner),
+                                     &inner)
+                           : err;
+}
+
+static sonde_err read_modules(const reading *at, const sonde__yaml *map,
+                              const char *collection)
+{
+    const sonde__yaml *list = sonde__yaml_get(map, "modules");
+    sonde_err err = SONDE_OK;
+
+    if (list == NULL) {
+        return SONDE_OK;
+    }
+    if (list->kind != SONDE__YAML_LIST) {
+        return read_module(at, list, collection);
+    }
+    for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
+        err = read_module(at, list->children[i], collection);
+    }
+    return err;
+}
+
+static sonde_err read_collection(const reading *at, const sonde__yaml *of,
+                                 const char *name)
+{
+    static const char *const keys[] = {"include",     "exclude", "modules",     "save",
+                                       SCHEDULE_KEYS, MODE_KEYS, REDUCTION_KEYS};
+    bool saved = true;
+    sonde_diag inner = {0};
+    sonde_err err =
+        told_at(at, of, sonde_hook_add_collection(at->hook, name, &inner), &inner);
+
+    if (err != SONDE_OK || is_null(of)) {
+        return err;
+    }
+    err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
+    if (err == SONDE_OK) {
+        err = read_selectors(at, of, "include", name, sonde_hook_include);
+    }
+    if (err == SONDE_OK) {
+        err = read_selectors(at, of, "exclude", name, sonde_hook_exclude);
+    }
+    if (err == SONDE_OK) {
+        err = read_modules(at, of, name);
+    }
+    if (err == SONDE_OK) {
+        err = read_schedules(at, of, name);
+    }
+    if (err == SONDE_OK) {
+        err = read_reductions(at, of, name);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__yaml_bool(at->reader, of, "save", &saved);
+    }
+    if (err == SONDE_OK && !saved) {
+        err =
+            told_at(at, of, sonde_hook_remove_collection(at->hook, name, &inner), &inner);
+    }
+    return err;
+}
+
+/* A map by name, or a list of names. */
+static sonde_err read_collections(const reading *at, const sonde__yaml *root)
+{
+    const sonde__yaml *section = sonde__yaml_get(root, "collections");
+    sonde_err err = SONDE_OK;
+
+    if (section == NULL || is_null(section)) {
+        return SONDE_OK;
+    }
+    if (section->kind == SONDE__YAML_SCALAR) {
+        return sonde__yaml_fail(at->reader, section, SONDE_EINVAL,
+                                "collections by name, or a list of names",
+                                "collections is '%s'", section->text);
+    }
+    for (size_t i = 0; i < section->count && err == SONDE_OK; i++) {
+        const sonde__yaml *of = section->children[i];
+        sonde_diag inner = {0};
+
+        if (section->kind == SONDE__YAML_MAP) {
+            err = read_collection(at, of, of->key);
+        } else if (of->kind == SONDE__YAML_SCALAR) {
+            err = told_at(at, of, sonde_hook_add_collection(at->hook, of->text, &inner),
+                          &inner);
+        } else {
+            err = sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "a name",
+                                   "an entry of collections is none");
+        }
+    }
+    return err;
+}
+
+/* --- the whole -------------------------------------------------------------------- */
+
+sonde_err sonde__hook_check_keys(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *root)
+{
+    static const char *const keys[] = {
+        "path",          "resume",          "ring_bytes",
+        "segment_bytes", "segment_seconds", "when_full",
+        "compress",      "save_all",        "dry_run",
+        "vitals",        "include",         "vitals_interval",
+        "collections",   SCHEDULE_KEYS,     MODE_KEYS,
+        REDUCTION_KEYS,
+    };
+
+    return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
+}
+
+/* What contradicts itself only as a whole, told at the collection if that is in the file. */
+static sonde_err check(const reading *at, const sonde__yaml *root)
+{
+    const sonde__yaml *section = sonde__yaml_get(root, "collections"), *node = NULL;
+    const sonde__collection *wrong = NULL;
+    sonde_diag inner = {0};
+    const sonde_err err = sonde__hook_check(at->hook, &wrong, &inner);
+
+    if (wrong != NULL && section != NULL) {
+        node = sonde__yaml_get(section, wrong->name);
+    }
+    return told_at(at, node != NULL ? node : root, err, &inner);
+}
+
+sonde_err sonde__hook_read(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                           sonde_hook *hook)
+{
+    const reading at = {reader, hook};
+    sonde_err err = SONDE_OK;
+
+    if (sonde__yaml_get(root, "include") != NULL) {
+        err = sonde__hook_add(hook, "default", true, reader->diag);
+        if (err == SONDE_OK) {
+            err = read_selectors(&at, root, "include", "default", sonde_hook_include);
+        }
+    }
+    if (err == SONDE_OK) {
+        err = read_schedules(&at, root, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = read_reductions(&at, root, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = read_collections(&at, root);
+    }
+    return err == SONDE_OK ? check(&at, root) : err;
+}

@@ -1,0 +1,394 @@
+/*
+ * smdebug.c - a hook from smdebug's debughookconfig.json, as it is.
+ *
+ * Values there are texts, mostly ("100", "1,2,3", "true"), and modes are prefixes of keys
+ * ("train.save_interval"). What is different here, on purpose: save_steps replace the
+ * interval; a listed `all` means all tensors; documented names of reductions that smdebug
+ * refuses are accepted. What its authors left to the platform (S3OutputPath) or what is an
+ * export here (TensorBoard) is said in the log and passed over, as are unknown keys.
+ */
+#include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include <sonde/log.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static const char default_path[] = "/opt/ml/output/tensors";
+
+typedef struct reading {
+    const sonde__yaml_reader *reader;
+    sonde_hook *hook;
+} reading;
+
+/* Collections that have another name here. */
+static const char *own_name(const char *name)
+{
+    static const char *const names[][2] = {{"bias", "biases"},
+                                           {"optimizer_variables", "optimizer_state"}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        if (strcmp(names[i][0], name) == 0) {
+            return names[i][1];
+        }
+    }
+    return name;
+}
+
+/* What smdebug includes in collections of its frameworks without being told. */
+static const char *framework_regex(const char *name)
+{
+    static const char *const regexes[][2] = {
+        {"hyperparameters", "^hyperparameters/.*$"},
+        {"metrics", "^[a-zA-Z]+-[a-zA-Z0-9]+$"},
+        {"sm_metrics", "^sm_metrics/"},
+        {"predictions", "^predictions$"},
+        {"labels", "^labels$"},
+        {"feature_importance", "^feature_importance/"},
+        {"average_shap", "^average_shap/"},
+        {"full_shap", "^full_shap/"},
+        {"trees", "^trees/"},
+        {"layers", "_(input|output)_[0-9]+$"}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(regexes); i++) {
+        if (strcmp(regexes[i][0], name) == 0) {
+            return regexes[i][1];
+        }
+    }
+    return NULL;
+}
+
+bool sonde__is_smdebug(const sonde__yaml *root)
+{
+    return sonde__yaml_get(root, "LocalPath") != NULL ||
+           sonde__yaml_get(root, "S3OutputPath") != NULL ||
+           sonde__yaml_get(root, "S3Path") != NULL ||
+           sonde__yaml_get(root, "HookParameters") != NULL ||
+           sonde__yaml_get(root, "CollectionConfigurations") != NULL;
+}
+
+/* --- values ----------------------------------------------------------------------- */
+
+/* A map's scalar; NULL if it is missing, null, or no scalar. */
+static const sonde__yaml *find(const sonde__yaml *map, const char *key)
+{
+    const sonde__yaml *node = map != NULL ? sonde__yaml_get(map, key) : NULL;
+
+    return node != NULL && node->kind == SONDE__YAML_SCALAR &&
+                   strcmp(node->text, "null") != 0
+               ? node
+               : NULL;
+}
+
+static bool is_true(const sonde__yaml *map, const char *key)
+{
+    const sonde__yaml *node = find(map, key);
+
+    return node != NULL && strcasecmp(node->text, "true") == 0;
+}
+
+static sonde_err read_number(const reading *at, const sonde__yaml *map,
+                             const char *prefix, const char *name, int64_t least,
+                             int64_t *out)
+{
+    char key[64], *end = NULL;
+    const sonde__yaml *node = NULL;
+    long long value = 0;
+
+    (void)snprintf(key, sizeof key, "%s%s", prefix, name);
+    node = find(map, key);
+    if (node == NULL) {
+        return SONDE_OK;
+    }
+    errno = 0;
+    value = strtoll(node->text, &end, 10);
+    if (end == node->text || *end != '\0' || errno != 0 || value < least) {
+        return sonde__yaml_fail(at->reader, node, SONDE_EINVAL,
+                                least > 0 ? "1 or more" : "0 or more", "%s is '%s'", key,
+                                node->text);
+    }
+    *out = value;
+    return SONDE_OK;
+}
+
+/* The schedule of one layer: keys with a mode's prefix, or with none. */
+static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
+                               const char *collection, int mode)
+{
+    sonde_save_config config = sonde_save_config_unset();
+    int64_t *steps = NULL;
+    char prefix[16] = "", key[64];
+    const sonde__yaml *list = NULL;
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    if (mode >= 0) {
+        (void)snprintf(prefix, sizeof prefix, "%s.", sonde_mode_name((sonde_mode)mode));
+    }
+    err = read_number(at, map, prefix, "save_interval", 1, &config.save_interval);
+    if (err == SONDE_OK) {
+        err = read_number(at, map, prefix, "start_step", 0, &config.start_step);
+    }
+    if (err == SONDE_OK) {
+        err = read_number(at, map, prefix, "end_step", 0, &config.end_step);
+    }
+    (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
+    list = sonde__yaml_get(map, key);
+    if (err == SONDE_OK && list != NULL) {
+        err = sonde__hook_read_steps(at->reader, list, &steps, &config.save_step_count);
+        config.save_steps = steps;
+    }
+    if (err == SONDE_OK) {
+        err = sonde_hook_save(at->hook, collection, mode, &config, &inner);
+        err = err == SONDE_OK ? err : sonde__hook_fail_at(at->reader, map, &inner);
+    }
+    sonde__free(steps);
+    return err;
+}
+
+static sonde_err read_schedules(const reading *at, const sonde__yaml *map,
+                                const char *collection)
+{
+    sonde_err err = SONDE_OK;
+
+    for (int mode = -1; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+        err = read_schedule(at, map, collection, mode);
+    }
+    return err;
+}
+
+static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
+                                 const char *collection)
+{
+    const sonde__yaml *list = find(map, "reductions");
+    const bool histogram = is_true(map, "save_histogram");
+    sonde_reduction_config config = {.histogram = histogram,
+                                     .save_shape = is_true(map, "save_shape"),
+                                     .save_raw_tensor =
+                                         list == NULL || is_true(map, "save_raw_tensor")};
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    if (list == NULL && !histogram) {
+        return SONDE_OK;
+    }
+    if (list != NULL) {
+        err = sonde__reductions_parse(list->text, &config, &inner);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_hook_reduce(at->hook, collection, &config, &inner);
+    }
+    return err == SONDE_OK
+               ? err
+               : sonde__hook_fail_at(at->reader, list != NULL ? list : map, &inner);
+}
+
+/* "a,b": regular expressions, each found anywhere in a name. */
+static sonde_err read_regexes(const reading *at, const sonde__yaml *map,
+                              const char *collection)
+{
+    const sonde__yaml *node = find(map, "include_regex");
+    sonde_err err = SONDE_OK;
+
+    for (const char *text = node != NULL ? node->text : ""; *text != '\0';) {
+        const size_t length = strcspn(text, ",");
+        char *pattern = length > 0 ? sonde__strndup(text, length) : NULL;
+        sonde_diag inner = {0};
+
+        if (length > 0) {
+            err = pattern != NULL
+                      ? sonde__hook_include_regex(at->hook, collection, pattern, &inner)
+                      : sonde__fail_nomem(&inner, "a collection");
+            sonde__free(pattern);
+            if (err != SONDE_OK) {
+                return sonde__hook_fail_at(at->reader, node, &inner);
+            }
+        }
+        text += length + (text[length] == ',' ? 1 : 0);
+    }
+    return SONDE_OK;
+}
+
+/* Says which keys of a section nobody here knows. */
+static void warn_keys(const reading *at, const sonde__yaml *map, const char *const *keys,
+                      size_t count)
+{
+    for (size_t i = 0; map != NULL && i < map->count; i++) {
+        const char *key = map->children[i]->key, *plain = key, *nearest = NULL;
+        bool known = false;
+
+        for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+            const char *name = sonde_mode_name((sonde_mode)mode);
+            const size_t length = strlen(name);
+
+            if (strncmp(key, name, length) == 0 && key[length] == '.') {
+                plain = key + length + 1;
+            }
+        }
+        for (size_t k = 0; k < count; k++) {
+            known = known || strcmp(plain, keys[k]) == 0;
+        }
+        nearest = known ? NULL : sonde__nearest(plain, keys, count);
+        if (!known) {
+            sonde_log(SONDE_LOG_WARNING, "hook", "%s:%d: '%s' is passed over%s%s",
+                      at->reader->name, map->children[i]->line, key,
+                      nearest != NULL ? "; expected " : "",
+                      nearest != NULL ? nearest : "");
+        }
+    }
+}
+
+/* --- sections --------------------------------------------------------------------- */
+
+#define COMMON_KEYS                                                                      \
+    "include_regex", "reductions", "save_raw_tensor", "save_shape", "save_interval",     \
+        "save_steps", "start_step", "end_step"
+
+static sonde_err read_collection(const reading *at, const sonde__yaml *entry)
+{
+    static const char *const keys[] = {COMMON_KEYS, "save_histogram"};
+    const sonde__yaml *given = find(entry, "CollectionName");
+    const sonde__yaml *parameters = sonde__yaml_get(entry, "CollectionParameters");
+    const char *name = NULL, *regex = NULL;
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    if (given == NULL) {
+        return sonde__yaml_fail(at->reader, entry, SONDE_EINVAL, "CollectionName",
+                                "a collection without a name");
+    }
+    name = own_name(given->text);
+    err = sonde_hook_add_collection(at->hook, name, &inner);
+    if (err != SONDE_OK) {
+        return sonde__hook_fail_at(at->reader, given, &inner);
+    }
+    if (parameters != NULL && parameters->kind == SONDE__YAML_MAP) {
+        warn_keys(at, parameters, keys, SONDE_COUNT_OF(keys));
+        err = read_regexes(at, parameters, name);
+        if (err == SONDE_OK) {
+            err = read_schedules(at, parameters, name);
+        }
+        if (err == SONDE_OK) {
+            err = read_reductions(at, parameters, name);
+        }
+    }
+    regex = framework_regex(given->text);
+    if (err == SONDE_OK && regex != NULL) {
+        err = sonde__hook_include_regex(at->hook, name, regex, &inner);
+        err = err == SONDE_OK ? err : sonde__hook_fail_at(at->reader, given, &inner);
+    }
+    if (err == SONDE_OK && strcmp(name, "default") == 0 &&
+        sonde__hook_find(at->hook, name)->choices.count == 0) {
+        err = sonde_hook_remove_collection(at->hook, name, at->reader->diag);
+    }
+    return err;
+}
+
+static sonde_err read_collections(const reading *at, const sonde__yaml *root)
+{
+    const sonde__yaml *list = sonde__yaml_get(root, "CollectionConfigurations");
+    sonde_err err = SONDE_OK;
+
+    if (list == NULL || list->kind == SONDE__YAML_SCALAR) { /* null */
+        return SONDE_OK;
+    }
+    if (list->kind != SONDE__YAML_LIST) {
+        return sonde__yaml_fail(at->reader, list, SONDE_EINVAL, "a list",
+                                "CollectionConfigurations is a map");
+    }
+    for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
+        if (list->children[i]->kind != SONDE__YAML_MAP) {
+            return sonde__yaml_fail(at->reader, list->children[i], SONDE_EINVAL,
+                                    "CollectionName and CollectionParameters",
+                                    "an entry of CollectionConfigurations is no map");
+        }
+        err = read_collection(at, list->children[i]);
+    }
+    return err;
+}
+
+static sonde_err read_parameters(const reading *at, const sonde__yaml *parameters)
+{
+    static const char *const keys[] = {COMMON_KEYS,          "save_all",
+                                       "include_workers",    "include_collections",
+                                       "export_tensorboard", "tensorboard_dir"};
+    sonde_err err = SONDE_OK;
+
+    if (parameters == NULL) {
+        return SONDE_OK;
+    }
+    warn_keys(at, parameters, keys, SONDE_COUNT_OF(keys));
+    if (is_true(parameters, "export_tensorboard") ||
+        find(parameters, "tensorboard_dir") != NULL) {
+        sonde_log(SONDE_LOG_WARNING, "hook",
+                  "TensorBoard files are not written while recording: export the run");
+    }
+    if (find(parameters, "include_regex") != NULL) {
+        err = sonde__hook_add(at->hook, "default", true, at->reader->diag);
+        if (err == SONDE_OK) {
+            err = read_regexes(at, parameters, "default");
+        }
+    }
+    if (err == SONDE_OK) {
+        err = read_schedules(at, parameters, NULL);
+    }
+    return err == SONDE_OK ? read_reductions(at, parameters, NULL) : err;
+}
+
+/* smdebug saves losses and what is listed, no more. */
+static sonde_err leave_losses(sonde_hook *hook, sonde_diag *diag)
+{
+    static const char *const names[] = {"weights", "biases", "gradients"};
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(names) && err == SONDE_OK; i++) {
+        err = sonde_hook_remove_collection(hook, names[i], diag);
+    }
+    return err;
+}
+
+sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
+                                   const sonde__yaml *root,
+                                   const sonde_hook_options *options, sonde_hook **out)
+{
+    const sonde__yaml *path = find(root, "LocalPath");
+    const sonde__yaml *section = sonde__yaml_get(root, "HookParameters");
+    const sonde__yaml *parameters =
+        section != NULL && section->kind == SONDE__YAML_MAP ? section : NULL;
+    const sonde__yaml *workers = find(parameters, "include_workers");
+    sonde_hook_options said = {.save_all = is_true(parameters, "save_all")};
+    reading at = {.reader = reader};
+    sonde_diag inner = {0};
+    sonde_err err = SONDE_OK;
+
+    said.record.path = path != NULL ? path->text : default_path;
+    sonde__hook_options_over(&said, options);
+    if (said.record.rank > 0 && (workers == NULL || strcmp(workers->text, "all") != 0)) {
+        said.dry_run = true; /* one worker writes */
+    }
+    err = sonde_hook_create(&said, &at.hook, reader->diag);
+    if (err == SONDE_OK) {
+        err = leave_losses(at.hook, reader->diag);
+    }
+    if (err == SONDE_OK) {
+        err = read_parameters(&at, parameters);
+    }
+    if (err == SONDE_OK) {
+        err = read_collections(&at, root);
+    }
+    if (err == SONDE_OK && sonde__hook_check(at.hook, NULL, &inner) != SONDE_OK) {
+        err = sonde__hook_fail_at(reader, root, &inner);
+    }
+    if (err != SONDE_OK) {
+        (void)sonde_hook_close(at.hook, SONDE_RUN_FAILED, NULL, NULL);
+        return err;
+    }
+    *out = at.hook;
+    return SONDE_OK;
+}

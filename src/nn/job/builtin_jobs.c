@@ -1,0 +1,91 @@
+/*
+ * builtin.c - the networks that everybody starts with, as jobs.
+ */
+#include "nn/job/job.h"
+#include "base/macros.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name, *text;
+} builtins[] = {
+    {"fashion_cnn",
+     "# A small convolutional network for 28x28 grey images of garments.\n"
+     "model:\n"
+     "  input: [1, 28, 28]\n"
+     "  layers:\n"
+     "    - conv2d: {name: conv1, out: 5, kernel: 3}\n"
+     "    - relu: {name: relu}\n"
+     "    - max_pool2d: {name: pool, kernel: 2}\n"
+     "    - conv2d: {name: conv2, out: 12, kernel: 5}\n"
+     "    - relu: {name: relu}\n"
+     "    - group_norm: {name: norm, groups: 3}\n"
+     "    - flatten: {axis: 1}\n"
+     "    - linear: {name: fc1, out: 100}\n"
+     "    - relu: {name: relu}\n"
+     "    - linear: {name: fc2, out: 10}\n"
+     "    - log_softmax: {name: log_softmax, axis: 1}\n"
+     "  loss: {nll: {name: loss}}\n"
+     "data: {name: fashion-mnist, mean: 0.5, std: 0.5}\n"
+     "optimizer: {kind: sgd, learning_rate: 0.001, momentum: 0.9}\n"
+     "options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}\n"},
+    {"mnist_mlp",
+     "# Three linear layers; the log-softmax runs over the batch, as the gradient "
+     "histogram's\n"
+     "# program has it. Change axis to 1 for a classifier.\n"
+     "model:\n"
+     "  input: [1, 28, 28]\n"
+     "  layers:\n"
+     "    - flatten: {axis: 1}\n"
+     "    - linear: {name: fc1, out: 320}\n"
+     "    - relu: {name: relu}\n"
+     "    - linear: {name: fc2, out: 100}\n"
+     "    - relu: {name: relu}\n"
+     "    - linear: {name: fc3, out: 10}\n"
+     "    - log_softmax: {name: log_softmax, axis: 0}\n"
+     "  loss: {nll: {name: loss}}\n"
+     "data: {name: mnist, mean: 0.5, std: 0.5}\n"
+     "optimizer: {kind: sgd, learning_rate: 0.01}\n"
+     "options: {epochs: 1, batch_size: 1000, eval_batch_size: 1000, seed: 0}\n"},
+    {"mnist_mlp_small",
+     "# Three linear layers at a batch of 32.\n"
+     "model:\n"
+     "  input: [1, 28, 28]\n"
+     "  layers:\n"
+     "    - flatten: {axis: 1}\n"
+     "    - linear: {name: fc1, out: 256}\n"
+     "    - relu: {name: relu1}\n"
+     "    - linear: {name: fc2, out: 128}\n"
+     "    - relu: {name: relu2}\n"
+     "    - linear: {name: fc3, out: 10}\n"
+     "  loss: {cross_entropy: {name: loss}}\n"
+     "data: {name: mnist, mean: 0.0, std: 1.0}\n"
+     "optimizer: {kind: sgd, learning_rate: 0.01}\n"
+     "options: {epochs: 3, batch_size: 32, eval_batch_size: 32, seed: 0}\n"},
+};
+
+const char *sonde_nn_job_builtin_name(size_t i)
+{
+    return i < SONDE_COUNT_OF(builtins) ? builtins[i].name : NULL;
+}
+
+const char *sonde_nn_job_builtin_text(size_t i)
+{
+    return i < SONDE_COUNT_OF(builtins) ? builtins[i].text : NULL;
+}
+
+const char *sonde__job_builtin_text(const char *name)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(builtins); i++) {
+        const char *known = builtins[i].name, *asked = name;
+
+        while (*known != '\0' && (*known == *asked || (*known == '_' && *asked == '-'))) {
+            known++;
+            asked++;
+        }
+        if (*known == '\0' && *asked == '\0') {
+            return builtins[i].text;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,35 @@
+/*
+ * job.h - a job's inside: the tree it was read from and what was made of it.
+ */
+#ifndef SONDE_NN_JOB_JOB_H
+#define SONDE_NN_JOB_JOB_H
+
+#include <sonde/nn/job.h>
+
+#include "base/yaml.h"
+
+struct sonde_nn_job {
+    char *name;
+    sonde__yaml *root;
+    sonde__yaml *builtin;     /* the built-in job it stands on, or NULL */
+    const sonde__yaml *model; /* in one of the two */
+    sonde_nn_job_info info;
+    sonde_nn_job_tap *taps;
+    size_t tap_count;
+    sonde_nn_job_rules rules;
+    char *record; /* the whole text, if it has a section `record`; else NULL */
+    size_t record_size;
+};
+
+/* sonde_nn_job_build, completing classes and sample shape of info. */
+sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
+                           sonde_nn_model **out, sonde_diag *diag);
+
+/* The section `rules`. */
+sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
+                                const sonde__yaml *section, sonde_nn_job_rules *rules);
+
+/* NULL for no built-in model. Accepts - for _. */
+const char *sonde__job_builtin_text(const char *name);
+
+#endif

@@ -1,0 +1,463 @@
+/*
+ * job_layers.c - the layers of a job: a table of kinds, each with its keys and a function that
+ * calls the builder.
+ *
+ * Every layer is checked as it is built, so an error has the layer's line.
+ */
+#include "nn/job/job_layers.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { MAX_LAYERS = 4096 };
+
+typedef struct layer_kind {
+    const char *name;
+    const char *keys[9]; /* besides name and from */
+    int inputs;
+    /* in has `inputs` values. Reads what is left of the entry; returns an error of reading;
+     * errors of building stick in the model. */
+    sonde_err (*build)(job_builder *b, const sonde__yaml *entry, const char *name,
+                       const sonde_nn_value *in, sonde_nn_value *out);
+} layer_kind;
+
+/* One number for both axes, or two; *pair stays 0 if the key is missing. */
+static sonde_err read_pair(const job_builder *b, const sonde__yaml *entry,
+                           const char *key, int64_t pair[2])
+{
+    size_t count = 0;
+    const sonde_err err = sonde__yaml_ints(&b->reader, entry, key, pair, 2, &count);
+
+    if (err == SONDE_OK && count == 1) {
+        pair[1] = pair[0];
+    }
+    return err;
+}
+
+static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const char *name,
+                              const sonde_nn_value *in, sonde_nn_value *out)
+{
+    sonde_nn_conv2d_options options = {.groups = 1};
+    bool bias = true;
+    sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
+
+    err = err == SONDE_OK ? read_pair(b, entry, "kernel", options.kernel) : err;
+    err = err == SONDE_OK ? read_pair(b, entry, "stride", options.stride) : err;
+    err = err == SONDE_OK ? read_pair(b, entry, "padding", options.padding) : err;
+    err = err == SONDE_OK ? read_pair(b, entry, "dilation", options.dilation) : err;
+    if (err == SONDE_OK) {
+        err = sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
+    }
+    err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "bias", &bias) : err;
+    options.no_bias = !bias;
+    if (err == SONDE_OK) {
+        *out = sonde_nn_conv2d(b->model, name, in[0], &options);
+    }
+    return err;
+}
+
+static sonde_err build_linear(job_builder *b, const sonde__yaml *entry, const char *name,
+                              const sonde_nn_value *in, sonde_nn_value *out)
+{
+    sonde_nn_linear_options options = {0};
+    bool bias = true;
+    sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
+
+    err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "bias", &bias) : err;
+    options.no_bias = !bias;
+    if (err == SONDE_OK) {
+        *out = sonde_nn_linear(b->model, name, in[0], &options);
+    }
+    return err;
+}
+
+static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry,
+                                  const char *name, const sonde_nn_value *in,
+                                  sonde_nn_value *out)
+{
+    sonde_nn_group_norm_options options = {0};
+    bool affine = true;
+    sonde_err err =
+        sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
+
+    err =
+        err == SONDE_OK ? sonde__yaml_float(&b->reader, entry, "eps", &options.eps) : err;
+    err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "affine", &affine) : err;
+    options.no_affine = !affine;
+    if (err == SONDE_OK) {
+        *out = sonde_nn_group_norm(b->model, name, in[0], &options);
+    }
+    return err;
+}
+
+static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
+                                  const char *name, const sonde_nn_value *in,
+                                  sonde_nn_value *out)
+{
+    sonde_nn_pool2d_options options = {0};
+    sonde_err err = read_pair(b, entry, "kernel", options.kernel);
+
+    err = err == SONDE_OK ? read_pair(b, entry, "stride", options.stride) : err;
+    err = err == SONDE_OK ? read_pair(b, entry, "padding", options.padding) : err;
+    err = err == SONDE_OK ? read_pair(b, entry, "dilation", options.dilation) : err;
+    if (err == SONDE_OK) {
+        *out = sonde_nn_max_pool2d(b->model, name, in[0], &options);
+    }
+    return err;
+}
+
+static sonde_err build_relu(job_builder *b, const sonde__yaml *entry, const char *name,
+                            const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_relu(b->model, name, in[0]);
+    return SONDE_OK;
+}
+
+static sonde_err build_sigmoid(job_builder *b, const sonde__yaml *entry, const char *name,
+                               const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_sigmoid(b->model, name, in[0]);
+    return SONDE_OK;
+}
+
+static sonde_err build_tanh(job_builder *b, const sonde__yaml *entry, const char *name,
+                            const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_tanh(b->model, name, in[0]);
+    return SONDE_OK;
+}
+
+static sonde_err read_axis(const job_builder *b, const sonde__yaml *entry, int *axis)
+{
+    int64_t value = 1;
+    const sonde_err err = sonde__yaml_int(&b->reader, entry, "axis", -SONDE_MAX_DIMS,
+                                          SONDE_MAX_DIMS - 1, &value);
+
+    *axis = (int)value;
+    return err;
+}
+
+static sonde_err build_softmax(job_builder *b, const sonde__yaml *entry, const char *name,
+                               const sonde_nn_value *in, sonde_nn_value *out)
+{
+    int axis = 1;
+    const sonde_err err = read_axis(b, entry, &axis);
+
+    if (err == SONDE_OK) {
+        *out = sonde_nn_softmax(b->model, name, in[0], axis);
+    }
+    return err;
+}
+
+static sonde_err build_log_softmax(job_builder *b, const sonde__yaml *entry,
+                                   const char *name, const sonde_nn_value *in,
+                                   sonde_nn_value *out)
+{
+    int axis = 1;
+    const sonde_err err = read_axis(b, entry, &axis);
+
+    if (err == SONDE_OK) {
+        *out = sonde_nn_log_softmax(b->model, name, in[0], axis);
+    }
+    return err;
+}
+
+static sonde_err build_flatten(job_builder *b, const sonde__yaml *entry, const char *name,
+                               const sonde_nn_value *in, sonde_nn_value *out)
+{
+    int axis = 1;
+    const sonde_err err = read_axis(b, entry, &axis);
+
+    if (err == SONDE_OK) {
+        *out = sonde_nn_flatten(b->model, name, in[0], axis);
+    }
+    return err;
+}
+
+static sonde_err build_reshape(job_builder *b, const sonde__yaml *entry, const char *name,
+                               const sonde_nn_value *in, sonde_nn_value *out)
+{
+    int64_t shape[SONDE_MAX_DIMS] = {0};
+    size_t rank = 0;
+    const sonde_err err =
+        sonde__yaml_ints(&b->reader, entry, "shape", shape, SONDE_MAX_DIMS, &rank);
+
+    if (err == SONDE_OK) {
+        *out = sonde_nn_reshape(b->model, name, in[0], (int)rank, shape);
+    }
+    return err;
+}
+
+static sonde_err build_add(job_builder *b, const sonde__yaml *entry, const char *name,
+                           const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_add(b->model, name, in[0], in[1]);
+    return SONDE_OK;
+}
+
+static sonde_err build_mul(job_builder *b, const sonde__yaml *entry, const char *name,
+                           const sonde_nn_value *in, sonde_nn_value *out)
+{
+    (void)entry;
+    *out = sonde_nn_mul(b->model, name, in[0], in[1]);
+    return SONDE_OK;
+}
+
+/* Text of at most 7 bytes; what is there stays if the key is missing. */
+static sonde_err read_short_text(const job_builder *b, const sonde__yaml *entry,
+                                 const char *key, char *to, size_t size)
+{
+    const char *text = NULL;
+    const sonde_err err = sonde__yaml_text(&b->reader, entry, key, &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    if (strlen(text) >= size) {
+        return sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, key), SONDE_EINVAL,
+                                "at most 7 characters", "%s is '%s'", key, text);
+    }
+    memcpy(to, text, strlen(text) + 1);
+    return SONDE_OK;
+}
+
+static sonde_err read_float_format(const job_builder *b, const sonde__yaml *entry,
+                                   sonde_float_format *format)
+{
+    const char *text = NULL;
+    sonde_diag diag = {0};
+    sonde_err err = sonde__yaml_text(&b->reader, entry, "float_format", &text);
+
+    if (err != SONDE_OK || text == NULL) {
+        return err;
+    }
+    err = sonde_float_format_parse(text, format, &diag);
+    return err == SONDE_OK
+               ? err
+               : sonde__yaml_fail(&b->reader, sonde__yaml_get(entry, "float_format"), err,
+                                  diag.expected, "float_format is '%s'", text);
+}
+
+static sonde_err read_print_options(const job_builder *b, const sonde__yaml *entry,
+                                    sonde_print_options *options)
+{
+    struct {
+        const char *key;
+        int64_t most, value;
+        int *to; /* NULL: the threshold */
+    } numbers[] = {
+        {"summarise_threshold", INT64_MAX, options->summarise_threshold, NULL},
+        {"edge_items", INT32_MAX, options->edge_items, &options->edge_items},
+        {"max_line_width", INT32_MAX, options->max_line_width, &options->max_line_width},
+        {"digits", 17, options->digits, &options->digits}};
+    const struct {
+        const char *key;
+        char *to;
+    } texts[] = {{"separator", options->separator},
+                 {"open_bracket", options->open_bracket},
+                 {"close_bracket", options->close_bracket}};
+    sonde_err err = read_float_format(b, entry, &options->float_format);
+
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+        err = sonde__yaml_int(&b->reader, entry, numbers[i].key, 0, numbers[i].most,
+                              &numbers[i].value);
+        if (numbers[i].to != NULL) {
+            *numbers[i].to = (int)numbers[i].value;
+        }
+    }
+    options->summarise_threshold = numbers[0].value;
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(texts); i++) {
+        err = read_short_text(b, entry, texts[i].key, texts[i].to,
+                              sizeof options->separator);
+    }
+    return err;
+}
+
+static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
+                             const sonde_nn_value *in, sonde_nn_value *out)
+{
+    sonde_print_options options = sonde_print_options_default();
+    bool gradient = true;
+    sonde_err err = sonde__yaml_bool(&b->reader, entry, "gradient", &gradient);
+
+    err = err == SONDE_OK ? read_print_options(b, entry, &options) : err;
+    if (err == SONDE_OK) {
+        *out = sonde_nn_print(b->model, in[0], name, gradient, &options);
+    }
+    return err;
+}
+
+static const layer_kind layer_kinds[] = {
+    {"conv2d",
+     {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
+     1,
+     build_conv2d},
+    {"linear", {"out", "bias"}, 1, build_linear},
+    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm},
+    {"max_pool2d", {"kernel", "stride", "padding", "dilation"}, 1, build_max_pool2d},
+    {"relu", {NULL}, 1, build_relu},
+    {"sigmoid", {NULL}, 1, build_sigmoid},
+    {"tanh", {NULL}, 1, build_tanh},
+    {"softmax", {"axis"}, 1, build_softmax},
+    {"log_softmax", {"axis"}, 1, build_log_softmax},
+    {"flatten", {"axis"}, 1, build_flatten},
+    {"reshape", {"shape"}, 1, build_reshape},
+    {"add", {NULL}, 2, build_add},
+    {"mul", {NULL}, 2, build_mul},
+    {"print",
+     {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
+      "float_format", "separator", "open_bracket", "close_bracket"},
+     1,
+     build_print},
+};
+
+/* --- entries ---------------------------------------------------------------------- */
+
+static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
+                           const layer_kind **kind)
+{
+    const char *names[SONDE_COUNT_OF(layer_kinds)];
+    const char *asked = NULL;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
+        names[i] = layer_kinds[i].name;
+    }
+    if (entry->kind == SONDE__YAML_SCALAR) {
+        asked = entry->text;
+    } else if (entry->kind == SONDE__YAML_MAP && entry->count == 1) {
+        asked = entry->children[0]->key;
+    } else {
+        return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
+                                "one layer: {its options}", "not a layer");
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
+        if (strcmp(asked, names[i]) == 0) {
+            *kind = &layer_kinds[i];
+            return SONDE_OK;
+        }
+    }
+    return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
+                            sonde__nearest(asked, names, SONDE_COUNT_OF(names)),
+                            "unknown layer '%s'", asked);
+}
+
+static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
+                                  const layer_kind *kind)
+{
+    const char *keys[SONDE_COUNT_OF(kind->keys) + 2] = {"name", "from"};
+    size_t count = 2;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(kind->keys) && kind->keys[i] != NULL; i++) {
+        keys[count++] = kind->keys[i];
+    }
+    return sonde__yaml_check_keys(&b->reader, body, keys, count);
+}
+
+static sonde_err find_value(const job_builder *b, const sonde__yaml *node,
+                            sonde_nn_value *value)
+{
+    for (size_t i = b->count; node->kind == SONDE__YAML_SCALAR && i-- > 0;) {
+        if (b->values[i].name != NULL && strcmp(b->values[i].name, node->text) == 0) {
+            *value = b->values[i].value;
+            return SONDE_OK;
+        }
+    }
+    return sonde__yaml_fail(&b->reader, node, SONDE_ENOTFOUND,
+                            "the name of a layer before it, or input", "from '%s'",
+                            node->kind == SONDE__YAML_SCALAR ? node->text : "a list");
+}
+
+static sonde_err read_from(const job_builder *b, const sonde__yaml *body, int inputs,
+                           sonde_nn_value *in)
+{
+    const sonde__yaml *from = sonde__yaml_get(body, "from");
+
+    in[0] = b->current;
+    if (from == NULL && inputs == 1) {
+        return SONDE_OK;
+    }
+    if (from != NULL && inputs == 1) {
+        return find_value(b, from, &in[0]);
+    }
+    if (from == NULL || from->kind != SONDE__YAML_LIST || from->count != (size_t)inputs) {
+        return sonde__yaml_fail(&b->reader, body, SONDE_EINVAL, "from: [a, b]",
+                                "the layer needs two inputs");
+    }
+    for (int i = 0; i < inputs; i++) {
+        const sonde_err err = find_value(b, from->children[i], &in[i]);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__job_remember(job_builder *b, const char *name, sonde_nn_value value)
+{
+    if (!sonde__reserve(&b->values, &b->capacity, b->count + 1, sizeof *b->values)) {
+        return sonde__fail_nomem(b->reader.diag, "a job");
+    }
+    b->values[b->count++] = (made){name, value};
+    b->current = value;
+    return SONDE_OK;
+}
+
+/* The model's own error, with the line of the entry that made it. */
+sonde_err sonde__job_check(const job_builder *b, const sonde__yaml *entry)
+{
+    sonde_diag diag = {0};
+    const sonde_err err = sonde_nn_model_status(b->model, &diag);
+
+    return err == SONDE_OK ? err
+                           : sonde__yaml_fail(&b->reader, entry, err, diag.expected,
+                                              "%s: %s", diag.where, diag.found);
+}
+
+static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
+{
+    const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
+    const layer_kind *kind = NULL;
+    const sonde__yaml *body = &nothing;
+    const char *name = NULL;
+    sonde_nn_value in[2] = {0, 0}, out = 0;
+    sonde_err err = find_kind(b, entry, &kind);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (entry->kind == SONDE__YAML_MAP &&
+        !(entry->children[0]->kind == SONDE__YAML_SCALAR &&
+          entry->children[0]->text[0] == '\0')) {
+        body = entry->children[0];
+        err = check_layer_keys(b, body, kind);
+    }
+    err = err == SONDE_OK ? sonde__yaml_text(&b->reader, body, "name", &name) : err;
+    err = err == SONDE_OK ? read_from(b, body, kind->inputs, in) : err;
+    err = err == SONDE_OK ? kind->build(b, body, name, in, &out) : err;
+    err = err == SONDE_OK ? sonde__job_check(b, entry) : err;
+    return err == SONDE_OK ? sonde__job_remember(b, name, out) : err;
+}
+
+sonde_err sonde__job_layers(job_builder *b, const sonde__yaml *model)
+{
+    const sonde__yaml *section = sonde__yaml_get(model, "layers");
+    sonde_err err = SONDE_OK;
+
+    if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
+        section->count > MAX_LAYERS) {
+        return sonde__yaml_fail(&b->reader, section != NULL ? section : model,
+                                SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
+                                "the model has no layers");
+    }
+    for (size_t i = 0; err == SONDE_OK && i < section->count; i++) {
+        err = build_layer(b, section->children[i]);
+    }
+    return err;
+}

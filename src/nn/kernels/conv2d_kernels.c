@@ -1,0 +1,288 @@
+/*
+ * conv2d_kernels.c - convolution over LANES, alone and fused with ReLU and 2 x 2
+ * max-pool.
+ *
+ * Every output is bias + w x + w x + ..., taps in the order (c, kh, kw), one FMA each
+ * where the ISA has it: the fused kernels give the bits of the plain one. The work itself
+ * is done by tiles (conv2d_tile.h).
+ *
+ * Left out: reuse of the input across channel tiles beyond what caches give. Layers of
+ * many channels are better served by a blocked matrix product.
+ */
+#include "base/isa.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "nn/kernels/conv2d_tile.h"
+#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/relu_vitals.h"
+
+/* --- images ----------------------------------------------------------------------- */
+
+/* What a part works with. y and relu are given per call of convolve. */
+typedef struct conv2d_job {
+    conv2d_geometry g;
+    const float *x, *weight, *bias;
+    conv2d_tap *full, *border; /* lists of g.taps each */
+} conv2d_job;
+
+/* A place to put pixels: pixel i of channel o of a block at o * plane + i * LANES. */
+typedef struct conv2d_target {
+    float *y, *relu; /* NULL: not wanted */
+    int64_t plane;
+} conv2d_target;
+
+static conv2d_target target_at(conv2d_target target, int64_t offset)
+{
+    target.y = target.y == NULL ? NULL : target.y + offset;
+    target.relu = target.relu == NULL ? NULL : target.relu + offset;
+    return target;
+}
+
+/* Lists taps ky[0] ... ky[1] - 1 by kx[0] ... kx[1] - 1 of all channels, places counted
+ * from the first of them. */
+static int64_t list_taps(const conv2d_geometry *g, const int64_t ky[2],
+                         const int64_t kx[2], conv2d_tap *taps)
+{
+    int64_t count = 0;
+
+    for (int64_t c = 0; c < g->c; c++) {
+        for (int64_t k = ky[0]; k < ky[1]; k++) {
+            for (int64_t l = kx[0]; l < kx[1]; l++) {
+                taps[count++] =
+                    (conv2d_tap){.x = ((c * g->h + (k - ky[0]) * g->dilation[0]) * g->w +
+                                       (l - kx[0]) * g->dilation[1]) *
+                                      LANES,
+                                 .w = (c * g->kernel[0] + k) * g->kernel[1] + l};
+            }
+        }
+    }
+    return count;
+}
+
+/* Does a run of every group. run->x, y and relu are those of the block's first channel.
+ */
+static void run_groups(const conv2d_job *job, conv2d_run *run)
+{
+    const conv2d_geometry *const g = &job->g;
+
+    run->channels = g->o;
+    run->weight_stride = g->taps;
+    run->y_step = LANES;
+    run->weight = job->weight;
+    run->bias = job->bias;
+    for (int64_t group = 0; group < g->groups; group++) {
+        ISA(sonde__kernel_conv2d_run)(run);
+        run->x += g->c * g->h * g->w * LANES;
+        run->weight += g->o * g->taps;
+        run->bias = run->bias == NULL ? NULL : run->bias + g->o;
+        run->y = run->y == NULL ? NULL : run->y + g->o * run->y_plane;
+        run->relu = run->relu == NULL ? NULL : run->relu + g->o * run->y_plane;
+    }
+}
+
+/* The rows and columns of two bands. target is where the first pixel goes. */
+static void convolve_bands(const conv2d_job *job, int64_t block, const conv2d_band *rows,
+                           const conv2d_band *columns, conv2d_target target)
+{
+    const conv2d_geometry *const g = &job->g;
+    const int64_t width = columns->last - columns->first;
+    const int64_t ky[2] = {rows->begin, rows->end},
+                  kx[2] = {columns->begin, columns->end};
+    conv2d_run run = {.x = job->x + block * g->groups * g->c * g->h * g->w * LANES,
+                      .taps = job->full,
+                      .tap_count = g->taps,
+                      .y = target.y,
+                      .relu = target.relu,
+                      .y_plane = target.plane,
+                      .y_skip = (g->ow - width) * LANES,
+                      .count = (rows->last - rows->first) * width,
+                      .columns = width,
+                      .x_step = g->stride[1] * LANES,
+                      .x_skip = (g->stride[0] * g->w - width * g->stride[1]) * LANES};
+
+    if (ky[1] - ky[0] < g->kernel[0] || kx[1] - kx[0] < g->kernel[1]) {
+        run.taps = job->border;
+        run.tap_count = list_taps(g, ky, kx, job->border);
+    }
+    if (run.tap_count > 0) {
+        const int64_t y =
+            rows->first * g->stride[0] - g->padding[0] + ky[0] * g->dilation[0];
+        const int64_t x =
+            columns->first * g->stride[1] - g->padding[1] + kx[0] * g->dilation[1];
+
+        run.x += (y * g->w + x) * LANES;
+    }
+    run_groups(job, &run);
+}
+
+/* Rows rows[0] ... rows[1] - 1 by columns columns[0] ... columns[1] - 1 of a block;
+ * target is where the first pixel goes. */
+static void convolve(const conv2d_job *job, int64_t block, const int64_t rows[2],
+                     const int64_t columns[2], conv2d_target target)
+{
+    conv2d_band across = {0}, down = {0};
+
+    for (int64_t i = rows[0]; i < rows[1]; i = down.last) {
+        down = conv2d_band_at(&job->g, 0, i, rows[1]);
+        for (int64_t j = columns[0]; j < columns[1]; j = across.last) {
+            const int64_t at = (i - rows[0]) * job->g.ow + j - columns[0];
+
+            across = conv2d_band_at(&job->g, 1, j, columns[1]);
+            convolve_bands(job, block, &down, &across, target_at(target, at * LANES));
+        }
+    }
+}
+
+/* Pixels first ... last - 1 of a block, counted through from row to row, of a convolution
+ * without padding. */
+static void convolve_pixels(const conv2d_job *job, int64_t block, int64_t first,
+                            int64_t last, conv2d_target target)
+{
+    const conv2d_geometry *const g = &job->g;
+    const int64_t row = first / g->ow, column = first % g->ow;
+    conv2d_run run = {.taps = job->full,
+                      .tap_count = g->taps,
+                      .y = target.y,
+                      .relu = target.relu,
+                      .y_plane = target.plane,
+                      .count = last - first,
+                      .column = column,
+                      .columns = g->ow,
+                      .x_step = g->stride[1] * LANES,
+                      .x_skip = (g->stride[0] * g->w - g->ow * g->stride[1]) * LANES};
+
+    run.x = job->x + (block * g->groups * g->c * g->h * g->w + row * g->stride[0] * g->w +
+                      column * g->stride[1]) *
+                         LANES;
+    run_groups(job, &run);
+}
+
+/* --- kernels ---------------------------------------------------------------------- */
+
+static bool conv2d_accepts(const sonde__op_call *call)
+{
+    return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(&call->in[1].shape, 4) &&
+           (call->in_count < 3 || lanes_is_f32(&call->in[2].shape, 1));
+}
+
+static conv2d_geometry call_geometry(const sonde__op_call *call)
+{
+    return conv2d_geometry_of(&call->in[0].shape, &call->in[1].shape, call->attrs);
+}
+
+static size_t lists_size(const conv2d_geometry *g)
+{
+    const size_t size = 2 * (size_t)g->taps * sizeof(conv2d_tap);
+
+    return (size + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+}
+
+static size_t conv2d_scratch(const sonde__op_call *call, int parts)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    return lists_size(&g) * (size_t)parts;
+}
+
+/* scratch: lists_size bytes for this part alone */
+static conv2d_job start_job(const sonde__op_call *call, void *scratch)
+{
+    conv2d_job job = {.g = call_geometry(call),
+                      .x = lanes_in(call, 0),
+                      .weight = lanes_in(call, 1),
+                      .bias = lanes_in(call, 2),
+                      .full = scratch};
+    const int64_t ky[2] = {0, job.g.kernel[0]}, kx[2] = {0, job.g.kernel[1]};
+
+    job.border = job.full + job.g.taps;
+    (void)list_taps(&job.g, ky, kx, job.full);
+    return job;
+}
+
+static int conv2d_parts(const sonde__op_call *call, int max)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    return lanes_parts(conv2d_operations(&g), g.blocks * g.oh, max);
+}
+
+/* A part is a range of pixels, or of rows if there is padding, counted through all
+ * blocks. */
+static void convolve_part(const sonde__op_call *call, float *y, float *relu, int part,
+                          int parts)
+{
+    const conv2d_geometry g = call_geometry(call);
+    const conv2d_job job =
+        start_job(call, (char *)call->scratch + (size_t)part * lists_size(&g));
+    const bool padded = conv2d_is_padded(&g);
+    const int64_t pixels = g.oh * g.ow, units = padded ? g.oh : pixels;
+    const int64_t columns[2] = {0, g.ow};
+    int64_t first, last;
+
+    lanes_split(g.blocks * units, part, parts, &first, &last);
+    while (first < last) {
+        const int64_t block = first / units;
+        const int64_t range[2] = {first - block * units,
+                                  SONDE_MIN(units, last - block * units)};
+        const int64_t begin = padded ? range[0] * g.ow : range[0];
+        const conv2d_target all = {y, relu, pixels * LANES},
+                            target = target_at(
+                                all, (block * g.groups * g.o * pixels + begin) * LANES);
+
+        if (padded) {
+            convolve(&job, block, range, columns, target);
+        } else {
+            convolve_pixels(&job, block, range[0], range[1], target);
+        }
+        first = block * units + range[1];
+    }
+}
+
+static void conv2d_run_lanes(const sonde__op_call *call, int part, int parts)
+{
+    convolve_part(call, lanes_out(call, 0), NULL, part, parts);
+}
+
+static void conv2d_relu_run_lanes(const sonde__op_call *call, int part, int parts)
+{
+    convolve_part(call, lanes_out(call, 0), lanes_out(call, 1), part, parts);
+    relu_vitals_run(call, parts);
+}
+
+#include "nn/kernels/conv2d_windows.h"
+
+/* --- rows of the table ------------------------------------------------------------ */
+
+#define CONV2D_IN                                                                        \
+    {                                                                                    \
+        SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN                                         \
+    }
+
+const sonde__kernel_conv2d_kernels ISA(sonde__kernel_conv2d) = {
+    .forward = {.name = "lanes",
+                .accepts = conv2d_accepts,
+                .in = CONV2D_IN,
+                .out = {SONDE__LANES},
+                .scratch = conv2d_scratch,
+                .parts = conv2d_parts,
+                .run = conv2d_run_lanes},
+    .relu = {.name = "lanes",
+             .accepts = conv2d_accepts,
+             .in = CONV2D_IN,
+             .out = {SONDE__LANES, SONDE__LANES},
+             .scratch = conv2d_scratch,
+             .parts = conv2d_parts,
+             .vitals_out = 1U << 0 | 1U << 1,
+             .vitals_kept = 1U << 0,
+             .run = conv2d_relu_run_lanes,
+             .finish = relu_vitals_finish},
+    .relu_pool = {.name = "lanes",
+                  .accepts = pool_accepts,
+                  .in = CONV2D_IN,
+                  .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES},
+                  .scratch = pool_scratch,
+                  .parts = pool_parts,
+                  .tells = pool_tells,
+                  .run = conv2d_relu_pool_run_lanes,
+                  .finish = pool_finish},
+};

@@ -1,0 +1,384 @@
+/*
+ * conv2d_windows.h - convolution, ReLU and 2 x 2 max-pool in one; the rest of
+ * conv2d_kernels.h, which includes it.
+ *
+ * Without padding a tile is (output channels) x (the four pixels of a window), and
+ * windows are taken from registers. With padding two rows of pixels are convolved and
+ * pooled while they are in cache.
+ */
+#ifndef SONDE_NN_KERNELS_CONV2D_WINDOWS_H
+#define SONDE_NN_KERNELS_CONV2D_WINDOWS_H
+
+#if VF_WIDTH == 16
+#define WINDOW_TILES(X) X(6) X(5) X(4) X(3) X(2) X(1)
+#else
+#define WINDOW_TILES(X) X(2) X(1)
+#endif
+
+/* Where a row of 2 x 2 windows goes: window i at i * LANES of pooled and index. */
+typedef struct window_row {
+    conv2d_run run;       /* of the upper row's first pixel; y and relu as in a run */
+    int64_t x_row, y_row; /* from a window's upper to its lower pixels */
+    int64_t count, plane; /* windows; from channel to channel of pooled and index */
+    float *pooled;        /* NULL: not wanted */
+    uint8_t *index;       /* likewise */
+} window_row;
+
+/* v: the pixels of a window before ReLU, row-major. The maximum is taken first: ReLU
+ * keeps the order, and where nothing is positive all four are equal (0 or -0) and the
+ * first one wins. */
+VEC_INLINE void store_window(const window_row *row, const vf *v, int64_t at)
+{
+    const vm upper = vm_beats(v[1], v[0]), lower = vm_beats(v[3], v[2]);
+    const vf u = vf_pick(upper, v[1], v[0]), l = vf_pick(lower, v[3], v[2]);
+    const vm down = vm_beats(l, u);
+    const vf top = vf_pick(down, l, u);
+    const vm positive = vm_positive(top);
+    const vi one = vi_set1(1), two = vi_set1(2), three = vi_set1(3), zero = {0};
+
+    if (row->pooled != NULL) {
+        vf_store(row->pooled + at, vf_pick(positive, top, vf_relu(v[0])));
+    }
+    if (row->index != NULL) {
+        const vi i = vi_pick(down, vi_pick(lower, three, two), vi_pick(upper, one, zero));
+
+        vi_store_u8(row->index + at, vi_pick(positive, i, zero));
+    }
+}
+
+#if VF_WIDTH == 16
+/* The same where none of v is NaN: integer maxima, which order floats that are not both
+ * negative, run beside the multiply-adds where float comparisons do not. The first pixel
+ * is clamped to 0; that clamps the maximum, and keeps negative ones from winning. The
+ * last maximum is max_ps, which gives v[0] where that is -0 and nothing is greater. */
+VEC_INLINE void store_window_ordered(const window_row *row, const vf *v, int64_t at)
+{
+    const __m512i v0 = _mm512_max_epi32((__m512i)v[0], _mm512_setzero_si512());
+    const __m512i v1 = (__m512i)v[1], v2 = (__m512i)v[2], v3 = (__m512i)v[3];
+    const __m512i u = _mm512_max_epi32(v0, v1), l = _mm512_max_epi32(v2, v3);
+
+    if (row->pooled != NULL) {
+        vf_store(row->pooled + at,
+                 (vf)_mm512_max_ps((__m512)_mm512_max_epi32(u, l), (__m512)v[0]));
+    }
+    if (row->index != NULL) {
+        const __m128i two = _mm_set1_epi8(2), three = _mm_set1_epi8(3);
+        const __m128i i = _mm_maskz_set1_epi8(_mm512_cmpgt_epi32_mask(v1, v0), 1);
+        const __m128i j = _mm_mask_mov_epi8(two, _mm512_cmpgt_epi32_mask(v3, v2), three);
+
+        _mm_storeu_si128((__m128i *)(void *)(row->index + at),
+                         _mm_mask_mov_epi8(i, _mm512_cmpgt_epi32_mask(l, u), j));
+    }
+}
+
+/* Whether NaN may be among count vectors: their sum is NaN then, and for Inf - Inf too.
+ */
+VEC_INLINE bool maybe_nan(const vf *v, const int count)
+{
+    vf sum[2] = {v[0], v[1]};
+
+    VEC_UNROLL
+    for (int i = 2; i < count; i++) {
+        sum[i % 2] += v[i];
+    }
+    sum[0] += sum[1];
+    return _mm512_cmp_ps_mask((__m512)sum[0], (__m512)sum[0], _CMP_UNORD_Q) != 0;
+}
+#endif
+
+VEC_INLINE void store_windows(const window_row *row, const vf *acc, int64_t at,
+                              const int channels)
+{
+#if VF_WIDTH == 16
+    if (__builtin_expect(!maybe_nan(acc, 4 * channels), 1)) {
+        VEC_UNROLL
+        for (int k = 0; k < channels; k++) {
+            store_window_ordered(row, acc + 4 * k, at + k * row->plane);
+        }
+        return;
+    }
+#endif
+    VEC_UNROLL
+    for (int k = 0; k < channels; k++) {
+        store_window(row, acc + 4 * k, at + k * row->plane);
+    }
+}
+
+/* The pixels themselves, and their ReLU, if they are wanted. */
+VEC_INLINE void store_pixels(const window_row *row, const vf *v, int64_t at)
+{
+    VEC_UNROLL
+    for (int p = 0; p < 4; p++) {
+        const int64_t to = at + p / 2 * row->y_row + p % 2 * LANES;
+
+        if (row->run.y != NULL) {
+            vf_store(row->run.y + to, v[p]);
+        }
+        if (row->run.relu != NULL) {
+            vf_store(row->run.relu + to, vf_relu(v[p]));
+        }
+    }
+}
+
+VEC_INLINE void run_windows(const window_row *row, int64_t o, const int channels)
+{
+    const conv2d_run *const run = &row->run;
+    const float *const weight = run->weight + o * run->weight_stride;
+    const float *const bias = run->bias == NULL ? NULL : run->bias + o;
+    const float *x[4] = {run->x, run->x + run->x_step, run->x + row->x_row,
+                         run->x + row->x_row + run->x_step};
+
+    for (int64_t i = 0; i < row->count; i++) {
+        vf acc[MAX_TILE];
+
+        tile_start(acc, bias, channels, 4);
+        tile_sum(acc, run, weight, x, channels, 4);
+        VEC_UNROLL
+        for (int p = 0; p < 4; p++) {
+            x[p] += 2 * run->x_step;
+        }
+        store_windows(row, acc, o * row->plane + i * LANES, channels);
+        if (run->y == NULL && run->relu == NULL) {
+            continue;
+        }
+        VEC_UNROLL
+        for (int k = 0; k < channels; k++) {
+            store_pixels(row, acc + 4 * k, (o + k) * run->y_plane + 2 * i * LANES);
+        }
+    }
+}
+
+#define DEFINE_WINDOWS(channels)                                                         \
+    static void run_windows_##channels(const window_row *row, int64_t o)                 \
+    {                                                                                    \
+        run_windows(row, o, channels);                                                   \
+    }
+#define LIST_WINDOWS(channels) run_windows_##channels,
+
+WINDOW_TILES(DEFINE_WINDOWS)
+
+/* Falling channel counts: the last entry has one channel. */
+static void (*const window_tiles[])(const window_row *row,
+                                    int64_t o) = {WINDOW_TILES(LIST_WINDOWS)};
+
+enum { MAX_WINDOW_TILE = SONDE_COUNT_OF(window_tiles) };
+
+static void run_window_row(const window_row *row)
+{
+    for (int64_t o = 0; o < row->run.channels;) {
+        const int64_t left = row->run.channels - o;
+        /* as many tiles as need be, of even size */
+        const int64_t tiles = (left + MAX_WINDOW_TILE - 1) / MAX_WINDOW_TILE;
+        const int64_t channels = (left + tiles - 1) / tiles;
+
+        for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+            window_row part = *row;
+
+            part.run.x += lane;
+            part.run.y = row->run.y == NULL ? NULL : row->run.y + lane;
+            part.run.relu = row->run.relu == NULL ? NULL : row->run.relu + lane;
+            part.pooled = row->pooled == NULL ? NULL : row->pooled + lane;
+            part.index = row->index == NULL ? NULL : row->index + lane;
+            window_tiles[MAX_WINDOW_TILE - channels](&part, o);
+        }
+        o += channels;
+    }
+}
+
+#include "base/macros.h"
+
+#include "nn/kernels/conv2d_windows_vitals.h"
+
+/* What conv2d_relu_pool writes: whole tensors, any of them NULL. */
+typedef struct pool_outputs {
+    float *conv, *relu, *pooled;
+    uint8_t *index;
+    relu_signs *signs; /* NULL: nobody looks */
+} pool_outputs;
+
+/* Where pixel `row` * ow of a block goes. */
+static conv2d_target pool_target(const conv2d_geometry *g, const pool_outputs *out,
+                                 int64_t block, int64_t row)
+{
+    const int64_t pixels = g->oh * g->ow;
+    const conv2d_target all = {out->conv, out->relu, pixels * LANES};
+
+    return target_at(all, (block * g->groups * g->o * pixels + row * g->ow) * LANES);
+}
+
+/* One row of windows, of a convolution without padding. spare: for pixels that are looked
+ * at. */
+static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int64_t block,
+                            int64_t pool_row, float *spare)
+{
+    const conv2d_geometry *const g = &job->g;
+    const int64_t windows = (g->oh / 2) * (g->ow / 2), image = g->c * g->h * g->w;
+    const conv2d_target target = pool_target(g, out, block, 2 * pool_row);
+    const int64_t at =
+        (block * g->groups * g->o * windows + pool_row * (g->ow / 2)) * LANES;
+    window_row row = {.run = {.taps = job->full,
+                              .tap_count = g->taps,
+                              .channels = g->o,
+                              .weight_stride = g->taps,
+                              .y_plane = target.plane,
+                              .x_step = g->stride[1] * LANES},
+                      .x_row = g->stride[0] * g->w * LANES,
+                      .y_row = g->ow * LANES,
+                      .count = g->ow / 2,
+                      .plane = windows * LANES};
+
+    for (int64_t group = 0; group < g->groups; group++) {
+        const int64_t o = group * g->o;
+
+        row.run.x = job->x + ((block * g->groups + group) * image +
+                              2 * pool_row * g->stride[0] * g->w) *
+                                 LANES;
+        row.run.weight = job->weight + o * g->taps;
+        row.run.bias = job->bias == NULL ? NULL : job->bias + o;
+        row.run.y = target.y == NULL ? NULL : target.y + o * target.plane;
+        row.run.relu = target.relu == NULL ? NULL : target.relu + o * target.plane;
+        row.pooled = out->pooled == NULL ? NULL : out->pooled + at + o * row.plane;
+        row.index = out->index == NULL ? NULL : out->index + at + o * row.plane;
+        if (out->signs == NULL) {
+            run_window_row(&row);
+        } else {
+            const conv2d_target to = {row.run.y, row.run.relu, target.plane};
+            const int64_t rows = (block * (g->oh / 2) + pool_row) * g->groups + group;
+
+            run_seen_row(g, &row, &to, spare, lanes_valid(g->samples, block),
+                         out->signs + rows * seen_chunks(g));
+        }
+    }
+}
+
+/* One row of windows by way of two rows of pixels, which lie in conv or relu if somebody
+ * wants them, else in spare. */
+static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
+                              int64_t block, int64_t pool_row, float *spare)
+{
+    const conv2d_geometry *const g = &job->g;
+    const int64_t windows = (g->oh / 2) * (g->ow / 2), channels = g->groups * g->o;
+    const bool wanted = out->conv != NULL || out->relu != NULL;
+    const conv2d_target rows = wanted ? pool_target(g, out, block, 2 * pool_row)
+                                      : (conv2d_target){spare, NULL, 2 * g->ow * LANES};
+    const float *const from = rows.y != NULL ? rows.y : rows.relu;
+    const window_row row = {
+        .plane = windows * LANES, .pooled = out->pooled, .index = out->index};
+
+    convolve(job, block, (const int64_t[]){2 * pool_row, 2 * pool_row + 2},
+             (const int64_t[]){0, g->ow}, rows);
+    for (int64_t o = 0; o < channels; o++) {
+        for (int64_t i = 0; i < g->ow / 2; i++) {
+            for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+                const float *const p = from + o * rows.plane + 2 * i * LANES + lane;
+                const float *const q = p + g->ow * LANES;
+                const vf v[4] = {vf_load(p), vf_load(p + LANES), vf_load(q),
+                                 vf_load(q + LANES)};
+
+                store_window(&row, v,
+                             ((block * channels + o) * windows + pool_row * (g->ow / 2) +
+                              i) * LANES +
+                                 lane);
+            }
+        }
+    }
+}
+
+/* The pixels of two rows, or of the last odd one, that lie in no window. */
+static void convolve_leftover(const conv2d_job *job, const pool_outputs *out,
+                              int64_t block, int64_t row)
+{
+    const conv2d_geometry *const g = &job->g;
+    const int64_t rows[2] = {row, SONDE_MIN(row + 2, g->oh)};
+    const int64_t columns[2] = {row + 1 < g->oh ? g->ow / 2 * 2 : 0, g->ow};
+
+    if (out->conv != NULL || out->relu != NULL) {
+        convolve(job, block, rows, columns,
+                 target_at(pool_target(g, out, block, row), columns[0] * LANES));
+    }
+}
+
+static bool pool_accepts(const sonde__op_call *call)
+{
+    const sonde__op_shape *const y = &call->out[2].shape;
+    conv2d_geometry g;
+
+    if (!conv2d_accepts(call)) {
+        return false;
+    }
+    g = call_geometry(call);
+    return y->dim[2] == g.oh / 2 && y->dim[3] == g.ow / 2;
+}
+
+static size_t pool_part_size(const conv2d_geometry *g)
+{
+    const size_t rows = (size_t)(g->groups * g->o * 2 * g->ow) * LANES * sizeof(float);
+
+    return lists_size(g) + (conv2d_is_padded(g) ? rows : seen_rows_size(g));
+}
+
+/* Signs, then the parts' own. */
+static size_t pool_scratch(const sonde__op_call *call, int parts)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    return seen_signs_size(&g) + pool_part_size(&g) * (size_t)parts;
+}
+
+static unsigned pool_tells(const sonde__op_call *call)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    return seen_accepts(&g) ? 1U << 0 | 1U << 1 : 0;
+}
+
+static void pool_finish(const sonde__op_call *call, int parts)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    (void)parts;
+    merge_seen(&g, call->scratch, call->out_vitals);
+}
+
+static int pool_parts(const sonde__op_call *call, int max)
+{
+    const conv2d_geometry g = call_geometry(call);
+
+    return lanes_parts(conv2d_operations(&g), g.blocks * (g.oh / 2), max);
+}
+
+/* A part is a range of rows of windows, counted through all blocks. */
+static void conv2d_relu_pool_run_lanes(const sonde__op_call *call, int part, int parts)
+{
+    const conv2d_geometry size = call_geometry(call);
+    char *const scratch = (char *)call->scratch + seen_signs_size(&size) +
+                          (size_t)part * pool_part_size(&size);
+    float *const spare = (float *)(void *)(scratch + lists_size(&size));
+    const conv2d_job job = start_job(call, scratch);
+    const bool seen = call->out_vitals[0] != NULL || call->out_vitals[1] != NULL;
+    const pool_outputs out = {lanes_out(call, 0), lanes_out(call, 1), lanes_out(call, 2),
+                              (uint8_t *)call->out[3].data,
+                              seen ? (relu_signs *)call->scratch : NULL};
+    const int64_t rows = size.oh / 2;
+    int64_t first, last;
+
+    lanes_split(size.blocks * rows, part, parts, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        const int64_t block = i / rows, row = i % rows;
+
+        if (conv2d_is_padded(&size)) {
+            pool_row_indirect(&job, &out, block, row, spare);
+        } else {
+            pool_row_direct(&job, &out, block, row, spare);
+            convolve_leftover(&job, &out, block, 2 * row);
+        }
+        if (row == rows - 1 && size.oh % 2 == 1) {
+            convolve_leftover(&job, &out, block, size.oh - 1);
+        }
+    }
+    if (seen && parts == 1) {
+        pool_finish(call, 1);
+    }
+}
+
+#endif

@@ -1,0 +1,89 @@
+/*
+ * elementwise_kernels.c - ops that do one thing to every element, whatever the layout:
+ * the padding of a layout is worked on like the rest, it holds nothing that matters.
+ *
+ * Included by elementwise_generic.c, _avx2.c and _avx512.c, which define ISA(name). The
+ * values are those of the references, but for the last bit of accumulate with a scale.
+ */
+#include "base/isa.h"
+#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/stream_kernels.h"
+#include "nn/kernels/vec.h"
+
+static inline stream_span my_elements(const sonde__op_call *call, int part, int parts)
+{
+    return stream_part(sonde__op_layout_count(&call->in[0].shape, call->in[0].layout),
+                       part, parts);
+}
+
+/* Defines run_<op>: out = expression of vectors a and b, from operands 0 and b_index, and
+ * of s = attrs.scale if scaled. */
+#define STREAM_OP(op, b_index, scaled, expression)                                       \
+    static void op##_run(const sonde__op_call *call, int part, int parts)                \
+    {                                                                                    \
+        const stream_span mine = my_elements(call, part, parts);                         \
+        const float *const from = call->in[0].data, *const second =                      \
+                                                        call->in[b_index].data;          \
+        float *const to = call->out[0].data;                                             \
+        const v16 s = v16_set1((scaled) ? call->attrs->scale : 1.0F);                    \
+        int64_t i = mine.begin;                                                          \
+                                                                                         \
+        (void)s;                                                                         \
+        for (; i + 16 <= mine.end; i += 16) {                                            \
+            const v16 a = v16_load(from + i), b = v16_load(second + i);                  \
+                                                                                         \
+            (void)b;                                                                     \
+            v16_store(to + i, expression);                                               \
+        }                                                                                \
+        if (i < mine.end) {                                                              \
+            const int n = (int)(mine.end - i);                                           \
+            const v16 a = v16_load_n(from + i, n), b = v16_load_n(second + i, n);        \
+                                                                                         \
+            (void)b;                                                                     \
+            v16_store_n(to + i, expression, n);                                          \
+        }                                                                                \
+    }
+
+STREAM_OP(relu, 0, false, v16_relu(a))
+STREAM_OP(relu_grad, 1, false, v16_gate(b, a))
+STREAM_OP(add, 1, false, v16_add(a, b))
+STREAM_OP(scale, 0, true, v16_mul(s, a))
+STREAM_OP(accumulate, 1, true, v16_fma(s, b, a))
+
+static bool accepts_same_shapes(const sonde__op_call *call)
+{
+    const sonde__op_shape *a = &call->in[0].shape, *b = &call->in[1].shape;
+
+    if (!stream_f32(call) || a->rank != b->rank) {
+        return false;
+    }
+    for (int i = 0; i < a->rank; i++) {
+        if (a->dim[i] != b->dim[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+#define STREAM_KERNEL(op, accepts_fn)                                                    \
+    static const sonde__op_kernel op##_any = {                                           \
+        .name = "flat",                                                                  \
+        .accepts = accepts_fn,                                                           \
+        .in = {SONDE__ANY, SONDE__ANY},                                                  \
+        .out = {SONDE__ANY},                                                             \
+        .parts = stream_parts,                                                           \
+        .run = op##_run,                                                                 \
+    };
+STREAM_KERNEL(relu, stream_f32)
+STREAM_KERNEL(relu_grad, stream_f32)
+STREAM_KERNEL(add, accepts_same_shapes)
+STREAM_KERNEL(scale, stream_f32)
+STREAM_KERNEL(accumulate, stream_f32)
+
+const sonde__op_kernel *const *const ISA(sonde__kernel_elementwise_lists)[] = {
+    (const sonde__op_kernel *const[]){&relu_any, NULL},
+    (const sonde__op_kernel *const[]){&relu_grad_any, NULL},
+    (const sonde__op_kernel *const[]){&add_any, NULL},
+    (const sonde__op_kernel *const[]){&scale_any, NULL},
+    (const sonde__op_kernel *const[]){&accumulate_any, NULL},
+};

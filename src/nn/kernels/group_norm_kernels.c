@@ -1,0 +1,366 @@
+/*
+ * group_norm_kernels.c - group normalisation and its gradient over LANES.
+ *
+ *   mean = sum x / D,  rstd = 1 / sqrt(sum (x - mean)^2 / D + eps)
+ *   y = (x - mean) rstd gamma[c] + beta[c]
+ *   h = dy gamma[c],  z = (x - mean) rstd
+ *   dx = rstd (h - sum h / D - z sum (h z) / D)
+ *   dgamma[c] = sum dy z,  dbeta[c] = sum dy
+ *
+ * over the D elements of a sample's group (Wu and He 2018; PyTorch's GroupNorm). Samples
+ * lie side by side in lanes, so no sum crosses lanes but the last one of dgamma and
+ * dbeta. Sums run in float32 over stretches of at most 512 pixels, four at a time, and in
+ * double from stretch to stretch.
+ */
+#include "base/isa.h"
+#include "base/macros.h"
+#include "nn/kernels/fast_conv.h"
+#include "nn/ops/lanes.h"
+
+#include <math.h>
+
+enum { STRETCH = 512 };
+
+typedef struct grouping {
+    int64_t samples, blocks, channels, groups;
+    int64_t per_group; /* channels */
+    int64_t inner;     /* elements of a channel */
+} grouping;
+
+static grouping grouping_of(const sonde__op_shape *x, const sonde__op_attrs *attrs)
+{
+    grouping g = {.samples = x->dim[0],
+                  .blocks = lanes_blocks(x->dim[0]),
+                  .channels = x->dim[1],
+                  .groups = attrs->groups,
+                  .per_group = x->dim[1] / attrs->groups};
+
+    g.inner = lanes_inner(x) / g.channels;
+    return g;
+}
+
+/* --- sums over pixels ------------------------------------------------------------- */
+
+/* What a pixel adds to one or two sums. */
+typedef enum term {
+    VALUE,    /* a - center */
+    SQUARE,   /* (a - center)^2 */
+    GRADIENT, /* b; and b (a - center) */
+} term;
+
+/* One chunk of lanes over at most STRETCH pixels; into first[VF_WIDTH] and, for GRADIENT,
+ * second[VF_WIDTH]. */
+VEC_INLINE void sum_stretch(const term what, const float *a, const float *b,
+                            int64_t pixels, vf center, float *first, float *second)
+{
+    vf s[4] = {{0}}, t[4] = {{0}};
+
+    for (; pixels >= 4; pixels -= 4) {
+        VEC_UNROLL
+        for (int i = 0; i < 4; i++) {
+            const vf v = vf_load(a + i * LANES);
+
+            if (what == VALUE) {
+                s[i] += v - center;
+            } else if (what == SQUARE) {
+                const vf d = v - center;
+
+                s[i] = vf_fma(d, d, s[i]);
+            } else {
+                const vf d = vf_load(b + i * LANES);
+
+                s[i] += d;
+                t[i] = vf_fma(d, v - center, t[i]);
+            }
+        }
+        a += 4 * LANES;
+        b += what == GRADIENT ? 4 * LANES : 0;
+    }
+    for (int64_t i = 0; i < pixels; i++) {
+        const vf v = vf_load(a + i * LANES);
+
+        if (what == VALUE) {
+            s[0] += v - center;
+        } else if (what == SQUARE) {
+            const vf d = v - center;
+
+            s[0] = vf_fma(d, d, s[0]);
+        } else {
+            const vf d = vf_load(b + i * LANES);
+
+            s[0] += d;
+            t[0] = vf_fma(d, v - center, t[0]);
+        }
+    }
+    vf_store(first, (s[0] + s[1]) + (s[2] + s[3]));
+    if (what == GRADIENT) {
+        vf_store(second, (t[0] + t[1]) + (t[2] + t[3]));
+    }
+}
+
+/* All lanes of `pixels` pixels, added to first and second (used by GRADIENT alone). */
+VEC_INLINE void sum_pixels(const term what, const float *a, const float *b,
+                           int64_t pixels, const float *center, double first[LANES],
+                           double second[LANES])
+{
+    for (int64_t i = 0; i < pixels; i += STRETCH) {
+        const int64_t count = SONDE_MIN(pixels - i, (int64_t)STRETCH);
+        float s[LANES], t[LANES];
+
+        for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+            sum_stretch(what, a + i * LANES + lane,
+                        what == GRADIENT ? b + i * LANES + lane : NULL, count,
+                        vf_load(center + lane), s + lane, t + lane);
+        }
+        for (int lane = 0; lane < LANES; lane++) {
+            first[lane] += (double)s[lane];
+        }
+        for (int lane = 0; lane < LANES && what == GRADIENT; lane++) {
+            second[lane] += (double)t[lane];
+        }
+    }
+}
+
+/* The mean is that of the differences to the first pixel, added to it: a mean far from 0
+ * costs no digits. */
+static void find_moments(const float *x, int64_t pixels, float eps, float mean[LANES],
+                         float rstd[LANES])
+{
+    double sum[LANES] = {0}, squares[LANES] = {0};
+    float first[LANES];
+
+    for (int lane = 0; lane < LANES; lane++) {
+        first[lane] = isfinite(x[lane]) ? x[lane] : 0.0F;
+    }
+    sum_pixels(VALUE, x, NULL, pixels, first, sum, NULL);
+    for (int lane = 0; lane < LANES; lane++) {
+        mean[lane] = (float)((double)first[lane] + sum[lane] / (double)pixels);
+    }
+    sum_pixels(SQUARE, x, NULL, pixels, mean, squares, NULL);
+    for (int lane = 0; lane < LANES; lane++) {
+        rstd[lane] = (float)(1.0 / sqrt(squares[lane] / (double)pixels + (double)eps));
+    }
+}
+
+/* --- forward ---------------------------------------------------------------------- */
+
+static void normalise(const float *x, int64_t pixels, const float *mean,
+                      const float *rstd, float gamma, float beta, float *y)
+{
+    for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+        const vf center = vf_load(mean + lane), add = vf_set1(beta);
+        const vf scale = vf_load(rstd + lane) * vf_set1(gamma);
+
+        for (int64_t i = 0; i < pixels; i++) {
+            const vf d = vf_load(x + i * LANES + lane) - center;
+
+            vf_store(y + i * LANES + lane, vf_fma(d, scale, add));
+        }
+    }
+}
+
+static bool norm_accepts(const sonde__op_call *call)
+{
+    return lanes_is_f32(&call->in[0].shape, -1) && call->in[0].shape.rank >= 2;
+}
+
+static int norm_parts(const sonde__op_call *call, int max)
+{
+    const grouping g = grouping_of(&call->in[0].shape, call->attrs);
+
+    return lanes_parts(8.0 * LANES * (double)(g.blocks * g.channels * g.inner),
+                       g.blocks * g.groups, max);
+}
+
+/* A part is a range of groups, counted through all blocks. */
+static void norm_run(const sonde__op_call *call, int part, int parts)
+{
+    const grouping g = grouping_of(&call->in[0].shape, call->attrs);
+    const float *const gamma = lanes_in(call, 1), *const beta = lanes_in(call, 2);
+    float *const y = lanes_out(call, 0);
+    int64_t first, last;
+
+    lanes_split(g.blocks * g.groups, part, parts, &first, &last);
+    for (int64_t i = first; i < last; i++) {
+        const int64_t at = i * g.per_group * g.inner * LANES,
+                      c = i % g.groups * g.per_group;
+        float mean[LANES], rstd[LANES];
+
+        find_moments(lanes_in(call, 0) + at, g.per_group * g.inner, call->attrs->eps,
+                     mean, rstd);
+        if (lanes_out(call, 1) != NULL) {
+            memcpy(lanes_out(call, 1) + i * LANES, mean, sizeof mean);
+        }
+        if (lanes_out(call, 2) != NULL) {
+            memcpy(lanes_out(call, 2) + i * LANES, rstd, sizeof rstd);
+        }
+        for (int64_t k = 0; k < g.per_group && y != NULL; k++) {
+            normalise(lanes_in(call, 0) + at + k * g.inner * LANES, g.inner, mean, rstd,
+                      gamma == NULL ? 1.0F : gamma[c + k],
+                      beta == NULL ? 0.0F : beta[c + k], y + at + k * g.inner * LANES);
+        }
+    }
+}
+
+/* --- gradient --------------------------------------------------------------------- */
+
+/* Sums over a channel's pixels, of each sample: of dy, and of dy z. */
+typedef struct channel_sums {
+    double dy[LANES], dyz[LANES];
+} channel_sums;
+
+/* dx = scale dy + slope (x - mean) + offset, each of these a number a lane. */
+static void spread(const float *dy, const float *x, int64_t pixels, const float *mean,
+                   const float *scale, const float *slope, const float *offset, float *dx)
+{
+    for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+        const vf center = vf_load(mean + lane), a = vf_load(scale + lane);
+        const vf b = vf_load(slope + lane), c = vf_load(offset + lane);
+
+        for (int64_t i = 0; i < pixels; i++) {
+            const vf d = vf_load(x + i * LANES + lane) - center;
+
+            vf_store(dx + i * LANES + lane,
+                     vf_fma(vf_load(dy + i * LANES + lane), a, vf_fma(d, b, c)));
+        }
+    }
+}
+
+/* One group of one block; sums[per_group] is filled. dx may be NULL. */
+static void group_gradient(const grouping *g, const float *dy, const float *x,
+                           const float *mean, const float *rstd, const float *gamma,
+                           channel_sums *sums, float *dx)
+{
+    const double count = (double)(g->per_group * g->inner);
+    double h[LANES] = {0}, hz[LANES] = {0};
+    float scale[LANES], slope[LANES], offset[LANES];
+
+    for (int64_t k = 0; k < g->per_group; k++) {
+        const double factor = gamma == NULL ? 1.0 : (double)gamma[k];
+        channel_sums *const sum = &sums[k];
+
+        *sum = (channel_sums){.dy = {0}};
+        sum_pixels(GRADIENT, x + k * g->inner * LANES, dy + k * g->inner * LANES,
+                   g->inner, mean, sum->dy, sum->dyz);
+        for (int lane = 0; lane < LANES; lane++) {
+            sum->dyz[lane] *= (double)rstd[lane];
+            h[lane] += factor * sum->dy[lane];
+            hz[lane] += factor * sum->dyz[lane];
+        }
+    }
+    for (int lane = 0; lane < LANES; lane++) {
+        const double r = (double)rstd[lane];
+
+        slope[lane] = (float)(-r * r * hz[lane] / count);
+        offset[lane] = (float)(-r * h[lane] / count);
+    }
+    for (int64_t k = 0; k < g->per_group && dx != NULL; k++) {
+        for (int lane = 0; lane < LANES; lane++) {
+            scale[lane] = gamma == NULL ? rstd[lane] : rstd[lane] * gamma[k];
+        }
+        spread(dy + k * g->inner * LANES, x + k * g->inner * LANES, g->inner, mean, scale,
+               slope, offset, dx + k * g->inner * LANES);
+    }
+}
+
+static int grad_parts(const sonde__op_call *call, int max)
+{
+    const grouping g = grouping_of(&call->in[1].shape, call->attrs);
+
+    return lanes_parts(10.0 * LANES * (double)(g.blocks * g.channels * g.inner), g.groups,
+                       max);
+}
+
+/* A part's channels of one group, over one block and over all. */
+static size_t grad_part_size(const grouping *g)
+{
+    return 2 * (size_t)g->per_group * sizeof(channel_sums);
+}
+
+static size_t grad_scratch(const sonde__op_call *call, int parts)
+{
+    const grouping g = grouping_of(&call->in[1].shape, call->attrs);
+
+    return grad_part_size(&g) * (size_t)parts;
+}
+
+static void add_sums(const channel_sums *from, int64_t count, int valid, channel_sums *to)
+{
+    for (int64_t k = 0; k < count; k++) {
+        for (int lane = 0; lane < valid; lane++) {
+            to[k].dy[lane] += from[k].dy[lane];
+            to[k].dyz[lane] += from[k].dyz[lane];
+        }
+    }
+}
+
+/* Lanes in order. */
+static void store_sums(const channel_sums *sums, int64_t count, float *dgamma,
+                       float *dbeta)
+{
+    for (int64_t k = 0; k < count; k++) {
+        double dy = 0.0, dyz = 0.0;
+
+        for (int lane = 0; lane < LANES; lane++) {
+            dy += sums[k].dy[lane];
+            dyz += sums[k].dyz[lane];
+        }
+        if (dgamma != NULL) {
+            dgamma[k] = (float)dyz;
+        }
+        if (dbeta != NULL) {
+            dbeta[k] = (float)dy;
+        }
+    }
+}
+
+static float *at_or_null(float *p, int64_t offset)
+{
+    return p == NULL ? NULL : p + offset;
+}
+
+/* A part is a range of groups, each over all blocks. */
+static void grad_run(const sonde__op_call *call, int part, int parts)
+{
+    const grouping g = grouping_of(&call->in[1].shape, call->attrs);
+    const float *const gamma = lanes_in(call, 4);
+    char *const scratch = (char *)call->scratch + (size_t)part * grad_part_size(&g);
+    channel_sums *const sums = (channel_sums *)(void *)scratch;
+    channel_sums *const totals = sums + g.per_group;
+    int64_t first, last;
+
+    lanes_split(g.groups, part, parts, &first, &last);
+    for (int64_t group = first; group < last; group++) {
+        const int64_t c = group * g.per_group;
+
+        memset(totals, 0, (size_t)g.per_group * sizeof *totals);
+        for (int64_t block = 0; block < g.blocks; block++) {
+            const int64_t i = block * g.groups + group;
+            const int64_t at = i * g.per_group * g.inner * LANES;
+
+            group_gradient(&g, lanes_in(call, 0) + at, lanes_in(call, 1) + at,
+                           lanes_in(call, 2) + i * LANES, lanes_in(call, 3) + i * LANES,
+                           gamma == NULL ? NULL : gamma + c, sums,
+                           at_or_null(lanes_out(call, 0), at));
+            add_sums(sums, g.per_group, lanes_valid(g.samples, block), totals);
+        }
+        store_sums(totals, g.per_group, at_or_null(lanes_out(call, 1), c),
+                   at_or_null(lanes_out(call, 2), c));
+    }
+}
+
+const sonde__kernel_group_norm_kernels ISA(sonde__kernel_group_norm) = {
+    .forward = {.name = "lanes",
+                .accepts = norm_accepts,
+                .in = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+                .out = {SONDE__LANES, SONDE__LANES, SONDE__LANES},
+                .parts = norm_parts,
+                .run = norm_run},
+    .grad = {.name = "lanes",
+             .accepts = norm_accepts,
+             .in = {SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__LANES, SONDE__PLAIN},
+             .out = {SONDE__LANES, SONDE__PLAIN, SONDE__PLAIN},
+             .scratch = grad_scratch,
+             .parts = grad_parts,
+             .run = grad_run},
+};

@@ -1,0 +1,230 @@
+/*
+ * pool_kernels.c - max pooling and its gradient over LANES, for any window.
+ *
+ * The gradient goes over the windows in order and adds to dx, or, where no two windows
+ * overlap, stores. Where windows tile the image exactly, dx is not cleared first.
+ */
+#include "base/isa.h"
+#include "nn/kernels/fast_conv.h"
+#include "nn/ops/lanes.h"
+
+/* --- shapes ----------------------------------------------------------------------- */
+
+typedef struct pool_geometry {
+    int64_t planes; /* blocks * channels */
+    int64_t h, w, oh, ow;
+    int64_t kernel[2], stride[2], padding[2], dilation[2];
+} pool_geometry;
+
+static pool_geometry pool_geometry_of(const sonde__op_shape *x, const sonde__op_shape *y,
+                                      const sonde__op_attrs *attrs)
+{
+    pool_geometry g = {.planes = lanes_blocks(x->dim[0]) * x->dim[1],
+                       .h = x->dim[2],
+                       .w = x->dim[3],
+                       .oh = y->dim[2],
+                       .ow = y->dim[3]};
+
+    for (int d = 0; d < 2; d++) {
+        g.kernel[d] = attrs->kernel[d];
+        g.stride[d] = attrs->stride[d];
+        g.padding[d] = attrs->padding[d];
+        g.dilation[d] = attrs->dilation[d];
+    }
+    return g;
+}
+
+/* Elements *first ... *last - 1 of window i along dimension d lie in the image, the one
+ * at place 0 of the window at *start. */
+static void window_range(const pool_geometry *g, int d, int64_t i, int64_t *start,
+                         int64_t *first, int64_t *last)
+{
+    const int64_t extent = d == 0 ? g->h : g->w, step = g->dilation[d];
+
+    *start = i * g->stride[d] - g->padding[d];
+    *first = 0;
+    *last = g->kernel[d];
+    while (*first < *last && *start + *first * step < 0) {
+        ++*first;
+    }
+    while (*last > *first && *start + (*last - 1) * step >= extent) {
+        --*last;
+    }
+}
+
+/* One window: where it begins in the plane, and which of its elements count. */
+typedef struct pool_window {
+    int64_t at; /* of element (0, 0), in floats from the plane; may lie outside */
+    int64_t first[2], last[2];
+} pool_window;
+
+static int pool_parts_of(const pool_geometry *g, int max)
+{
+    const double elements = (double)(g->planes * g->oh * g->ow) * LANES;
+
+    return lanes_parts(4.0 * elements * (double)(g->kernel[0] * g->kernel[1]), g->planes,
+                       max);
+}
+
+/* --- forward ---------------------------------------------------------------------- */
+
+static void max_of_window(const pool_geometry *g, const pool_window *window,
+                          const float *x, float *y, uint8_t *index)
+{
+    for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+        vf max = vf_set1(-__builtin_inff());
+        vi winner = {0};
+        bool seen = false;
+
+        for (int64_t k = window->first[0]; k < window->last[0]; k++) {
+            for (int64_t l = window->first[1]; l < window->last[1]; l++) {
+                const int64_t place = k * g->dilation[0] * g->w + l * g->dilation[1];
+                const vf v = vf_load(x + (window->at + place * LANES + lane));
+                const vi here = vi_set1((int32_t)(k * g->kernel[1] + l));
+                const vm wins = vm_beats(v, max);
+
+                max = seen ? vf_pick(wins, v, max) : v;
+                winner = seen ? vi_pick(wins, here, winner) : here;
+                seen = true;
+            }
+        }
+        if (y != NULL) {
+            vf_store(y + lane, max);
+        }
+        if (index != NULL) {
+            vi_store_u8(index + lane, winner);
+        }
+    }
+}
+
+static bool pool_accepts(const sonde__op_call *call)
+{
+    return lanes_is_f32(&call->in[0].shape, 4);
+}
+
+static int pool_parts(const sonde__op_call *call, int max)
+{
+    const pool_geometry g =
+        pool_geometry_of(&call->in[0].shape, &call->out[0].shape, call->attrs);
+
+    return pool_parts_of(&g, max);
+}
+
+/* A part is a range of planes. */
+static void pool_run(const sonde__op_call *call, int part, int parts)
+{
+    const pool_geometry g =
+        pool_geometry_of(&call->in[0].shape, &call->out[0].shape, call->attrs);
+    float *const y = lanes_out(call, 0);
+    uint8_t *const index = call->out_count > 1 ? (uint8_t *)call->out[1].data : NULL;
+    int64_t first, last;
+
+    lanes_split(g.planes, part, parts, &first, &last);
+    for (int64_t plane = first; plane < last; plane++) {
+        const float *const x = lanes_in(call, 0) + plane * g.h * g.w * LANES;
+
+        for (int64_t i = 0; i < g.oh; i++) {
+            pool_window window;
+            int64_t row, column;
+
+            window_range(&g, 0, i, &row, &window.first[0], &window.last[0]);
+            for (int64_t j = 0; j < g.ow; j++) {
+                const int64_t to = ((plane * g.oh + i) * g.ow + j) * LANES;
+
+                window_range(&g, 1, j, &column, &window.first[1], &window.last[1]);
+                window.at = (row * g.w + column) * LANES;
+                max_of_window(&g, &window, x, y == NULL ? NULL : y + to,
+                              index == NULL ? NULL : index + to);
+            }
+        }
+    }
+}
+
+/* --- gradient --------------------------------------------------------------------- */
+
+static void spread_window(const pool_geometry *g, const pool_window *window, bool alone,
+                          const float *dy, const uint8_t *index, float *dx)
+{
+    for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+        const vf d = vf_load(dy + lane);
+        const vi winner = vi_load_u8(index + lane);
+
+        for (int64_t k = window->first[0]; k < window->last[0]; k++) {
+            for (int64_t l = window->first[1]; l < window->last[1]; l++) {
+                const int64_t place = k * g->dilation[0] * g->w + l * g->dilation[1];
+                float *const to = dx + (window->at + place * LANES + lane);
+                const vi here = vi_set1((int32_t)(k * g->kernel[1] + l));
+                const vf part = vf_keep(vm_equal(winner, here), d);
+
+                vf_store(to, alone ? part : vf_load(to) + part);
+            }
+        }
+    }
+}
+
+static bool grad_accepts(const sonde__op_call *call)
+{
+    return lanes_is_f32(&call->in[0].shape, 4) && lanes_is_f32(&call->out[0].shape, 4);
+}
+
+static int grad_parts(const sonde__op_call *call, int max)
+{
+    const pool_geometry g =
+        pool_geometry_of(&call->out[0].shape, &call->in[0].shape, call->attrs);
+
+    return pool_parts_of(&g, max);
+}
+
+/* A part is a range of planes. */
+static void grad_run(const sonde__op_call *call, int part, int parts)
+{
+    const pool_geometry g =
+        pool_geometry_of(&call->out[0].shape, &call->in[0].shape, call->attrs);
+    bool alone = true, tiled = true;
+    int64_t first, last;
+
+    for (int d = 0; d < 2; d++) {
+        const int64_t extent = d == 0 ? g.h : g.w, windows = d == 0 ? g.oh : g.ow;
+
+        alone = alone && g.stride[d] > (g.kernel[d] - 1) * g.dilation[d];
+        tiled = tiled && g.stride[d] == g.kernel[d] && g.dilation[d] == 1 &&
+                g.padding[d] == 0 && windows * g.stride[d] == extent;
+    }
+    lanes_split(g.planes, part, parts, &first, &last);
+    for (int64_t plane = first; plane < last; plane++) {
+        float *const dx = lanes_out(call, 0) + plane * g.h * g.w * LANES;
+
+        if (!tiled) {
+            memset(dx, 0, (size_t)(g.h * g.w) * LANES * sizeof(float));
+        }
+        for (int64_t i = 0; i < g.oh; i++) {
+            pool_window window;
+            int64_t row, column;
+
+            window_range(&g, 0, i, &row, &window.first[0], &window.last[0]);
+            for (int64_t j = 0; j < g.ow; j++) {
+                const int64_t from = ((plane * g.oh + i) * g.ow + j) * LANES;
+
+                window_range(&g, 1, j, &column, &window.first[1], &window.last[1]);
+                window.at = (row * g.w + column) * LANES;
+                spread_window(&g, &window, alone, lanes_in(call, 0) + from,
+                              (const uint8_t *)call->in[1].data + from, dx);
+            }
+        }
+    }
+}
+
+const sonde__kernel_pool_kernels ISA(sonde__kernel_pool) = {
+    .forward = {.name = "lanes",
+                .accepts = pool_accepts,
+                .in = {SONDE__LANES},
+                .out = {SONDE__LANES, SONDE__LANES},
+                .parts = pool_parts,
+                .run = pool_run},
+    .grad = {.name = "lanes",
+             .accepts = grad_accepts,
+             .in = {SONDE__LANES, SONDE__LANES},
+             .out = {SONDE__LANES},
+             .parts = grad_parts,
+             .run = grad_run},
+};

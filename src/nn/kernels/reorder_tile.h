@@ -1,0 +1,104 @@
+/*
+ * reorder_tile.h - 16 x 16 numbers of a matrix (N, K) from one layout into another.
+ *
+ * For the kernel files that are compiled once per instruction set. A tile is `samples` x
+ * `columns` numbers, both at most 16; what is past them in the destination's tile is
+ * written as zeros where its layout has room for it (lanes, columns of a panel) and left
+ * alone where it has not. Nothing past them is read.
+ */
+#ifndef SONDE_NN_KERNELS_REORDER_TILE_H
+#define SONDE_NN_KERNELS_REORDER_TILE_H
+
+#include "base/macros.h"
+#include "nn/ops/ops.h"
+#include "nn/kernels/vec.h"
+
+/* A matrix in a layout. */
+typedef struct layout_view {
+    float *data;
+    int64_t samples, columns;
+    sonde__op_layout layout;
+} layout_view;
+
+/* Where the tile of samples n ... and columns k ... (multiples of 16) starts, and from
+ * row to row of it: a row is a sample, in LANES a column. */
+static inline float *layout_tile(const layout_view *m, int64_t n, int64_t k,
+                                 int64_t *stride)
+{
+    if (m->layout == SONDE__LANES) {
+        *stride = SONDE__LANE_WIDTH;
+        return m->data + n * m->columns + k * SONDE__LANE_WIDTH;
+    }
+    if (m->layout == SONDE__PANELS) {
+        *stride = SONDE__PANEL_WIDTH;
+        return m->data + (k / SONDE__PANEL_WIDTH * m->samples + n) * SONDE__PANEL_WIDTH +
+               k % SONDE__PANEL_WIDTH;
+    }
+    *stride = m->columns;
+    return m->data + n * m->columns + k;
+}
+
+/* rows x columns copied, zeros up to width behind each row and in rows up to height. */
+static inline void copy_rows(const float *from, int64_t from_stride, int rows,
+                             int columns, float *to, int64_t to_stride, int height,
+                             int width)
+{
+    if (rows == 16 && columns == 16 && width == 16) {
+        VEC_UNROLL
+        for (int i = 0; i < 16; i++) {
+            v16_store(to + i * to_stride, v16_load(from + i * from_stride));
+        }
+        return;
+    }
+    for (int i = 0; i < rows; i++) {
+        const v16 row = v16_load_n(from + i * from_stride, columns);
+
+        v16_store_n(to + i * to_stride, row, width);
+    }
+    for (int i = rows; i < height; i++) {
+        v16_store_n(to + i * to_stride, v16_zero(), width);
+    }
+}
+
+/* The same, transposed: height and width are those of the destination. */
+static inline void transpose_rows(const float *from, int64_t from_stride, int rows,
+                                  int columns, float *to, int64_t to_stride, int height,
+                                  int width)
+{
+    float part[16][16], turned[16][16];
+
+    if (rows == 16 && columns == 16 && height == 16 && width == 16) {
+        vec_transpose16(from, from_stride, to, to_stride);
+        return;
+    }
+    copy_rows(from, from_stride, rows, columns, part[0], 16, 16, 16);
+    vec_transpose16(part[0], 16, turned[0], 16);
+    copy_rows(turned[0], 16, height, 16, to, to_stride, height, width);
+}
+
+/* The tile at sample n and column k, multiples of 16; k may be past the last column, of a
+ * panel that is only half full. */
+static inline void reorder_tile(const layout_view *from, const layout_view *to, int64_t n,
+                                int64_t k)
+{
+    const int64_t left = from->columns - k;
+    const int samples = (int)SONDE_MIN(from->samples - n, 16);
+    const int columns = (int)(left < 0 ? 0 : SONDE_MIN(left, 16));
+    const bool from_lanes = from->layout == SONDE__LANES;
+    int64_t from_stride, to_stride;
+    const float *const a = layout_tile(from, n, k, &from_stride);
+    float *const b = layout_tile(to, n, k, &to_stride);
+    const int rows = from_lanes ? columns : samples;
+    const int row = from_lanes ? samples : columns;
+
+    if (to->layout == SONDE__LANES) { /* a row is a column, 16 wide */
+        (from_lanes ? copy_rows : transpose_rows)(a, from_stride, rows, row, b, to_stride,
+                                                  columns, 16);
+    } else {
+        (from_lanes ? transpose_rows
+                    : copy_rows)(a, from_stride, rows, row, b, to_stride, samples,
+                                 to->layout == SONDE__PANELS ? 16 : columns);
+    }
+}
+
+#endif

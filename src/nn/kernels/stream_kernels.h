@@ -1,0 +1,50 @@
+/*
+ * stream_kernels.h - dividing flat arrays among threads, and taking vital signs on the
+ * way: what element-wise ops and updates share. For the kernel files that are compiled
+ * once per instruction set.
+ */
+#ifndef SONDE_NN_KERNELS_STREAM_KERNELS_H
+#define SONDE_NN_KERNELS_STREAM_KERNELS_H
+
+#include "nn/ops/ops.h"
+#include "tensor/vitals.h"
+
+enum { STREAM_GRAIN = 64 * 1024 /* elements that are worth a part: 256 KB an operand */ };
+
+typedef struct stream_span {
+    int64_t begin, end;
+} stream_span;
+
+/* Part `part` of `parts` of count elements: whole cache lines but for the last. */
+static inline stream_span stream_part(int64_t count, int part, int parts)
+{
+    const int64_t lines = (count + 15) / 16;
+    const int64_t end = lines * (part + 1) / parts * 16;
+
+    return (stream_span){lines * part / parts * 16, end < count ? end : count};
+}
+
+static inline int stream_parts(const sonde__op_call *call, int max)
+{
+    const int64_t parts = sonde__op_shape_count(&call->in[0].shape) / STREAM_GRAIN;
+
+    return parts < 1 ? 1 : parts < max ? (int)parts : max;
+}
+
+static inline bool stream_f32(const sonde__op_call *call)
+{
+    return call->in[0].shape.dtype == SONDE_F32;
+}
+
+/* into := into + the block; NULL: nothing. */
+static inline void take_block(sonde_vitals *into, const float *block, int64_t n)
+{
+    sonde__vitals_sums sums;
+
+    if (into != NULL && block != NULL) {
+        sonde__vitals_sums_of(block, (size_t)n, &sums);
+        sonde__vitals_take(into, &sums, block, (size_t)n);
+    }
+}
+
+#endif

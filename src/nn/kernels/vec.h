@@ -1,0 +1,399 @@
+/*
+ * vec.h - sixteen floats at once, on every instruction set by one source.
+ *
+ * For the kernel files that are compiled once per instruction set (x_generic.c, x_avx2.c,
+ * x_avx512.c); everything is static inline and takes the ISA of the file that includes
+ * it.
+ *
+ *   vf    the widest native vector of float, VF_WIDTH numbers (16, 8 or 4). A compiler
+ *         vector: + - * and comparisons work on it. For micro-kernels that count
+ * registers. v16   16 floats, a whole lane block of the LANES layout: one, two or four
+ * vf. Use the functions below, not operators: where it is wider than a register, it is a
+ * struct (a 64-byte compiler vector on AVX2 lives in memory, 10 times slower).
+ *
+ * Loads and stores need no alignment. a * b + c is contracted to one FMA wherever the ISA
+ * has it (-ffp-contract=fast in these files), so write one product per sum where bits
+ * matter. All sums have one fixed order: a tree of halves, the same on every ISA.
+ */
+#ifndef SONDE_NN_KERNELS_VEC_H
+#define SONDE_NN_KERNELS_VEC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+/* 64-byte vectors in registers or not is settled by inlining: there is no ABI to warn of.
+ */
+#pragma GCC diagnostic ignored "-Wpsabi"
+
+#if defined(__AVX512F__)
+#define VF_WIDTH 16
+#elif defined(__AVX__)
+#define VF_WIDTH 8
+#else
+#define VF_WIDTH 4
+#endif
+
+#define VEC_INLINE static inline __attribute__((always_inline, unused))
+/* Unrolls the loop behind it: needed where arrays of vectors are to become registers. */
+#if defined(__clang__)
+#define VEC_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define VEC_UNROLL _Pragma("GCC unroll 32")
+#endif
+
+typedef float vf __attribute__((vector_size(VF_WIDTH * 4)));
+typedef int32_t vi __attribute__((vector_size(VF_WIDTH * 4)));
+typedef float vf_memory __attribute__((vector_size(VF_WIDTH * 4), aligned(4), may_alias));
+
+/* --- vf ------------------------------------------------------------------------------
+ */
+
+VEC_INLINE vf vf_load(const float *p)
+{
+    return *(const vf_memory *)p;
+}
+
+VEC_INLINE void vf_store(float *p, vf a)
+{
+    *(vf_memory *)p = a;
+}
+
+/* The first n (0 ... VF_WIDTH) floats at p, zeros behind; nothing else is read. */
+VEC_INLINE vf vf_load_n(const float *p, int n)
+{
+#if VF_WIDTH == 16
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)((1U << n) - 1U), p);
+#else
+    float part[VF_WIDTH] = {0};
+
+    for (int i = 0; i < n; i++) {
+        part[i] = p[i];
+    }
+    return vf_load(part);
+#endif
+}
+
+/* Only the first n (0 ... VF_WIDTH) floats at p are written. */
+VEC_INLINE void vf_store_n(float *p, vf a, int n)
+{
+#if VF_WIDTH == 16
+    _mm512_mask_storeu_ps(p, (__mmask16)((1U << n) - 1U), (__m512)a);
+#else
+    float part[VF_WIDTH];
+
+    vf_store(part, a);
+    for (int i = 0; i < n; i++) {
+        p[i] = part[i];
+    }
+#endif
+}
+
+VEC_INLINE vf vf_set1(float s)
+{
+    return s - (vf){0}; /* the compilers' idiom for a broadcast; exact for every s */
+}
+
+VEC_INLINE vf vf_fma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
+
+/* mask (all ones or all zeros an element) ? a : b */
+VEC_INLINE vf vf_select(vi mask, vf a, vf b)
+{
+    return (vf)(((vi)a & mask) | ((vi)b & ~mask));
+}
+
+/* seen, and bits where an element of a is NaN or infinite: a - a is +0 where it is finite. */
+VEC_INLINE vf vf_see_bad(vf seen, vf a)
+{
+    return (vf)((vi)seen | (vi)(a - a));
+}
+
+/* Whether any bit is set. */
+VEC_INLINE bool vf_any(vf a)
+{
+#if defined(__AVX512F__)
+    return _mm512_test_epi32_mask((__m512i)a, (__m512i)a) != 0;
+#elif defined(__AVX__)
+    return _mm256_testz_si256((__m256i)a, (__m256i)a) == 0;
+#else
+    int32_t any = 0;
+
+    for (int i = 0; i < VF_WIDTH; i++) {
+        any |= ((vi)a)[i];
+    }
+    return any != 0;
+#endif
+}
+
+/* gate <= 0 ? 0 : a. NaN in gate lets a through. */
+VEC_INLINE vf vf_gate(vf gate, vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_maskz_mov_ps(
+        _mm512_cmp_ps_mask((__m512)gate, _mm512_setzero_ps(), _CMP_NLE_UQ), (__m512)a);
+#else
+    return (vf)(~(vi)(gate <= (vf){0}) & (vi)a);
+#endif
+}
+
+/* a < 0 ? 0 : a, so NaN stays NaN and -0 stays -0. */
+VEC_INLINE vf vf_relu(vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps(_mm512_setzero_ps(), (__m512)a); /* a if either is NaN */
+#else
+    return (vf)(~(vi)(a < (vf){0}) & (vi)a);
+#endif
+}
+
+/* The greater of each pair; NaN if a or b is NaN. Of two zeros: either. */
+VEC_INLINE vf vf_max(vf a, vf b)
+{
+#if defined(__AVX512F__)
+    const __m512 m = _mm512_max_ps((__m512)a, (__m512)b); /* b if any is NaN */
+    return (vf)_mm512_mask_mov_ps(
+        m, _mm512_cmp_ps_mask((__m512)a, (__m512)a, _CMP_UNORD_Q), (__m512)a);
+#else
+    return vf_select((vi)(a > b) | (vi)(a != a), a, b);
+#endif
+}
+
+/* The smaller of each pair; NaN if a or b is NaN. */
+VEC_INLINE vf vf_min(vf a, vf b)
+{
+    return -vf_max(-a, -b);
+}
+
+VEC_INLINE vf vf_sqrt(vf a)
+{
+#if defined(__AVX512F__)
+    return (vf)_mm512_sqrt_ps((__m512)a);
+#elif defined(__AVX__)
+    return (vf)_mm256_sqrt_ps((__m256)a);
+#elif defined(__SSE2__)
+    return (vf)_mm_sqrt_ps((__m128)a);
+#else
+    for (int i = 0; i < VF_WIDTH; i++) {
+        a[i] = __builtin_sqrtf(a[i]);
+    }
+    return a;
+#endif
+}
+
+/* a itself, but rounded before it is added to anything: no FMA with what made it. */
+VEC_INLINE vf vf_rounded(vf a)
+{
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(a));
+#elif defined(__SSE2__)
+    __asm__("" : "+x"(a));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(a));
+#endif
+    return a;
+}
+
+/* --- v16 -----------------------------------------------------------------------------
+ */
+
+#if VF_WIDTH == 16
+typedef vf v16;
+#define V16_MAP1(f, a) f(a)
+#define V16_MAP2(f, a, b) f(a, b)
+#define V16_MAP3(f, a, b, c) f(a, b, c)
+#elif VF_WIDTH == 8
+typedef struct v16 {
+    vf p0, p1;
+} v16;
+#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1)})
+#define V16_MAP2(f, a, b) ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1)})
+#define V16_MAP3(f, a, b, c) ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1)})
+#else
+typedef struct v16 {
+    vf p0, p1, p2, p3;
+} v16;
+#define V16_MAP1(f, a) ((v16){f((a).p0), f((a).p1), f((a).p2), f((a).p3)})
+#define V16_MAP2(f, a, b)                                                                \
+    ((v16){f((a).p0, (b).p0), f((a).p1, (b).p1), f((a).p2, (b).p2), f((a).p3, (b).p3)})
+#define V16_MAP3(f, a, b, c)                                                             \
+    ((v16){f((a).p0, (b).p0, (c).p0), f((a).p1, (b).p1, (c).p1),                         \
+           f((a).p2, (b).p2, (c).p2), f((a).p3, (b).p3, (c).p3)})
+#endif
+
+VEC_INLINE vf vf_add(vf a, vf b)
+{
+    return a + b;
+}
+
+VEC_INLINE vf vf_sub(vf a, vf b)
+{
+    return a - b;
+}
+
+VEC_INLINE vf vf_mul(vf a, vf b)
+{
+    return a * b;
+}
+
+VEC_INLINE vf vf_div(vf a, vf b)
+{
+    return a / b;
+}
+
+VEC_INLINE v16 v16_load(const float *p)
+{
+#if VF_WIDTH == 16
+    return vf_load(p);
+#elif VF_WIDTH == 8
+    return (v16){vf_load(p), vf_load(p + 8)};
+#else
+    return (v16){vf_load(p), vf_load(p + 4), vf_load(p + 8), vf_load(p + 12)};
+#endif
+}
+
+VEC_INLINE void v16_store(float *p, v16 a)
+{
+#if VF_WIDTH == 16
+    vf_store(p, a);
+#elif VF_WIDTH == 8
+    vf_store(p, a.p0);
+    vf_store(p + 8, a.p1);
+#else
+    vf_store(p, a.p0);
+    vf_store(p + 4, a.p1);
+    vf_store(p + 8, a.p2);
+    vf_store(p + 12, a.p3);
+#endif
+}
+
+VEC_INLINE v16 v16_set1(float s)
+{
+    const vf a = vf_set1(s);
+#if VF_WIDTH == 16
+    return a;
+#elif VF_WIDTH == 8
+    return (v16){a, a};
+#else
+    return (v16){a, a, a, a};
+#endif
+}
+
+VEC_INLINE v16 v16_zero(void)
+{
+    return v16_set1(0.0F);
+}
+
+/* Element-wise; the names say it, see vf_... above. */
+VEC_INLINE v16 v16_add(v16 a, v16 b)
+{
+    return V16_MAP2(vf_add, a, b);
+}
+
+VEC_INLINE v16 v16_sub(v16 a, v16 b)
+{
+    return V16_MAP2(vf_sub, a, b);
+}
+
+VEC_INLINE v16 v16_mul(v16 a, v16 b)
+{
+    return V16_MAP2(vf_mul, a, b);
+}
+
+VEC_INLINE v16 v16_div(v16 a, v16 b)
+{
+    return V16_MAP2(vf_div, a, b);
+}
+
+/* a * b + c */
+VEC_INLINE v16 v16_fma(v16 a, v16 b, v16 c)
+{
+    return V16_MAP3(vf_fma, a, b, c);
+}
+
+VEC_INLINE v16 v16_max(v16 a, v16 b)
+{
+    return V16_MAP2(vf_max, a, b);
+}
+
+VEC_INLINE v16 v16_min(v16 a, v16 b)
+{
+    return V16_MAP2(vf_min, a, b);
+}
+
+VEC_INLINE v16 v16_see_bad(v16 seen, v16 a)
+{
+    return V16_MAP2(vf_see_bad, seen, a);
+}
+
+VEC_INLINE bool v16_any(v16 a)
+{
+    uint32_t bits[16], any = 0;
+
+    v16_store((float *)bits, a);
+    for (int i = 0; i < 16; i++) {
+        any |= bits[i];
+    }
+    return any != 0;
+}
+
+VEC_INLINE v16 v16_relu(v16 a)
+{
+    return V16_MAP1(vf_relu, a);
+}
+
+VEC_INLINE v16 v16_sqrt(v16 a)
+{
+    return V16_MAP1(vf_sqrt, a);
+}
+
+/* See vf_rounded. */
+VEC_INLINE v16 v16_rounded(v16 a)
+{
+    return V16_MAP1(vf_rounded, a);
+}
+
+/* gate <= 0 ? 0 : a */
+VEC_INLINE v16 v16_gate(v16 gate, v16 a)
+{
+    return V16_MAP2(vf_gate, gate, a);
+}
+
+/* The first n (0 ... 16) floats at p, zeros behind; nothing else is read. */
+VEC_INLINE v16 v16_load_n(const float *p, int n)
+{
+#if VF_WIDTH == 16
+    return vf_load_n(p, n);
+#else
+    float part[16] = {0};
+
+    for (int i = 0; i < n; i++) {
+        part[i] = p[i];
+    }
+    return v16_load(part);
+#endif
+}
+
+/* Only the first n (0 ... 16) floats at p are written. */
+VEC_INLINE void v16_store_n(float *p, v16 a, int n)
+{
+#if VF_WIDTH == 16
+    vf_store_n(p, a, n);
+#else
+    float part[16];
+
+    v16_store(part, a);
+    for (int i = 0; i < n; i++) {
+        p[i] = part[i];
+    }
+#endif
+}
+
+#include "nn/kernels/vec_across.h"
+
+#endif

@@ -1,0 +1,184 @@
+/*
+ * show.c - what of a running step is told to the observer.
+ */
+#include "nn/run/execution.h"
+
+#include "nn/kernels/operand_vitals.h"
+
+#include <string.h>
+
+/* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
+ * reordered into scratch. NULL where only its vital signs exist. */
+static void *find_data(const execution *run, const sonde__plan_showing *showing)
+{
+    sonde__plan *plan = &run->session->plan;
+    const sonde__op_kernel *const *kernels = sonde__op_reorder.kernels();
+    sonde__op_call call = {.in_count = 1, .out_count = 1};
+    const sonde__plan_buffer *buffer = NULL;
+
+    if (showing->buffer < 0) {
+        return NULL;
+    }
+    buffer = &plan->buffers[showing->buffer];
+    if (buffer->layout == SONDE__PLAIN) {
+        return sonde__session_buffer_data(run->session, buffer, &run->at, run->inputs);
+    }
+    call.in[0].shape.dtype = showing->view.dtype;
+    call.in[0].shape.rank = showing->view.rank;
+    memcpy(call.in[0].shape.dim, showing->view.shape, sizeof showing->view.shape);
+    call.out[0].shape = call.in[0].shape;
+    call.in[0].layout = buffer->layout;
+    call.in[0].data = buffer->data;
+    call.out[0].data = plan->show_scratch;
+    while (kernels[0]->accepts != NULL && !kernels[0]->accepts(&call)) {
+        kernels++;
+    }
+    kernels[0]->run(&call, 0, 1);
+    return plan->show_scratch;
+}
+
+/* Vital signs of a value that no kernel tells, without reordering it. */
+static void take_vitals(const execution *run, const sonde__plan_showing *showing,
+                        sonde_vitals *vitals)
+{
+    const sonde__plan_buffer *buffer = &run->session->plan.buffers[showing->buffer];
+    const sonde__operand operand = {
+        buffer->shape, buffer->layout,
+        sonde__session_buffer_data(run->session, buffer, &run->at, run->inputs)};
+
+    if (sonde__kernel_has_operand_vitals(operand.shape.dtype, operand.layout)) {
+        sonde__kernel_operand_vitals(&operand, vitals);
+    } else {
+        sonde_view view = showing->view;
+
+        view.data = find_data(run, showing);
+        sonde_vitals_of(&view, vitals);
+    }
+}
+
+void sonde__session_show(const execution *run, int first, int count)
+{
+    const sonde_nn_session *session = run->session;
+    const sonde__plan *plan = &session->plan;
+    int taken = -1; /* the slot that take_vitals filled last */
+
+    for (int i = first; i < first + count; i++) {
+        const sonde__plan_showing *showing = &plan->showings[i];
+        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(session->gate, showing->id);
+        sonde_vitals *vitals = fused ? &plan->vitals[showing->slot] : NULL;
+        sonde_view found;
+        const sonde_view *view = &showing->view;
+
+        if (wants == 0) {
+            continue;
+        }
+        if ((wants & SONDE_HOW_VITALS) != 0 && !fused) {
+            vitals = &plan->vitals[showing->slot];
+            if (taken != showing->slot) {
+                take_vitals(run, showing, vitals);
+                taken = showing->slot;
+            }
+        }
+        if (view->data == NULL && wants != SONDE_HOW_VITALS) {
+            found = *view;
+            found.data = find_data(run, showing);
+            view = &found;
+        }
+        sonde_observer_observe(session->observer, showing->id, view, vitals,
+                               run->at.micro_batch, run->at.replica);
+    }
+}
+
+void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, bool ask)
+{
+    sonde__plan *plan = &run->session->plan;
+
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count;
+         i++) {
+        const sonde__plan_showing *showing = &plan->showings[i];
+        sonde_vitals *vitals = &plan->vitals[showing->slot];
+        const bool wanted =
+            ask && (sonde_observer_wants(run->session->gate, showing->id) &
+                    SONDE_HOW_VITALS) != 0;
+
+        if (showing->vitals_in >= 0) {
+            step->call.in_vitals[showing->vitals_in] = wanted ? vitals : NULL;
+        }
+        if (showing->vitals_out >= 0 && (wanted || !ask)) {
+            step->call.out_vitals[showing->vitals_out] = wanted ? vitals : NULL;
+        }
+    }
+}
+
+/* --- gradients that are not finite ------------------------------------------------ */
+
+bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member)
+{
+    bool bad = false;
+
+    for (int i = 0; step->call.bad != NULL && (parts > 1 || member == 0) && i < parts;
+         i++) {
+        bad = bad || step->call.bad[i] != 0;
+    }
+    return bad;
+}
+
+void sonde__session_tell_bad(execution *run, sonde__plan_step *step)
+{
+    const int operand = step->kernel->again != NULL ? -1 : 1;
+    const sonde__op_shape *shape =
+        operand < 0 ? &step->call.out[1].shape : &step->call.in[operand].shape;
+    sonde_view view = sonde_view_of(shape->dtype, shape->rank, shape->dim, NULL);
+    sonde_vitals vitals;
+
+    if (operand < 0) {
+        step->call.out_vitals[1] = &vitals;
+        step->kernel->again(&step->call);
+        step->call.out_vitals[1] = NULL;
+    } else {
+        view.data = step->call.in[operand].data;
+        sonde_vitals_of(&view, &vitals);
+    }
+    sonde_observer_observe_bad(run->session->observer, &run->at, step->gradient, &view,
+                               &vitals);
+    run->bad = true;
+}
+
+/* --- outputs that exist only to be shown ------------------------------------------- */
+
+/* Whether anybody wants, at this step, what a kernel does not tell of its output
+ * without keeping it. */
+static bool is_wanted(const execution *run, const sonde__plan_step *step, int operand)
+{
+    const int buffer = step->out_buffer[operand];
+    const bool kept = (step->kernel->vitals_kept >> (unsigned)operand & 1U) != 0;
+
+    for (int i = step->first_showing; i < step->first_showing + step->showing_count;
+         i++) {
+        const sonde__plan_showing *showing = &run->session->plan.showings[i];
+        const bool fused = showing->vitals_in >= 0 || showing->vitals_out >= 0;
+        const unsigned wants = sonde_observer_wants(run->session->gate, showing->id);
+
+        if (showing->buffer == buffer &&
+            (wants & (fused && !kept ? ~(unsigned)SONDE_HOW_VITALS : ~0U)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void sonde__session_set_watched(const execution *run)
+{
+    sonde__plan *plan = &run->session->plan;
+
+    for (size_t i = 0; i < plan->watched_count; i++) {
+        sonde__plan_step *step = &plan->steps[plan->watched[i].step];
+        const int operand = plan->watched[i].operand;
+        const int buffer = step->out_buffer[operand];
+
+        step->call.out[operand].data =
+            run->due && is_wanted(run, step, operand) ? plan->buffers[buffer].data : NULL;
+    }
+    plan->watching = run->due;
+}

@@ -1,0 +1,112 @@
+/*
+ * run.h - a session's inside, and the executor that loops over its plan.
+ */
+#ifndef SONDE_NN_RUN_SESSION_STATE_H
+#define SONDE_NN_RUN_SESSION_STATE_H
+
+#include <sonde/nn/session.h>
+
+#include "nn/compile/compile.h"
+#include "nn/run/pace.h"
+#include "nn/run/team.h"
+
+/* What was asked for before compile; resolved by it. */
+typedef struct sonde__session_anchor_request {
+    char *user_name, *tensor_name;
+    sonde_anchor_mode mode;
+    int period;
+} sonde__session_anchor_request;
+
+typedef struct sonde__session_tap_request {
+    char *selector;
+    sonde_schedule schedule;
+    int64_t *steps; /* the schedule's own copy */
+    unsigned how;
+    sonde_sink *sink;
+} sonde__session_tap_request;
+
+typedef struct sonde__session_attach_request {
+    sonde_nn_attach attach;
+    void *user;
+} sonde__session_attach_request;
+
+struct sonde_nn_session {
+    sonde_nn_model *model; /* borrowed */
+    sonde_nn_options options;
+    sonde_nn_optimizer optimizer;
+    bool training, compiled;
+    sonde_mode mode;
+    sonde__session_anchor_request *anchor_requests;
+    size_t anchor_count, anchor_capacity;
+    sonde__session_tap_request *tap_requests;
+    size_t tap_count, tap_capacity;
+    sonde__session_attach_request *attach_requests;
+    size_t attach_count, attach_capacity;
+    sonde_hook *hook;       /* borrowed; NULL: nothing is recorded */
+    sonde_control *control; /* borrowed; NULL: nobody asks */
+    char *checkpoints;      /* folder of those asked for; NULL: none */
+    sonde_request stop;     /* if stopped */
+    bool stopped;
+
+    /* made by compile */
+    sonde__plan_program program; /* kept for its names */
+    sonde_catalogue *catalogue;
+    sonde_observer *observer; /* NULL if nothing is tapped */
+    const sonde_observer_gate *gate;
+    sonde_anchors *anchors;
+    sonde_catalogue *output_catalogue; /* of "0", "1" ...: what a call returns */
+    sonde_observer *output_observer;
+    sonde_anchors *outputs;
+    sonde_printer **printers;
+    size_t printer_count;
+    sonde__plan plan;
+    sonde__session_team *team;     /* NULL: one thread */
+    sonde__session_pace pace;      /* whether the team is worth it just now */
+    sonde__op_shape *input_shapes; /* of a whole call, in the order of run's inputs */
+    const char **input_names;      /* borrowed from the model */
+    size_t input_count;
+    int64_t batch_size;
+    double compile_seconds;
+
+    int64_t step; /* the next one's number */
+};
+
+/* What the environment says, over what the options say. */
+sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag *diag);
+sonde_err sonde__session_options_check(const sonde_nn_options *options, bool training,
+                                       sonde_diag *diag);
+/* The numbers an update kernel reads, in the order of ops.h. */
+void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,
+                                   bool first, float live[8]);
+const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
+                                                const sonde_nn_optimizer *b);
+
+/* Count, shapes, dtypes, contiguity, and that targets are classes. */
+sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
+                                      const sonde_view *inputs, size_t count,
+                                      sonde_diag *diag);
+/* Everything that compile made; the session can be compiled again. */
+void sonde__session_release(sonde_nn_session *session);
+
+/* Where a PLAIN buffer's value lies at a micro-batch: in the plan, or in the caller's input. */
+void *sonde__session_buffer_data(const sonde_nn_session *session,
+                                 const sonde__plan_buffer *buffer,
+                                 const sonde_coordinate *at, const sonde_view *inputs);
+
+/* observe.c: the faces on taps that a session offers. */
+sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag);
+sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,
+                                    sonde_diag *diag);
+sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *diag);
+void sonde__session_outputs_begin_call(sonde_nn_session *session);
+void sonde__session_outputs_begin_step(sonde_nn_session *session,
+                                       const sonde_coordinate *at);
+void sonde__session_outputs_put(sonde_nn_session *session, const sonde_coordinate *at,
+                                const sonde_view *inputs);
+void sonde__session_outputs_end_step(sonde_nn_session *session);
+void sonde__session_release_sinks(sonde_nn_session *session);
+
+/* All steps of one call. */
+void sonde__session_execute(sonde_nn_session *session, const sonde_view *inputs);
+
+#endif

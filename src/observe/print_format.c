@@ -1,0 +1,348 @@
+/*
+ * format.c - tensors as text: brackets, rows, wrapping, leaving out.
+ *
+ * Three walks over the elements that are shown: what they are like (cell.c decides how to
+ * write them), how wide they get, and writing. Text grows in one place, append, which
+ * remembers a failure and lets the rest pass, so the walks need no error paths.
+ */
+#include <sonde/error.h>
+#include <sonde/print.h>
+
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "observe/print_format.h"
+#include "tensor/convert.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+static const char ellipsis[] = "...";
+
+/* --- options ---------------------------------------------------------------------- */
+
+enum { MOST_DIGITS = 17 };
+
+sonde_print_options sonde_print_options_default(void)
+{
+    return (sonde_print_options){.summarise_threshold = 1000,
+                                 .edge_items = 3,
+                                 .max_line_width = 80,
+                                 .digits = 4,
+                                 .float_format = SONDE_FLOAT_AUTO,
+                                 .separator = ", ",
+                                 .open_bracket = "(",
+                                 .close_bracket = ")"};
+}
+
+static const char *const format_names[] = {"auto", "fixed", "scientific", "none"};
+
+sonde_err sonde_float_format_parse(const char *text, sonde_float_format *format,
+                                   sonde_diag *diag)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(format_names); i++) {
+        if (strcasecmp(text, format_names[i]) == 0) {
+            *format = (sonde_float_format)i;
+            return SONDE_OK;
+        }
+    }
+    return sonde__fail(diag, SONDE_EINVAL, "float_format",
+                       "auto, fixed, scientific or none", "unknown format '%s'", text);
+}
+
+sonde_err sonde_print_options_check(const sonde_print_options *options, sonde_diag *diag)
+{
+    const struct {
+        const char *name, *expected;
+        int64_t value, most;
+    } numbers[] = {
+        {"summarise_threshold", "0 or more", options->summarise_threshold, INT64_MAX},
+        {"edge_items", "0 or more", options->edge_items, INT64_MAX},
+        {"max_line_width", "0 or more", options->max_line_width, INT64_MAX},
+        {"digits", "0 to 17", options->digits, MOST_DIGITS},
+        {"float_format", "a sonde_float_format", options->float_format,
+         SONDE_FLOAT_NONE}};
+    const struct {
+        const char *name, *text;
+    } texts[] = {{"separator", options->separator},
+                 {"open_bracket", options->open_bracket},
+                 {"close_bracket", options->close_bracket}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        if (numbers[i].value < 0 || numbers[i].value > numbers[i].most) {
+            return sonde__fail(diag, SONDE_EINVAL, numbers[i].name, numbers[i].expected,
+                               "%lld", (long long)numbers[i].value);
+        }
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        if (memchr(texts[i].text, '\0', sizeof options->separator) == NULL) {
+            return sonde__fail(diag, SONDE_EINVAL, texts[i].name, "at most 7 characters",
+                               "a longer text");
+        }
+    }
+    return SONDE_OK;
+}
+
+/* --- text ------------------------------------------------------------------------- */
+
+void sonde_text_fini(sonde_text *text)
+{
+    sonde__free(text->data);
+    *text = (sonde_text){0};
+}
+
+sonde_err sonde_text_reserve(sonde_text *text, size_t length)
+{
+    if (length == SIZE_MAX ||
+        !sonde__reserve(&text->data, &text->capacity, length + 1, 1)) {
+        return SONDE_ENOMEM;
+    }
+    return SONDE_OK;
+}
+
+/* --- layout ----------------------------------------------------------------------- */
+
+typedef struct layout {
+    const sonde_view *view;
+    const sonde_print_options *options;
+    bool summarise;
+    sonde__observe_cell_survey survey;
+    sonde__observe_cell_style style;
+    sonde_text *text;
+    size_t line;   /* where in text the current line begins */
+    size_t column; /* at which it begins */
+    size_t tight;  /* length of the separator without blanks at its end */
+    sonde_err err;
+} layout;
+
+static bool is_summarised(int rank, const int64_t *shape,
+                          const sonde_print_options *options)
+{
+    int64_t count = 1;
+
+    for (int d = 0; d < rank; d++) {
+        if (__builtin_mul_overflow(count, SONDE_MAX(shape[d], 1), &count)) {
+            count = INT64_MAX;
+        }
+    }
+    return options->summarise_threshold > 0 && count > options->summarise_threshold;
+}
+
+/* Whether the middle of a dimension is left out. */
+static bool is_cut(int64_t length, bool summarise, const sonde_print_options *options)
+{
+    return summarise && length > 2 * (int64_t)options->edge_items;
+}
+
+static void append(layout *to, const char *bytes, size_t length)
+{
+    sonde_text *text = to->text;
+
+    if (to->err == SONDE_OK) {
+        to->err = sonde_text_reserve(text, text->length + length);
+    }
+    if (to->err == SONDE_OK) {
+        memcpy(text->data + text->length, bytes, length);
+        text->length += length;
+        text->data[text->length] = '\0';
+    }
+}
+
+static void append_blanks(layout *to, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        append(to, " ", 1);
+    }
+}
+
+static void append_line(layout *to, size_t indent)
+{
+    append(to, "\n", 1);
+    to->line = to->text->length;
+    to->column = 0;
+    append_blanks(to, indent);
+}
+
+typedef void visit_function(layout *to, const unsigned char *element);
+
+/* Every element that is shown, in row-major order. */
+static void visit(layout *to, int d, const unsigned char *at, visit_function *function)
+{
+    const sonde_view *view = to->view;
+    const int64_t edge = to->options->edge_items;
+    int64_t n = 0, step = 0;
+
+    if (d >= view->rank || d >= SONDE_MAX_DIMS) {
+        function(to, at);
+        return;
+    }
+    n = view->shape[d];
+    step = view->stride[d] * (int64_t)sonde_dtype_size(view->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        if (i == edge && is_cut(n, to->summarise, to->options)) {
+            i = n - edge;
+        }
+        if (i < n) {
+            visit(to, d + 1, at + i * step, function);
+        }
+    }
+}
+
+static void look(layout *to, const unsigned char *element)
+{
+    sonde__observe_cell_look(&to->survey, to->view->dtype, element);
+}
+
+static void measure(layout *to, const unsigned char *element)
+{
+    char buf[SONDE__CELL];
+    const size_t length = sonde__observe_cell_write(&to->style, element, buf);
+
+    to->style.width = SONDE_MAX(to->style.width, length);
+}
+
+/* One number, aligned, or the ellipsis for NULL, behind what stands in its row already.
+ */
+static void append_item(layout *to, int depth, const unsigned char *element, bool first,
+                        bool last)
+{
+    const sonde_print_options *options = to->options;
+    const size_t between = strlen(options->separator);
+    const size_t behind = last ? strlen(options->close_bracket) : to->tight;
+    char buf[SONDE__CELL] = "...";
+    const size_t length = element != NULL
+                              ? sonde__observe_cell_write(&to->style, element, buf)
+                              : sizeof ellipsis - 1;
+    const size_t blanks =
+        element != NULL && length < to->style.width ? to->style.width - length : 0;
+    const size_t column = to->text->length - to->line + to->column;
+
+    if (!first && options->max_line_width > 0 &&
+        column + between + blanks + length + behind > (size_t)options->max_line_width) {
+        append(to, options->separator, to->tight);
+        append_line(to, (size_t)depth + 2);
+    } else if (!first) {
+        append(to, options->separator, between);
+    }
+    append_blanks(to, blanks);
+    append(to, buf, length);
+}
+
+static void append_row(layout *to, int depth, const unsigned char *at)
+{
+    const sonde_view *view = to->view;
+    const int64_t n = view->shape[depth], edge = to->options->edge_items;
+    const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
+
+    append(to, to->options->open_bracket, strlen(to->options->open_bracket));
+    for (int64_t i = 0; i < n; i++) {
+        if (i == edge && is_cut(n, to->summarise, to->options)) {
+            append_item(to, depth, NULL, i == 0, edge == 0);
+            i = n - edge;
+        }
+        if (i < n) {
+            append_item(to, depth, at + i * step, i == 0, i + 1 == n);
+        }
+    }
+    append(to, to->options->close_bracket, strlen(to->options->close_bracket));
+}
+
+static void append_block(layout *to, int depth, const unsigned char *at)
+{
+    const sonde_view *view = to->view;
+    const int64_t n = view->shape[depth], edge = to->options->edge_items;
+    const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
+
+    if (depth == view->rank - 1) {
+        append_row(to, depth, at);
+        return;
+    }
+    append(to, to->options->open_bracket, strlen(to->options->open_bracket));
+    for (int64_t i = 0; i < n; i++) {
+        append_line(to, (size_t)depth + 1);
+        if (i == edge && is_cut(n, to->summarise, to->options)) {
+            append(to, ellipsis, sizeof ellipsis - 1);
+            i = n - edge - 1;
+        } else {
+            append_block(to, depth + 1, at + i * step);
+        }
+    }
+    if (n > 0) {
+        append_line(to, (size_t)depth);
+    }
+    append(to, to->options->close_bracket, strlen(to->options->close_bracket));
+}
+
+sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options *options,
+                              size_t column, sonde_text *text)
+{
+    layout to = {.view = view,
+                 .options = options,
+                 .summarise = is_summarised(view->rank, view->shape, options),
+                 .text = text,
+                 .line = text->length,
+                 .column = column,
+                 .tight = strlen(options->separator)};
+    char buf[SONDE__CELL];
+
+    while (to.tight > 0 && options->separator[to.tight - 1] == ' ') {
+        to.tight--;
+    }
+    if (sonde_dtype_is_float(sonde__dtype_part(view->dtype))) {
+        visit(&to, 0, view->data, look);
+    }
+    to.style = sonde__observe_cell_decide(&to.survey, view->dtype, options);
+    if (view->rank == 0) {
+        append(&to, buf, sonde__observe_cell_write(&to.style, view->data, buf));
+        return to.err;
+    }
+    if (options->digits > 0) {
+        visit(&to, 0, view->data, measure);
+    }
+    append_block(&to, 0, view->data);
+    return to.err;
+}
+
+/* --- bounding --------------------------------------------------------------------- */
+
+/* count * each + more; SIZE_MAX if that is too much, and stays so. */
+static size_t times_plus(size_t count, size_t each, size_t more)
+{
+    size_t product = 0, sum = 0;
+
+    if (each == SIZE_MAX || !sonde__mul(count, each, &product) ||
+        __builtin_add_overflow(product, more, &sum)) {
+        return SIZE_MAX;
+    }
+    return sum;
+}
+
+size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *shape,
+                          const sonde_print_options *options)
+{
+    const bool summarise = is_summarised(rank, shape, options);
+    const size_t brackets =
+        strlen(options->open_bracket) + strlen(options->close_bracket);
+    size_t bound = sonde__observe_cell_bound(dtype, options);
+
+    for (int d = rank - 1; d >= 0; d--) {
+        const size_t depth = (size_t)d;
+        const size_t items = is_cut(shape[d], summarise, options)
+                                 ? 2 * (size_t)options->edge_items + 1
+                                 : (size_t)shape[d];
+
+        if (d == rank - 1) { /* each with a separator, and perhaps a new line */
+            bound = times_plus(items, bound + strlen(options->separator) + 1 + depth + 2,
+                               brackets);
+        } else { /* each on a new line, and so is the closing bracket */
+            const size_t item = SONDE_MAX(bound, sizeof ellipsis - 1);
+
+            bound =
+                times_plus(items, times_plus(1, item, depth + 2), brackets + 1 + depth);
+        }
+    }
+    return bound;
+}

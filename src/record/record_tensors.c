@@ -1,0 +1,261 @@
+/*
+ * tensors.c - ids and names in a worker's files, and the lines of its catalogue.
+ */
+#include "record/record_tensors.h"
+#include "base/fail.h"
+#include "base/memory.h"
+#include "base/names.h"
+
+#include <sonde/log.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+void sonde__record_tensors_init(sonde__record_tensors *tensors,
+                                sonde__record_backend *backend, const char *folder)
+{
+    *tensors = (sonde__record_tensors){0};
+    sonde__names_init(&tensors->names);
+    sonde__record_stream_init(&tensors->catalogue, backend, folder, SONDE__FILE_OTHER);
+}
+
+void sonde__record_tensors_fini(sonde__record_tensors *tensors)
+{
+    sonde__names_fini(&tensors->names);
+    sonde__free(tensors->tensors);
+    sonde__free(tensors->map);
+    sonde__record_text_fini(&tensors->lines);
+    sonde__record_stream_fini(&tensors->catalogue);
+}
+
+/* Names as they stand in JSON: what is not UTF-8 is the same when it is read back. The text
+ * has a NUL behind it and is freed by the caller; NULL if memory is out. */
+static char *escape(const char *name)
+{
+    sonde__record_text escaped = {0};
+
+    sonde__record_text_escape(&escaped, name);
+    sonde__record_text_put(&escaped, "", 1);
+    if (escaped.failed) {
+        sonde__record_text_fini(&escaped);
+    }
+    return escaped.start;
+}
+
+/* A new name; false if memory is out. */
+static bool add_name(sonde__record_tensors *tensors, const char *escaped)
+{
+    const size_t id = tensors->names.count;
+
+    if (!sonde__reserve(&tensors->tensors, &tensors->capacity, id + 1,
+                        sizeof *tensors->tensors)) {
+        return false;
+    }
+    tensors->tensors[id] = (sonde__record_tensor){0};
+    return sonde__names_intern(&tensors->names, escaped) != SONDE__NO_NAME;
+}
+
+/* --- lines ------------------------------------------------------------------------ */
+
+/* same_as: in the file, of an alias; else SONDE_NO_TENSOR. */
+static void print_line(sonde__record_text *text,
+                       const sonde__record_tensor_message *message, uint32_t id,
+                       uint32_t same_as)
+{
+    const char *const name = message->text, *const module = name + strlen(name) + 1,
+                      *const op = module + strlen(module) + 1,
+                      *const note = op + strlen(op) + 1;
+    const char *collection = note + strlen(note) + 1;
+
+    sonde__record_text_format(text, "{\"id\":%lu,\"name\":", (unsigned long)id);
+    sonde__record_text_quote(text, name);
+    sonde__record_text_member(text, "role", sonde_role_name(message->role));
+    sonde__record_text_member(text, "module", module);
+    sonde__record_text_member(text, "op", op);
+    sonde__record_text_member(text, "pass", sonde_pass_name(message->pass));
+    sonde__record_text_member(text, "dtype", sonde_dtype_name(message->dtype));
+    sonde__record_text_add(text, ",\"shape\":[");
+    for (int d = 0; d < message->rank; d++) {
+        sonde__record_text_format(text, d > 0 ? ",%lld" : "%lld",
+                                  (long long)message->shape[d]);
+    }
+    sonde__record_text_add(text, "]");
+    if (same_as != SONDE_NO_TENSOR) {
+        sonde__record_text_format(text, ",\"same_as\":%lu", (unsigned long)same_as);
+    }
+    sonde__record_text_add(text, ",\"collections\":[");
+    for (uint32_t i = 0; i < message->collections; i++) {
+        sonde__record_text_add(text, i > 0 ? "," : "");
+        sonde__record_text_quote(text, collection);
+        collection += strlen(collection) + 1;
+    }
+    sonde__record_text_add(text, "]");
+    sonde__record_text_member(text, "note", note);
+    sonde__record_text_add(text, "}\n");
+}
+
+/* Room in the map for the producer's id. */
+static bool reserve_map(sonde__record_tensors *tensors, uint32_t id)
+{
+    if (!sonde__reserve(&tensors->map, &tensors->map_capacity, (size_t)id + 1,
+                        sizeof *tensors->map)) {
+        return false;
+    }
+    while (tensors->mapped <= id) {
+        tensors->map[tensors->mapped++] = SONDE_NO_TENSOR;
+    }
+    return true;
+}
+
+/* The line of a tensor that is new; false if memory is out, and then nothing is changed. */
+static bool add_tensor(sonde__record_tensors *tensors,
+                       const sonde__record_tensor_message *message, const char *escaped)
+{
+    const size_t used = tensors->lines.used;
+    const uint32_t id = (uint32_t)tensors->names.count;
+    const uint32_t same_as = message->same_as != message->id
+                                 ? sonde__record_tensors_find(tensors, message->same_as)
+                                 : SONDE_NO_TENSOR;
+    size_t length = 0;
+
+    print_line(&tensors->lines, message, id, same_as);
+    length = tensors->lines.used - used;
+    if (tensors->lines.failed) {
+        goto nomem;
+    }
+    if (length > SONDE__MOST_LINE || strlen(message->text) > SONDE__MOST_NAME) {
+        sonde_log(SONDE_LOG_ERROR, "record",
+                  "tensor '%.100s' is not recorded: a name of %zu bytes (at most %d), a "
+                  "line of %zu in the catalogue (at most %d)",
+                  message->text, strlen(message->text), (int)SONDE__MOST_NAME, length,
+                  (int)SONDE__MOST_LINE);
+        tensors->lines.used = used;
+        return true;
+    }
+    /* Reserved first, so that the two last steps cannot fail one without the other. */
+    if (sonde__record_text_room(&tensors->catalogue.waiting, length) == NULL ||
+        !add_name(tensors, escaped)) {
+        tensors->catalogue.waiting.failed = false;
+        goto nomem;
+    }
+    (void)sonde__record_stream_add(&tensors->catalogue, tensors->lines.start + used,
+                                   length);
+    tensors->map[message->id] = id;
+    return true;
+
+nomem:
+    tensors->lines.failed = false;
+    tensors->lines.used = used;
+    return false;
+}
+
+int sonde__record_tensors_add(sonde__record_tensors *tensors,
+                              const sonde__record_tensor_message *message)
+{
+    char *const escaped = escape(message->text);
+    uint32_t id = SONDE__NO_NAME;
+    bool good = escaped != NULL && reserve_map(tensors, message->id);
+
+    if (good) {
+        id = sonde__names_find(&tensors->names, escaped);
+    }
+    if (id != SONDE__NO_NAME) { /* of the run that is continued */
+        tensors->map[message->id] = id;
+    } else if (good) {
+        good = add_tensor(tensors, message, escaped);
+    }
+    sonde__free(escaped);
+    return good ? 0 : ENOMEM;
+}
+
+void sonde__record_tensors_abandon(sonde__record_tensors *tensors)
+{
+    sonde__record_stream_abandon(&tensors->catalogue);
+    tensors->catalogue.end = 0;
+    tensors->catalogue.waiting.used = 0;
+    sonde__record_text_put(&tensors->catalogue.waiting, tensors->lines.start,
+                           tensors->lines.used);
+    tensors->catalogue.waiting.failed = false;
+}
+
+/* --- a run that is continued ------------------------------------------------------ */
+
+static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
+                              size_t length, const char *where, sonde_diag *diag)
+{
+    const uint32_t id = (uint32_t)tensors->names.count;
+    json_t *object = json_loadb(line, length, JSON_REJECT_DUPLICATES, NULL);
+    const char *name = json_string_value(json_object_get(object, "name"));
+    const json_t *number = json_object_get(object, "id");
+    char *const escaped = name != NULL ? escape(name) : NULL;
+    sonde_err err = SONDE_OK;
+
+    if (name == NULL || !json_is_integer(number) || json_integer_value(number) != id ||
+        (escaped != NULL &&
+         sonde__names_find(&tensors->names, escaped) != SONDE__NO_NAME)) {
+        err = sonde__fail(diag, SONDE_EFORMAT, where,
+                          "a tensor with the next id and a name of its own",
+                          "line %lu is damaged", (unsigned long)id + 1);
+    } else if (escaped == NULL || !add_name(tensors, escaped)) {
+        err = sonde__fail_nomem(diag, "the catalogue");
+    }
+    sonde__free(escaped);
+    json_decref(object);
+    return err;
+}
+
+static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
+                               size_t size, const char *where, sonde_diag *diag)
+{
+    const char *at = text, *newline = NULL;
+    sonde_err err = SONDE_OK;
+
+    while (err == SONDE_OK &&
+           (newline = memchr(at, '\n', size - (size_t)(at - text))) != NULL) {
+        err = restore_line(tensors, at, (size_t)(newline - at), where, diag);
+        at = newline + 1;
+    }
+    if (err == SONDE_OK) {
+        sonde__record_text_put(&tensors->lines, text, (size_t)(at - text));
+        if (tensors->lines.failed) {
+            err = sonde__fail_nomem(diag, "the catalogue");
+        }
+    }
+    return err;
+}
+
+sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const char *where,
+                                        sonde_diag *diag)
+{
+    sonde__record_stream *stream = &tensors->catalogue;
+    const sonde__record_backend_ops *ops = stream->backend->ops;
+    char path[SONDE__FILE_NAME * 2];
+    char *text = NULL;
+    size_t size = 0;
+    int failed = 0;
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(path, sizeof path, "%s/%s", stream->folder, SONDE__CATALOGUE_FILE);
+    failed = ops->load(stream->backend, path, &text, &size);
+    if (failed == ENOENT) { /* it died before the first tensor */
+        return SONDE_OK;
+    }
+    if (failed == 0) {
+        err = restore_lines(tensors, text, size, where, diag);
+        sonde__free(text);
+    }
+    if (failed == 0 && err == SONDE_OK) {
+        failed = ops->open(stream->backend, path, &stream->file);
+    }
+    if (failed == 0 && err == SONDE_OK) {
+        stream->end = tensors->lines.used;
+        failed = ops->truncate(stream->file, stream->end);
+    }
+    if (failed != 0) {
+        errno = failed;
+        return sonde__fail_errno(diag, where, "cannot be read");
+    }
+    return err;
+}

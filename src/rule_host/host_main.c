@@ -1,0 +1,87 @@
+/*
+ * main.c - sonde-rule-host: what a process needs before it runs anybody's code.
+ *
+ * Not for people: libsonde starts it, with a socket as file 3.
+ */
+#include "rule_host/host.h"
+#include "base/macros.h"
+#include "rules/user/wire.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#elif __has_feature(thread_sanitizer)
+#define WITH_TSAN 1
+#endif
+#endif
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__SANITIZE_THREAD__)
+#define WITH_TSAN 1
+#endif
+
+/* A rule's crash is told by its signal, also where a sanitizer would tell it in its own way. */
+#ifdef WITH_ASAN
+const char *__asan_default_options(void);
+__attribute__((visibility("default"))) const char *__asan_default_options(void)
+{
+    return "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0";
+}
+#endif
+#ifdef WITH_TSAN
+const char *__tsan_default_options(void);
+__attribute__((visibility("default"))) const char *__tsan_default_options(void)
+{
+    return "handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigfpe=0:handle_sigill=0";
+}
+#endif
+
+/* Ctrl-C is the program's to act on: it will close the socket when it is done. */
+static void ignore_interrupts(void)
+{
+    static const int signals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(signals); i++) {
+        (void)signal(signals[i], SIG_IGN);
+    }
+}
+
+/* If memory runs out, this process is ended, and not the one that trains. */
+static void go_first(void)
+{
+    const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (file >= 0) {
+        const ssize_t written = write(file, "1000", 4);
+
+        (void)written; /* where it is not allowed, things are as they are */
+        (void)close(file);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct rlimit no_core = {0, 0};
+    int type = 0;
+    socklen_t size = sizeof type;
+
+    (void)argv;
+    if (argc != 1 || getsockopt(SONDE__WIRE_FD, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+        (void)fputs("sonde-rule-host runs rules of users; libsonde starts it by itself\n",
+                    stderr);
+        return 2;
+    }
+    (void)close_range(SONDE__WIRE_FD + 1, ~0U, 0);
+    (void)fcntl(SONDE__WIRE_FD, F_SETFD, FD_CLOEXEC);
+    (void)setrlimit(RLIMIT_CORE, &no_core);
+    ignore_interrupts();
+    go_first();
+    return serve(SONDE__WIRE_FD);
+}

@@ -1,0 +1,101 @@
+/*
+ * labels.c - class numbers from raw values.
+ */
+#include "rules/builtin/labels.h"
+
+#include "base/memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <string.h>
+
+void sonde__builtin_labels_free(sonde__builtin_labels *labels)
+{
+    sonde__free(labels->value);
+    *labels = (sonde__builtin_labels){0};
+}
+
+static int32_t class_of(double value)
+{
+    return value >= 0.0 && value < 2e9 ? (int32_t)value : -1;
+}
+
+/* The class of sample i of a view of rank 2 or more (places beyond dimension 1: the first). */
+static int32_t largest(const sonde_view *view, int64_t i)
+{
+    int64_t index[SONDE_MAX_DIMS] = {i};
+    double best = -(double)INFINITY;
+    int32_t at = -1;
+
+    for (int64_t c = 0; c < view->shape[1]; c++) {
+        double score = 0.0;
+
+        index[1] = c;
+        score = sonde_element_get(view->dtype, sonde_view_at(view, index));
+        if (view->shape[1] == 1) {
+            return class_of(score);
+        }
+        if (score > best) {
+            best = score;
+            at = (int32_t)c;
+        }
+    }
+    return at;
+}
+
+bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view)
+{
+    const int64_t samples = view->rank == 0 ? 1 : view->shape[0];
+
+    if (sonde_view_count(view) == 0) {
+        return true;
+    }
+    if (!sonde__reserve(&labels->value, &labels->capacity,
+                        labels->count + (size_t)samples, sizeof *labels->value)) {
+        return false;
+    }
+    for (int64_t i = 0; i < samples; i++) {
+        int32_t class_number = 0;
+
+        if (view->rank < 2) {
+            class_number = class_of(sonde_element_get(
+                view->dtype, view->rank == 0 ? view->data : sonde_view_at(view, &i)));
+        } else {
+            class_number = largest(view, i);
+        }
+        labels->value[labels->count++] = class_number;
+    }
+    return true;
+}
+
+bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id)
+{
+    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
+           info->same_as == id && info->rank == 1 && !sonde_dtype_is_float(info->dtype) &&
+           info->dtype != SONDE_BOOL;
+}
+
+bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
+{
+    static const char end[] = "_input_0";
+    const size_t length = strlen(info->name);
+
+    return length > sizeof end - 1 &&
+           strcmp(info->name + length - (sizeof end - 1), end) == 0 &&
+           info->pass != SONDE_PASS_BACKWARD && strstr(info->name, "loss") != NULL;
+}
+
+int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *info,
+                                 uint32_t id)
+{
+    if (sonde_rule_matches(run, SONDE__LABELS, id) ||
+        sonde__builtin_looks_like_labels(info, id)) {
+        return SONDE__LABELS;
+    }
+    return sonde_rule_matches(run, SONDE__PREDICTIONS, id) ||
+                   sonde__builtin_looks_like_predictions(info)
+               ? SONDE__PREDICTIONS
+               : SONDE_RULE_IGNORE;
+}

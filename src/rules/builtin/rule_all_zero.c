@@ -1,0 +1,74 @@
+/*
+ * AllZero - a tensor that should not be is (nearly) all zeros.
+ *
+ * Fires when at least `threshold` percent of the values are 0, for the tensors that
+ * collection_names and tensor_regex select; one of them is needed, since some tensors may well
+ * be zero. Evidence: vital signs.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct all_zero {
+    const char *collection_names, *tensor_regex;
+    double threshold;
+} all_zero;
+
+static const sonde_rule_param params[] = {
+    SONDE__CHOSEN(all_zero),
+    {"threshold", SONDE_RULE_REAL, "100", 0, 100, "percent of values that are 0",
+     offsetof(all_zero, threshold), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of the tensors chosen", SONDE_HOW_VITALS, false, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    const all_zero *state = sonde_rule_state(run);
+
+    return sonde__builtin_need_choice("AllZero", state->collection_names,
+                                      state->tensor_regex, diag);
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)info;
+    return sonde__builtin_wants_chosen(run, id, false);
+}
+
+static void step(sonde_rule_run *run)
+{
+    const all_zero *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        const double share =
+            v != NULL && v->count > 0 ? 100.0 * (double)v->zero / (double)v->count : -1.0;
+
+        if (v != NULL && share >= state->threshold &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "zero_percent", share,
+                             state->threshold)) {
+            sonde_rule_say(run, NULL, "%.4g %% of its %llu values are 0.", share,
+                           (unsigned long long)v->count);
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_all_zero = {
+    .abi = SONDE_RULE_ABI,
+    .name = "AllZero",
+    .summary = "a tensor consists of zeros",
+    .condition = "At least `threshold` percent of a tensor's values are 0.",
+    .advice =
+        "A weight: look at its initialisation; an activation or a gradient: look for "
+        "dead units before it, or a mask that hides everything.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .by_name_only = true,
+    .state_size = sizeof(all_zero),
+    .init = init,
+    .wants = wants,
+    .step = step,
+};

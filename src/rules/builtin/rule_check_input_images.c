@@ -1,0 +1,119 @@
+/*
+ * CheckInputImages - images that go in are not centred.
+ *
+ * After threshold_samples images: fires when the mean of some channel, over all of them, is more
+ * than threshold_mean away from 0. channel is the dimension of channels: 1 of (N, C, H, W).
+ * Whoever feeds images of 0 ... 1, or of mostly dark ones, may well want that, so it runs only
+ * when it is named; InputRange looks for what nobody wants. Evidence: raw values.
+ */
+#include "rules/builtin/builtin.h"
+
+enum { CHANNELS = 64, REGEX = 0 };
+
+typedef struct images {
+    const char *tensor_regex;
+    double threshold_mean;
+    int64_t threshold_samples, channel;
+} images;
+
+typedef struct memory {
+    double sum[CHANNELS];
+    int64_t samples, elements; /* elements of a channel */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"regex", SONDE_RULE_REGEX, ".*hybridsequential0_input_0,^input$", 0, 0,
+     "expressions that select images", offsetof(images, tensor_regex), false},
+    {"threshold_mean", SONDE_RULE_REAL, "0.2", 0, 1e300, "how far a mean may be from 0",
+     offsetof(images, threshold_mean), false},
+    {"threshold_samples", SONDE_RULE_COUNT, "500", 1, 1e12, "images before it judges",
+     offsetof(images, threshold_samples), false},
+    {"channel", SONDE_RULE_COUNT, "1", 0, SONDE_MAX_DIMS - 1, "dimension of channels",
+     offsetof(images, channel), false},
+};
+static const sonde_rule_need needs[] = {{"images", SONDE_HOW_RAW, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const images *state = sonde_rule_state(run);
+
+    return sonde_rule_matches(run, REGEX, id) && info->rank > state->channel
+               ? 0
+               : SONDE_RULE_IGNORE;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    const images *state = sonde_rule_state(run);
+    const sonde_view *view = seen->view;
+    memory *of = tensor->memory;
+    sonde__builtin_reader reader;
+    double values[SONDE__CHUNK];
+    int64_t inner = 1, at = 0, channels = 0;
+
+    if (view->rank <= state->channel || sonde_view_count(view) == 0) {
+        return;
+    }
+    channels = view->shape[state->channel];
+    for (int i = (int)state->channel + 1; i < view->rank; i++) {
+        inner *= view->shape[i];
+    }
+    sonde__builtin_reader_init(&reader, view);
+    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
+         n = sonde__builtin_reader_take(&reader, values)) {
+        for (size_t i = 0; i < n; i++, at++) {
+            const int64_t c = at / inner % channels;
+
+            of->sum[c < CHANNELS ? c : CHANNELS - 1] += values[i];
+        }
+    }
+    of->samples += view->shape[0];
+    of->elements += sonde_view_count(view) / channels;
+}
+
+static void step(sonde_rule_run *run)
+{
+    const images *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+
+        if (of->samples < state->threshold_samples) {
+            continue;
+        }
+        for (int c = 0; c < CHANNELS; c++) {
+            const double mean = of->sum[c] / (double)of->elements;
+
+            if (fabs(mean) > state->threshold_mean &&
+                sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean,
+                                 state->threshold_mean)) {
+                sonde_rule_say(run, NULL,
+                               "Over %lld images channel %d has a mean of %.4g.",
+                               (long long)of->samples, c, mean);
+            }
+        }
+        *of = (memory){.samples = 0};
+    }
+}
+
+const sonde_rule sonde__builtin_check_input_images = {
+    .abi = SONDE_RULE_ABI,
+    .name = "CheckInputImages",
+    .summary = "images that go in are not centred",
+    .condition = "Over `threshold_samples` images the mean of a channel is more than "
+                 "`threshold_mean` from 0.",
+    .advice = "Subtract the mean of each channel over the training data.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .by_name_only = true,
+    .state_size = sizeof(images),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .observe = observe,
+    .step = step,
+};

@@ -1,0 +1,210 @@
+/*
+ * ClassImbalance - some classes are far more frequent than others, or are hardly ever recognised.
+ *
+ * After `samples` labels, or as many as make 40 of a class if that is more, and again after each as
+ * many: fires when the most frequent class has more than threshold_imbalance times the samples of
+ * the least frequent one (of those that occur; a single class counts as well), by two standard
+ * deviations of either count (a count of n has about sqrt n). Where predictions are known it fires as well when for
+ * `patience` such stretches on end more than threshold_misprediction of the samples of the same
+ * class were taken for others, while all together are recognised better than half of that and
+ * have not got better by a tenth: a network that is still learning takes its classes one by one.
+ *
+ * Labels: tensors that labels_regex selects, else an integer input. Predictions: those that
+ * predictions_regex selects, else what goes into the loss; of more than one dimension, the class
+ * is the largest along the second. Evidence: raw values; labels are counted at every step.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/labels.h"
+
+#include <string.h>
+
+typedef struct imbalance {
+    const char *labels_regex, *predictions_regex;
+    double threshold_imbalance, threshold_misprediction;
+    int64_t samples;
+    bool argmax;
+    sonde__builtin_labels labels, guesses; /* of this step */
+    int64_t seen, seen_guesses, patience;
+    int64_t missed[SONDE__CLASSES]; /* stretches on end */
+    double wrong_before;            /* share of all, when the first of them began */
+    int64_t count[SONDE__CLASSES], guessed[SONDE__CLASSES], wrong[SONDE__CLASSES];
+} imbalance;
+
+static const sonde_rule_param params[] = {
+    {"labels_regex", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
+     offsetof(imbalance, labels_regex), false},
+    {"predictions_regex", SONDE_RULE_REGEX, ".*predictions", 0, 0,
+     "expressions that select predictions", offsetof(imbalance, predictions_regex),
+     false},
+    {"threshold_imbalance", SONDE_RULE_REAL, "10", 1, 1e300,
+     "times that a class may be more frequent than another",
+     offsetof(imbalance, threshold_imbalance), false},
+    {"threshold_misprediction", SONDE_RULE_REAL, "0.7", 0, 1,
+     "share of a class that may be mistaken",
+     offsetof(imbalance, threshold_misprediction), false},
+    {"samples", SONDE_RULE_COUNT, "500", 1, 1e12, "labels before it judges",
+     offsetof(imbalance, samples), false},
+    {"patience", SONDE_RULE_COUNT, "20", 1, 1e9,
+     "stretches of samples at which a class is mistaken", offsetof(imbalance, patience),
+     false},
+    {"argmax", SONDE_RULE_FLAG, "false", 0, 0,
+     "accepted: whether predictions are scores is seen from their shape",
+     offsetof(imbalance, argmax), false},
+};
+static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
+                                        {"predictions", SONDE_HOW_RAW, true, false}};
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    imbalance *state = sonde_rule_state(run);
+
+    if (!sonde__builtin_labels_take(tensor->need == SONDE__LABELS ? &state->labels
+                                                                  : &state->guesses,
+                                    seen->view)) {
+        sonde_rule_fail(run, "out of memory");
+    }
+}
+
+static void judge_frequency(sonde_rule_run *run, const imbalance *state)
+{
+    int most = -1, least = -1, classes = 0;
+    double ratio = 0.0, sure = 0.0;
+
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        if (state->count[c] > 0) {
+            classes++;
+            most = most < 0 || state->count[c] > state->count[most] ? c : most;
+            least = least < 0 || state->count[c] < state->count[least] ? c : least;
+        }
+    }
+    if (classes == 0) {
+        return;
+    }
+    ratio = sure = (double)INFINITY;
+    if (classes > 1) {
+        const double m = (double)state->count[most], l = (double)state->count[least];
+
+        ratio = m / l;
+        sure = (m - 2.0 * sqrt(m)) / (l + 2.0 * sqrt(l));
+    }
+    if (sure > state->threshold_imbalance &&
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "imbalance",
+                         ratio, state->threshold_imbalance)) {
+        sonde_rule_say(
+            run, NULL, "Of %lld labels %lld are of class %d and %lld of class %d%s.",
+            (long long)state->seen, (long long)state->count[most], most,
+            classes == 1 ? 0LL : (long long)state->count[least],
+            classes == 1 ? -1 : least, classes == 1 ? ": there is but one class" : "");
+    }
+}
+
+static void judge_mistakes(sonde_rule_run *run, imbalance *state)
+{
+    int64_t all = 0, wrong = 0;
+    double share_wrong = 0.0;
+    bool learns = false;
+
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        all += state->guessed[c];
+        wrong += state->wrong[c];
+    }
+    if (all == 0) {
+        return;
+    }
+    share_wrong = (double)wrong / (double)all;
+    learns = share_wrong < 0.9 * state->wrong_before ||
+             share_wrong >= 0.5 * state->threshold_misprediction;
+    if (learns) {
+        memset(state->missed, 0, sizeof state->missed);
+        state->wrong_before = share_wrong;
+    }
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        const double share = state->guessed[c] >= 10
+                                 ? (double)state->wrong[c] / (double)state->guessed[c]
+                                 : 0.0;
+
+        state->missed[c] =
+            share > state->threshold_misprediction ? state->missed[c] + 1 : 0;
+        if (state->missed[c] >= state->patience &&
+            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
+                             "misprediction", share, state->threshold_misprediction)) {
+            sonde_rule_say(
+                run, NULL,
+                "%.3g %% of the samples of class %d are taken for others, of all "
+                "classes %.3g %%, and that does not change.",
+                100.0 * share, c, 100.0 * share_wrong);
+        }
+    }
+}
+
+/* Classes among the labels of this stretch. */
+static int64_t classes_of(const imbalance *state)
+{
+    int64_t classes = 0;
+
+    for (int c = 0; c < SONDE__CLASSES; c++) {
+        classes += state->count[c] > 0;
+    }
+    return classes;
+}
+
+static void step(sonde_rule_run *run)
+{
+    imbalance *state = sonde_rule_state(run);
+    const bool pairs = state->labels.count == state->guesses.count;
+
+    for (size_t i = 0; i < state->labels.count; i++) {
+        const int32_t c = state->labels.value[i];
+
+        if (c >= 0 && c < SONDE__CLASSES) {
+            state->count[c]++;
+            state->seen++;
+            state->guessed[c] += pairs;
+            state->seen_guesses += pairs;
+            state->wrong[c] += pairs && state->guesses.value[i] != c;
+        }
+    }
+    state->labels.count = state->guesses.count = 0;
+    if (state->seen >= state->samples && state->seen >= 40 * classes_of(state)) {
+        judge_frequency(run, state);
+        memset(state->count, 0, sizeof state->count);
+        state->seen = 0;
+    }
+    if (state->seen_guesses >= state->samples) {
+        judge_mistakes(run, state);
+        memset(state->guessed, 0, sizeof state->guessed);
+        memset(state->wrong, 0, sizeof state->wrong);
+        state->seen_guesses = 0;
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    imbalance *state = sonde_rule_state(run);
+
+    sonde__builtin_labels_free(&state->labels);
+    sonde__builtin_labels_free(&state->guesses);
+}
+
+const sonde_rule sonde__builtin_class_imbalance = {
+    .abi = SONDE_RULE_ABI,
+    .name = "ClassImbalance",
+    .summary = "some classes are far more frequent, or never recognised",
+    .condition =
+        "In `samples` labels the most frequent class is clearly more than "
+        "`threshold_imbalance` times as frequent as the least, or for `patience` such "
+        "stretches on end more than `threshold_misprediction` of a class is mistaken "
+        "while most others are not.",
+    .advice = "Weight the classes in the loss, or draw the rare ones more often.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(imbalance),
+    .wants = sonde__builtin_wants_classes,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

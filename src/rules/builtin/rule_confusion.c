@@ -1,0 +1,155 @@
+/*
+ * Confusion - the confusion matrix of a run is not good enough.
+ *
+ * With c[i][j] the samples of class j taken for class i, over all steps of evaluation, at the end
+ * of the run: fires when for some class i, c[i][i] / sum_j c[j][j] < min_diag times the share
+ * that an even spread would give it (1 / categories; min_diag of it, so that it holds for any
+ * number of classes), or for some i and j, c[j][i] / sum_j c[j][i] > max_off_diag.
+ *
+ * Labels and predictions as ClassImbalance finds them. It runs only when it is named: what is
+ * good enough, its user knows. Evidence: raw values.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/labels.h"
+
+enum { MOST = 128 };
+
+typedef struct confusion {
+    const char *labels, *predictions;
+    double min_diag, max_off_diag;
+    int64_t category_no;
+    sonde__builtin_labels truth, guesses; /* of this step */
+    int64_t of[MOST][MOST];               /* taken for, is */
+    int64_t seen;
+    int classes;
+} confusion;
+
+static const sonde_rule_param params[] = {
+    {"labels", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
+     offsetof(confusion, labels), false},
+    {"predictions", SONDE_RULE_REGEX, ".*predictions", 0, 0,
+     "expressions that select predictions", offsetof(confusion, predictions), false},
+    {"category_no", SONDE_RULE_COUNT, NULL, 2, MOST,
+     "number of classes (default: as many as occur)", offsetof(confusion, category_no),
+     false},
+    {"min_diag", SONDE_RULE_REAL, "0.9", 0, 1,
+     "least share of what an even spread gives a class", offsetof(confusion, min_diag),
+     false},
+    {"max_off_diag", SONDE_RULE_REAL, "0.1", 0, 1,
+     "largest share of a class that is taken for another",
+     offsetof(confusion, max_off_diag), false},
+};
+static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
+                                        {"predictions", SONDE_HOW_RAW, false, true}};
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    confusion *state = sonde_rule_state(run);
+
+    if (!sonde__builtin_labels_take(tensor->need == SONDE__LABELS ? &state->truth
+                                                                  : &state->guesses,
+                                    seen->view)) {
+        sonde_rule_fail(run, "out of memory");
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    confusion *state = sonde_rule_state(run);
+
+    for (size_t i = 0;
+         i < state->truth.count && state->truth.count == state->guesses.count; i++) {
+        const int32_t is = state->truth.value[i], taken = state->guesses.value[i];
+
+        if (is >= 0 && is < MOST && taken >= 0 && taken < MOST) {
+            state->of[taken][is]++;
+            state->seen++;
+            state->classes = is >= state->classes ? is + 1 : state->classes;
+            state->classes = taken >= state->classes ? taken + 1 : state->classes;
+        }
+    }
+    state->truth.count = state->guesses.count = 0;
+}
+
+static void judge(sonde_rule_run *run, const confusion *state, int classes)
+{
+    int64_t right = 0;
+
+    for (int c = 0; c < classes; c++) {
+        right += state->of[c][c];
+    }
+    for (int c = 0; c < classes; c++) {
+        const double share =
+            right > 0 ? (double)state->of[c][c] * classes / (double)right : 0.0;
+        int64_t all = 0;
+
+        for (int j = 0; j < classes; j++) {
+            all += state->of[j][c];
+        }
+        for (int j = 0; j < classes && all > 0; j++) {
+            const double off = j == c ? 0.0 : (double)state->of[j][c] / (double)all;
+
+            if (off > state->max_off_diag &&
+                sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
+                                 "off_diagonal", off, state->max_off_diag)) {
+                sonde_rule_say(run, NULL, "%.3g %% of class %d are taken for class %d.",
+                               100.0 * off, c, j);
+            }
+        }
+        if (share < state->min_diag &&
+            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
+                             "diagonal", share, state->min_diag)) {
+            sonde_rule_say(
+                run, NULL,
+                "Of what is recognised, class %d has only %.3g of an even share.", c,
+                share);
+        }
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const confusion *state = sonde_rule_state(run);
+
+    if (state->seen == 0) {
+        sonde_rule_lacked(run, "no labels with predictions were recorded in evaluation");
+        return;
+    }
+    judge(run, state,
+          state->category_no > 0 ? (int)state->category_no
+          : state->classes > 2   ? state->classes
+                                 : 2);
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    confusion *state = sonde_rule_state(run);
+
+    sonde__builtin_labels_free(&state->truth);
+    sonde__builtin_labels_free(&state->guesses);
+}
+
+const sonde_rule sonde__builtin_confusion = {
+    .abi = SONDE_RULE_ABI,
+    .name = "Confusion",
+    .summary = "classes are taken for each other",
+    .condition =
+        "At the end, of what is recognised in evaluation a class has less than "
+        "`min_diag` "
+        "of an even share, or more than `max_off_diag` of a class is taken for another.",
+    .advice = "Look at samples of both classes: they may be mislabelled, or need other "
+              "features.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = 1U << SONDE_MODE_EVAL,
+    .by_name_only = true,
+    .state_size = sizeof(confusion),
+    .wants = sonde__builtin_wants_classes,
+    .observe = observe,
+    .step = step,
+    .finish = finish,
+    .destroy = destroy,
+};

@@ -1,0 +1,148 @@
+/*
+ * DeadRelu - in a layer most ReLUs give 0, whatever comes in.
+ *
+ * A unit (a neuron; of images a channel) is inactive at a step if its outputs are 0 for at least
+ * (100 - threshold_inactivity) % of the samples. Fires when more than threshold_layer % of the
+ * units of a layer have been inactive at `patience` observed steps on end, the same ones: one
+ * batch proves nothing, and a sparse layer has other units at rest in every batch.
+ * An error from MOST_DEAD % on: then next to nothing passes. Below that it is a note: bold
+ * learning rates leave networks with half of their units dead, and they may still do well.
+ *
+ * Of tensors that tensor_regex selects, by default outputs of ReLUs, by name or op. Evidence: raw
+ * outputs; vital signs alone show only a layer that is 0 throughout.
+ */
+#include "rules/builtin/builtin.h"
+#include "base/fail.h"
+#include "rules/builtin/units.h"
+
+#include <float.h>
+#include <string.h>
+#include <strings.h>
+
+#define DEFAULT_REGEX ".*relu_output"
+
+typedef struct dead {
+    const char *tensor_regex;
+    double threshold_inactivity, threshold_layer;
+    int64_t patience;
+} dead;
+
+typedef struct memory {
+    sonde__builtin_units units;
+    int64_t all_zero; /* steps on end */
+} memory;
+
+enum { REGEX = 0 };
+#define MOST_DEAD 90.0
+
+static const sonde_rule_param params[] = {
+    {"tensor_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
+     "expressions that select outputs of ReLUs", offsetof(dead, tensor_regex), false},
+    {"threshold_inactivity", SONDE_RULE_REAL, "1.0", 0, 100,
+     "percent of samples up to which a unit is inactive",
+     offsetof(dead, threshold_inactivity), false},
+    {"threshold_layer", SONDE_RULE_REAL, "50", 0, 100,
+     "percent of a layer's units that may be inactive", offsetof(dead, threshold_layer),
+     false},
+    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "observed steps on end",
+     offsetof(dead, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"outputs of ReLUs", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const dead *state = sonde_rule_state(run);
+    const bool by_op = strcmp(state->tensor_regex, DEFAULT_REGEX) == 0 &&
+                       strcasecmp(info->op, "relu") == 0;
+
+    if (info->pass == SONDE_PASS_BACKWARD || !sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return by_op || sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
+    return sonde__builtin_units_make(&((memory *)tensors[i].memory)->units, info->rank,
+                                     info->shape)
+               ? SONDE_OK
+               : sonde__fail_nomem(diag, "DeadRelu");
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    memory *of = tensor->memory;
+
+    if (seen->view != NULL &&
+        !sonde__builtin_units_take(&of->units, seen->view, DBL_TRUE_MIN, DBL_MAX)) {
+        sonde_rule_fail(run, "out of memory");
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const dead *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+        double share =
+            sonde__builtin_units_end(&of->units, 100.0 - state->threshold_inactivity,
+                                     state->threshold_layer, state->patience);
+
+        if (v != NULL) {
+            of->all_zero = v->count > 0 && v->zero == v->count ? of->all_zero + 1 : 0;
+            share = of->all_zero >= state->patience ? 100.0 : share;
+        }
+        if (share > state->threshold_layer &&
+            sonde_rule_found(
+                run, i, share >= MOST_DEAD ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
+                "percent_inactive", share, state->threshold_layer)) {
+            sonde_rule_say(run, NULL,
+                           "%.3g %% of its units gave 0 for every sample (or nearly) at "
+                           "%lld observed steps on end: nothing flows back through them.",
+                           share, (long long)state->patience);
+        }
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__builtin_units_free(&((memory *)tensors[i].memory)->units);
+    }
+}
+
+const sonde_rule sonde__builtin_dead_relu = {
+    .abi = SONDE_RULE_ABI,
+    .name = "DeadRelu",
+    .summary = "most ReLUs of a layer give 0 whatever comes in",
+    .condition =
+        "More than `threshold_layer` % of a layer's units were active for less than "
+        "`threshold_inactivity` % of samples at `patience` observed steps on end.",
+    .advice =
+        "Lower the learning rate, look at biases that are far below 0, or use a leaky "
+        "ReLU.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(dead),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

@@ -1,0 +1,52 @@
+/*
+ * DtypeChanged - a tensor's values come in another dtype than before.
+ *
+ * Evidence: raw values; of each only the dtype is looked at.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct memory {
+    sonde_dtype dtype;
+    bool has;
+} memory;
+
+static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_RAW, false, true}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return sonde__builtin_is_own(info, id) && info->role != SONDE_ROLE_SCALAR
+               ? 0
+               : SONDE_RULE_IGNORE;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    memory *of = tensor->memory;
+    size_t count = 0;
+
+    if (of->has && of->dtype != seen->view->dtype &&
+        sonde_rule_found(run, (size_t)(tensor - sonde_rule_tensors(run, &count)),
+                         SONDE_SEVERITY_WARNING, "dtype", (double)seen->view->dtype,
+                         (double)of->dtype)) {
+        sonde_rule_say(run, NULL, "Its values were %s and are now %s.",
+                       sonde_dtype_name(of->dtype), sonde_dtype_name(seen->view->dtype));
+    }
+    *of = (memory){seen->view->dtype, true};
+}
+
+const sonde_rule sonde__builtin_dtype_changed = {
+    .abi = SONDE_RULE_ABI,
+    .name = "DtypeChanged",
+    .summary = "a tensor's dtype changes during the run",
+    .condition = "A raw value has another dtype than the one before.",
+    .advice =
+        "Look for a cast, or for mixed precision that is switched on or off midway.",
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .by_name_only = true, /* reads what is large */
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .observe = observe,
+};

@@ -1,0 +1,173 @@
+/*
+ * EvalNondeterminism - the same input gives another output in evaluation.
+ *
+ * Evaluation (or prediction) steps are remembered by the hash of their inputs until a step of
+ * another mode comes between. Fires for
+ *     an output that, for the same inputs, has another sum, or sum of magnitudes, by more than
+ *     APART of the latter: dropout that is on. Sums in another order, as some processors take
+ *     them, differ by far less; or
+ *     a buffer that changes between two such steps: batch norm that still learns.
+ *
+ * Evidence: hashes of inputs, vital signs of outputs and buffers. Only an input that is evaluated
+ * twice, or a buffer, can tell.
+ */
+#include "rules/builtin/builtin.h"
+
+#include <string.h>
+
+enum { INPUTS = 0, OUTPUTS = 1, BUFFERS = 2, REMEMBERED = 1024 };
+#define APART 1e-4
+
+typedef struct nondeterminism {
+    uint64_t inputs;           /* of this step, mixed */
+    uint64_t kept[REMEMBERED]; /* of steps before */
+    bool again, buffers;       /* some input came twice; a buffer was seen twice */
+    sonde_mode mode;
+    int64_t others; /* steps of other modes so far */
+} nondeterminism;
+
+typedef struct memory {
+    union {
+        struct {
+            double l1[REMEMBERED],
+                sum[REMEMBERED]; /* of an output, by hash of the inputs */
+        } output;
+        sonde_vitals before; /* of a buffer */
+    } as;
+    bool has_before;
+} memory;
+
+static const sonde_rule_need needs[] = {
+    {"inputs", SONDE_HOW_HASH, true, true},
+    {"outputs", SONDE_HOW_VITALS, true, false},
+    {"vital signs of buffers", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE ? INPUTS
+           : info->role == SONDE_ROLE_OUTPUT                               ? OUTPUTS
+           : info->role == SONDE_ROLE_BUFFER                               ? BUFFERS
+                                             : SONDE_RULE_IGNORE;
+}
+
+static void forget(sonde_rule_run *run)
+{
+    nondeterminism *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    memset(state->kept, 0, sizeof state->kept);
+    for (size_t i = 0; i < count; i++) {
+        ((memory *)tensors[i].memory)->has_before = false;
+    }
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    nondeterminism *state = sonde_rule_state(run);
+
+    if (tensor->need == INPUTS) {
+        state->inputs = (state->inputs ^ seen->hash) * UINT64_C(0x9E3779B97F4A7C15) + 1;
+    }
+}
+
+static void judge_output(sonde_rule_run *run, size_t i, memory *of, const sonde_vitals *v,
+                         bool again)
+{
+    const nondeterminism *state = sonde_rule_state(run);
+    const size_t at = state->inputs % REMEMBERED;
+    double *l1 = &of->as.output.l1[at], *sum = &of->as.output.sum[at];
+    const double apart = fmax(fabs(v->l1 - *l1), fabs(v->sum - *sum));
+
+    if (again && !(apart <= APART * *l1) && sonde__builtin_bad(v) == 0 &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "sum_difference", apart,
+                         APART * *l1)) {
+        sonde_rule_say(
+            run, NULL,
+            "For inputs that were evaluated before, without training since, it "
+            "now has other values: magnitudes sum to %.6g, not to %.6g.",
+            v->l1, *l1);
+    }
+    *l1 = v->l1;
+    *sum = v->sum;
+}
+
+static void judge_buffer(sonde_rule_run *run, size_t i, memory *of, const sonde_vitals *v)
+{
+    nondeterminism *state = sonde_rule_state(run);
+
+    state->buffers = state->buffers || of->has_before;
+    if (of->has_before && !sonde__builtin_same_vitals(v, &of->as.before) &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", v->mean,
+                         of->as.before.mean)) {
+        sonde_rule_say(
+            run, NULL,
+            "It changes from one evaluation step to the next: evaluation depends "
+            "on what was evaluated before, and leaves traces in training.");
+    }
+    of->as.before = *v;
+    of->has_before = true;
+}
+
+static void step(sonde_rule_run *run)
+{
+    nondeterminism *state = sonde_rule_state(run);
+    const sonde_coordinate *at = sonde_rule_at(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    uint64_t *kept = &state->kept[state->inputs % REMEMBERED];
+    bool again = false;
+
+    if (state->mode != at->mode || state->others != at->global_step - at->mode_step) {
+        forget(run);
+        state->mode = at->mode;
+        state->others = at->global_step - at->mode_step;
+    }
+    again = state->inputs != 0 && *kept == state->inputs;
+    state->again = state->again || again;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (tensors[i].need == OUTPUTS && v != NULL && state->inputs != 0) {
+            judge_output(run, i, tensors[i].memory, v, again);
+        } else if (tensors[i].need == BUFFERS && v != NULL) {
+            judge_buffer(run, i, tensors[i].memory, v);
+        }
+    }
+    *kept = state->inputs;
+    state->inputs = 0;
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const nondeterminism *state = sonde_rule_state(run);
+
+    if (!state->again && !state->buffers) {
+        sonde_rule_lacked(run, "no input was evaluated twice with the same weights");
+    }
+}
+
+const sonde_rule sonde__builtin_eval_nondeterminism = {
+    .abi = SONDE_RULE_ABI,
+    .name = "EvalNondeterminism",
+    .summary = "the same input gives another output in evaluation",
+    .condition =
+        "In evaluation steps without training between them, equal inputs have outputs "
+        "that differ, or a buffer changes.",
+    .advice = "Switch the model to evaluation: dropout off, batch norm with its running "
+              "statistics.",
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_PREDICT,
+    .state_size = sizeof(nondeterminism),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .observe = observe,
+    .step = step,
+    .finish = finish,
+};

@@ -1,0 +1,65 @@
+/*
+ * ExplodingTensor - a tensor has a NaN, or an infinity unless only_nan.
+ *
+ * Of all tensors, or of those that collection_names and tensor_regex select. Evidence: vital
+ * signs. One finding a tensor; the tensor that turned bad first is NonFinite's to name.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct exploding {
+    const char *collection_names, *tensor_regex;
+    bool only_nan;
+} exploding;
+
+static const sonde_rule_param params[] = {
+    SONDE__CHOSEN(exploding),
+    {"only_nan", SONDE_RULE_FLAG, "false", 0, 0, "infinities are in order",
+     offsetof(exploding, only_nan), false},
+};
+static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_own(info, id));
+}
+
+static void step(sonde_rule_run *run)
+{
+    const exploding *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count && sonde_rule_any_bad(run); i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        const uint64_t inf = v == NULL || state->only_nan ? 0 : v->pos_inf + v->neg_inf;
+        const uint64_t bad = v == NULL ? 0 : v->nan + inf;
+
+        if (bad > 0 && sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "nonfinite",
+                                        (double)bad, 0.0)) {
+            sonde_rule_say(run, NULL,
+                           "%llu of %llu values are %s: %llu NaN, %llu infinite.",
+                           (unsigned long long)bad, (unsigned long long)v->count,
+                           inf == 0      ? "NaN"
+                           : v->nan == 0 ? "infinite"
+                                         : "NaN or infinite",
+                           (unsigned long long)v->nan, (unsigned long long)inf);
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_exploding_tensor = {
+    .abi = SONDE_RULE_ABI,
+    .name = "ExplodingTensor",
+    .summary = "a tensor holds NaN or infinite values",
+    .condition = "A tensor has a NaN, or an infinity unless only_nan.",
+    .advice =
+        "Lower the learning rate or clip gradients; NonFinite names the tensor that "
+        "turned bad first.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(exploding),
+    .wants = wants,
+    .step = step,
+};

@@ -1,0 +1,114 @@
+/*
+ * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than before.
+ *
+ * Fires when, of at least `least` observed steps, |g|2 is more than
+ *     `factor` times the median of the last 32,
+ *     that median times (q3 / q1)^SPREAD, with the quartiles of these 32: six deviations or so,
+ *                  if their logarithms are normal, and
+ *     `factor` / 10 times the largest so far, of which half is forgotten in 512 observed steps.
+ * Late in training most batches teach next to nothing, and one hard sample is a thousand times the
+ * median without being news. A flipped bit, a corrupt batch or a loss that blows up does this;
+ * spikes of the size that training recovers from by itself (ten to thirty times) do not. Evidence:
+ * vital signs of gradients and optimiser values.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/spikes.h"
+
+typedef struct spike {
+    double factor;
+    int64_t least;
+} spike;
+
+typedef struct memory {
+    sonde__builtin_recent recent;
+    double largest; /* ever, but forgotten by and by */
+} memory;
+
+#define KEPT 0.99864711 /* 2^(-1/512) */
+#define SPREAD 4.45     /* 6 deviations by 1.349 between quartiles */
+
+static const sonde_rule_param params[] = {
+    {"factor", SONDE_RULE_REAL, "100", 1, 1e300, "times the median of the last 32",
+     offsetof(spike, factor), false},
+    {"least", SONDE_RULE_COUNT, "5", 1, 32, "observed steps before it judges",
+     offsetof(spike, least), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of gradients", SONDE_HOW_VITALS, false, false},
+    {"vital signs of optimiser values", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return sonde__builtin_is_gradient(info)     ? 0
+           : info->role == SONDE_ROLE_OPTIMIZER ? 1
+                                                : SONDE_RULE_IGNORE;
+}
+
+/* By how they lay so far. */
+static double limit_of(const sonde__builtin_recent *recent, double factor)
+{
+    const double low = sonde__builtin_recent_quantile(recent, 0.25);
+    const double spread =
+        sonde__builtin_recent_quantile(recent, 0.75) / fmax(low, 1e-300);
+
+    return sonde__builtin_recent_median(recent) * fmax(factor, pow(spread, SPREAD));
+}
+
+static void step(sonde_rule_run *run)
+{
+    const spike *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
+        sonde__builtin_recent *recent = &of->recent;
+        double norm = 0.0;
+
+        if (v == NULL || sonde__builtin_bad(v) > 0) {
+            continue;
+        }
+        norm = sqrt(v->sumsq);
+        if (recent->count >= state->least && of->largest > 0.0 &&
+            norm > state->factor / 10.0 * of->largest) {
+            const double median = sonde__builtin_recent_median(recent);
+            const double limit = limit_of(recent, state->factor);
+
+            if (norm > limit && median > 0.0 &&
+                sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "l2", norm, limit)) {
+                sonde_rule_say(run, NULL,
+                               "Its norm is %.3g, %.3g times the median of the steps "
+                               "before (%.3g).",
+                               norm, norm / median, median);
+            }
+        }
+        sonde__builtin_recent_take(recent, norm);
+        of->largest = fmax(norm, KEPT * of->largest);
+    }
+}
+
+const sonde_rule sonde__builtin_gradient_spike = {
+    .abi = SONDE_RULE_ABI,
+    .name = "GradientSpike",
+    .summary = "a gradient is suddenly far larger than before",
+    .condition = "|g|2 > `factor` times the median of the last 32 observed steps, > six "
+                 "deviations "
+                 "of their logarithms, and > `factor` / 10 times the largest so far (of "
+                 "which half "
+                 "is forgotten in 512 steps).",
+    .advice = "Clip gradients; look at the batch of this step, and for a corrupt value.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(spike),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+};

@@ -1,0 +1,76 @@
+/*
+ * InputRange - an input looks as if it had not been normalised.
+ *
+ * Fires when an input of floating point has a root mean square above `threshold` at `patience`
+ * observed steps on end: pixels of 0 ... 255 have some 100, normalised ones about 1. Evidence:
+ * vital signs of inputs.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct range {
+    const char *tensor_regex;
+    double threshold;
+    int64_t patience;
+} range;
+
+static const sonde_rule_param params[] = {
+    {"tensor_regex", SONDE_RULE_REGEX, NULL, 0, 0,
+     "expressions that select inputs (default: those of the session)",
+     offsetof(range, tensor_regex), false},
+    {"threshold", SONDE_RULE_REAL, "16", 0, 1e300, "largest root mean square",
+     offsetof(range, threshold), false},
+    {"patience", SONDE_RULE_COUNT, "1", 1, 1e9, "observed steps on end",
+     offsetof(range, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of inputs", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_wants_chosen(
+        run, id,
+        info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
+            sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype));
+}
+
+static void step(sonde_rule_run *run)
+{
+    const range *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        int64_t *large = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (v == NULL || sonde__builtin_finite(v) == 0) {
+            continue;
+        }
+        *large = sonde__builtin_rms(v) > state->threshold ? *large + 1 : 0;
+        if (*large >= state->patience &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "rms", sonde__builtin_rms(v),
+                             state->threshold)) {
+            sonde_rule_say(run, NULL,
+                           "Its values go from %.4g to %.4g, with a mean of %.4g and a "
+                           "deviation of %.4g.",
+                           v->min, v->max, v->mean, sqrt(sonde__builtin_variance(v)));
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_input_range = {
+    .abi = SONDE_RULE_ABI,
+    .name = "InputRange",
+    .summary = "an input looks as if it had not been normalised",
+    .condition = "The root mean square of an input is above `threshold`.",
+    .advice =
+        "Subtract the mean and divide by the deviation, or bring values into 0 ... 1.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(range),
+    .tensor_size = sizeof(int64_t),
+    .wants = wants,
+    .step = step,
+};

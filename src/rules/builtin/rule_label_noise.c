@@ -1,0 +1,297 @@
+/*
+ * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about them.
+ *
+ * With H the entropy (natural logarithm) of the labels seen in training, the losses are averaged
+ * over windows of `window` observed steps, after `skip` steps. Fires when for two windows on end
+ *     the mean is at H: not two standard errors below it, and not `tolerance` above;
+ *     it is known well enough to tell: its standard error is below 0.3 % of H (batches of a few
+ *     samples need more of them than a window has); and
+ *     it does not fall: by less than one standard error of its difference to the window before;
+ *     but one that comes from above H and is still above it has learnt nothing either;
+ * the last mean is not below H at all: what has nothing to learn cannot get there (Gibbs); and
+ * gradients of the last window do not agree (of the last windows, until ENOUGH have been seen).
+ *
+ * Labels that are shuffled keep a cross-entropy there; so does a network that has not begun to
+ * learn, as with a learning rate that is too small. Its gradients tell: where inputs say something
+ * about labels, those of different batches have a common part; where they do not, they are but
+ * noise, once the frequencies of classes are known. They agree if the cosine of one and the one seen
+ * before, a mean over weights, is on average above AGREE and above CLEARLY standard errors (of noise
+ * alone one in a hundred is). A few steps do not have much of a standard error: it is as if one more
+ * had deviated by PRIOR. Gradients that are all 0, of a network that is dead, say nothing of labels.
+ * Where none are seen, the loss decides alone. And before `samples` have been trained on, small
+ * batches at a small rate have hardly moved a network, and nothing is judged.
+ *
+ * H below 0.1 (a single class) is ClassImbalance's. Evidence: losses, raw labels and gradients.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/labels.h"
+
+#include "base/fail.h"
+#include "base/memory.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    LOSSES = 0,
+    LABELS = 1,
+    GRADIENTS = 2,
+    LABELS_REGEX = 0,
+    SAMPLE = 512,
+    ENOUGH = 10
+};
+#define AGREE 0.1
+#define CLEARLY 2.33
+#define PRIOR 0.25
+
+typedef struct noise {
+    const char *labels_regex;
+    int64_t window, skip, samples;
+    double tolerance;
+    sonde__builtin_labels labels;                     /* of this step */
+    int64_t count[SONDE__CLASSES], seen, label_steps; /* steps at which they were seen */
+    bool labelled;                                    /* this one */
+    double cosines; /* of this step: a sum over `pairs` weights */
+    int64_t pairs;
+    bool gradients; /* whether any has been seen */
+} noise;
+
+typedef struct memory {
+    int64_t steps, in_window, windows;
+    double sum, sumsq;           /* of this window */
+    double before, error_before; /* mean and standard error of the one before */
+    int64_t stays;               /* windows on end */
+    int64_t agreements;          /* steps with gradients since they were last judged */
+    double agreement, agreement_sq;
+    float *gradient; /* of a gradient: SAMPLE elements of the last one */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"labels_regex", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
+     offsetof(noise, labels_regex), false},
+    {"window", SONDE_RULE_COUNT, "30", 2, 1e9, "observed steps that are averaged",
+     offsetof(noise, window), false},
+    {"skip", SONDE_RULE_COUNT, "5", 0, 1e9, "steps that are left out at first",
+     offsetof(noise, skip), false},
+    {"tolerance", SONDE_RULE_REAL, "0.02", 0, 1, "relative distance from the entropy",
+     offsetof(noise, tolerance), false},
+    {"samples", SONDE_RULE_COUNT, "2000", 0, 1e12, "samples trained on before it judges",
+     offsetof(noise, samples), false},
+};
+static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
+                                        {"labels", SONDE_HOW_RAW, false, false},
+                                        {"gradients", SONDE_HOW_RAW, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const bool own = sonde__builtin_is_own(info, id);
+
+    return info->role == SONDE_ROLE_LOSS && own ? LOSSES
+           : sonde_rule_matches(run, LABELS_REGEX, id) ||
+                   sonde__builtin_looks_like_labels(info, id)
+               ? LABELS
+           : own && sonde__builtin_is_gradient(info) && info->rank >= 2
+               ? GRADIENTS
+               : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
+    memory *of = tensor->memory;
+
+    if (tensor->need != GRADIENTS) {
+        return SONDE_OK;
+    }
+    of->gradient = sonde__calloc(SAMPLE, sizeof *of->gradient);
+    return of->gradient != NULL ? SONDE_OK : sonde__fail_nomem(diag, "LabelNoise");
+}
+
+/* The cosine of a gradient and the one that was seen before. */
+static void take_gradient(noise *state, memory *of, const sonde_view *view)
+{
+    double values[SAMPLE], dot = 0.0, now = 0.0, before = 0.0;
+    const size_t count = sonde__builtin_sample(view, SAMPLE, values);
+
+    for (size_t i = 0; i < count; i++) {
+        const double then = (double)of->gradient[i];
+
+        dot += values[i] * then;
+        now += values[i] * values[i];
+        before += then * then;
+        of->gradient[i] = (float)values[i];
+    }
+    if (now * before > 0.0 && isfinite(now * before)) {
+        state->cosines += dot / sqrt(now * before);
+        state->pairs++;
+    }
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    noise *state = sonde_rule_state(run);
+
+    if (tensor->need == GRADIENTS) {
+        if (seen->view != NULL && seen->at.micro_batch == 0 && seen->at.replica == 0) {
+            take_gradient(state, tensor->memory, seen->view);
+            state->gradients = true;
+        }
+        return;
+    }
+    state->labels.count = 0;
+    if (!sonde__builtin_labels_take(&state->labels, seen->view)) {
+        sonde_rule_fail(run, "out of memory");
+        return;
+    }
+    for (size_t i = 0; i < state->labels.count; i++) {
+        const int32_t c = state->labels.value[i];
+
+        if (c >= 0 && c < SONDE__CLASSES) {
+            state->count[c]++;
+            state->seen++;
+            state->labelled = true;
+        }
+    }
+}
+
+static double entropy(const noise *state)
+{
+    double sum = 0.0;
+
+    for (int c = 0; c < SONDE__CLASSES && state->seen > 0; c++) {
+        const double p = (double)state->count[c] / (double)state->seen;
+
+        sum -= p > 0.0 ? p * log(p) : 0.0;
+    }
+    return sum;
+}
+
+/* Whether gradients have a common part. */
+static bool agrees(const memory *of)
+{
+    const double n = (double)of->agreements, mean = of->agreement / n;
+    const double spread = PRIOR * PRIOR + of->agreement_sq - n * mean * mean;
+
+    return of->agreements > 0 && mean > AGREE &&
+           mean * n > CLEARLY * sqrt(fmax(spread, 0.0));
+}
+
+/* That have been trained on, whether or not each step's labels were seen. */
+static double samples_so_far(sonde_rule_run *run)
+{
+    const noise *state = sonde_rule_state(run);
+    const double steps = (double)sonde_rule_at(run)->mode_step + 1.0;
+
+    return state->label_steps > 0
+               ? (double)state->seen / (double)state->label_steps * steps
+               : 0.0;
+}
+
+static void end_window(sonde_rule_run *run, size_t i, memory *of)
+{
+    const noise *state = sonde_rule_state(run);
+    const double n = (double)of->in_window, mean = of->sum / n;
+    const double error = sqrt(fmax(of->sumsq / n - mean * mean, 0.0) / n);
+    const double h = entropy(state);
+    const bool there = h > 0.1 && error < 0.003 * h && mean > h - 2.0 * error &&
+                       mean < h * (1.0 + state->tolerance);
+    const bool falls =
+        of->windows == 0 ||
+        of->before - mean > sqrt(error * error + of->error_before * of->error_before);
+
+    const bool from_above = of->before > h + 2.0 * of->error_before && mean > h;
+
+    const bool noise_only = state->gradients ? of->agreements > 0 && !agrees(of) : true;
+    const bool enough = samples_so_far(run) >= (double)state->samples;
+
+    of->stays = there && (!falls || (of->windows > 0 && from_above)) ? of->stays + 1 : 0;
+    if (of->agreements >= ENOUGH) {
+        of->agreement = of->agreement_sq = 0.0;
+        of->agreements = 0;
+    }
+    of->sum = of->sumsq = 0.0;
+    of->in_window = 0;
+    of->windows++;
+    of->before = mean;
+    of->error_before = error;
+    if (of->stays >= 2 && mean > h && noise_only && enough &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
+        sonde_rule_say(
+            run, NULL,
+            "It stays at %.4g, and the entropy of the labels is %.4g: the network "
+            "knows how frequent classes are and no more.",
+            mean, h);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    noise *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double cosine = state->pairs > 0 ? state->cosines / (double)state->pairs : 0.0;
+
+    state->label_steps += state->labelled;
+    state->labelled = false;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
+
+        if (tensors[i].need != LOSSES || v == NULL || sonde__builtin_finite(v) == 0) {
+            continue;
+        }
+        if (++of->steps > state->skip) {
+            of->agreements += state->pairs > 0;
+            of->agreement += cosine;
+            of->agreement_sq += cosine * cosine;
+            of->sum += v->mean;
+            of->sumsq += v->mean * v->mean;
+            if (++of->in_window >= state->window) {
+                end_window(run, i, of);
+            }
+        }
+    }
+    state->cosines = 0.0;
+    state->pairs = 0;
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__free(((memory *)tensors[i].memory)->gradient);
+    }
+    sonde__builtin_labels_free(&((noise *)sonde_rule_state(run))->labels);
+}
+
+const sonde_rule sonde__builtin_label_noise = {
+    .abi = SONDE_RULE_ABI,
+    .name = "LabelNoise",
+    .summary = "the loss stays at the entropy of the labels",
+    .condition =
+        "Over windows of `window` steps the mean loss is at the entropy of the labels, "
+        "not below it, and does not fall, twice on end, while gradients of different "
+        "batches have nothing in common.",
+    .advice = "See whether labels still belong to their inputs; if so, raise the "
+              "learning rate or "
+              "look at the initialisation.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(noise),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

@@ -1,0 +1,302 @@
+/*
+ * MissingZeroGrad - gradients are not cleared: each is the one before plus a fresh one.
+ *
+ * With g' the gradient of the step before, g this one and f = g - g', fires when over the last
+ * `patience` steps
+ *     f . g'   in three quarters of all gradients the mean cosine of f and g' is not below -NOISE.
+ *              Of gradients that are cleared f is a difference of two, and the cosine is near -0.7
+ *              whatever the noise, for as long as they do not grow;
+ * and, all parameters taken together,
+ *     f . f'   is above 0 in the mean, its cosine nowhere below OPPOSED: what is fresh at two steps
+ *              agrees as far as there is anything to learn, while differences that follow each other
+ *              share a gradient with opposite signs, about -0.5; and somewhere the cosine is below
+ *              SMOOTH: fresh gradients of other batches differ, while one of the same batch at each
+ *              step swings smoothly;
+ *     |f|      is on average below 4/3 of the first g', which is one fresh gradient or a sum of some
+ *              (a difference of two has sqrt(2) times the noise of one); and grows by less than half
+ *              of what |g| grows by: sums grow by equal parts, while a gradient that grows by a
+ *              factor, as on leaving a plateau, has an f that grows by the same.
+ * A single tensor, or a step, in which a healthy gradient grows is no proof: one that swings, as
+ * momentum makes it, does so for some steps, but not in most layers, or not from so low. Nor does a
+ * step count at which no parameter changes: gradients that are summed over several batches before
+ * an update are meant to. Of each gradient SAMPLE elements are looked at, evenly spread.
+ *
+ * Evidence: raw gradients of steps that follow each other; vital signs of parameters.
+ */
+#include "rules/builtin/builtin.h"
+
+#include "base/fail.h"
+#include "base/memory.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
+#define SHARE 75.0
+#define NOISE 0.02
+#define OPPOSED (-0.25)
+#define SMOOTH 0.95
+
+/* Of one step, all parameters taken together. */
+typedef struct norms {
+    double fresh, now, before; /* |f|, |g|, |g'|; squares while they are summed */
+    double along;              /* f . f'; then their cosine */
+} norms;
+
+typedef struct zero_grad {
+    int64_t patience, pairs;
+    int64_t streak; /* steps on end that count; those of the last `patience`: */
+    norms last[MOST_STEPS];
+    norms at; /* this step */
+    double fresh_before;
+    bool paired;
+} zero_grad;
+
+typedef struct memory {
+    float *before, *fresh; /* g' and f' */
+    size_t count;
+    int64_t step; /* of its mode */
+    bool has;
+    double cosine; /* of f and g' at this step; NAN: there is none */
+    double last[MOST_STEPS];
+    double l1, sum; /* of a parameter, before */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"patience", SONDE_RULE_COUNT, "4", 2, MOST_STEPS,
+     "steps that are looked at together", offsetof(zero_grad, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"gradients", SONDE_HOW_RAW, false, true},
+    {"vital signs of parameters", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return sonde__builtin_is_gradient(info) ? GRADIENTS
+           : info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS
+               ? PARAMETERS
+               : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    memory *of = sonde_rule_tensors(run, &count)[i].memory;
+
+    if (sonde_rule_tensors(run, &count)[i].need == PARAMETERS) {
+        return SONDE_OK;
+    }
+    of->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *of->before);
+    of->fresh = of->before != NULL ? of->before + SAMPLE : NULL;
+    return of->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "MissingZeroGrad");
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    zero_grad *state = sonde_rule_state(run);
+    memory *of = tensor->memory;
+    const bool paired = of->has && seen->at.mode_step == of->step + 1;
+    double values[SAMPLE], dot = 0.0;
+    norms at = {0};
+    size_t count = 0;
+
+    if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
+        return;
+    }
+    count = sonde__builtin_sample(seen->view, SAMPLE, values);
+    for (size_t i = 0; i < count; i++) {
+        const double before = (double)of->before[i], fresh = values[i] - before;
+
+        if (paired && i < of->count) {
+            dot += fresh * before;
+            at.fresh += fresh * fresh;
+            at.now += values[i] * values[i];
+            at.before += before * before;
+            at.along += fresh * (double)of->fresh[i];
+            of->fresh[i] = (float)fresh;
+        }
+        of->before[i] = (float)values[i];
+    }
+    if (paired) {
+        of->cosine = at.before > 0.0 && at.fresh > 0.0 ? dot / sqrt(at.fresh * at.before)
+                                                       : (double)NAN;
+        state->at.fresh += at.fresh;
+        state->at.now += at.now;
+        state->at.before += at.before;
+        state->at.along += at.along;
+        state->paired = true;
+    }
+    of->count = count;
+    of->step = seen->at.mode_step;
+    of->has = true;
+}
+
+/* Whether any parameter has changed, or none can be seen. */
+static bool updated(sonde_rule_run *run)
+{
+    size_t count = 0, seen = 0, changed = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].need == PARAMETERS ? tensors[i].vitals : NULL;
+        memory *of = tensors[i].memory;
+
+        if (v != NULL) {
+            seen++;
+            changed += !of->has || v->l1 != of->l1 || v->sum != of->sum;
+            of->l1 = v->l1;
+            of->sum = v->sum;
+            of->has = true;
+        }
+    }
+    return changed > 0 || seen == 0;
+}
+
+/* One more step of the streak. */
+static void take_step(zero_grad *state, sonde_rule_tensor *tensors, size_t count)
+{
+    const int64_t place = state->streak++ % state->patience;
+    norms *at = &state->last[place];
+
+    at->fresh = sqrt(state->at.fresh);
+    at->now = sqrt(state->at.now);
+    at->before = sqrt(state->at.before);
+    at->along = state->at.along / (at->fresh * state->fresh_before);
+    for (size_t i = 0; i < count; i++) {
+        if (tensors[i].need == GRADIENTS) {
+            memory *of = tensors[i].memory;
+
+            of->last[place] = of->cosine;
+            of->cosine = (double)NAN;
+        }
+    }
+}
+
+/* Percent of the gradients that had values at all of these steps whose fresh parts do not oppose
+ * what they are added to. */
+static double percent_summed(const zero_grad *state, const sonde_rule_tensor *tensors,
+                             size_t count)
+{
+    size_t judged = 0, summed = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const memory *of = tensors[i].memory;
+        double sum = 0.0;
+
+        for (int64_t k = 0; k < state->patience && tensors[i].need == GRADIENTS; k++) {
+            sum += of->last[k];
+        }
+        if (tensors[i].need == GRADIENTS && isfinite(sum)) {
+            judged++;
+            summed += sum > -NOISE * (double)state->patience;
+        }
+    }
+    return judged > 0 ? 100.0 * (double)summed / (double)judged : 0.0;
+}
+
+/* Whether the norms and directions of all together are those of sums of fresh gradients. */
+static bool are_sums(const zero_grad *state)
+{
+    const int64_t n = state->patience;
+    const norms *first = &state->last[state->streak % n];
+    const norms *last = &state->last[(state->streak - 1) % n];
+    double along = 0.0, least = 1.0, mean = 0.0, slope = 0.0, weights = 0.0;
+
+    for (int64_t k = 0; k < n; k++) {
+        const norms *at = &state->last[(state->streak + k) % n];
+        const double place = (double)k - 0.5 * (double)(n - 1);
+
+        mean += log(at->fresh) / (double)n;
+        slope += place * log(at->fresh);
+        weights += place * place;
+        if (k > 0) { /* that of the first is with an f from outside */
+            along += at->along;
+            least = fmin(least, at->along);
+        }
+    }
+    return along > 0.0 && least > OPPOSED && least < SMOOTH &&
+           mean < log(4.0 / 3.0 * first->before) &&
+           slope / weights < 0.5 * log(last->now / first->before) / (double)n;
+}
+
+static void step(sonde_rule_run *run)
+{
+    zero_grad *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const bool changed = updated(run);
+
+    if (!state->paired || !changed) {
+        state->streak = 0;
+    } else {
+        take_step(state, tensors, count);
+    }
+    state->pairs += state->paired;
+    if (state->streak >= state->patience && are_sums(state)) {
+        const double percent = percent_summed(state, tensors, count);
+
+        if (percent >= SHARE &&
+            sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR,
+                             "percent_summed", percent, SHARE)) {
+            sonde_rule_say(
+                run, NULL,
+                "Each gradient is the one of the step before plus a fresh one: "
+                "they add up (now a norm of %.3g, the fresh part %.3g).",
+                sqrt(state->at.now), sqrt(state->at.fresh));
+        }
+    }
+    state->fresh_before = sqrt(state->at.fresh);
+    state->at = (norms){0};
+    state->paired = false;
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const zero_grad *state = sonde_rule_state(run);
+
+    if (state->pairs == 0) {
+        sonde_rule_lacked(run, "no raw gradients of two steps in a row were recorded");
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__free(((memory *)tensors[i].memory)->before);
+    }
+}
+
+const sonde_rule sonde__builtin_missing_zero_grad = {
+    .abi = SONDE_RULE_ABI,
+    .name = "MissingZeroGrad",
+    .summary = "gradients are not cleared between steps",
+    .condition =
+        "Over `patience` steps gradients equal those of the step before plus a "
+        "fresh part of steady size, which does not oppose them, in three quarters "
+        "of all gradients.",
+    .advice = "Clear gradients after each update (zero_grad).",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(zero_grad),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .observe = observe,
+    .step = step,
+    .finish = finish,
+    .destroy = destroy,
+};

@@ -1,0 +1,142 @@
+/*
+ * NLPSequenceRatio - a token, most of all padding, fills too much of the sequences.
+ *
+ * Fires when a token's share of the tokens of a step is above its threshold: token_values and
+ * token_thresholds_percent are lists that go together. Evidence: raw token numbers.
+ */
+#include "rules/builtin/builtin.h"
+
+#include "base/fail.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <sonde/error.h>
+
+enum { TOKENS = 16, REGEX = 0 };
+
+typedef struct ratio_rule {
+    const char *tensor_regex, *token_values, *token_thresholds_percent;
+    double value[TOKENS], percent[TOKENS];
+    size_t tokens;
+} ratio_rule;
+
+typedef struct memory {
+    int64_t of[TOKENS], all; /* at this step */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"tensor_regex", SONDE_RULE_REGEX, ".*embedding0_input_0", 0, 0,
+     "expressions that select token numbers", offsetof(ratio_rule, tensor_regex), false},
+    {"token_values", SONDE_RULE_TEXT, "0", 0, 0, "tokens, by commas",
+     offsetof(ratio_rule, token_values), false},
+    {"token_thresholds_percent", SONDE_RULE_TEXT, "50", 0, 0,
+     "percent that each may have, by commas",
+     offsetof(ratio_rule, token_thresholds_percent), false},
+};
+static const sonde_rule_need needs[] = {{"token numbers", SONDE_HOW_RAW, false, false}};
+
+/* Numbers by commas; SIZE_MAX if they are not. */
+static size_t read_numbers(const char *text, double *to)
+{
+    size_t count = 0;
+
+    while (count < TOKENS) {
+        char *end = NULL;
+
+        to[count++] = strtod(text, &end);
+        if (end == text || (*end != ',' && *end != '\0')) {
+            return SIZE_MAX;
+        }
+        if (*end == '\0') {
+            return count;
+        }
+        text = end + 1;
+    }
+    return SIZE_MAX;
+}
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    ratio_rule *state = sonde_rule_state(run);
+
+    state->tokens = read_numbers(state->token_values, state->value);
+    if (state->tokens == SIZE_MAX ||
+        read_numbers(state->token_thresholds_percent, state->percent) != state->tokens) {
+        return sonde__fail(diag, SONDE_EINVAL, "NLPSequenceRatio",
+                           "up to 16 numbers by commas, a threshold for each token",
+                           "token_values '%s', token_thresholds_percent '%s'",
+                           state->token_values, state->token_thresholds_percent);
+    }
+    return SONDE_OK;
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)info;
+    return sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    const ratio_rule *state = sonde_rule_state(run);
+    memory *of = tensor->memory;
+    sonde__builtin_reader reader;
+    double values[SONDE__CHUNK];
+
+    sonde__builtin_reader_init(&reader, seen->view);
+    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
+         n = sonde__builtin_reader_take(&reader, values)) {
+        for (size_t i = 0; i < n; i++) {
+            for (size_t t = 0; t < state->tokens; t++) {
+                of->of[t] += values[i] == state->value[t];
+            }
+        }
+        of->all += (int64_t)n;
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const ratio_rule *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+
+        for (size_t t = 0; t < state->tokens && of->all > 0; t++) {
+            const double percent = 100.0 * (double)of->of[t] / (double)of->all;
+
+            if (percent > state->percent[t] &&
+                sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent", percent,
+                                 state->percent[t])) {
+                sonde_rule_say(run, NULL, "%.3g %% of its tokens are %g.", percent,
+                               state->value[t]);
+            }
+        }
+        *of = (memory){.all = 0};
+    }
+}
+
+const sonde_rule sonde__builtin_nlp_sequence_ratio = {
+    .abi = SONDE_RULE_ABI,
+    .name = "NLPSequenceRatio",
+    .summary = "a token fills too much of the sequences",
+    .condition =
+        "A token of `token_values` has more than its percentage of the tokens of a step.",
+    .advice = "Put sequences of like length into a batch, or cut padding.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(ratio_rule),
+    .tensor_size = sizeof(memory),
+    .init = init,
+    .wants = wants,
+    .observe = observe,
+    .step = step,
+};

@@ -1,0 +1,189 @@
+/*
+ * NonFinite - the first tensor, in the order of execution, that turned NaN or infinite.
+ *
+ * Order within a step: inputs, forward pass, loss, backward pass, update, and parameters last,
+ * since their value of a step is the one after its update. -Inf in an activation counts only if
+ * something else of the step is bad: masks and log-probabilities use it. And then not in a tensor
+ * that has had it at a step at which all was well, nor where an input of the step has it: there it
+ * is meant, and what came of it (a row that is masked throughout) is named. One finding for each
+ * tensor that was the first of a step; steps that follow a bad one without a clean one between
+ * belong to it. Evidence: vital signs.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct non_finite {
+    int64_t open; /* index of the tensor whose bad steps go on; -1: none */
+} non_finite;
+
+typedef struct memory {
+    bool masks; /* it has had -Inf while all was well */
+} memory;
+
+static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    non_finite *state = sonde_rule_state(run);
+
+    (void)diag;
+    state->open = -1;
+    return SONDE_OK;
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return sonde__builtin_is_own(info, id) ? 0 : SONDE_RULE_IGNORE;
+}
+
+/* Smaller is earlier; within a rank the order of declaration decides. */
+static int rank_of(const sonde_tensor_info *info)
+{
+    if (info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE) {
+        return 0;
+    }
+    switch (info->pass) {
+    case SONDE_PASS_FORWARD:
+        return info->role == SONDE_ROLE_LOSS ? 2 : 1;
+    case SONDE_PASS_BACKWARD:
+        return 3;
+    case SONDE_PASS_UPDATE:
+        return 4;
+    case SONDE_PASS_NONE:
+        break;
+    }
+    switch (info->role) {
+    case SONDE_ROLE_OUTPUT:
+    case SONDE_ROLE_ACTIVATION:
+        return 1;
+    case SONDE_ROLE_LOSS:
+    case SONDE_ROLE_SCALAR:
+        return 2;
+    case SONDE_ROLE_GRADIENT:
+    case SONDE_ROLE_ACTIVATION_GRADIENT:
+        return 3;
+    case SONDE_ROLE_UPDATE:
+    case SONDE_ROLE_OPTIMIZER:
+        return 4;
+    case SONDE_ROLE_INPUT:
+        return 0;
+    case SONDE_ROLE_WEIGHT:
+    case SONDE_ROLE_BIAS:
+    case SONDE_ROLE_BUFFER:
+    case SONDE_ROLE_OTHER:
+        break;
+    }
+    return 5;
+}
+
+static bool may_be_minus_infinite(const sonde_tensor_info *info)
+{
+    return info->role == SONDE_ROLE_OUTPUT || info->role == SONDE_ROLE_ACTIVATION ||
+           info->role == SONDE_ROLE_INPUT;
+}
+
+static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vitals *v)
+{
+    return v->nan == 0 && v->pos_inf == 0 && may_be_minus_infinite(info);
+}
+
+/* Whether anything is bad that may not be; *masked: whether an input has -Inf. */
+static bool is_sure(sonde_rule_run *run, bool *masked)
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool sure = false;
+
+    *masked = false;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (v != NULL && sonde__builtin_bad(v) > 0) {
+            const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+
+            sure = sure || !only_minus_infinite(info, v);
+            *masked = *masked || (only_minus_infinite(info, v) && rank_of(info) == 0);
+        }
+    }
+    return sure;
+}
+
+/* The first bad tensor of the step, else -1; *others: how many more are. */
+static int64_t first_bad(sonde_rule_run *run, size_t *others)
+{
+    size_t count = 0, bad = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    int64_t first = -1;
+    int first_rank = 0;
+    bool masked = false;
+    const bool sure = is_sure(run, &masked);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
+
+        if (v != NULL && sonde__builtin_bad(v) > 0) {
+            const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+            const int rank = rank_of(info);
+
+            of->masks = of->masks || !sure;
+            bad++;
+            if (only_minus_infinite(info, v) && (of->masks || masked)) {
+                continue;
+            }
+            if (first < 0 || rank < first_rank) {
+                first = (int64_t)i;
+                first_rank = rank;
+            }
+        }
+    }
+    *others = bad > 0 ? bad - 1 : 0;
+    return sure ? first : -1;
+}
+
+static void step(sonde_rule_run *run)
+{
+    non_finite *state = sonde_rule_state(run);
+    size_t others = 0, count = 0;
+    const int64_t first = sonde_rule_any_bad(run) ? first_bad(run, &others) : -1;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_vitals *v = NULL;
+
+    if (first < 0) {
+        state->open = -1;
+        return;
+    }
+    if (state->open < 0) {
+        state->open = first;
+    }
+    v = tensors[state->open].vitals;
+    if (sonde_rule_found(run, (size_t)state->open, SONDE_SEVERITY_ERROR, "nonfinite",
+                         v != NULL ? (double)sonde__builtin_bad(v) : 0.0, 0.0) &&
+        v != NULL) {
+        sonde_rule_say(run, NULL,
+                       "It is the first tensor of the step that is not finite: of %llu "
+                       "values %llu are NaN, %llu +Inf, %llu -Inf%s.",
+                       (unsigned long long)v->count, (unsigned long long)v->nan,
+                       (unsigned long long)v->pos_inf, (unsigned long long)v->neg_inf,
+                       others > 0 ? "; others follow" : "");
+    }
+}
+
+const sonde_rule sonde__builtin_non_finite = {
+    .abi = SONDE_RULE_ABI,
+    .name = "NonFinite",
+    .summary = "names the tensor in which NaN or infinity began",
+    .condition =
+        "A value is NaN or infinite; the first such tensor of the step in the order of "
+        "execution is named.",
+    .advice =
+        "Look at what computes it: a log or square root of what is not positive, a "
+        "division by zero, an exp that overflows, or a learning rate that is too high.",
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(non_finite),
+    .tensor_size = sizeof(memory),
+    .init = init,
+    .wants = wants,
+    .step = step,
+};

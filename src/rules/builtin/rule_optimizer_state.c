@@ -1,0 +1,236 @@
+/*
+ * OptimizerState - what an Adam keeps cannot be, or is used wrongly.
+ *
+ * Of a parameter with first moment m, second moment v, step counter t and gradient g (and m', v', t'
+ * those of the step before), fires when
+ *     sign      an element of v is below 0; it is a mean of squares;
+ *     counter   t does not change although m does, at `patience` steps on end: the bias
+ *               correction stays that of a step long past;
+ *     bound     |m|^2 > LARGEST sum v. With betas b1 and b2 no element of m is above
+ *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual ones, so
+ *               that one of them is corrupt;
+ *     betas     they are swapped: with sums over all elements, what the equations
+ *                   m = b1 m' + (1 - b1) g,      v = b2 v' + (1 - b2) g^2
+ *               say of b1 and b2 is 1 - b2 > 4 (1 - b1), at `patience` steps on end and each time
+ *               the same, to a quarter. Usual ones have 1 - b2 at least ten times smaller than
+ *               1 - b1. Where another gradient is used than is seen (clipped later, of several
+ *               micro-batches), the solutions are not the same each time, and nothing fires.
+ *               Steps that do not follow the one observed before say nothing.
+ *
+ * Tensors by their names: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's w.exp_avg,
+ * w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
+ */
+#include "rules/builtin/builtin.h"
+
+#include <string.h>
+
+enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2 };
+#define LARGEST 1e4
+
+typedef struct optimizer_state {
+    int64_t patience;
+    size_t linked;
+} optimizer_state;
+
+typedef struct memory {
+    size_t g, m, v, t; /* of a parameter: indices */
+    double sum_m, sum_v, step;
+    int64_t last;
+    bool has_before;
+    int64_t stuck, swapped; /* steps on end */
+    double beta1, beta2;    /* as they were solved for at the last of these */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "steps on end",
+     offsetof(optimizer_state, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"parameters, by their names", SONDE_HOW_VITALS, true, false},
+    {"vital signs of gradients", SONDE_HOW_VITALS, true, false},
+    {"vital signs of optimiser values", SONDE_HOW_VITALS, false, false}};
+
+static bool ends_in(const char *name, const char *end)
+{
+    const size_t length = strlen(name), n = strlen(end);
+
+    return length > n && strcmp(name + length - n, end) == 0;
+}
+
+static bool is_first(const sonde_tensor_info *info)
+{
+    return strncmp(info->name, "Accl1___", 8) == 0 || ends_in(info->name, ".exp_avg");
+}
+
+static bool is_second(const sonde_tensor_info *info)
+{
+    return strncmp(info->name, "Accl2___", 8) == 0 || ends_in(info->name, ".exp_avg_sq");
+}
+
+static bool is_step(const sonde_tensor_info *info)
+{
+    return strncmp(info->name, "Step___", 7) == 0 || ends_in(info->name, ".step");
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
+           : sonde__builtin_is_gradient(info)                               ? GRADIENTS
+           : is_first(info) || is_second(info) || is_step(info)             ? STATE
+                                                                : SONDE_RULE_IGNORE;
+}
+
+static void link_all(sonde_rule_run *run, size_t count)
+{
+    ((optimizer_state *)sonde_rule_state(run))->linked = count;
+    sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL, offsetof(memory, g));
+    sonde__builtin_link(run, PARAMETERS, STATE, is_first, offsetof(memory, m));
+    sonde__builtin_link(run, PARAMETERS, STATE, is_second, offsetof(memory, v));
+    sonde__builtin_link(run, PARAMETERS, STATE, is_step, offsetof(memory, t));
+}
+
+/* Vital signs of tensor i if they are there and all is finite. */
+static const sonde_vitals *vitals_of(const sonde_rule_tensor *tensors, size_t i)
+{
+    const sonde_vitals *v = i != SIZE_MAX ? tensors[i].vitals : NULL;
+
+    return v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 ? v : NULL;
+}
+
+static void judge_values(sonde_rule_run *run, const memory *of, const sonde_vitals *m,
+                         const sonde_vitals *v)
+{
+    if (v->min < 0.0 &&
+        sonde_rule_found(run, of->v, SONDE_SEVERITY_ERROR, "min", v->min, 0.0)) {
+        sonde_rule_say(run, "Look for what writes to it, and for a corrupt checkpoint.",
+                       "A second moment is a mean of squares, but one of them is %.4g.",
+                       v->min);
+    }
+    if (m != NULL && v->min >= 0.0 && m->sumsq > 1e-30 * (double)m->count &&
+        m->sumsq > LARGEST * v->sum &&
+        sonde_rule_found(run, of->m, SONDE_SEVERITY_ERROR, "l2", sqrt(m->sumsq),
+                         sqrt(LARGEST * v->sum))) {
+        sonde_rule_say(
+            run, "Look for what writes to it, and for a corrupt checkpoint.",
+            "Its norm is %.3g, and after the second moments it cannot be above "
+            "%.3g.",
+            sqrt(m->sumsq), sqrt(LARGEST * v->sum));
+    }
+}
+
+static void judge_counter(sonde_rule_run *run, memory *of, const sonde_vitals *m,
+                          const sonde_vitals *t)
+{
+    const optimizer_state *state = sonde_rule_state(run);
+    const bool stays = of->has_before && t->sum == of->step && m->sum != of->sum_m;
+
+    of->stuck = stays ? of->stuck + 1 : 0;
+    of->step = t->sum;
+    if (of->stuck >= state->patience &&
+        sonde_rule_found(run, of->t, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)of->stuck, (double)state->patience)) {
+        sonde_rule_say(
+            run, "Count a step for every update, and store the counter with the rest.",
+            "It stays at %.6g while the moments go on: their bias is corrected "
+            "for the wrong step.",
+            t->sum);
+    }
+}
+
+/* b of `now = b before + (1 - b) fresh`; NaN where the numbers do not tell. */
+static double solve(double now, double before, double fresh, double scale)
+{
+    const double by = before - fresh;
+
+    return fabs(by) > 1e-2 * scale ? (now - fresh) / by : (double)NAN;
+}
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 0.25 * fmax(fabs(a), fabs(b));
+}
+
+static void judge_betas(sonde_rule_run *run, memory *of, const sonde_vitals *g,
+                        const sonde_vitals *m, const sonde_vitals *v)
+{
+    const optimizer_state *state = sonde_rule_state(run);
+    const double b1 = solve(m->sum, of->sum_m, g->sum, g->l1);
+    const double b2 = solve(v->sum, of->sum_v, g->sumsq, g->sumsq);
+    const bool may_be = b1 > 0.0 && b1 < 1.0 && b2 > 0.0 && b2 < 0.98;
+    const bool swapped = of->has_before && may_be && 1.0 - b2 > 4.0 * (1.0 - b1);
+    const bool same = of->swapped == 0 || (near(1.0 - b1, 1.0 - of->beta1) &&
+                                           near(1.0 - b2, 1.0 - of->beta2));
+
+    if (of->has_before && isfinite(b1) && isfinite(b2)) { /* else the step says nothing */
+        of->swapped = swapped ? (same ? of->swapped + 1 : 1) : 0;
+        of->beta1 = b1;
+        of->beta2 = b2;
+    }
+    if (of->swapped >= state->patience &&
+        sonde_rule_found(run, of->m, SONDE_SEVERITY_ERROR, "beta1", b1, b2)) {
+        sonde_rule_say(
+            run, "Swap them: the first belongs to the mean of gradients.",
+            "The moments move as with beta1 = %.4g and beta2 = %.4g, which look "
+            "swapped.",
+            b1, b2);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const optimizer_state *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    if (state->linked != count) {
+        link_all(run, count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const bool is = tensors[i].need == PARAMETERS;
+        const sonde_vitals *m = is ? vitals_of(tensors, of->m) : NULL;
+        const sonde_vitals *v = is ? vitals_of(tensors, of->v) : NULL;
+        const sonde_vitals *t = is ? vitals_of(tensors, of->t) : NULL;
+        const sonde_vitals *g = is ? vitals_of(tensors, of->g) : NULL;
+
+        if (v != NULL) {
+            judge_values(run, of, m, v);
+        }
+        if (m != NULL && t != NULL) {
+            judge_counter(run, of, m, t);
+        }
+        if (m != NULL && v != NULL && sonde__builtin_steps_since(run, &of->last) == 1 &&
+            g != NULL) {
+            judge_betas(run, of, g, m, v);
+        }
+        of->sum_m = m != NULL ? m->sum : of->sum_m;
+        of->sum_v = v != NULL ? v->sum : of->sum_v;
+        of->has_before = is && m != NULL;
+    }
+}
+
+const sonde_rule sonde__builtin_optimizer_state = {
+    .abi = SONDE_RULE_ABI,
+    .name = "OptimizerState",
+    .summary = "what an Adam keeps cannot be, or is used wrongly",
+    .condition =
+        "A second moment is below 0; or the step counter stays for `patience` steps "
+        "while "
+        "moments change; or |m| is far above sqrt v; or the moments move as with swapped "
+        "betas.",
+    .advice =
+        "Look at how the optimiser is made, and at what is restored from a checkpoint.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(optimizer_state),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+};

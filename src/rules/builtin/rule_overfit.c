@@ -1,0 +1,201 @@
+/*
+ * Overfit - the loss of evaluation leaves that of training behind.
+ *
+ * A round is a stretch of training steps with the evaluation that follows it. Fires when for
+ * `patience` rounds on end
+ *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
+ * and, unless rising is 0, evaluation gets worse while training gets better: of the means of
+ * CALM rounds on end,
+ *     that of evaluation is by that share above its least so far, and by more than SWINGS times
+ *         what evaluations swing by, and
+ *     that of training is by that share below what it was then.
+ * A network that is only better at what it has seen, and still getting better at the rest, is well;
+ * and a single evaluation says little: small sets and large steps make it swing.
+ *
+ * Evidence: vital signs of losses, in training and evaluation steps.
+ */
+#include "rules/builtin/builtin.h"
+#include "base/macros.h"
+#include "rules/builtin/phases.h"
+
+typedef struct overfit {
+    const char *tensor_regex;
+    int64_t start_step, patience;
+    double ratio_threshold, rising;
+} overfit;
+
+enum { CALM = 3, REMEMBERED = 16 };
+/* Evaluations that swing at random by s turn back by 0.57 s in the mean, and means of three of them
+ * lie 0.82 s apart: four turns are nearly three deviations. */
+#define SWINGS 4.0
+
+/* Means over CALM rounds, the last of which is `round`. */
+typedef struct calm {
+    double train, eval;
+    int64_t round;
+} calm;
+
+typedef struct memory {
+    sonde__builtin_phases phases;
+    double train[CALM], eval[CALM]; /* of the last rounds, by their number */
+    calm now, best; /* best: of the least evaluation loss; round 0: none yet */
+    double step;    /* from the evaluation before to the last */
+    double swing;   /* how far they go and come back, in the mean */
+    int64_t bad;
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"tensor_regex", SONDE_RULE_REGEX, NULL, 0, 0,
+     "expressions that select losses (default: the loss tensors)",
+     offsetof(overfit, tensor_regex), false},
+    {"start_step", SONDE_RULE_COUNT, "0", 0, 1e18, "global step to begin at",
+     offsetof(overfit, start_step), false},
+    {"patience", SONDE_RULE_COUNT, "1", 1, 1e9, "rounds on end",
+     offsetof(overfit, patience), false},
+    {"ratio_threshold", SONDE_RULE_REAL, "0.1", 0, 1e9,
+     "share by which evaluation may be worse", offsetof(overfit, ratio_threshold), false},
+    {"rising", SONDE_RULE_REAL, "0.05", 0, 1e9,
+     "share by which evaluation must be above its best, and training better; 0: need not",
+     offsetof(overfit, rising), false},
+};
+static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_wants_chosen(
+        run, id, info->role == SONDE_ROLE_LOSS && sonde__builtin_is_own(info, id));
+}
+
+/* Of two steps on end that go opposite ways, the shorter one is a swing. */
+static void take_swing(memory *of, double before, double eval)
+{
+    const double step = eval - before, last = of->step;
+    const double swing = step * last < 0.0 ? fmin(fabs(step), fabs(last)) : 0.0;
+    const double weight = 1.0 / (double)SONDE_MIN(of->phases.rounds - 2, REMEMBERED);
+
+    of->step = step;
+    if (of->phases.rounds > 2) {
+        of->swing += weight * (swing - of->swing);
+    }
+}
+
+/* Takes the round that has ended into the means. */
+static void take_round(memory *of)
+{
+    const int64_t round = of->phases.rounds;
+
+    if (round > 1) {
+        take_swing(of, of->eval[(round - 2) % CALM], of->phases.eval_mean);
+    }
+    of->train[(round - 1) % CALM] = of->phases.train_mean;
+    of->eval[(round - 1) % CALM] = of->phases.eval_mean;
+    of->now = (calm){.round = round};
+    for (int i = 0; i < CALM; i++) {
+        of->now.train += of->train[i] / CALM;
+        of->now.eval += of->eval[i] / CALM;
+    }
+}
+
+/* Evaluation is worse than it has been, and training better than it was then. */
+static bool is_rising(const overfit *state, const memory *of)
+{
+    const calm *now = &of->now, *best = &of->best;
+
+    return best->round > 0 && now->eval > best->eval * (1.0 + state->rising) &&
+           now->eval - best->eval > SWINGS * of->swing &&
+           now->train < best->train * (1.0 - state->rising);
+}
+
+static void judge(sonde_rule_run *run, size_t i, memory *of)
+{
+    const overfit *state = sonde_rule_state(run);
+    const double train = of->phases.train_mean, eval = of->phases.eval_mean;
+    const double ratio = (eval - train) / train;
+    bool rising = state->rising <= 0.0;
+
+    take_round(of);
+    rising = rising || is_rising(state, of);
+    if (of->now.round >= CALM && (of->best.round == 0 || of->now.eval < of->best.eval)) {
+        of->best = of->now;
+    }
+    of->bad = train > 0.0 && ratio > state->ratio_threshold && rising ? of->bad + 1 : 0;
+    if (of->bad < state->patience ||
+        !sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "loss_ratio", ratio,
+                          state->ratio_threshold)) {
+        return;
+    }
+    if (state->rising > 0.0) {
+        sonde_rule_say(
+            run, NULL,
+            "Evaluation %lld has a loss of %.4g, training of %.4g; at "
+            "evaluation %lld they were about %.4g and %.4g: what is learnt since "
+            "holds for the training data only.",
+            (long long)of->now.round, eval, train, (long long)of->best.round - CALM / 2,
+            of->best.eval, of->best.train);
+    } else {
+        sonde_rule_say(run, NULL,
+                       "Evaluation %lld has a mean loss of %.4g, training of %.4g.",
+                       (long long)of->now.round, eval, train);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const overfit *state = sonde_rule_state(run);
+    const sonde_coordinate *at = sonde_rule_at(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count && at->global_step >= state->start_step; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
+
+        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 &&
+            sonde__builtin_phases_take(&of->phases, at, v->mean)) {
+            judge(run, i, of);
+        }
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const overfit *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    int64_t rounds = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+
+        if (sonde__builtin_phases_end(&of->phases)) {
+            judge(run, i, of);
+        }
+        rounds = SONDE_MAX(rounds, of->phases.rounds);
+    }
+    sonde__builtin_phases_lacked(run, rounds,
+                                 state->rising > 0.0 ? CALM + 1 : state->patience);
+}
+
+const sonde_rule sonde__builtin_overfit = {
+    .abi = SONDE_RULE_ABI,
+    .name = "Overfit",
+    .summary = "evaluation gets worse while training gets better",
+    .condition =
+        "For `patience` rounds the mean evaluation loss is `ratio_threshold` above the "
+        "mean "
+        "training loss; and over three rounds it is `rising` above its best, and by more "
+        "than it swings, while training is as much better.",
+    .advice =
+        "Stop at the best evaluation; use more data, augmentation, dropout or weight "
+        "decay, or a smaller network.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
+    .state_size = sizeof(overfit),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+    .finish = finish,
+};

@@ -1,0 +1,237 @@
+/*
+ * PoorWeightInitialization - the signal grows out of bounds, or dies, on its way through the
+ * layers, from the very first steps.
+ *
+ * Looks at what goes into activations, and into the loss, layer by layer, at the first observed
+ * training steps, and fires when
+ *     growth   the variance of a layer's was, at the first two of them, more than `threshold`
+ *              times that of the layer before, and more than LOUD: deviations below ten come
+ *              of a normalisation that follows a quiet layer; a layer that keeps the variance of
+ *              inputs of order one never gets there; or
+ *     death    it was, at all of the first `steps` (or until the end of the run), less than
+ *              1 / threshold^2 of that of the layer before, and not 0: PyTorch's default
+ *              initialisation shrinks it by some 6 a layer, and that trains; or
+ *     stuck    the loss moved by less than 0.01 % of itself within `patience` steps, and some
+ *              gradient's values lie within distribution_range of each other.
+ *
+ * A step counts for the layers if it has inputs of activations, for the loss if it has a loss.
+ *
+ * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default, inputs of
+ * activations, by their names or by the op of their module's output, with what goes into the loss),
+ * of losses and of gradients. A range from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/labels.h"
+
+#include <string.h>
+
+#define DEFAULT_REGEX ".*relu_input"
+#define LOUD 100.0
+
+enum { INPUTS = 0, LOSSES = 1, GRADIENTS = 2, REGEX = 0, FIRST = 2 };
+
+typedef struct poor {
+    const char *activation_inputs_regex;
+    double threshold, distribution_range;
+    int64_t patience, steps;
+    int64_t seen, heard; /* steps with inputs of activations; with a loss */
+    bool narrow;         /* some gradient is narrow at this step */
+} poor;
+
+typedef struct memory {
+    double variance; /* at this step */
+    int64_t looked, grew, shrank;
+    double worst; /* ratio to the layer before, the least extreme of the steps */
+    double loss;
+    int64_t still; /* steps on end without a change of the loss */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"activation_inputs_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
+     "expressions that select inputs of activations",
+     offsetof(poor, activation_inputs_regex), false},
+    {"threshold", SONDE_RULE_REAL, "10.0", 1, 1e300,
+     "times that the variance may grow from layer to layer", offsetof(poor, threshold),
+     false},
+    {"distribution_range", SONDE_RULE_REAL, "0.001", 0, 1e300,
+     "range of a gradient that is too narrow", offsetof(poor, distribution_range), false},
+    {"patience", SONDE_RULE_COUNT, "5", 1, 1e9, "steps at which the loss does not move",
+     offsetof(poor, patience), false},
+    {"steps", SONDE_RULE_COUNT, "10", 1, 1e9, "observed steps from the start",
+     offsetof(poor, steps), false},
+};
+static const sonde_rule_need needs[] = {
+    {"inputs of activations", SONDE_HOW_VITALS, false, false},
+    {"losses", SONDE_HOW_VITALS, true, false},
+    {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const poor *state = sonde_rule_state(run);
+    const bool usual = strcmp(state->activation_inputs_regex, DEFAULT_REGEX) == 0;
+    const bool scores = sonde__builtin_looks_like_predictions(info) && info->rank == 2 &&
+                        info->shape[1] > 1;
+
+    return (sonde_rule_matches(run, REGEX, id) ||
+            (usual && (scores || sonde__builtin_goes_into(run, info) != NULL))) &&
+                   info->pass != SONDE_PASS_BACKWARD &&
+                   sonde_dtype_is_float(info->dtype) &&
+                   info->role != SONDE_ROLE_ACTIVATION_GRADIENT
+               ? INPUTS
+           : !sonde__builtin_is_own(info, id) ? SONDE_RULE_IGNORE
+           : info->role == SONDE_ROLE_LOSS    ? LOSSES
+           : sonde__builtin_is_gradient(info) ? GRADIENTS
+                                              : SONDE_RULE_IGNORE;
+}
+
+/* The variance of each layer against that of the one before; whether any was seen. */
+static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t count)
+{
+    double before = 0.0;
+    bool any = false;
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+        double ratio = 1.0;
+
+        if (tensors[i].need != INPUTS || v == NULL || sonde__builtin_finite(v) == 0) {
+            continue;
+        }
+        of->variance = sonde__builtin_variance(v);
+        if (before > 0.0) {
+            ratio = of->variance / before;
+            of->grew += ratio > state->threshold && of->variance > LOUD;
+            of->shrank +=
+                ratio > 0.0 && ratio < 1.0 / (state->threshold * state->threshold);
+            if (of->looked++ == 0 || fabs(log(ratio)) < fabs(log(of->worst))) {
+                of->worst = ratio;
+            }
+        }
+        before = of->variance;
+        any = true;
+    }
+    return any;
+}
+
+/* grown: those that grow are looked for, else those that die. */
+static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                         size_t count, bool grown)
+{
+    const poor *state = sonde_rule_state(run);
+    const double most =
+        grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
+
+    for (size_t i = 0; i < count; i++) {
+        const memory *of = tensors[i].memory;
+
+        if (tensors[i].need == INPUTS && of->looked > 0 &&
+            (grown ? of->grew : of->shrank) == of->looked &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "variance_ratio", of->worst,
+                             most)) {
+            sonde_rule_say(
+                run, NULL,
+                "Its variance is %.3g times that of the layer before, at each of "
+                "the first %lld steps.",
+                of->worst, (long long)of->looked);
+        }
+    }
+}
+
+static void judge_loss(sonde_rule_run *run, size_t i, memory *of, double loss)
+{
+    const poor *state = sonde_rule_state(run);
+    const bool still = state->heard > 1 && fabs(loss - of->loss) < 1e-4 * fabs(of->loss);
+
+    of->still = still && state->narrow ? of->still + 1 : 0;
+    of->loss =
+        of->still > 0 ? of->loss : loss; /* that of the first step of the stretch */
+    if (of->still >= state->patience &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved", (double)of->still,
+                         (double)state->patience)) {
+        sonde_rule_say(run, NULL,
+                       "The loss stands still at %.5g, and gradients are within %g.",
+                       loss, state->distribution_range);
+    }
+}
+
+static void judge_losses(sonde_rule_run *run, const sonde_rule_tensor *tensors,
+                         size_t count)
+{
+    poor *state = sonde_rule_state(run);
+    bool any = false;
+
+    state->narrow = false;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        any = any || (tensors[i].need == LOSSES && v != NULL);
+        state->narrow = state->narrow || (tensors[i].need == GRADIENTS && v != NULL &&
+                                          v->count > 1 && sonde__builtin_bad(v) == 0 &&
+                                          v->max - v->min < state->distribution_range);
+    }
+    state->heard += any;
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (tensors[i].need == LOSSES && v != NULL && sonde__builtin_finite(v) > 0) {
+            judge_loss(run, i, tensors[i].memory, v->mean);
+        }
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    if (state->heard < state->steps) {
+        judge_losses(run, tensors, count);
+    }
+    if (state->seen < state->steps && compare_layers(state, tensors, count)) {
+        state->seen++;
+        if (state->seen == FIRST) {
+            judge_layers(run, tensors, count, true);
+        }
+        if (state->seen == state->steps) {
+            judge_layers(run, tensors, count, false);
+        }
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const poor *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    if (state->seen > 0 && state->seen < state->steps) {
+        judge_layers(run, tensors, count, true);
+        judge_layers(run, tensors, count, false);
+    }
+}
+
+const sonde_rule sonde__builtin_poor_weight_initialization = {
+    .abi = SONDE_RULE_ABI,
+    .name = "PoorWeightInitialization",
+    .summary = "the signal explodes or dies on its way through the layers from the start",
+    .condition =
+        "At the first steps the variance of activation inputs grows by more than "
+        "`threshold` from a layer to the next, to more than 100, or shrinks by more than "
+        "its square at each of `steps`; or "
+        "the loss stands still for `patience` steps while a gradient is narrower than "
+        "`distribution_range`.",
+    .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
+              "(LeCun), or normalise between the layers.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(poor),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+    .finish = finish,
+};

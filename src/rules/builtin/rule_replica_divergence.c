@@ -1,0 +1,89 @@
+/*
+ * ReplicaDivergence - a parameter differs between replicas (or workers) at the same step.
+ *
+ * Fires when its hash is not that of the first replica seen at the step. A replica that misses an
+ * all-reduce differs in all of its parameters, so the small ones, of up to SMALL elements, are
+ * looked at at every step, and the others where raw values are. Evidence: hashes of parameters of
+ * at least two replicas.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct divergence {
+    bool compared;
+} divergence;
+
+typedef struct memory {
+    uint64_t hash;
+    int64_t step;
+    int replica;
+    bool hashed;
+} memory;
+
+enum { SMALL = 1024 };
+
+static const sonde_rule_need needs[] = {{"small parameters", SONDE_HOW_HASH, true, true},
+                                        {"parameters", SONDE_HOW_HASH, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    int64_t count = 1;
+
+    (void)run;
+    for (int i = 0; i < info->rank && count <= SMALL; i++) {
+        count *= info->shape[i];
+    }
+    if ((info->role != SONDE_ROLE_WEIGHT && info->role != SONDE_ROLE_BIAS) ||
+        !sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return count > SMALL ? 1 : 0;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    divergence *state = sonde_rule_state(run);
+    memory *of = tensor->memory;
+    size_t count = 0;
+
+    if (!of->hashed || of->step != seen->at.global_step) {
+        *of = (memory){seen->hash, seen->at.global_step, seen->at.replica, true};
+        return;
+    }
+    if (seen->at.replica == of->replica) {
+        return;
+    }
+    state->compared = true;
+    if (seen->hash != of->hash &&
+        sonde_rule_found(run, (size_t)(tensor - sonde_rule_tensors(run, &count)),
+                         SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
+        sonde_rule_say(run, NULL, "Replicas %d and %d have different values.",
+                       of->replica, seen->at.replica);
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const divergence *state = sonde_rule_state(run);
+
+    if (!state->compared) {
+        sonde_rule_lacked(run, "no parameter was recorded of two replicas");
+    }
+}
+
+const sonde_rule sonde__builtin_replica_divergence = {
+    .abi = SONDE_RULE_ABI,
+    .name = "ReplicaDivergence",
+    .summary = "replicas have different parameters",
+    .condition = "The hash of a parameter differs between replicas at the same step.",
+    .advice = "See whether every replica takes part in the all-reduce, and starts from "
+              "the same "
+              "values.",
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(divergence),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .observe = observe,
+    .finish = finish,
+};

@@ -1,0 +1,250 @@
+/*
+ * SaturatedActivation - in a layer most tanh or sigmoid units are driven so far that they no
+ * longer react.
+ *
+ * A unit (a neuron; of images a channel) is saturated at a step if its inputs lie outside
+ * threshold_tanh_min ... _max (or threshold_sigmoid_min ... _max) for at least
+ * (100 - threshold_inactivity) % of the samples. Fires when, at `patience` observed steps on end,
+ *     inputs    more than threshold_layer % of the units of a layer, the same ones, have been
+ *               saturated; or
+ *     slope     the mean slope of a layer is below `slope` of the largest there is: of tanh
+ *               1 - mean a^2, of sigmoid 4 (mean a - mean a^2), with a its outputs, so that next
+ *               to nothing flows back. Of sigmoid only where outputs lie at both ends (a mean of
+ *               0.1 ... 0.9): outputs that are nearly all 0 may be rare labels.
+ *
+ * Of inputs that the expressions select (by default those of tanh and sigmoid, by their names or by
+ * the op of their module's output): those of a sigmoid have the sigmoid's range, others tanh's.
+ * Evidence: raw inputs;
+ * vital signs of outputs; those of inputs show only a layer all of whose values are outside.
+ */
+#include "rules/builtin/builtin.h"
+#include "base/fail.h"
+#include "rules/builtin/units.h"
+
+#include <string.h>
+#include <strings.h>
+
+#define DEFAULT_REGEX ".*tanh_input|.*sigmoid_input"
+enum { INPUTS = 0, OUTPUTS = 1 };
+
+typedef struct saturated {
+    const char *collection_names, *tensor_regex;
+    double tanh_min, tanh_max, sigmoid_min, sigmoid_max;
+    double threshold_inactivity, threshold_layer, slope;
+    int64_t patience;
+} saturated;
+
+typedef struct memory {
+    sonde__builtin_units units;
+    double low, high;
+    int64_t all_outside; /* steps on end */
+    int64_t flat;        /* of an output: steps on end */
+    bool sigmoid;
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"collection_names", SONDE_RULE_COLLECTIONS, NULL, 0, 0,
+     "collections to look at, by commas", offsetof(saturated, collection_names), false},
+    {"tensor_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
+     "expressions that select inputs of tanh and sigmoid",
+     offsetof(saturated, tensor_regex), false},
+    {"threshold_tanh_min", SONDE_RULE_REAL, "-9.4999", 0, 0, "least input of tanh",
+     offsetof(saturated, tanh_min), false},
+    {"threshold_tanh_max", SONDE_RULE_REAL, "9.4999", 0, 0, "largest input of tanh",
+     offsetof(saturated, tanh_max), false},
+    {"threshold_sigmoid_min", SONDE_RULE_REAL, "-23", 0, 0, "least input of sigmoid",
+     offsetof(saturated, sigmoid_min), false},
+    {"threshold_sigmoid_max", SONDE_RULE_REAL, "16.99999", 0, 0,
+     "largest input of sigmoid", offsetof(saturated, sigmoid_max), false},
+    {"threshold_inactivity", SONDE_RULE_REAL, "1.0", 0, 100,
+     "percent of samples that a saturated unit may have inside",
+     offsetof(saturated, threshold_inactivity), false},
+    {"threshold_layer", SONDE_RULE_REAL, "50", 0, 100,
+     "percent of a layer's units that may be saturated",
+     offsetof(saturated, threshold_layer), false},
+    {"slope", SONDE_RULE_REAL, "0.03", 0, 1,
+     "least mean slope, as a share of the largest; 0: not looked at",
+     offsetof(saturated, slope), false},
+    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "observed steps on end",
+     offsetof(saturated, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
+    {"outputs of tanh or sigmoid", SONDE_HOW_VITALS, true, false}};
+
+static bool is_output(const sonde_tensor_info *info)
+{
+    static const char *const names[] = {"tanh", "sigmoid"};
+
+    for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
+        const char *at = strcasestr(info->name, names[i]);
+
+        if (strcasecmp(info->op, names[i]) == 0 ||
+            (at != NULL && strcasestr(at, "_output") != NULL)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool into(const sonde_rule_run *run, const sonde_tensor_info *info,
+                 const char *activation)
+{
+    const char *name = sonde__builtin_goes_into(run, info);
+
+    return name != NULL && strcmp(name, activation) == 0;
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const saturated *state = sonde_rule_state(run);
+    const bool usual = state->collection_names == NULL &&
+                       strcmp(state->tensor_regex, DEFAULT_REGEX) == 0;
+
+    if (info->pass == SONDE_PASS_BACKWARD ||
+        info->role == SONDE_ROLE_ACTIVATION_GRADIENT ||
+        !sonde_dtype_is_float(info->dtype)) {
+        return SONDE_RULE_IGNORE;
+    }
+    if (sonde_rule_selected(run, id, NULL) ||
+        (usual && (into(run, info, "tanh") || into(run, info, "sigmoid")))) {
+        return INPUTS;
+    }
+    return usual && sonde__builtin_is_own(info, id) && is_output(info)
+               ? OUTPUTS
+               : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    const saturated *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    memory *of = tensors[i].memory;
+    const bool sigmoid = strcasestr(info->name, "sigmoid") != NULL ||
+                         strcasecmp(info->op, "sigmoid") == 0 ||
+                         into(run, info, "sigmoid");
+
+    of->sigmoid = sigmoid;
+    of->low = sigmoid ? state->sigmoid_min : state->tanh_min;
+    of->high = sigmoid ? state->sigmoid_max : state->tanh_max;
+    return tensors[i].need == OUTPUTS ||
+                   sonde__builtin_units_make(&of->units, info->rank, info->shape)
+               ? SONDE_OK
+               : sonde__fail_nomem(diag, "SaturatedActivation");
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    memory *of = tensor->memory;
+
+    if (seen->view != NULL &&
+        !sonde__builtin_units_take(&of->units, seen->view, of->low, of->high)) {
+        sonde_rule_fail(run, "out of memory");
+    }
+}
+
+/* The mean slope, as a share of the largest; 1 where it says nothing. */
+static double slope_of(const memory *of, const sonde_vitals *v)
+{
+    const double n = (double)sonde__builtin_finite(v), square = v->sumsq / n;
+
+    if (n < 2.0) {
+        return 1.0;
+    }
+    if (!of->sigmoid) {
+        return 1.0 - square;
+    }
+    return v->mean > 0.1 && v->mean < 0.9 ? 4.0 * (v->mean - square) : 1.0;
+}
+
+static void judge_slope(sonde_rule_run *run, size_t i, memory *of, const sonde_vitals *v)
+{
+    const saturated *state = sonde_rule_state(run);
+    const double slope = slope_of(of, v);
+
+    of->flat = slope < state->slope ? of->flat + 1 : 0;
+    if (of->flat >= state->patience &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean_slope", slope,
+                         state->slope)) {
+        sonde_rule_say(run, NULL,
+                       "Its units lie so far out that their mean slope is %.2g of the "
+                       "largest: next to nothing flows back through them.",
+                       fmax(slope, 0.0));
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const saturated *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+        double share = 0.0;
+
+        if (tensors[i].need == OUTPUTS) {
+            if (v != NULL) {
+                judge_slope(run, i, of, v);
+            }
+            continue;
+        }
+        share = sonde__builtin_units_end(&of->units, 100.0 - state->threshold_inactivity,
+                                         state->threshold_layer, state->patience);
+
+        if (v != NULL && sonde__builtin_finite(v) > 0) {
+            const bool all = v->min > of->high || v->max < of->low ||
+                             v->abs_min > fmax(of->high, -of->low);
+
+            of->all_outside = all ? of->all_outside + 1 : 0;
+            share = of->all_outside >= state->patience ? 100.0 : share;
+        }
+        if (share > state->threshold_layer &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_saturated", share,
+                             state->threshold_layer)) {
+            sonde_rule_say(
+                run, NULL,
+                "%.3g %% of its units lay outside %g ... %g at %lld observed steps "
+                "on end: their slope is 0.",
+                share, of->low, of->high, (long long)state->patience);
+        }
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__builtin_units_free(&((memory *)tensors[i].memory)->units);
+    }
+}
+
+const sonde_rule sonde__builtin_saturated_activation = {
+    .abi = SONDE_RULE_ABI,
+    .name = "SaturatedActivation",
+    .summary = "most tanh or sigmoid units of a layer no longer react",
+    .condition =
+        "More than `threshold_layer` % of a layer's units had inputs outside the range "
+        "for all but `threshold_inactivity` % of samples at `patience` steps on end; or "
+        "the mean slope of its outputs is below `slope` of the largest.",
+    .advice =
+        "Use smaller initial weights or normalisation before the activation, or another "
+        "activation.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(saturated),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

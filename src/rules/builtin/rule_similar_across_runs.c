@@ -1,0 +1,141 @@
+/*
+ * SimilarAcrossRuns - a tensor differs from that of another run at the same step.
+ *
+ * other_trial is the other run. Of the tensors that collection_names and tensor_regex select, else
+ * of all: fires when their vital signs at a step of the same mode are not the same, within a
+ * relative difference of rtol of every sum and extreme. A tensor, or a step, that the other run
+ * does not have is left out, and told by --explain. Evidence: vital signs of both.
+ */
+#include "rules/builtin/builtin.h"
+
+#include <sonde/trial.h>
+
+typedef struct similar {
+    const char *collection_names, *tensor_regex, *other_trial;
+    double rtol;
+    sonde_trial *other;
+    int64_t compared;
+} similar;
+
+typedef struct memory {
+    uint32_t other; /* id there */
+} memory;
+
+static const sonde_rule_param params[] = {
+    SONDE__CHOSEN(similar),
+    {"other_trial", SONDE_RULE_TEXT, NULL, 0, 0, "the run to compare with",
+     offsetof(similar, other_trial), true},
+    {"rtol", SONDE_RULE_REAL, "0", 0, 1e9, "relative difference that is let be",
+     offsetof(similar, rtol), false},
+};
+static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    similar *state = sonde_rule_state(run);
+
+    return sonde_trial_open(state->other_trial, NULL, &state->other, diag);
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_own(info, id));
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    const similar *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    memory *of = tensors[i].memory;
+
+    (void)diag;
+    if (sonde_catalogue_find(sonde_trial_catalogue(state->other),
+                             sonde_rule_info(run, tensors[i].id)->name, &of->other,
+                             NULL) != SONDE_OK) {
+        of->other = SONDE_NO_TENSOR;
+    }
+    return SONDE_OK;
+}
+
+static bool close_enough(const similar *state, double a, double b)
+{
+    return a == b || fabs(a - b) <= state->rtol * fmax(fabs(a), fabs(b));
+}
+
+static bool alike(const similar *state, const sonde_vitals *a, const sonde_vitals *b)
+{
+    return a->count == b->count && a->nan == b->nan && a->pos_inf == b->pos_inf &&
+           a->neg_inf == b->neg_inf && close_enough(state, a->min, b->min) &&
+           close_enough(state, a->max, b->max) && close_enough(state, a->l1, b->l1) &&
+           close_enough(state, a->sumsq, b->sumsq);
+}
+
+static void step(sonde_rule_run *run)
+{
+    similar *state = sonde_rule_state(run);
+    const sonde_coordinate *at = sonde_rule_at(run);
+    const sonde_trial_at where = {at->mode, at->mode_step, -1, -1, -1};
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const memory *of = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+        sonde_vitals other;
+
+        if (v == NULL || of->other == SONDE_NO_TENSOR ||
+            sonde_trial_vitals(state->other, of->other, &where, &other, NULL) !=
+                SONDE_OK) {
+            continue;
+        }
+        state->compared++;
+        if (!alike(state, v, &other) &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "l1_difference",
+                             fabs(v->l1 - other.l1), state->rtol)) {
+            sonde_rule_say(
+                run, NULL,
+                "It differs from that of the other run: |x| sums to %.8g here and "
+                "to %.8g there.",
+                v->l1, other.l1);
+        }
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const similar *state = sonde_rule_state(run);
+
+    if (state->compared == 0) {
+        sonde_rule_lacked(run, "the other run has no tensor at a step in common");
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    sonde_trial_close(((similar *)sonde_rule_state(run))->other);
+}
+
+const sonde_rule sonde__builtin_similar_across_runs = {
+    .abi = SONDE_RULE_ABI,
+    .name = "SimilarAcrossRuns",
+    .summary = "a tensor differs from that of another run",
+    .condition =
+        "The vital signs of a tensor differ from those of `other_trial` at the same step "
+        "of the same mode.",
+    .advice =
+        "Look at the first tensor and step that differ: seeds, data order, versions.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .by_name_only = true,
+    .state_size = sizeof(similar),
+    .tensor_size = sizeof(memory),
+    .init = init,
+    .wants = wants,
+    .bind = bind,
+    .step = step,
+    .finish = finish,
+    .destroy = destroy,
+};

@@ -1,0 +1,233 @@
+/*
+ * SoftmaxMisuse - a classifier's loss gets probabilities where it wants scores, or scores where it
+ * wants log-probabilities.
+ *
+ * With s (N, C) what goes into the loss, y (N) the labels and L the loss, fires, at `patience` steps
+ * on end at which all three are seen, when
+ *     twice     rows of s are probabilities (0 ... 1, adding up to 1), and L is the cross-entropy of
+ *               s as scores, mean of log sum exp s[n] - s[n, y]: softmax is taken twice, and the
+ *               loss cannot come below log(1 + (C - 1) / e); or
+ *     missing   L is the mean of -s[n, y], and the exp of neither the rows nor the columns of s adds
+ *               up to 1: softmax is not taken at all, and the loss has no floor. (Along columns, over
+ *               the batch, is odd, but somebody normalised.)
+ * L has to be that number to CLOSE, so that other losses (weighted, smoothed) say nothing.
+ *
+ * Labels and predictions as ClassImbalance finds them. Evidence: raw values of both, losses.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/labels.h"
+
+#include "base/memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { LOSSES = 2 };
+#define CLOSE 1e-3
+
+typedef struct misuse {
+    const char *labels_regex, *predictions_regex;
+    int64_t patience;
+    sonde__builtin_labels labels; /* of this step */
+    double *scores;               /* (rows, classes), of this step */
+    size_t rows, classes, capacity, tensor;
+    int64_t twice, missing; /* steps on end */
+} misuse;
+
+static const sonde_rule_param params[] = {
+    {"labels_regex", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
+     offsetof(misuse, labels_regex), false},
+    {"predictions_regex", SONDE_RULE_REGEX, ".*predictions", 0, 0,
+     "expressions that select what goes into the loss",
+     offsetof(misuse, predictions_regex), false},
+    {"patience", SONDE_RULE_COUNT, "2", 1, 1e9, "steps on end",
+     offsetof(misuse, patience), false},
+};
+static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, false},
+                                        {"predictions", SONDE_HOW_RAW, false, false},
+                                        {"losses", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    const int need = sonde__builtin_wants_classes(run, info, id);
+
+    return need != SONDE_RULE_IGNORE ? need
+           : info->role == SONDE_ROLE_LOSS && sonde__builtin_is_own(info, id)
+               ? LOSSES
+               : SONDE_RULE_IGNORE;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    misuse *state = sonde_rule_state(run);
+    const sonde_view *view = seen->view;
+    const size_t count = (size_t)sonde_view_count(view);
+    sonde__builtin_reader reader;
+    double *to = NULL, chunk[SONDE__CHUNK];
+    size_t tensors = 0;
+
+    if (tensor->need == SONDE__LABELS) {
+        if (!sonde__builtin_labels_take(&state->labels, view)) {
+            sonde_rule_fail(run, "out of memory");
+        }
+        return;
+    }
+    if (view->rank != 2 || view->shape[1] < 2 ||
+        (state->rows > 0 && state->classes != (size_t)view->shape[1])) {
+        return;
+    }
+    if (!sonde__reserve(&state->scores, &state->capacity,
+                        state->rows * state->classes + count, sizeof *state->scores)) {
+        sonde_rule_fail(run, "out of memory");
+        return;
+    }
+    state->tensor = (size_t)(tensor - sonde_rule_tensors(run, &tensors));
+    state->classes = (size_t)view->shape[1];
+    to = state->scores + state->rows * state->classes;
+    sonde__builtin_reader_init(&reader, view);
+    for (size_t n = sonde__builtin_reader_take(&reader, chunk); n > 0;
+         n = sonde__builtin_reader_take(&reader, chunk)) {
+        memcpy(to, chunk, n * sizeof *to);
+        to += n;
+    }
+    state->rows += (size_t)view->shape[0];
+}
+
+/* log sum exp of n numbers so far apart. */
+static double log_sum(const double *s, size_t n, size_t apart)
+{
+    double most = s[0], sum = 0.0;
+
+    for (size_t i = 1; i < n; i++) {
+        most = fmax(most, s[i * apart]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        sum += exp(s[i * apart] - most);
+    }
+    return most + log(sum);
+}
+
+/* What the numbers of a step are. */
+typedef struct finding_of {
+    double nll, cross_entropy; /* means over the rows */
+    bool probabilities, normalised;
+} finding_of;
+
+/* false: a label is out of range. */
+static bool look(const misuse *state, finding_of *out)
+{
+    const double n = (double)state->rows;
+    bool by_row = true, by_column = true;
+
+    *out = (finding_of){.probabilities = true};
+    for (size_t i = 0; i < state->rows; i++) {
+        const double *s = state->scores + i * state->classes;
+        const double log_of = log_sum(s, state->classes, 1);
+        const int32_t y = state->labels.value[i];
+        double sum = 0.0, least = s[0];
+
+        if (y < 0 || (size_t)y >= state->classes) {
+            return false;
+        }
+        for (size_t c = 0; c < state->classes; c++) {
+            sum += s[c];
+            least = fmin(least, s[c]);
+        }
+        out->probabilities =
+            out->probabilities && least >= 0.0 && fabs(sum - 1.0) < CLOSE;
+        by_row = by_row && fabs(log_of) < CLOSE;
+        out->nll -= s[y] / n;
+        out->cross_entropy += (log_of - s[y]) / n;
+    }
+    for (size_t c = 0; c < state->classes && by_column; c++) {
+        by_column = fabs(log_sum(state->scores + c, state->rows, state->classes)) < CLOSE;
+    }
+    out->normalised = by_row || by_column;
+    return true;
+}
+
+static bool is_close(double loss, double to)
+{
+    return fabs(loss - to) < CLOSE * (1.0 + fabs(loss));
+}
+
+static void judge(sonde_rule_run *run, double loss, const finding_of *is)
+{
+    misuse *state = sonde_rule_state(run);
+    const bool entropy = is_close(loss, is->cross_entropy), nll = is_close(loss, is->nll);
+
+    state->twice = is->probabilities && entropy && !nll ? state->twice + 1 : 0;
+    state->missing = !is->normalised && nll && !entropy ? state->missing + 1 : 0;
+    if (state->twice >= state->patience &&
+        sonde_rule_found(run, state->tensor, SONDE_SEVERITY_ERROR, "loss_floor", loss,
+                         log1p((double)(state->classes - 1) * exp(-1.0)))) {
+        sonde_rule_say(
+            run, "Hand the scores themselves to the cross-entropy.",
+            "These are probabilities already, and the loss takes their softmax "
+            "again: it cannot come below %.4g.",
+            log1p((double)(state->classes - 1) * exp(-1.0)));
+    }
+    if (state->missing >= state->patience &&
+        sonde_rule_found(run, state->tensor, SONDE_SEVERITY_ERROR, "loss", loss,
+                         is->cross_entropy)) {
+        sonde_rule_say(
+            run, "Take the log-softmax first, or use the cross-entropy.",
+            "The loss takes them for log-probabilities, but their exp does not add "
+            "up to 1: it is %.4g, where the cross-entropy is %.4g.",
+            loss, is->cross_entropy);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    misuse *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    finding_of is;
+
+    for (size_t i = 0; i < count && state->rows > 1 && state->rows == state->labels.count;
+         i++) {
+        const sonde_vitals *v = tensors[i].need == LOSSES ? tensors[i].vitals : NULL;
+
+        if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0) {
+            if (look(state, &is)) {
+                judge(run, v->mean, &is);
+            }
+            break;
+        }
+    }
+    state->rows = state->labels.count = 0;
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    misuse *state = sonde_rule_state(run);
+
+    sonde__builtin_labels_free(&state->labels);
+    sonde__free(state->scores);
+}
+
+const sonde_rule sonde__builtin_softmax_misuse = {
+    .abi = SONDE_RULE_ABI,
+    .name = "SoftmaxMisuse",
+    .summary = "softmax is taken twice, or not at all",
+    .condition =
+        "At `patience` steps on end the loss is the cross-entropy of numbers that are "
+        "probabilities already, or the mean of -s[label] of numbers whose exp does not "
+        "add up "
+        "to 1.",
+    .advice = "Give the loss what it is made for: scores, or log-probabilities.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(misuse),
+    .wants = wants,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

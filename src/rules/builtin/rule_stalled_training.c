@@ -1,0 +1,62 @@
+/*
+ * StalledTraining - no new step for threshold seconds.
+ *
+ * Judged while a run is followed: the time since its last step is the evidence. A run that has
+ * ended is not stalled.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct stalled {
+    double threshold;
+    bool followed;
+} stalled;
+
+static const sonde_rule_param params[] = {
+    {"threshold", SONDE_RULE_REAL, "1800", 0, 1e9, "seconds without a step",
+     offsetof(stalled, threshold), false},
+};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    (void)info;
+    (void)id;
+    return SONDE_RULE_IGNORE;
+}
+
+static void idle(sonde_rule_run *run, double seconds)
+{
+    stalled *state = sonde_rule_state(run);
+
+    state->followed = true;
+    if (seconds >= state->threshold &&
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR, "seconds",
+                         seconds, state->threshold)) {
+        sonde_rule_say(run, NULL, "There has been no new step for %.0f s.", seconds);
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const stalled *state = sonde_rule_state(run);
+
+    if (!state->followed) {
+        sonde_rule_lacked(run, "the run was not followed while it was written");
+    }
+}
+
+const sonde_rule sonde__builtin_stalled_training = {
+    .abi = SONDE_RULE_ABI,
+    .name = "StalledTraining",
+    .summary = "no new step for a long time",
+    .condition = "The run has not ended and has had no new step for `threshold` seconds.",
+    .advice =
+        "See whether the process still works: a deadlock, a loader without data, a full "
+        "disk.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .state_size = sizeof(stalled),
+    .wants = wants,
+    .idle = idle,
+    .finish = finish,
+};

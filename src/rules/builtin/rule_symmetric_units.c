@@ -1,0 +1,254 @@
+/*
+ * SymmetricUnits - units of a layer have the same weights, and so will learn the same.
+ *
+ * Fires for a weight (units, ...) of at least two units, at the first `steps` steps at which it is
+ * seen, when
+ *     rows      at least `share` percent of its rows equal another row that is not all 0; or
+ *     constant  the deviation of its elements is less than a hundredth of their mean: drawn
+ *               weights have a mean near 0. Updates move elements apart, so it is the first step
+ *               that tells; or
+ *     zero      it is 0 throughout and so is its gradient: at once where that holds for half of
+ *               all weights, else when it has lasted for `patience` steps. The last layer of a
+ *               residual branch, or a head, may well begin at 0: its gradient is not 0, or, where
+ *               both do, not for long. Where gradients are not seen, a weight is given `patience`
+ *               steps to leave 0.
+ * A weight without a gradient where others have one is frozen, and let be.
+ *
+ * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
+ */
+#include "rules/builtin/builtin.h"
+
+#include "base/fail.h"
+#include "base/memory.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <sonde/error.h>
+
+typedef struct symmetric {
+    double share;
+    int64_t patience, steps, looked;
+    size_t linked;
+} symmetric;
+
+enum { WEIGHTS = 0, GRADIENTS = 1 };
+
+typedef struct memory {
+    uint64_t *rows; /* hashes */
+    size_t gradient;
+    int64_t seen_raw, seen_vitals, zero;
+    double percent; /* of this step; -1: not seen raw */
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"share", SONDE_RULE_REAL, "50", 0, 100, "percent of rows that equal another",
+     offsetof(symmetric, share), false},
+    {"patience", SONDE_RULE_COUNT, "5", 1, 1e9,
+     "observed steps at which a weight may be 0 throughout",
+     offsetof(symmetric, patience), false},
+    {"steps", SONDE_RULE_COUNT, "20", 1, 1e18, "observed steps at which it looks",
+     offsetof(symmetric, steps), false},
+};
+static const sonde_rule_need needs[] = {
+    {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
+    {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__builtin_is_own(info, id) || info->rank < 2 || info->shape[0] < 2) {
+        return SONDE_RULE_IGNORE;
+    }
+    return info->role == SONDE_ROLE_WEIGHT    ? WEIGHTS
+           : sonde__builtin_is_gradient(info) ? GRADIENTS
+                                              : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    memory *of = tensors[i].memory;
+
+    of->percent = -1.0;
+    if (tensors[i].need == GRADIENTS) {
+        return SONDE_OK;
+    }
+    of->rows = sonde__calloc((size_t)sonde_rule_info(run, tensors[i].id)->shape[0],
+                             sizeof *of->rows);
+    return of->rows != NULL ? SONDE_OK : sonde__fail_nomem(diag, "SymmetricUnits");
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Percent of rows that equal another; a row of zeros has the hash 0 and equals none. */
+static double duplicates(uint64_t *rows, size_t count)
+{
+    size_t same = 0;
+
+    qsort(rows, count, sizeof *rows, by_value);
+    for (size_t i = 0; i < count; i++) {
+        same += rows[i] != 0 && ((i > 0 && rows[i] == rows[i - 1]) ||
+                                 (i + 1 < count && rows[i] == rows[i + 1]));
+    }
+    return 100.0 * (double)same / (double)count;
+}
+
+static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
+                    const sonde_observation *seen)
+{
+    const symmetric *state = sonde_rule_state(run);
+    const sonde_tensor_info *info = sonde_rule_info(run, tensor->id);
+    memory *of = tensor->memory;
+    const int64_t rows = info->shape[0];
+    sonde__builtin_reader reader;
+    double values[SONDE__CHUNK];
+    int64_t length = 0, at = 0;
+    bool finite = true;
+
+    if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
+        seen->at.micro_batch != 0 || seen->at.replica != 0 ||
+        of->seen_raw >= state->steps || sonde_view_count(seen->view) == 0) {
+        return;
+    }
+    of->seen_raw++;
+    length = sonde_view_count(seen->view) / rows;
+    for (int64_t r = 0; r < rows; r++) {
+        of->rows[r] = 0;
+    }
+    sonde__builtin_reader_init(&reader, seen->view);
+    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
+         n = sonde__builtin_reader_take(&reader, values)) {
+        for (size_t i = 0; i < n; i++, at++) {
+            union {
+                double value;
+                uint64_t bits;
+            } element = {.value = values[i] + 0.0}; /* no -0 */
+            uint64_t *row = &of->rows[at / length];
+
+            finite = finite && isfinite(values[i]);
+            if (element.bits != 0 || *row != 0) {
+                *row = (*row ^ (element.bits + (uint64_t)(at % length))) *
+                           UINT64_C(0x9E3779B97F4A7C15) +
+                       1;
+            }
+        }
+    }
+    of->percent = finite ? duplicates(of->rows, (size_t)rows) : -1.0; /* NonFinite's */
+}
+
+/* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at all. */
+static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t *trained)
+{
+    size_t stuck = 0;
+
+    *trained = 0;
+    for (size_t i = 0; i < count; i++) {
+        const memory *of = tensors[i].memory;
+        const sonde_vitals *w = tensors[i].need == WEIGHTS ? tensors[i].vitals : NULL;
+        const sonde_vitals *g =
+            w != NULL && of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+
+        *trained += g != NULL;
+        stuck += g != NULL && w->zero == w->count && g->zero == g->count;
+    }
+    return stuck;
+}
+
+/* Whether all units are alike by what vital signs tell; most: half of all weights are stuck. */
+static bool alike(const symmetric *state, const sonde_rule_tensor *tensors, memory *of,
+                  const sonde_vitals *w, bool gradients, bool most)
+{
+    const sonde_vitals *g =
+        of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+
+    if (w->count < 2 || sonde__builtin_bad(w) > 0 || (gradients && g == NULL)) {
+        return false; /* or frozen */
+    }
+    if (w->zero == w->count) {
+        of->zero = g == NULL || g->zero == g->count ? of->zero + 1 : 0;
+        return (most && of->zero > 0) || of->zero >= state->patience;
+    }
+    of->zero = 0;
+    return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
+}
+
+static void step(sonde_rule_run *run)
+{
+    symmetric *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    size_t trained = 0, stuck = 0;
+
+    if (state->linked != count) {
+        sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL, offsetof(memory, gradient));
+        state->linked = count;
+    }
+    stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *v = tensors[i].vitals;
+        double percent = of->percent;
+
+        of->percent = -1.0;
+        if (tensors[i].need != WEIGHTS) {
+            continue;
+        }
+        if (v != NULL && of->seen_vitals < state->steps) {
+            of->seen_vitals++;
+            percent = alike(state, tensors, of, v, trained > 0,
+                            stuck > 0 && 2 * stuck >= trained)
+                          ? 100.0
+                          : percent;
+        }
+        if (percent >= state->share && percent > 0.0 &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
+                             state->share)) {
+            sonde_rule_say(
+                run, NULL,
+                "%.3g %% of its units have the same weights as another%s: they "
+                "compute, and learn, the same.",
+                percent, of->zero > 0 ? ", all 0, and no gradient" : "");
+        }
+    }
+}
+
+static void destroy(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        sonde__free(((memory *)tensors[i].memory)->rows);
+    }
+}
+
+const sonde_rule sonde__builtin_symmetric_units = {
+    .abi = SONDE_RULE_ABI,
+    .name = "SymmetricUnits",
+    .summary = "units of a layer have the same weights",
+    .condition =
+        "At least `share` % of the rows of a weight equal another row that is not 0, or "
+        "all elements are alike (to a hundredth), or the weight and its gradient are 0.",
+    .advice = "Draw initial weights at random: units that begin alike stay alike.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(symmetric),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .observe = observe,
+    .step = step,
+    .destroy = destroy,
+};

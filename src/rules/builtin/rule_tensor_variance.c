@@ -1,0 +1,88 @@
+/*
+ * TensorVariance - the variance of a tensor is above max_threshold or below min_threshold.
+ *
+ * Of the tensors that collection_names and tensor_regex select, else of weights. At least one
+ * threshold is needed. The variance is that of the population of finite values. Evidence: vital
+ * signs.
+ */
+#include "rules/builtin/builtin.h"
+
+#include "base/fail.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct variance_rule {
+    const char *collection_names, *tensor_regex;
+    double max_threshold, min_threshold;
+} variance_rule;
+
+static const sonde_rule_param params[] = {
+    SONDE__CHOSEN(variance_rule),
+    {"max_threshold", SONDE_RULE_REAL, NULL, 0, 0, "largest variance that is in order",
+     offsetof(variance_rule, max_threshold), false},
+    {"min_threshold", SONDE_RULE_REAL, NULL, 0, 0, "smallest variance that is in order",
+     offsetof(variance_rule, min_threshold), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of the tensors chosen", SONDE_HOW_VITALS, false, false}};
+
+static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
+{
+    const variance_rule *state = sonde_rule_state(run);
+
+    if (isnan(state->max_threshold) && isnan(state->min_threshold)) {
+        return sonde__fail(diag, SONDE_EINVAL, "TensorVariance",
+                           "max_threshold, min_threshold or both", "it has no threshold");
+    }
+    return SONDE_OK;
+}
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    return sonde__builtin_wants_chosen(
+        run, id, info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id));
+}
+
+static void step(sonde_rule_run *run)
+{
+    const variance_rule *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        const double variance = v != NULL ? sonde__builtin_variance(v) : (double)NAN;
+        const bool large = variance > state->max_threshold;
+
+        if ((large || variance < state->min_threshold) &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "variance", variance,
+                             large ? state->max_threshold : state->min_threshold)) {
+            sonde_rule_say(run, NULL, "Its variance is %.4g, %s than it may be (%.4g).",
+                           variance, large ? "more" : "less",
+                           large ? state->max_threshold : state->min_threshold);
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_tensor_variance = {
+    .abi = SONDE_RULE_ABI,
+    .name = "TensorVariance",
+    .summary = "the variance of a tensor is outside given bounds",
+    .condition = "variance > `max_threshold` or variance < `min_threshold`.",
+    .advice =
+        "A large variance leads to exploding, a small one to vanishing values: look at "
+        "the initialisation, the normalisation and the learning rate.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .by_name_only = true,
+    .state_size = sizeof(variance_rule),
+    .init = init,
+    .wants = wants,
+    .step = step,
+};

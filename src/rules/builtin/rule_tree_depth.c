@@ -1,0 +1,64 @@
+/*
+ * TreeDepth - a boosted tree is as deep as `depth` (imported runs).
+ *
+ * Nodes are numbered from 0 level by level, so the largest number n of a tree of depth d is at
+ * least 2^d - 1: fires when log2(n + 1) reaches depth. Evidence: vital signs of node numbers.
+ */
+#include "rules/builtin/builtin.h"
+
+enum { REGEX = 0 };
+
+typedef struct tree {
+    const char *tensor_regex;
+    double depth;
+} tree;
+
+static const sonde_rule_param params[] = {
+    {"tensor_regex", SONDE_RULE_REGEX, ".*trees/.*(?i:node).*", 0, 0,
+     "expressions that select node numbers", offsetof(tree, tensor_regex), false},
+    {"depth", SONDE_RULE_REAL, "4", 0, 1e6, "depth that is too much",
+     offsetof(tree, depth), false},
+};
+static const sonde_rule_need needs[] = {
+    {"node numbers of trees", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)info;
+    return sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
+}
+
+static void step(sonde_rule_run *run)
+{
+    const tree *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        const double depth = v != NULL && sonde__builtin_finite(v) > 0 && v->max >= 0
+                                 ? log2(v->max + 1.0)
+                                 : -1.0;
+
+        if (v != NULL && depth >= state->depth &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "depth", depth, state->depth)) {
+            sonde_rule_say(run, NULL, "Its largest node number is %.0f: a depth of %.3g.",
+                           v->max, floor(depth));
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_tree_depth = {
+    .abi = SONDE_RULE_ABI,
+    .name = "TreeDepth",
+    .summary = "a boosted tree is deeper than wanted",
+    .condition = "log2 of the largest node number, plus one, reaches `depth`.",
+    .advice = "Limit max_depth: deep trees fit the training data only.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .state_size = sizeof(tree),
+    .wants = wants,
+    .step = step,
+};

@@ -1,0 +1,141 @@
+/*
+ * UnfrozenParameter - a parameter changes that should not.
+ *
+ * Of the parameters that tensor_regex selects: at the first change. Without it, of parameters
+ * that look frozen: neither gradient nor update of it is among the tensors while those of others
+ * are; at `patience` changes. Any change counts where more than half of all parameters are
+ * trained. Where not, only weight decay that forgets what is frozen, which multiplies all values
+ * by the same number: the copies of a model that follow it as a moving average are no less in
+ * number than the model, and are meant to change. Evidence: vital signs of parameters.
+ */
+#include "rules/builtin/builtin.h"
+
+typedef struct unfrozen {
+    const char *tensor_regex;
+    int64_t patience;
+    size_t parameters, trained, linked;
+} unfrozen;
+
+enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
+
+typedef struct memory {
+    sonde_vitals before;
+    bool has_before, trained, chosen;
+    size_t sign; /* of a parameter: a gradient, update or state of it */
+    int64_t changes;
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"tensor_regex", SONDE_RULE_REGEX, NULL, 0, 0,
+     "expressions that select frozen parameters (default: those without a gradient)",
+     offsetof(unfrozen, tensor_regex), false},
+    {"patience", SONDE_RULE_COUNT, "2", 1, 1e9, "changes of those that only look frozen",
+     offsetof(unfrozen, patience), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
+    {"gradients and updates, by their names", SONDE_HOW_VITALS, true, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    if (!sonde__builtin_is_own(info, id)) {
+        return SONDE_RULE_IGNORE;
+    }
+    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
+           : info->role == SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_UPDATE ||
+                   info->role == SONDE_ROLE_OPTIMIZER
+               ? SIGNS
+               : SONDE_RULE_IGNORE;
+}
+
+/* Which parameters are trained, as far as names tell. */
+static void find_trained(sonde_rule_run *run)
+{
+    unfrozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    sonde__builtin_link(run, PARAMETERS, SIGNS, NULL, offsetof(memory, sign));
+    state->linked = count;
+    state->parameters = state->trained = 0;
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+
+        if (tensors[i].need == PARAMETERS) {
+            of->trained = of->sign != SIZE_MAX;
+            of->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
+            state->parameters++;
+            state->trained += of->trained;
+        }
+    }
+}
+
+/* Whether all values were multiplied by the same number, of 0.5 ... 1: weight decay. Sums are
+ * those of float32 values, each rounded once. */
+static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
+{
+    const double by = now->l1 / before->l1;
+
+    return by > 0.5 && by < 1.0 && before->l1 > 0.0 &&
+           fabs(now->abs_max - by * before->abs_max) < 1e-6 * before->abs_max &&
+           fabs(now->sumsq - by * by * before->sumsq) < 1e-6 * before->sumsq;
+}
+
+static void step(sonde_rule_run *run)
+{
+    unfrozen *state = sonde_rule_state(run);
+    const bool told = state->tensor_regex != NULL;
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    bool most = false;
+
+    if (state->linked != count) {
+        find_trained(run);
+    }
+    most = 2 * state->trained > state->parameters;
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const sonde_vitals *now = tensors[i].vitals;
+        const bool frozen = told ? of->chosen : state->trained > 0 && !of->trained;
+        bool changed = false;
+
+        if (tensors[i].need != PARAMETERS || !frozen || now == NULL) {
+            continue;
+        }
+        changed = of->has_before && !sonde__builtin_same_vitals(now, &of->before) &&
+                  (told || most || shrank(now, &of->before));
+        of->changes += changed;
+        of->before = *now;
+        of->has_before = true;
+        if (changed && of->changes >= (told ? 1 : state->patience) &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "changes", (double)of->changes,
+                             0.0)) {
+            sonde_rule_say(
+                run, NULL, "It changes%s.",
+                told ? " although it is to be frozen"
+                     : " although nothing of it is trained: it has no gradient");
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_unfrozen_parameter = {
+    .abi = SONDE_RULE_ABI,
+    .name = "UnfrozenParameter",
+    .summary = "a frozen parameter changes",
+    .condition =
+        "A parameter selected by `tensor_regex`, or one that has no gradient while most "
+        "have, changes; or all of its values shrink alike.",
+    .advice =
+        "See whether weight decay or momentum reaches it: take it out of the optimiser.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(unfrozen),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+};

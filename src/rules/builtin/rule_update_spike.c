@@ -1,0 +1,118 @@
+/*
+ * UpdateSpike - one element of a parameter jumps.
+ *
+ * With a the largest magnitude of the parameter, a' that of the observed step before, k training
+ * steps ago, and q and q' their sums of squares, fires when, of at least `least` comparisons,
+ *     a - a' > a' / 2                   it more than outgrows all others, at once
+ *     a - a' > factor k m               m the median of |a - a'| / k over the last 32
+ *     0.3 a^2 < q - q' < 3 a^2          and the others hardly do: the change of the whole tensor
+ *                                       is for a good part that of one element
+ * which is what a flipped bit of an exponent does, and an update does not: that moves all elements,
+ * so that q changes by far more than a^2, or none so far. Elements that get smaller, and bits of a
+ * mantissa, do no harm that could be told from training.
+ *
+ * Evidence: vital signs of parameters.
+ */
+#include "rules/builtin/builtin.h"
+#include "rules/builtin/spikes.h"
+
+enum { ELEMENTS = 32 }; /* fewer are not judged: one is then a large part of all */
+
+typedef struct spike {
+    double factor;
+    int64_t least;
+} spike;
+
+typedef struct memory {
+    sonde__builtin_recent changes; /* of the largest magnitude, a step */
+    double largest, sumsq;
+    int64_t last;
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"factor", SONDE_RULE_REAL, "20", 1, 1e300,
+     "times the median change of the largest magnitude", offsetof(spike, factor), false},
+    {"least", SONDE_RULE_COUNT, "5", 1, 32, "comparisons before it judges",
+     offsetof(spike, least), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of parameters", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return (info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS) &&
+                   sonde__builtin_is_own(info, id)
+               ? 0
+               : SONDE_RULE_IGNORE;
+}
+
+static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_vitals *v,
+                  double steps)
+{
+    const spike *state = sonde_rule_state(run);
+    const double jump = v->abs_max - of->largest, square = v->abs_max * v->abs_max;
+    const double change = v->sumsq - of->sumsq;
+    double median = 0.0;
+
+    if (jump <= 0.5 * of->largest || of->largest <= 0.0 || change <= 0.3 * square ||
+        change >= 3.0 * square || of->changes.count < state->least) {
+        return;
+    }
+    median = steps * sonde__builtin_recent_median(&of->changes);
+    if (jump > state->factor * median &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_max", v->abs_max,
+                         of->largest + state->factor * median)) {
+        sonde_rule_say(
+            run, NULL,
+            "One of its elements jumped to %.4g, while the largest was %.4g %.0f step%s "
+            "before and used to change by %.2g in such a time.",
+            v->abs_max, of->largest, steps, steps > 1.0 ? "s" : "", median);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
+        double steps = 0.0;
+
+        if (v == NULL || v->count < ELEMENTS || sonde__builtin_bad(v) > 0) {
+            continue;
+        }
+        steps = (double)sonde__builtin_steps_since(run, &of->last);
+        if (steps > 0.0) {
+            judge(run, i, of, v, steps);
+            sonde__builtin_recent_take(&of->changes,
+                                       fabs(v->abs_max - of->largest) / steps);
+        }
+        of->largest = v->abs_max;
+        of->sumsq = v->sumsq;
+    }
+}
+
+const sonde_rule sonde__builtin_update_spike = {
+    .abi = SONDE_RULE_ABI,
+    .name = "UpdateSpike",
+    .summary = "one element of a parameter jumps",
+    .condition =
+        "The largest magnitude of a parameter grows by more than half, and by `factor` "
+        "times "
+        "what it usually does, in one step, and no other element changes to speak of.",
+    .advice = "Look for a corrupt value: a flipped bit (memory, a device), a write out "
+              "of bounds; "
+              "go on from a checkpoint before it.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(spike),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .step = step,
+};

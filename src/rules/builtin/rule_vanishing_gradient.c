@@ -1,0 +1,227 @@
+/*
+ * VanishingGradient - a parameter's gradient is too small to teach it anything.
+ *
+ * Fires for a gradient g, over `patience` observed steps on end, when
+ *     tiny     mean |g| < threshold, and < relative times the largest mean |g| of the step:
+ *              where all gradients are small the network has learnt what there is; or
+ *     gone     every element is 0 that was not before, while another gradient is not; or
+ *     profile  of at least four weights, going from the output to the input, gradients shrink
+ *              from nearly every one to the next, by `profile` in all.
+ * The mean is over elements that are not 0 (rows of an embedding that a batch does not touch
+ * say nothing). Gradients of one dimension are not judged unless `biases`: a bias before a
+ * normalisation has none but rounding. A gradient that has been 0 from the start is a frozen one, and one that
+ * doubles within the patience is on its way: neither counts.
+ *
+ * Evidence: vital signs of gradients.
+ */
+#include "rules/builtin/builtin.h"
+
+#include <string.h>
+
+enum { LEAST_LAYERS = 4 };
+
+typedef struct vanishing {
+    double threshold, relative, profile;
+    int64_t patience;
+    bool biases;
+    size_t layers; /* weights among the tensors */
+} vanishing;
+
+typedef struct memory {
+    double now;         /* mean |g| at the last step that it was seen at */
+    int64_t small;      /* observed steps on end at which it was small */
+    double first_small; /* mean at the first of them */
+    bool alive;         /* was ever not 0 */
+    bool weight, seen, judged;
+} memory;
+
+static const sonde_rule_param params[] = {
+    {"threshold", SONDE_RULE_REAL, "1e-7", 0, 1e30,
+     "mean of |gradient| below which it is tiny", offsetof(vanishing, threshold), false},
+    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "observed steps on end",
+     offsetof(vanishing, patience), false},
+    {"relative", SONDE_RULE_REAL, "1e-3", 0, 1e30,
+     "tiny only below this share of the step's largest gradient; 0: whatever the others "
+     "are",
+     offsetof(vanishing, relative), false},
+    {"profile", SONDE_RULE_REAL, "1e-4", 0, 1,
+     "ratio of first to last layer's gradient below which it vanishes on the way; 0: "
+     "never",
+     offsetof(vanishing, profile), false},
+    {"biases", SONDE_RULE_FLAG, "false", 0, 0, "gradients of one dimension as well",
+     offsetof(vanishing, biases), false},
+};
+static const sonde_rule_need needs[] = {
+    {"vital signs of gradients", SONDE_HOW_VITALS, false, false}};
+
+static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
+{
+    (void)run;
+    return sonde__builtin_is_gradient(info) && sonde__builtin_is_own(info, id)
+               ? 0
+               : SONDE_RULE_IGNORE;
+}
+
+static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
+{
+    vanishing *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+    memory *of = tensors[i].memory;
+
+    (void)diag;
+    of->weight = info->rank >= 2 && strncmp(info->name, "Accum___", 8) != 0;
+    of->judged = of->weight || info->rank >= 2 || state->biases;
+    state->layers += of->weight;
+    return SONDE_OK;
+}
+
+/* Means of this step; the largest of them. */
+static double take_means(sonde_rule_tensor *tensors, size_t count)
+{
+    double largest = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+        memory *of = tensors[i].memory;
+
+        of->seen = v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0;
+        if (of->seen) {
+            const uint64_t n = sonde__builtin_nonzero(v);
+
+            of->now = n > 0 ? v->l1 / (double)n : 0.0;
+            of->alive = of->alive || n > 0;
+            largest = of->now > largest ? of->now : largest;
+        }
+    }
+    return largest;
+}
+
+/*
+ * Index of the tensor at which gradients have vanished on their way to the input, else count.
+ * Gradients of weights are declared from output to input or the other way round; the direction
+ * is that in which they shrink.
+ */
+static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count,
+                                  double share)
+{
+    size_t layers = 0, down = 0, up = 0, first = count, last = count;
+    double before = 0.0;
+
+    for (size_t i = 0; i < count; i++) {
+        const memory *of = tensors[i].memory;
+
+        if (!of->weight || !of->seen || of->now <= 0.0) {
+            continue;
+        }
+        if (layers > 0) {
+            down += of->now < before;
+            up += of->now > before;
+        } else {
+            first = i;
+        }
+        before = of->now;
+        last = i;
+        layers++;
+    }
+    if (layers < LEAST_LAYERS) {
+        return count;
+    }
+    if (4 * down >= 3 * (layers - 1) &&
+        before < share * ((const memory *)tensors[first].memory)->now) {
+        return last;
+    }
+    if (4 * up >= 3 * (layers - 1) &&
+        ((const memory *)tensors[first].memory)->now < share * before) {
+        return first;
+    }
+    return count;
+}
+
+/* How many steps on end it has been small for, this one included. */
+static int64_t last_small(memory *of, bool small)
+{
+    if (!small) {
+        of->small = 0;
+    } else if (of->small++ == 0) {
+        of->first_small = of->now;
+    } else if (of->now > 2.0 * of->first_small) {
+        of->small = 1; /* it grows: on its way */
+        of->first_small = of->now;
+    }
+    return of->small;
+}
+
+static void tell(sonde_rule_run *run, const memory *of, double largest, bool on_the_way)
+{
+    if (of->now <= 0.0) {
+        sonde_rule_say(run,
+                       "Look for dead units behind it: lower the learning rate, or use a "
+                       "leaky activation.",
+                       "The gradient has become exactly 0 for all elements, while others "
+                       "reach a mean of %.3g: this parameter no longer learns.",
+                       largest);
+    } else if (on_the_way) {
+        sonde_rule_say(
+            run, NULL,
+            "On the way from the output to this layer gradients shrink to %.2g "
+            "of their mean (here %.3g): the first layers learn next to nothing.",
+            of->now / largest, of->now);
+    } else {
+        sonde_rule_say(
+            run, NULL,
+            "The mean of |gradient| is %.3g, and the largest of this step %.3g: "
+            "this parameter hardly learns.",
+            of->now, largest);
+    }
+}
+
+static void step(sonde_rule_run *run)
+{
+    const vanishing *state = sonde_rule_state(run);
+    size_t count = 0;
+    sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const double largest = take_means(tensors, count);
+    const size_t far = state->layers >= LEAST_LAYERS && state->profile > 0
+                           ? vanished_on_the_way(tensors, count, state->profile)
+                           : count;
+
+    for (size_t i = 0; i < count; i++) {
+        memory *of = tensors[i].memory;
+        const bool tiny = of->now > 0.0 && of->now < state->threshold &&
+                          (state->relative <= 0.0 || of->now < state->relative * largest);
+        const bool gone = of->now <= 0.0 && of->alive && largest > 0.0;
+
+        if (of->seen && of->judged &&
+            last_small(of, tiny || gone || i == far) >= state->patience &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", of->now,
+                             i == far && !tiny ? state->profile * largest
+                                               : state->threshold)) {
+            tell(run, of, largest, i == far && !tiny);
+        }
+    }
+}
+
+const sonde_rule sonde__builtin_vanishing_gradient = {
+    .abi = SONDE_RULE_ABI,
+    .name = "VanishingGradient",
+    .summary = "a gradient is too small to teach its parameter anything",
+    .condition = "Over `patience` observed steps the mean of |gradient| (of elements "
+                 "that are not 0) is "
+                 "below `threshold` and below `relative` of the step's largest; or it "
+                 "has become 0; or "
+                 "gradients shrink by `profile` from the last layer to the first.",
+    .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
+              "initialisation that keeps the variance.",
+    .params = params,
+    .param_count = SONDE__COUNT_OF(params),
+    .needs = needs,
+    .need_count = SONDE__COUNT_OF(needs),
+    .modes = SONDE__TRAIN,
+    .state_size = sizeof(vanishing),
+    .tensor_size = sizeof(memory),
+    .wants = wants,
+    .bind = bind,
+    .step = step,
+};

@@ -1,0 +1,101 @@
+/*
+ * units.c - counting units that lie outside a range.
+ */
+#include "rules/builtin/units.h"
+#include "base/memory.h"
+
+#include "rules/builtin/builtin.h"
+
+#include <string.h>
+
+bool sonde__builtin_units_make(sonde__builtin_units *units, int rank,
+                               const int64_t *shape)
+{
+    const int64_t count = rank >= 2 ? shape[1] : 0;
+
+    if (count == units->count) {
+        return true;
+    }
+    sonde__builtin_units_free(units);
+    if (count > 0) {
+        units->outside = sonde__calloc((size_t)count, sizeof *units->outside);
+        units->streak = sonde__calloc((size_t)count, sizeof *units->streak);
+        if (units->outside == NULL || units->streak == NULL) {
+            sonde__builtin_units_free(units);
+            return false;
+        }
+    }
+    units->count = count;
+    return true;
+}
+
+void sonde__builtin_units_free(sonde__builtin_units *units)
+{
+    sonde__free(units->outside);
+    sonde__free(units->streak);
+    *units = (sonde__builtin_units){0};
+}
+
+bool sonde__builtin_units_take(sonde__builtin_units *units, const sonde_view *view,
+                               double low, double high)
+{
+    sonde__builtin_reader reader;
+    double values[SONDE__CHUNK];
+    int64_t inner = 1, left = 0, unit = 0;
+
+    if (view->rank < 2 || sonde_view_count(view) == 0) {
+        return true;
+    }
+    if (!sonde__builtin_units_make(units, view->rank, view->shape)) {
+        return false;
+    }
+    for (int i = 2; i < view->rank; i++) {
+        inner *= view->shape[i];
+    }
+    left = inner;
+    sonde__builtin_reader_init(&reader, view);
+    for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
+         n = sonde__builtin_reader_take(&reader, values)) {
+        for (size_t i = 0; i < n; i++) {
+            units->outside[unit] += values[i] < low || values[i] > high;
+            if (--left == 0) {
+                left = inner;
+                unit = unit + 1 < units->count ? unit + 1 : 0;
+            }
+        }
+    }
+    units->samples += view->shape[0] * inner;
+    units->seen = true;
+    return true;
+}
+
+double sonde__builtin_units_end(sonde__builtin_units *units, double percent, double layer,
+                                int64_t patience)
+{
+    const double needed = percent / 100.0 * (double)units->samples;
+    double sum = 0.0;
+    int64_t lasting = 0, least = 0;
+
+    if (!units->seen || units->count == 0) {
+        return -1.0;
+    }
+    least = (SONDE__LEAST_SAMPLES + units->samples - 1) / units->samples;
+    least = least > patience ? least : patience;
+    for (int64_t i = 0; i < units->count; i++) {
+        sum += units->outside[i];
+    }
+    if (sum < layer / 100.0 * (double)units->count * needed) {
+        memset(units->streak, 0, (size_t)units->count * sizeof *units->streak);
+    } else {
+        for (int64_t i = 0; i < units->count; i++) {
+            const bool counts = units->outside[i] >= needed;
+
+            units->streak[i] = counts ? units->streak[i] + 1 : 0;
+            lasting += units->streak[i] >= least;
+        }
+    }
+    memset(units->outside, 0, (size_t)units->count * sizeof *units->outside);
+    units->samples = 0;
+    units->seen = false;
+    return 100.0 * (double)lasting / (double)units->count;
+}

@@ -1,0 +1,262 @@
+/*
+ * sink.c - rules inside the process that they judge: sinks for the observer's taps.
+ *
+ * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
+ * through what its tap asked for. Losses come at every step, which also numbers it; what rules
+ * need of the others at every interval-th, at the first few, which tell of what was set up wrong,
+ * and at those that go wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of a step
+ * have their values before the first is told that it ends, which is when rules are evaluated.
+ */
+#include "rules/engine.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include "observe/tensor_names.h"
+#include "observe/observer_state.h"
+
+#include <string.h>
+
+enum { HOWS = 16, SLOWER = 10, MODES = SONDE_MODE_GLOBAL };
+enum { CLOSELY = 50 }; /* steps at the beginning at which everything is looked at */
+
+typedef struct rules_sink {
+    sonde_sink sink; /* first */
+    sonde__rule_attached *to;
+    unsigned how;
+} rules_sink;
+
+struct sonde__rule_attached {
+    sonde__rule_attached *next;
+    sonde_rules *rules;
+    uint32_t *map;  /* ids of the catalogue attached to -> ids of the rules' */
+    int64_t offset; /* to be added to its global steps */
+    int64_t mode_offset[SONDE_MODE_COUNT];
+    int64_t step; /* its own, which the offsets are of; -1: none yet */
+    rules_sink sinks[HOWS];
+};
+
+/* --- while stepping --------------------------------------------------------------- */
+
+/* Where the step is, over all that are attached: behind those of the others, in its mode too. */
+static sonde_coordinate place(sonde__rule_attached *to, const sonde_coordinate *at)
+{
+    const sonde_rules *rules = to->rules;
+    int64_t *mode_offset = &to->mode_offset[at->mode];
+    sonde_coordinate placed = *at;
+
+    if (to->step != at->global_step) {
+        to->step = at->global_step;
+        to->offset = SONDE_MAX(to->offset, rules->next_global - at->global_step);
+        *mode_offset =
+            SONDE_MAX(*mode_offset, rules->next_of_mode[at->mode] - at->mode_step);
+    }
+    placed.global_step += to->offset;
+    placed.mode_step += *mode_offset;
+    return placed;
+}
+
+static void sink_put(sonde_sink *sink, const sonde_observation *seen)
+{
+    const rules_sink *of = (rules_sink *)sink;
+    sonde_observation part = *seen;
+
+    part.id = of->to->map[seen->id];
+    part.at = place(of->to, &seen->at);
+    part.info = sonde_catalogue_info(of->to->rules->catalogue, part.id);
+    part.view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL;
+    part.vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
+    sonde_rules_put(of->to->rules, &part);
+}
+
+static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
+{
+    const rules_sink *of = (rules_sink *)sink;
+    sonde_rules *rules = of->to->rules;
+    const sonde_coordinate placed = place(of->to, at);
+
+    if (rules->any) { /* not told by another sink already */
+        sonde_rules_end_step(rules, &placed);
+    }
+    rules->next_global = placed.global_step + 1;
+    rules->next_of_mode[placed.mode] = placed.mode_step + 1;
+}
+
+void sonde__rules_free_attached(sonde_rules *rules)
+{
+    while (rules->attached != NULL) {
+        sonde__rule_attached *first = rules->attached;
+
+        rules->attached = first->next;
+        sonde__free(first->map);
+        sonde__free(first);
+    }
+    sonde_catalogue_destroy(rules->own);
+}
+
+/* --- attaching -------------------------------------------------------------------- */
+
+/* What an attachment is made from. */
+typedef struct attaching {
+    sonde_rules *rules;
+    sonde__rule_attached *to;
+    const sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    uint32_t count;
+    uint8_t *hows; /* (3, count): at every step, at every interval-th, at the others */
+    uint32_t *ids; /* scratch */
+    sonde_diag *diag;
+} attaching;
+
+/* The rules' own ids of the catalogue's tensors. */
+static sonde_err map_tensors(attaching *work)
+{
+    sonde_err err = SONDE_OK;
+
+    for (uint32_t id = 0; id < work->count && err == SONDE_OK; id++) {
+        sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
+
+        if (info.same_as == id) {
+            info.same_as = SONDE_NO_TENSOR;
+        } else {
+            sonde__observe_make_alias(&info, work->rules->own,
+                                      work->to->map[info.same_as]);
+        }
+        err = sonde_catalogue_declare(work->rules->own, &info, &work->to->map[id],
+                                      work->diag);
+        if (err == SONDE_EEXIST) {
+            err = sonde_catalogue_find(work->rules->own, info.name, &work->to->map[id],
+                                       work->diag);
+        }
+    }
+    return err;
+}
+
+/* What rules want in a mode, by the ids of the catalogue. */
+static void collect(const attaching *work, int mode)
+{
+    const sonde_rules *rules = work->rules;
+    uint8_t *always = work->hows, *each = always + work->count,
+            *rest = each + work->count;
+
+    memset(work->hows, 0, 3 * (size_t)work->count);
+    for (uint32_t id = 0; id < work->count; id++) {
+        const sonde__rule_slot *slot = &rules->slots[work->to->map[id]];
+        const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
+        const bool cheap = info->role == SONDE_ROLE_LOSS && info->rank == 0;
+
+        for (size_t i = 0; i < slot->watch_count; i++) {
+            const sonde_rule *rule = slot->watch[i].run->rule;
+            const sonde_rule_need *need = &rule->needs[slot->watch[i].need];
+            const unsigned now =
+                need->how & (need->each_step ? ~0U : (unsigned)SONDE_HOW_VITALS);
+
+            if (rule->modes == 0 || (rule->modes >> mode & 1U) != 0) {
+                *(cheap ? &always[id] : &each[id]) |= (uint8_t)now;
+                rest[id] |= (uint8_t)(need->how & ~now);
+            }
+        }
+        if (cheap && info->same_as == id) {
+            always[id] |= SONDE_HOW_VITALS; /* if only to count every step */
+        }
+        rest[id] &= (uint8_t) ~(each[id] | always[id]);
+    }
+}
+
+/* Taps for the tensors whose hows are not 0. */
+static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
+                          int64_t interval, bool when_bad)
+{
+    sonde_selector *what = NULL;
+    sonde_err err = sonde__selector_create_exact("what rules want", &what, work->diag);
+
+    for (unsigned how = 1; how < HOWS && err == SONDE_OK; how++) {
+        sonde_tap tap = {.what = what,
+                         .how = how,
+                         .where = &work->to->sinks[how].sink,
+                         .when_bad = when_bad};
+        size_t n = 0;
+
+        for (uint32_t id = 0; id < work->count; id++) {
+            if (hows[id] == how) {
+                work->ids[n++] = id;
+            }
+        }
+        if (n > 0) {
+            tap.when[mode] = sonde_schedule_every(interval);
+            tap.when[mode].first = when_bad ? CLOSELY : 0;
+            err = sonde__observer_add_ids(work->observer, &tap, work->ids, n, work->diag);
+        }
+    }
+    sonde_selector_destroy(what);
+    return err;
+}
+
+static sonde_err attach(attaching *work, int64_t interval, int64_t raw_interval)
+{
+    sonde_err err = SONDE_OK;
+
+    for (unsigned how = 0; how < HOWS; how++) {
+        work->to->sinks[how] =
+            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, work->to, how};
+    }
+    err = map_tensors(work);
+    if (err == SONDE_OK) {
+        err =
+            work->rules->catalogue == NULL
+                ? sonde_rules_begin(work->rules, work->rules->own, NULL, NULL, work->diag)
+                : sonde_rules_refresh(work->rules, work->diag);
+    }
+    for (int mode = 0; mode < MODES && err == SONDE_OK; mode++) {
+        collect(work, mode);
+        err = add_taps(work, work->hows, mode, 1, false);
+        if (err == SONDE_OK) {
+            err = add_taps(work, work->hows + work->count, mode, interval, true);
+        }
+        if (err == SONDE_OK) {
+            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_interval,
+                           false);
+        }
+    }
+    return err;
+}
+
+sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
+                             sonde_observer *observer, int64_t interval,
+                             int64_t raw_interval, sonde_diag *diag)
+{
+    const int64_t every = interval > 0 ? interval : 1;
+    attaching work = {.rules = rules,
+                      .catalogue = catalogue,
+                      .observer = observer,
+                      .count = sonde_catalogue_count(catalogue),
+                      .diag = diag};
+    sonde_err err = SONDE_OK;
+
+    if (rules->catalogue != rules->own) {
+        return sonde__fail(diag, SONDE_ESTATE, "rules", "one run for each",
+                           "rules that are at work");
+    }
+    if (rules->own == NULL) {
+        err = sonde_catalogue_create(&rules->own, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    work.to = sonde__calloc(1, sizeof *work.to);
+    work.hows = sonde__calloc(work.count, 3);
+    work.ids = sonde__calloc(work.count, sizeof *work.ids);
+    if (work.to != NULL) {
+        work.to->rules = rules;
+        work.to->step = -1;
+        work.to->map = sonde__calloc(work.count, sizeof *work.to->map);
+        work.to->next = rules->attached;
+        rules->attached = work.to; /* stays, for the taps that do */
+    }
+    err = work.to != NULL && work.to->map != NULL && work.hows != NULL && work.ids != NULL
+              ? attach(&work, every, raw_interval > 0 ? raw_interval : SLOWER * every)
+              : sonde__fail_nomem(diag, "the taps of rules");
+    sonde__free(work.hows);
+    sonde__free(work.ids);
+    return err;
+}

@@ -1,0 +1,400 @@
+/*
+ * files.c - reading files that somebody may be writing: small ones whole, text line by line,
+ * numbered ones one after another.
+ *
+ * No file stays open between two refreshes: a run with many workers would take too many
+ * descriptors. Looking whether a file has grown costs a stat.
+ */
+#include "trial/trial_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(SONDE_STRESS) && SONDE_STRESS
+enum { PIECE = 23 };
+#else
+enum { PIECE = 1 << 20 };
+#endif
+enum { MOST_SMALL = 1 << 26 };
+
+const char *sonde__trial_path(const sonde_trial *trial, const sonde__trial_worker *worker,
+                              const char *name, char *path)
+{
+    (void)snprintf(path, SONDE__PATH, "%s/%s%s%s", trial->path,
+                   worker != NULL ? worker->name : "", worker != NULL ? "/" : "", name);
+    return path;
+}
+
+const char *sonde__trial_where(const sonde__trial_worker *worker, const char *name,
+                               char *where)
+{
+    (void)snprintf(where, SONDE__PATH, "%s/%s", worker->name, name);
+    return where;
+}
+
+sonde_err sonde__trial_read_at(int fd, void *bytes, size_t most, uint64_t offset,
+                               size_t *count, const char *path, sonde_diag *diag)
+{
+    size_t got = 0;
+
+    while (got < most) {
+        const ssize_t n =
+            pread(fd, (unsigned char *)bytes + got, most - got, (off_t)(offset + got));
+
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return sonde__fail_errno(diag, path, "cannot be read");
+        }
+        if (n == 0) {
+            break;
+        }
+        got += (size_t)n;
+    }
+    *count = got;
+    return SONDE_OK;
+}
+
+bool sonde__trial_scratch_reserve(sonde__trial_scratch *scratch, size_t size)
+{
+    if (size <= scratch->capacity) {
+        return true;
+    }
+    sonde__free(scratch->bytes);
+    scratch->capacity = 0;
+    scratch->bytes = sonde__malloc_aligned(SONDE__ALIGN, size);
+    if (scratch->bytes == NULL) {
+        return false;
+    }
+    scratch->capacity = size;
+    return true;
+}
+
+static sonde_err open_regular(const char *path, int *out, uint64_t *size,
+                              sonde_diag *diag)
+{
+    struct stat about;
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+
+    if (fd < 0) {
+        return sonde__fail_errno(diag, path, "cannot be opened");
+    }
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        (void)close(fd);
+        return sonde__fail(diag, SONDE_EFORMAT, path, "a regular file",
+                           "a file of another kind");
+    }
+    *out = fd;
+    *size = (uint64_t)about.st_size;
+    return SONDE_OK;
+}
+
+sonde_err sonde__trial_read_small(sonde_trial *trial, const char *path, size_t *size,
+                                  sonde_diag *diag)
+{
+    uint64_t length = 0;
+    int fd = -1;
+    sonde_err err = open_regular(path, &fd, &length, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (length > MOST_SMALL) {
+        err = sonde__fail(diag, SONDE_EFORMAT, path, "at most 64 MiB",
+                          "a file of %llu bytes", (unsigned long long)length);
+    } else if (!sonde__trial_scratch_reserve(&trial->buffer, (size_t)length + 1)) {
+        err = sonde__fail_nomem(diag, path);
+    } else {
+        err = sonde__trial_read_at(fd, trial->buffer.bytes, (size_t)length, 0, size, path,
+                                   diag);
+    }
+    (void)close(fd);
+    if (err == SONDE_OK) {
+        trial->buffer.bytes[*size] = '\0';
+    }
+    return err;
+}
+
+/* --- lines ------------------------------------------------------------------------ */
+
+/* What has been read of a file and not been given out as lines. */
+typedef struct reading {
+    sonde_trial *trial;
+    sonde__trial_progress *progress;
+    const char *where;
+    sonde__trial_line_fn *line;
+    void *user;
+    char *bytes;
+    size_t capacity, held;
+    uint64_t skipped; /* of a line that is too long */
+} reading;
+
+static sonde_err give_line(reading *of, char *text, size_t length)
+{
+    sonde__trial_progress *progress = of->progress;
+    sonde_err err = SONDE_OK;
+
+    progress->line++;
+    if (of->skipped + length + 1 > SONDE__MOST_LINE) {
+        sonde__trial_damage_in(of->trial, progress, of->where,
+                               "line %llu is longer than 64 KiB",
+                               (unsigned long long)progress->line);
+    } else {
+        text[length] = '\0';
+        err = of->line(of->user, text, length);
+    }
+    if (err != SONDE_OK) {
+        progress->line--;
+        return err;
+    }
+    progress->offset += of->skipped + length + 1;
+    of->skipped = 0;
+    return SONDE_OK;
+}
+
+/* Gives out the complete lines among what is held. */
+static sonde_err give_lines(reading *of)
+{
+    size_t at = 0;
+    sonde_err err = SONDE_OK;
+
+    while (err == SONDE_OK && at < of->held) {
+        char *const text = of->bytes + at;
+        const char *const end = memchr(text, '\n', of->held - at);
+
+        if (end == NULL) {
+            break;
+        }
+        err = give_line(of, text, (size_t)(end - text));
+        at += (size_t)(end - text) + 1;
+    }
+    of->held -= at;
+    memmove(of->bytes, of->bytes + at, of->held);
+    return err;
+}
+
+static sonde_err read_pieces(reading *of, int fd, const char *path, sonde_diag *diag)
+{
+    for (;;) {
+        const size_t room = SONDE_MIN(of->capacity - of->held, (size_t)PIECE);
+        const uint64_t at = of->progress->offset + of->skipped + of->held;
+        size_t count = 0;
+        sonde_err err = SONDE_OK;
+
+        if (room == 0 && of->capacity <= SONDE__MOST_LINE) {
+            return SONDE_OK; /* it has grown meanwhile: the next time */
+        }
+        if (room == 0) {
+            of->skipped += of->held;
+            of->held = 0;
+            continue;
+        }
+        err =
+            sonde__trial_read_at(fd, of->bytes + of->held, room, at, &count, path, diag);
+        of->progress->pieces++;
+        if (err != SONDE_OK || count == 0) {
+            return err;
+        }
+        of->held += count;
+        err = give_lines(of);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+}
+
+/* Whether there is something new to read. */
+static bool has_grown(sonde_trial *trial, sonde__trial_progress *progress,
+                      const char *where, uint64_t size)
+{
+    if (size < progress->offset) {
+        sonde__trial_damage(trial, where, "%llu bytes long, where %llu had been read",
+                            (unsigned long long)size,
+                            (unsigned long long)progress->offset);
+        progress->offset = progress->size = size;
+        return false;
+    }
+    return size != progress->size;
+}
+
+static sonde_err read_opened(reading *of, int fd, uint64_t size, const char *path,
+                             sonde_diag *diag)
+{
+    sonde__trial_progress *progress = of->progress;
+    sonde_err err = SONDE_OK;
+
+    of->capacity = (size_t)SONDE_MIN(size - SONDE_MIN(size, progress->offset) + 1,
+                                     (uint64_t)(PIECE + SONDE__MOST_LINE));
+    of->bytes = sonde__malloc(of->capacity + 1);
+    if (of->bytes == NULL) {
+        return sonde__fail_nomem(diag, path);
+    }
+    err = read_pieces(of, fd, path, diag);
+    sonde__free(of->bytes);
+    if (err == SONDE_OK) {
+        progress->size = progress->offset + of->skipped + of->held;
+    }
+    return err;
+}
+
+/* What cannot be opened or read is damage; only want of memory is an error. */
+sonde_err sonde__trial_read_lines(sonde_trial *trial, sonde__trial_progress *progress,
+                                  const char *path, const char *where,
+                                  sonde__trial_line_fn *line, void *user, bool *found,
+                                  sonde_diag *diag)
+{
+    reading of = {
+        .trial = trial, .progress = progress, .where = where, .line = line, .user = user};
+    struct stat about;
+    sonde_diag why = {0};
+    uint64_t size = 0;
+    int fd = -1;
+    sonde_err err = SONDE_OK;
+
+    *found = stat(path, &about) == 0;
+    if (!*found || !has_grown(trial, progress, where, (uint64_t)about.st_size)) {
+        return SONDE_OK;
+    }
+    err = open_regular(path, &fd, &size, &why);
+    if (err == SONDE_OK) {
+        err = read_opened(&of, fd, size, path, &why);
+        (void)close(fd);
+    }
+    sonde__trial_damage_flush(trial, progress, where);
+    if (err == SONDE_OK || err == SONDE_ENOMEM) {
+        return err == SONDE_OK ? SONDE_OK : sonde__fail_nomem(diag, path);
+    }
+    progress->size = (uint64_t)about.st_size; /* told once, until it changes */
+    sonde__trial_damage(trial, where, "%s", why.found);
+    return SONDE_OK;
+}
+
+/* --- numbered files ---------------------------------------------------------------- */
+
+bool sonde__trial_progress_list(sonde__trial_progress *progress, uint64_t number)
+{
+    if (!sonde__reserve(&progress->listed, &progress->listed_capacity,
+                        progress->listed_count + 1, sizeof *progress->listed)) {
+        return false;
+    }
+    progress->listed[progress->listed_count++] = number;
+    return true;
+}
+
+static int ascending(const void *left, const void *right)
+{
+    const uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+
+    return (a > b) - (a < b);
+}
+
+void sonde__trial_progress_sort(sonde__trial_progress *progress)
+{
+    if (progress->listed_count > 0) {
+        qsort(progress->listed, progress->listed_count, sizeof *progress->listed,
+              ascending);
+    }
+}
+
+void sonde__trial_progress_fini(sonde__trial_progress *progress)
+{
+    sonde__free(progress->listed);
+    *progress = (sonde__trial_progress){0};
+}
+
+/* Under any of its names; a part that is being renamed has one or the other. */
+static bool exists(const sonde_trial *trial, const sonde__trial_worker *worker,
+                   sonde__record_file_kind kind, uint64_t number)
+{
+    for (int i = 0; i < 3; i++) {
+        char name[SONDE__FILE_NAME], path[SONDE__PATH];
+        struct stat about;
+
+        sonde__record_file_name(name, kind, number, kind != SONDE__FILE_INDEX && i != 1);
+        if (stat(sonde__trial_path(trial, worker, name, path), &about) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sonde__trial_progress_peek(const sonde_trial *trial,
+                                const sonde__trial_worker *worker,
+                                const sonde__trial_progress *progress,
+                                sonde__record_file_kind kind, uint64_t *next)
+{
+    const uint64_t wanted = progress->begun ? progress->number + 1 : 0;
+
+    if (progress->listed_at < progress->listed_count &&
+        progress->listed[progress->listed_at] == wanted) {
+        *next = wanted;
+        return true;
+    }
+    if (exists(trial, worker, kind, wanted)) {
+        *next = wanted;
+        return true;
+    }
+    if (progress->listed_at < progress->listed_count) {
+        *next = progress->listed[progress->listed_at];
+        return true;
+    }
+    return false;
+}
+
+static const char *kind_stem(sonde__record_file_kind kind)
+{
+    return kind == SONDE__FILE_INDEX   ? "index seg-"
+           : kind == SONDE__FILE_STATS ? "stats-"
+           : kind == SONDE__FILE_STEPS ? "steps-"
+                                       : "sketch-";
+}
+
+void sonde__trial_progress_end(sonde_trial *trial, sonde__trial_progress *progress,
+                               const char *where)
+{
+    if (progress->begun && !progress->end_told && progress->size > progress->offset) {
+        sonde__trial_torn(trial, where, "the last %llu bytes are torn",
+                          (unsigned long long)(progress->size - progress->offset));
+        progress->end_told = true;
+    }
+}
+
+sonde_err sonde__trial_progress_move(sonde_trial *trial, sonde__trial_worker *worker,
+                                     sonde__trial_progress *progress,
+                                     sonde__record_file_kind kind, uint64_t next,
+                                     sonde_diag *diag)
+{
+    const uint64_t wanted = progress->begun ? progress->number + 1 : 0;
+    char name[SONDE__FILE_NAME], where[SONDE__PATH];
+
+    if (progress->begun) {
+        sonde__record_file_name(name, kind, progress->number, false);
+        sonde__trial_progress_end(trial, progress,
+                                  sonde__trial_where(worker, name, where));
+    }
+    if (next != wanted) {
+        sonde__trial_damage(trial, worker->name, "%s%08llu to %08llu missing",
+                            kind_stem(kind), (unsigned long long)wanted,
+                            (unsigned long long)(next - 1));
+    }
+    progress->number = next;
+    progress->begun = true;
+    progress->offset = progress->line = progress->size = 0;
+    progress->bad = 0;
+    progress->end_told = false;
+    while (progress->listed_at < progress->listed_count &&
+           progress->listed[progress->listed_at] <= next) {
+        progress->listed_at++;
+    }
+    return sonde__trial_generations_read(trial, worker,
+                                         diag); /* written before the file was */
+}
