@@ -185,7 +185,7 @@ SONDE_API void sonde_rules_finish(sonde_rules *rules);
 
 /*
  * Before the observer is bound: adds the taps that the rules need. Losses come at every step.
- * Other vital signs come at the first 20 steps of a mode, at each step that `every` divides
+ * Other vital signs come at the first 50 steps of a mode, at each step that `every` divides
  * (0: at all), and at a step whose loss is not finite (sonde_tap.when_bad). Raw values, for
  * rules that need them, come at each step that raw_every divides (0: ten times `every`).
  * Rules are evaluated when a step ends, before the next begins. A recorded run gives the same

@@ -194,7 +194,7 @@ static const struct {
     const char *text, *line;
 } mistakes[] = {
     {"path: a\nevry: 3\n", "hook.yaml:2: unknown key 'evry' (expected every)"},
-    {"path: a\nsave_interval: 0\n",
+    {"path: a\nevery: 0\n",
      "hook.yaml:2: every is '0' (expected a whole number from 1 to "
      "9223372036854775807)"},
     {"path: a\nstart_step: 5\nend_step: 5\n",
