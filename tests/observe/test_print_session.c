@@ -219,8 +219,8 @@ static void an_unused_print_goes_with_a_warning(void **state)
     /* An untitled one is told apart, too. */
     train(&(printed){.second = "z", .use = false}, 1);
     assert_int_equal(warnings, 1);
-    assert_string_equal(warning, "print of 'fc_output_0' is removed: its result is unused its "
-                                 "result");
+    assert_string_equal(warning,
+                        "print of 'fc_output_0' is removed: its result is unused");
 }
 
 static void options_that_cannot_be_fail_compile(void **state)
