@@ -2,7 +2,7 @@
  * test_damage.c - runs whose segments, indexes or small files are damaged: each once. What is
  * damaged is named, everything else is read, and verify counts it.
  */
-#include "trial/damage.h"
+#include "trial/damaged_run.h"
 #include "base/macros.h"
 
 static void a_whole_run_is_whole(void **state)
