@@ -163,7 +163,7 @@ static void begin_step(execution *run)
         }
     }
     sonde__session_outputs_begin_step(session, &run->at);
-#if SONDE_OBSERVE
+#ifndef SONDE_UNOBSERVED /* defined only where the cost of these calls is measured */
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
     if (run->due || plan->watching) {
