@@ -8,11 +8,11 @@
  * lies on. RUN is the folder to record to; CONFIG is a hook's configuration (YAML, JSON or
  * smdebug's JSON), which may want anything that is declared below.
  *
- * What a program has to do: make a hook, declare its tensors once, and in its loop say where
- * a step begins and ends and hand over each value when it has it. What is saved, when, and
- * as what is the configuration's business.
+ * The program makes a hook and a watch, adds a slot for each tensor, and in its loop says
+ * where a step begins and ends and shows each value when it has it. The configuration says
+ * which values are saved, and when.
  */
-#include <sonde/hook.h>
+#include <sonde/watch.h>
 
 #include <math.h>
 #include <string.h>
@@ -119,17 +119,10 @@ static const struct tensor {
                {"gradient/fc1.bias", grad.b1, 1, {HIDDEN}},
                {"gradient/fc2.weight", grad.w2, 2, {1, HIDDEN}},
                {"gradient/fc2.bias", &grad.b2, 1, {1}}};
-enum { WEIGHTS = 0, OUTPUTS = 4, GRADIENTS = 7, END = 11 };
+enum { END = sizeof tensors / sizeof *tensors };
 
 static sonde_view views[END];
-static uint32_t ids[END];
-
-static void record(sonde_hook *hook, int from, int end)
-{
-    for (int i = from; i < end; i++) {
-        sonde_hook_record(hook, sonde_hook_get_gate(hook), ids[i], &views[i]);
-    }
-}
+static uint32_t slots[END];
 
 int main(int argc, char **argv)
 {
@@ -137,15 +130,17 @@ int main(int argc, char **argv)
     const sonde_hook_options options = {
         .record = {.path = argc > 1 ? argv[1] : "foreign-run",
                    .program = "foreign_loop"}};
-    sonde_hook *hook = NULL;
+    sonde_watch_options watched = {0};
+    sonde_watch *watch = NULL;
 
-    TRY(argc > 3 ? sonde_hook_load(argv[3], &options, &hook, &diag)
-                 : sonde_hook_create(&options, &hook, &diag));
+    TRY(argc > 3 ? sonde_hook_load(argv[3], &options, &watched.hook, &diag)
+                 : sonde_hook_create(&options, &watched.hook, &diag));
+    TRY(sonde_watch_create(&watched, &watch, &diag));
     for (int i = 0; i < END; i++) {
         const struct tensor *t = &tensors[i];
 
         views[i] = sonde_view_of(SONDE_F32, t->rank, t->shape, t->data);
-        TRY(sonde_hook_declare_view(hook, t->name, &views[i], &ids[i], &diag));
+        TRY(sonde_watch_add_view(watch, t->name, &views[i], &slots[i], &diag));
     }
     for (int j = 0; j < HIDDEN; j++) {
         net.w1[j][0] = uniform();
@@ -153,17 +148,15 @@ int main(int argc, char **argv)
         net.w2[j] = 0.5F * uniform();
     }
     for (long step = 0; step < steps; step++) {
-        TRY(sonde_hook_begin_step(hook, &diag));
+        TRY(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
         draw_points();
-        record(hook, WEIGHTS, OUTPUTS);
         forward();
-        record(hook, OUTPUTS, GRADIENTS);
         backward();
-        record(hook, GRADIENTS, END);
+        sonde_watch_see_all(watch, slots, views, END);
         update();
-        sonde_hook_end_step(hook);
+        sonde_watch_end_step(watch);
     }
     (void)printf("loss after %ld steps: %.4f\n", steps, (double)loss);
-    TRY(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &diag));
+    TRY(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
     return 0;
 }
