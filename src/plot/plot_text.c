@@ -1,5 +1,5 @@
 /*
- * text.c - measuring, shortening, breaking and placing texts; see scene.h.
+ * plot_text.c - measuring, shortening, breaking and placing texts; see scene.h.
  *
  * A line's box reaches from ASCENT above its baseline to DESCENT below, in parts of the
  * font size: what DejaVu Sans needs for accented capitals and for the letter g.
@@ -7,9 +7,11 @@
 #include "plot/plot_text.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <cairo.h>
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define ASCENT 0.93
@@ -18,7 +20,6 @@
 #define LEADING 1.25 /* from one baseline to the next */
 
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
-static const char REPLACEMENT[] = "\xef\xbf\xbd";
 
 /* --- measuring -------------------------------------------------------------------------
  */
@@ -93,31 +94,14 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
 /* --- clean UTF-8 -----------------------------------------------------------------------
  */
 
-/* Bytes of the well-formed character at text (Unicode 15, table 3-7), 0 if there is none.
- */
-static size_t character_length(const unsigned char *text)
+/* Bytes of the character at text; 0 if it is malformed or not allowed in XML (U+FFFE and
+ * U+FFFF). */
+static size_t character_length(const char *text)
 {
-    const unsigned char a = text[0], b = a >= 0xc2 ? text[1] : 0;
-    const unsigned char c = (b & 0xc0) == 0x80 ? text[2] : 0;
+    const bool excluded =
+        strncmp(text, "\xef\xbf", 2) == 0 && (unsigned char)text[2] >= 0xbe;
 
-    if (a < 0x80) {
-        return 1;
-    }
-    if (a < 0xc2 || a > 0xf4 || (b & 0xc0) != 0x80) {
-        return 0;
-    }
-    if (a < 0xe0) {
-        return 2;
-    }
-    if ((c & 0xc0) != 0x80 || (a == 0xe0 && b < 0xa0) || (a == 0xed && b > 0x9f) ||
-        (a == 0xf0 && b < 0x90) || (a == 0xf4 && b > 0x8f) ||
-        (a == 0xef && b == 0xbf && c >= 0xbe)) { /* U+FFFE and U+FFFF: not in XML */
-        return 0;
-    }
-    if (a < 0xf0) {
-        return 3;
-    }
-    return (text[3] & 0xc0) == 0x80 ? 4 : 0;
+    return excluded ? 0 : sonde__utf8_length(text);
 }
 
 char *sonde__plot_text_clean(const char *text)
@@ -132,10 +116,10 @@ char *sonde__plot_text_clean(const char *text)
     to = clean;
     for (size_t i = 0; i < length;) {
         const unsigned char *at = (const unsigned char *)text + i;
-        const size_t size = character_length(at);
+        const size_t size = character_length(text + i);
 
         if (size == 0) {
-            memcpy(to, REPLACEMENT, 3);
+            memcpy(to, SONDE__REPLACEMENT, 3);
             to += 3;
             i++;
         } else if (*at < 0x20 || *at == 0x7f ||
