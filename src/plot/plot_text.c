@@ -21,8 +21,7 @@
 
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
 
-/* --- measuring -------------------------------------------------------------------------
- */
+/* --- measuring ---------------------------------------------------------------------- */
 
 struct _cairo *sonde__plot_ruler_create(void)
 {
@@ -91,8 +90,7 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
     return width;
 }
 
-/* --- clean UTF-8 -----------------------------------------------------------------------
- */
+/* --- clean UTF-8 -------------------------------------------------------------------- */
 
 /* Bytes of the character at text; 0 if it is malformed or not allowed in XML (U+FFFE and
  * U+FFFF). */
@@ -136,8 +134,7 @@ char *sonde__plot_text_clean(const char *text)
     return clean;
 }
 
-/* --- shortening ------------------------------------------------------------------------
- */
+/* --- shortening --------------------------------------------------------------------- */
 
 /* Start of the last character that begins before end. */
 static size_t back_one(const char *text, size_t end)
@@ -226,8 +223,7 @@ static char *fitted(sonde__plot_scene *scene, const char *text, size_t length,
     return clean;
 }
 
-/* --- placing ---------------------------------------------------------------------------
- */
+/* --- placing ------------------------------------------------------------------------ */
 
 /* The box of a text of that length, and where its baseline starts. */
 static void place(sonde__plot_item *item, double length, sonde__plot_text_at at)
@@ -273,8 +269,7 @@ void sonde__plot_text(sonde__plot_scene *scene, const char *text, sonde__plot_fo
     sonde__plot_scene_add(scene, item);
 }
 
-/* --- breaking into lines ---------------------------------------------------------------
- */
+/* --- breaking into lines ------------------------------------------------------------ */
 
 /* Where a line of text may end: the end of the piece that starts at from, its spaces not
  * included. */
