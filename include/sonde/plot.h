@@ -48,7 +48,7 @@ extern "C" {
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_check_path(const char *path,
                                                         sonde_diag *diag);
 
-/* --- the page --------------------------------------------------------------------- */
+/* --- the page -------------------------------------------------------------------- */
 
 typedef struct sonde_plot_page {
     const char *title; /* NULL: none */
@@ -66,7 +66,7 @@ typedef enum sonde_colours {
     SONDE_COLOURS_BLUES = 2 /* white to dark blue: for counts, where 0 is paper */
 } sonde_colours;
 
-/* --- images ----------------------------------------------------------------------- */
+/* --- images ---------------------------------------------------------------------- */
 
 /*
  * Sample images in a grid, each under its label.
@@ -114,7 +114,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_panels(const char *path,
                                                     const sonde_panels_plot *plot,
                                                     sonde_diag *diag);
 
-/* --- confusion matrix ------------------------------------------------------------- */
+/* --- confusion matrix ------------------------------------------------------------ */
 
 /*
  * counts is (K, K), any dtype, K at most 1000: true label down, predicted label across.
@@ -134,7 +134,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
                                                        const sonde_confusion_plot *plot,
                                                        sonde_diag *diag);
 
-/* --- histogram -------------------------------------------------------------------- */
+/* --- histogram ------------------------------------------------------------------- */
 
 /*
  * Bars between the histogram's edges. Of a histogram by sonde_histogram_log2, which sets
@@ -156,7 +156,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_histogram(const char *path,
                                                        const sonde_histogram_plot *plot,
                                                        sonde_diag *diag);
 
-/* --- curves ----------------------------------------------------------------------- */
+/* --- curves ---------------------------------------------------------------------- */
 
 /* y against x, or against 0, 1, 2 ... where x.data is NULL. Both are (n), any dtype. */
 typedef struct sonde_plot_series {
@@ -191,7 +191,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
                                                     const sonde_curves_plot *plot,
                                                     sonde_diag *diag);
 
-/* --- heat map over steps ---------------------------------------------------------- */
+/* --- heat map over steps --------------------------------------------------------- */
 
 /*
  * How a distribution moves: one column per step, its colour at a height being the share

@@ -65,8 +65,7 @@ static inline bool all_f32(const sonde__op_call *call)
     return call->in[0].shape.dtype == SONDE_F32;
 }
 
-/* --- forward and backward --------------------------------------------------------------
- */
+/* --- forward and backward -------------------------------------------------------- */
 
 /* C (rows, samples) = A (rows, depth) B (depth, samples), B and C in LANES. */
 typedef struct product {

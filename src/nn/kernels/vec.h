@@ -49,8 +49,7 @@ typedef float vf __attribute__((vector_size(VF_WIDTH * 4)));
 typedef int32_t vi __attribute__((vector_size(VF_WIDTH * 4)));
 typedef float vf_memory __attribute__((vector_size(VF_WIDTH * 4), aligned(4), may_alias));
 
-/* --- vf ------------------------------------------------------------------------------
- */
+/* --- vf -------------------------------------------------------------------------- */
 
 VEC_INLINE vf vf_load(const float *p)
 {
@@ -199,8 +198,7 @@ VEC_INLINE vf vf_rounded(vf a)
     return a;
 }
 
-/* --- v16 -----------------------------------------------------------------------------
- */
+/* --- v16 ------------------------------------------------------------------------- */
 
 #if VF_WIDTH == 16
 typedef vf v16;
