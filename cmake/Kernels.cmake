@@ -22,6 +22,14 @@ if(SONDE_SANITIZE MATCHES "address" AND CMAKE_C_COMPILER_ID STREQUAL "Clang")
   list(APPEND SONDE_KERNEL_FLAGS "SHELL:-mllvm -asan-instrumentation-with-call-threshold=0")
 endif()
 
+# Interface libraries, so that these flags follow those of sonde_flags, whose -ffp-contract=off
+# they override: a target's own options would come first.
+foreach(isa ${SONDE_ISAS})
+  add_library(sonde_isa_${isa} INTERFACE)
+  target_compile_options(sonde_isa_${isa} INTERFACE ${SONDE_FLAGS_${isa}} ${SONDE_KERNEL_FLAGS})
+  target_compile_definitions(sonde_isa_${isa} INTERFACE SONDE__ISA=${isa})
+endforeach()
+
 # sonde_split_kernels(KERNELS PLAIN source...): the sources that are kernels, and the others.
 function(sonde_split_kernels kernels plain)
   set(others ${ARGN})
@@ -41,11 +49,10 @@ function(sonde_add_kernels target)
   foreach(isa ${SONDE_ISAS})
     set(objects ${target}_${isa})
     add_library(${objects} OBJECT ${ARGN})
-    target_compile_options(${objects} PRIVATE ${SONDE_FLAGS_${isa}} ${SONDE_KERNEL_FLAGS})
-    target_compile_definitions(${objects} PRIVATE SONDE__ISA=${isa})
     target_include_directories(${objects} PRIVATE
       $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
-    target_link_libraries(${objects} PRIVATE $<BUILD_INTERFACE:sonde_flags>)
+    target_link_libraries(${objects} PRIVATE $<BUILD_INTERFACE:sonde_flags>
+      $<BUILD_INTERFACE:sonde_isa_${isa}>)
     target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
   endforeach()
 endfunction()
