@@ -45,7 +45,7 @@ extern "C" {
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_check_path(const char *path,
                                                         sonde_diag *diag);
 
-/* --- the page -------------------------------------------------------------------- */
+/* --- the page ----------------------------------------------------------------------- */
 
 typedef struct sonde_plot_page {
     const char *title; /* NULL: none */
@@ -63,7 +63,7 @@ typedef enum sonde_colours {
     SONDE_COLOURS_BLUES = 2 /* white to dark blue: for counts, 0 being white */
 } sonde_colours;
 
-/* --- images ---------------------------------------------------------------------- */
+/* --- images ------------------------------------------------------------------------- */
 
 /*
  * Sample images in a grid, each under its label.
@@ -111,7 +111,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_panels(const char *path,
                                                     const sonde_panels_plot *plot,
                                                     sonde_diag *diag);
 
-/* --- confusion matrix ------------------------------------------------------------ */
+/* --- confusion matrix --------------------------------------------------------------- */
 
 /*
  * counts is (K, K), any dtype, K at most 1000: true label down, predicted label across.
@@ -131,7 +131,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
                                                        const sonde_confusion_plot *plot,
                                                        sonde_diag *diag);
 
-/* --- histogram ------------------------------------------------------------------- */
+/* --- histogram ---------------------------------------------------------------------- */
 
 /*
  * Bars between the histogram's edges. sonde_histogram_log2 counts zeros in the first bin,
@@ -152,7 +152,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_histogram(const char *path,
                                                        const sonde_histogram_plot *plot,
                                                        sonde_diag *diag);
 
-/* --- curves ---------------------------------------------------------------------- */
+/* --- curves ------------------------------------------------------------------------- */
 
 /* y against x, or against 0, 1, 2 ... where x.data is NULL. Both are (n), any dtype. */
 typedef struct sonde_plot_series {
@@ -186,7 +186,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
                                                     const sonde_curves_plot *plot,
                                                     sonde_diag *diag);
 
-/* --- heat map over steps --------------------------------------------------------- */
+/* --- heat map over steps ------------------------------------------------------------ */
 
 /*
  * How a distribution changes: one column per step; a colour is the share of that step's

@@ -28,7 +28,7 @@ void sonde__plot_range_widen(double *low, double *high)
     }
 }
 
-/* --- layout ---------------------------------------------------------------------- */
+/* --- layout ------------------------------------------------------------------------- */
 
 static void choose_ticks(sonde__plot_axis *axis, int wanted)
 {
@@ -156,7 +156,7 @@ bool sonde__plot_frame_layout(sonde__plot_scene *scene, sonde__plot_box space,
     return frame->area.w >= 48;
 }
 
-/* --- drawing --------------------------------------------------------------------- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 void sonde__plot_frame_draw_grid(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
@@ -231,7 +231,7 @@ void sonde__plot_frame_draw_axes(sonde__plot_scene *scene, const sonde__plot_fra
 
 enum { BAR = 14, BAR_GAP = 18, SWATCH = 22, BLOCK = 12 };
 
-/* --- colour bar ------------------------------------------------------------------ */
+/* --- colour bar --------------------------------------------------------------------- */
 
 double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
                                     double height)
@@ -280,7 +280,7 @@ void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axi
     }
 }
 
-/* --- legend ---------------------------------------------------------------------- */
+/* --- legend ------------------------------------------------------------------------- */
 
 static void draw_swatch(sonde__plot_scene *scene, const sonde__plot_legend_entry *entry,
                         double x, double y)

@@ -176,7 +176,7 @@ typedef struct chart {
     uint64_t marks[4];
 } chart;
 
-/* --- reading --------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------ */
 
 static sonde_err check_plot(const sonde_curves_plot *plot, sonde_diag *diag)
 {
@@ -280,7 +280,7 @@ static void make_frame(chart *c)
     }
 }
 
-/* --- lines ----------------------------------------------------------------------- */
+/* --- lines -------------------------------------------------------------------------- */
 
 /* One pixel column of a long line. */
 typedef struct column {
@@ -381,7 +381,7 @@ static void draw_values(const chart *c, sonde__plot_scene *scene,
     sonde__free(run);
 }
 
-/* --- marks ----------------------------------------------------------------------- */
+/* --- marks -------------------------------------------------------------------------- */
 
 static void draw_mark(sonde__plot_scene *scene, sonde__plot_box area,
                       sonde__plot_mark mark, double x, uint32_t colour)
@@ -443,7 +443,7 @@ static const char *describe_marks(const chart *c, char *buf, size_t size)
     return buf;
 }
 
-/* --- the picture ----------------------------------------------------------------- */
+/* --- the picture -------------------------------------------------------------------- */
 
 static void draw_series(const chart *c, sonde__plot_scene *scene)
 {

@@ -18,7 +18,7 @@
 
 /* === pixels of a view =============================================================== */
 
-/* --- axes ------------------------------------------------------------------------ */
+/* --- axes --------------------------------------------------------------------------- */
 
 static bool is_colour_axis(int64_t size)
 {
@@ -106,7 +106,7 @@ static double value_at(const sonde__plot_pictures *p, int64_t i, int64_t channel
     return sonde_element_get(p->view->dtype, data + element * size);
 }
 
-/* --- range ----------------------------------------------------------------------- */
+/* --- range -------------------------------------------------------------------------- */
 
 typedef struct census {
     double low, high; /* of the finite values; low > high if there are none */
@@ -193,7 +193,7 @@ const char *sonde__plot_oddities_text(sonde__plot_oddities odd, char *buf, size_
     return buf;
 }
 
-/* --- pixels ---------------------------------------------------------------------- */
+/* --- pixels ------------------------------------------------------------------------- */
 
 /* Mean of a channel over rows y[0] ... y[1] - 1 and columns x[0] ... x[1] - 1, as a part
  * of the span; NaN if one value is NaN. */

@@ -182,7 +182,7 @@ void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
 static const char REPLACEMENT[] = "\xef\xbf\xbd";
 
-/* --- measuring ------------------------------------------------------------------- */
+/* --- measuring ---------------------------------------------------------------------- */
 
 void sonde__plot_font_set(struct _cairo *cairo, sonde__plot_font font)
 {
@@ -231,7 +231,7 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
     return width;
 }
 
-/* --- clean UTF-8 ----------------------------------------------------------------- */
+/* --- clean UTF-8 -------------------------------------------------------------------- */
 
 /* Bytes of the well-formed character at text (Unicode 15, table 3-7); 0: there is none. */
 static size_t character_length(const unsigned char *text)
@@ -291,7 +291,7 @@ char *sonde__plot_text_clean(const char *text)
     return clean;
 }
 
-/* --- shortening ------------------------------------------------------------------ */
+/* --- shortening --------------------------------------------------------------------- */
 
 /* Start of the last character that begins before end. */
 static size_t back_one(const char *text, size_t end)
@@ -378,7 +378,7 @@ static char *fitted(sonde__plot_scene *scene, const char *text, size_t length,
     return clean;
 }
 
-/* --- placing --------------------------------------------------------------------- */
+/* --- placing ------------------------------------------------------------------------ */
 
 /* The box of a text of that length, and where its baseline starts. */
 static void set_place(sonde__plot_item *item, double length, sonde__plot_place place)
@@ -424,7 +424,7 @@ void sonde__plot_text(sonde__plot_scene *scene, const char *text, sonde__plot_fo
     add_item(scene, item);
 }
 
-/* --- breaking into lines --------------------------------------------------------- */
+/* --- breaking into lines ------------------------------------------------------------ */
 
 /* The end of the piece that starts at start: the next place where a line may end. */
 static size_t piece_end(const char *text, size_t start)

@@ -109,7 +109,7 @@ SONDE_API sonde_err sonde__plot_scene_init(sonde__plot_scene *scene, double widt
                                            double scale, sonde_diag *diag);
 SONDE_API void sonde__plot_scene_fini(sonde__plot_scene *scene);
 
-/* --- shapes ---------------------------------------------------------------------- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 SONDE_API void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box,
                                 uint32_t colour);
@@ -128,7 +128,7 @@ void sonde__plot_dot(sonde__plot_scene *scene, double x, double y, double diamet
 void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *pixels,
                        int columns, int rows);
 
-/* --- texts ----------------------------------------------------------------------- */
+/* --- texts -------------------------------------------------------------------------- */
 
 /* A copy of text as valid UTF-8: malformed bytes become U+FFFD, control characters spaces.
  * Returned new; NULL: out of memory. All functions below apply it to their texts. */
@@ -168,7 +168,7 @@ SONDE_API void sonde__plot_lines_draw(sonde__plot_scene *scene,
                                       sonde__plot_font font, uint32_t colour,
                                       sonde__plot_place place);
 
-/* --- the file -------------------------------------------------------------------- */
+/* --- the file ----------------------------------------------------------------------- */
 
 /* Draws the scene on white paper and writes it to path, as PNG or SVG by its ending. */
 SONDE_API sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene,

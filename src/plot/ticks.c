@@ -29,7 +29,7 @@ double sonde__plot_nice_step(double range, int wanted)
            power;
 }
 
-/* --- labels ---------------------------------------------------------------------- */
+/* --- labels ------------------------------------------------------------------------- */
 
 /* "10^n" with raised digits; returns the length of the text. */
 static size_t write_power(char *buf, size_t size, int exponent)
@@ -120,7 +120,7 @@ static void label_linear(sonde__plot_ticks *ticks, double step)
     }
 }
 
-/* --- linear ---------------------------------------------------------------------- */
+/* --- linear ------------------------------------------------------------------------- */
 
 void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
                               sonde__plot_ticks *ticks)
@@ -145,7 +145,7 @@ void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
     label_linear(ticks, step);
 }
 
-/* --- logarithmic ----------------------------------------------------------------- */
+/* --- logarithmic -------------------------------------------------------------------- */
 
 static void add_log(sonde__plot_ticks *ticks, double low, double high, int decade,
                     int digit)
@@ -235,7 +235,7 @@ void sonde__plot_ticks_log(double low, double high, int wanted, sonde__plot_tick
     label_log(ticks);
 }
 
-/* --- single numbers -------------------------------------------------------------- */
+/* --- single numbers ----------------------------------------------------------------- */
 
 const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size)
 {

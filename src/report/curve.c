@@ -31,7 +31,7 @@ typedef struct scale {
     bool zero; /* log: 0 lies at the bottom, below low */
 } scale;
 
-/* --- scales ---------------------------------------------------------------------- */
+/* --- scales ------------------------------------------------------------------------- */
 
 /* What the lines and the threshold need. */
 static scale choose(const sonde__report_curve *curve)
@@ -86,7 +86,7 @@ static double place(const scale *by, double value)
     return room * (1.0 - fmin(fmax(share, 0.0), 1.0));
 }
 
-/* --- lines ----------------------------------------------------------------------- */
+/* --- lines -------------------------------------------------------------------------- */
 
 /* "L12,34", with as few digits as show: nothing is drawn for a point where the pen is. */
 static void point(sonde__plot_bytes *page, bool *pen, double x, double y, double at[2])
@@ -157,7 +157,7 @@ static double place_step(const sonde__report_track *track, int64_t step)
            ((double)(track->end - track->begin) + 1.0);
 }
 
-/* --- around ---------------------------------------------------------------------- */
+/* --- around ------------------------------------------------------------------------- */
 
 static void draw_ys(sonde__plot_bytes *page, const scale *by,
                     const sonde__plot_ticks *ticks)

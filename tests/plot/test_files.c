@@ -150,7 +150,7 @@ static size_t count_files(void)
     return count;
 }
 
-/* --- kinds ----------------------------------------------------------------------- */
+/* --- kinds -------------------------------------------------------------------------- */
 
 static void test_endings(void **state)
 {
@@ -231,7 +231,7 @@ static void test_svg_of_each(void **state)
     }
 }
 
-/* --- places ---------------------------------------------------------------------- */
+/* --- places ------------------------------------------------------------------------- */
 
 static void test_places(void **state)
 {
@@ -321,7 +321,7 @@ static void test_bad_pages(void **state)
     }
 }
 
-/* --- layout ---------------------------------------------------------------------- */
+/* --- layout ------------------------------------------------------------------------- */
 
 /* Texts never overlap and never leave the page, on whatever page there is room. */
 static void test_pages_of_every_size(void **state)
@@ -362,7 +362,7 @@ static void test_pages_of_every_size(void **state)
     assert_true(fitted > 200 && refused > 0);
 }
 
-/* --- threads: tsan: yes ---------------------------------------------------------- */
+/* --- threads: tsan: yes ------------------------------------------------------------- */
 
 typedef struct drawer {
     char path[128];
@@ -406,7 +406,7 @@ static void test_threads(void **state)
     assert_int_equal(count_files(), 0);
 }
 
-/* --- memory ---------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------- */
 
 static void test_allocation_failures(void **state)
 {
