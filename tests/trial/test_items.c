@@ -6,7 +6,7 @@
 #include "base/macros.h"
 #include "base/random.h"
 
-#include "trial/store.h"
+#include "trial/items.h"
 
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct model {
     struct {
         int64_t global, mode_step;
         sonde_mode mode;
-        uint32_t tensor, lane;
+        uint32_t tensor, shard;
     } items[MOST];
     uint32_t count;
 } model;
@@ -26,7 +26,7 @@ static model all;
 
 /* The number of the item that counts at a place: the last, unless the global step became
  * another step behind it. */
-static uint32_t expected(uint32_t tensor, int64_t global, uint32_t lane)
+static uint32_t expected(uint32_t tensor, int64_t global, uint32_t shard)
 {
     uint32_t last = SONDE__NONE;
 
@@ -40,14 +40,14 @@ static uint32_t expected(uint32_t tensor, int64_t global, uint32_t lane)
         if (all.items[k].mode != all.items[last].mode) {
             return SONDE__NONE;
         }
-        if (all.items[k].tensor == tensor && all.items[k].lane == lane) {
+        if (all.items[k].tensor == tensor && all.items[k].shard == shard) {
             return k;
         }
     }
     return SONDE__NONE;
 }
 
-static void add(sonde__trial_steps *steps, sonde__trial_store *store, uint64_t seed,
+static void add(sonde__trial_steps *steps, sonde__trial_items *items, uint64_t seed,
                 int64_t global)
 {
     const uint64_t i = all.count;
@@ -62,52 +62,53 @@ static void add(sonde__trial_steps *steps, sonde__trial_store *store, uint64_t s
     all.items[i].mode = eval ? SONDE_MODE_EVAL : SONDE_MODE_TRAIN;
     all.items[i].mode_step = eval ? global / 2 : global;
     all.items[i].tensor = item.item.tensor;
-    all.items[i].lane = item.item.micro_batch;
+    all.items[i].shard = item.item.micro_batch;
     item.item.step = sonde__trial_steps_intern(steps, global, all.items[i].mode,
                                                all.items[i].mode_step);
-    assert_true(sonde__trial_store_add(store, steps, &item.item));
+    assert_true(sonde__trial_items_add(items, steps, &item.item));
     all.count++;
 }
 
-static void compare(const sonde__trial_steps *steps, const sonde__trial_store *store)
+static void compare(const sonde__trial_steps *steps, const sonde__trial_items *items)
 {
     for (uint32_t t = 0; t < TENSORS; t++) {
-        const sonde__trial_track *track = sonde__trial_store_track(store, t);
+        const sonde__trial_history *history = sonde__trial_items_history(items, t);
         uint32_t found = 0;
 
         for (int64_t s = 0; s < STEPS; s++) {
-            for (uint32_t lane = 0; lane < LANES; lane++) {
-                const uint32_t wanted = expected(t, s, lane);
+            for (uint32_t shard = 0; shard < LANES; shard++) {
+                const uint32_t wanted = expected(t, s, shard);
 
                 assert_int_equal(
-                    sonde__trial_store_find(store, steps, t, s, (uint64_t)lane << 16),
+                    sonde__trial_items_find(items, steps, t, s, (uint64_t)shard << 16),
                     wanted);
                 if (wanted != SONDE__NONE) {
-                    assert_int_equal(track->items[found++], wanted); /* in order */
+                    assert_int_equal(history->numbers[found++], wanted); /* in order */
                 }
             }
         }
-        assert_int_equal(track->count, found);
+        assert_int_equal(history->count, found);
     }
 }
 
-/* Every item that counts lies in a span of its step; others do only if that is said. */
-static void compare_spans(const sonde__trial_steps *steps,
-                          const sonde__trial_store *store)
+/* Every item that counts lies in a block of its step; others do only if that is said. */
+static void compare_blocks(const sonde__trial_steps *steps,
+                           const sonde__trial_items *items)
 {
     for (uint32_t i = 0; i < all.count; i++) {
         const int64_t global = all.items[i].global;
-        const bool counts = expected(all.items[i].tensor, global, all.items[i].lane) == i;
+        const bool counts =
+            expected(all.items[i].tensor, global, all.items[i].shard) == i;
         bool within = false;
 
-        for (size_t at = sonde__trial_store_span(store, steps, global);
-             at < store->span_count &&
-             steps->items[store->spans[at].step].global == global;
+        for (size_t at = sonde__trial_items_block(items, steps, global);
+             at < items->block_count &&
+             steps->items[items->blocks[at].step].global == global;
              at++) {
-            within = within || (i >= store->spans[at].first &&
-                                i - store->spans[at].first < store->spans[at].count);
+            within = within || (i >= items->blocks[at].first &&
+                                i - items->blocks[at].first < items->blocks[at].count);
         }
-        assert_true(counts ? within : !within || store->repeated);
+        assert_true(counts ? within : !within || items->repeated);
     }
 }
 
@@ -130,23 +131,23 @@ static void items_are_found_as_in_a_list(void **state)
     (void)state;
     for (uint64_t seed = 0; seed < 9; seed++) {
         sonde__trial_steps steps;
-        sonde__trial_store store;
+        sonde__trial_items items;
         int64_t global = 0;
 
         all.count = 0;
         sonde__trial_steps_init(&steps);
-        sonde__trial_store_init(&store, SONDE__VITALS);
+        sonde__trial_items_init(&items, SONDE__VITALS);
         while (all.count < 1500) {
             global = next_step((int)(seed % 3), seed, global);
-            add(&steps, &store, seed, global);
+            add(&steps, &items, seed, global);
             if (sonde__below(seed, 7, all.count, 100) == 0) {
-                sonde__trial_steps_settle(&steps);
-                sonde__trial_store_settle(&store, &steps);
-                compare(&steps, &store);
-                compare_spans(&steps, &store);
+                sonde__trial_steps_sort(&steps);
+                sonde__trial_items_sort(&items, &steps);
+                compare(&steps, &items);
+                compare_blocks(&steps, &items);
             }
         }
-        sonde__trial_store_fini(&store);
+        sonde__trial_items_fini(&items);
         sonde__trial_steps_fini(&steps);
     }
 }
@@ -168,7 +169,7 @@ static void steps_are_sorted_by_either_count(void **state)
         assert_int_equal(steps.items[a].global, global);
     }
     assert_true(steps.count <= 700);
-    sonde__trial_steps_settle(&steps);
+    sonde__trial_steps_sort(&steps);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         const size_t count = steps.sorted_count[mode];
 
@@ -185,22 +186,23 @@ static void steps_are_sorted_by_either_count(void **state)
     sonde__trial_steps_fini(&steps);
 }
 
-static void forms_are_kept_once(void **state)
+static void layouts_are_kept_once(void **state)
 {
-    sonde__trial_forms forms = {0};
+    sonde__trial_layouts layouts;
 
     (void)state;
+    sonde__trial_layouts_init(&layouts);
     for (int round = 0; round < 2; round++) {
         for (int64_t i = 0; i < 500; i++) {
-            const sonde__trial_form form = {
+            const sonde__trial_layout layout = {
                 .shape = {i, 3}, .dtype = SONDE_F32, .rank = 2};
 
-            assert_int_equal(sonde__trial_forms_intern(&forms, &form, (uint32_t)i / 2),
-                             i);
+            assert_int_equal(
+                sonde__trial_layouts_intern(&layouts, &layout, (uint32_t)i / 2), i);
         }
     }
-    assert_int_equal(forms.count, 500);
-    sonde__trial_forms_fini(&forms);
+    assert_int_equal(layouts.keys.count, 500);
+    sonde__trial_layouts_fini(&layouts);
 }
 
 int main(void)
@@ -208,7 +210,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_are_found_as_in_a_list),
         cmocka_unit_test(steps_are_sorted_by_either_count),
-        cmocka_unit_test(forms_are_kept_once),
+        cmocka_unit_test(layouts_are_kept_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

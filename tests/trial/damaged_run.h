@@ -1,9 +1,9 @@
 /*
- * damage.h - runs to be damaged: writing one, cutting it and turning its bits, and what can be
+ * damaged_run.h - runs to be damaged: writing one, cutting it and turning its bits, and what can be
  * read afterwards.
  */
-#ifndef SONDE_TESTS_TRIAL_DAMAGE_H
-#define SONDE_TESTS_TRIAL_DAMAGE_H
+#ifndef SONDE_TESTS_TRIAL_DAMAGED_RUN_H
+#define SONDE_TESTS_TRIAL_DAMAGED_RUN_H
 
 #include "trial/run_folder.h"
 
