@@ -9,7 +9,6 @@
 #include "base/memory.h"
 #include "export/export_text.h"
 #include "export/export_walk.h"
-#include "trial/trial_state.h"
 
 enum { OFTEN = 256 };
 
@@ -195,11 +194,16 @@ static sonde_err walk_tensor(const walk *w, uint32_t id, bool first, sonde_diag 
             .id = id,
             .tensor = sonde_catalogue_info(sonde_trial_catalogue(trial), id)->name,
             .worker = sonde_trial_worker(trial, i)};
+        const sonde_trial_at anywhere = {.mode = SONDE_MODE_GLOBAL,
+                                         .step = -1,
+                                         .worker = row.worker,
+                                         .micro_batch = -1,
+                                         .replica = -1};
 
         if (asked >= 0 && row.worker != asked) {
             continue;
         }
-        if (!sonde__trial_worker_has(trial, row.worker, id, w->how)) {
+        if ((sonde_trial_has(trial, id, &anywhere) & w->how) == 0) {
             continue;
         }
         err = walk_series(w, &row, diag);

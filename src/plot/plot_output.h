@@ -1,5 +1,5 @@
 /*
- * plot_output.h - the kind of file that a path asks for.
+ * plot_output.h - the kind of a picture file, by its path.
  */
 #ifndef SONDE_PLOT_PLOT_OUTPUT_H
 #define SONDE_PLOT_PLOT_OUTPUT_H

@@ -136,7 +136,7 @@ void sonde__report_verdict(sonde__report *report)
     sonde_text_format(&report->page, "</section>\n");
 }
 
-/* --- when ------------------------------------------------------------------------- */
+/* --- when --------------------------------------------------------------------------- */
 
 static double place(const sonde__report *report, int64_t step)
 {
@@ -183,7 +183,7 @@ void sonde__report_when(sonde__report *report)
     sonde_text_format(page, "</nav>\n");
 }
 
-/* --- figures ---------------------------------------------------------------------- */
+/* --- figures ------------------------------------------------------------------------ */
 
 sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
                                const sonde_finding *finding, sonde_diag *diag)

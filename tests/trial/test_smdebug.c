@@ -298,7 +298,7 @@ static void damaged_records_are_refused(void **state)
     } cases[] = {
         {1, 9, "checksum of the record's length"},
         {9, 9, "checksum of the record's length"},
-        {147, 9, "checksum behind the record"},
+        {147, 9, "checksum after the record"},
         {12, 0xFF, "not a protobuf Event"},
     };
 
