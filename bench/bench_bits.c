@@ -26,7 +26,7 @@ enum { SAMPLES = 8192 };
 
 typedef struct variant {
     const char *name, *selector;
-    int64_t interval; /* 0 without a tap */
+    int64_t every; /* 0 without a tap */
     unsigned how;
     int threads;
 } variant;
@@ -73,7 +73,7 @@ static uint32_t *train(const char *job, const variant *of, const bench_batches *
                        int64_t steps, size_t *count)
 {
     const bench_tap tap = {.selector = of->selector,
-                           .when = sonde_schedule_every(SONDE_MAX(of->interval, 1)),
+                           .when = sonde_schedule_every(SONDE_MAX(of->every, 1)),
                            .how = of->how};
     bench_network net;
     uint32_t *bits = NULL;

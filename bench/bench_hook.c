@@ -55,7 +55,7 @@ static void make(bench *out, const char *folder, const char *name, int64_t inter
 
     (void)snprintf(out->path, sizeof out->path, "%s/bench-hook-%ld-%s", folder,
                    (long)getpid(), name);
-    config.save_interval = interval;
+    config.every = interval;
     config.when_nan = when_nan;
     bench_check(sonde_hook_create(&options, &out->hook, &diag), &diag);
     bench_check(sonde_hook_save(out->hook, NULL, -1, &config, &diag), &diag);

@@ -57,7 +57,7 @@ static sonde_rules *default_rules(void)
 
 typedef struct attached {
     sonde_rules *rules;
-    int64_t interval, raw_interval;
+    int64_t every, raw_every;
 } attached;
 
 static sonde_err attach(void *user, const sonde_catalogue *catalogue,
@@ -65,8 +65,8 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
 {
     const attached *of = user;
 
-    return sonde_rules_attach(of->rules, catalogue, observer, of->interval,
-                              of->raw_interval, diag);
+    return sonde_rules_attach(of->rules, catalogue, observer, of->every, of->raw_every,
+                              diag);
 }
 
 /* A network like net, with rules in it. */

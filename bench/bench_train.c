@@ -213,7 +213,7 @@ static void open_lane(bench *run, lane *of, const mode *which)
                      .how = which->how,
                      .when_bad = strcmp(which->name, "bad_gradients") == 0};
 
-    tap.when.interval = which->interval;
+    tap.when.every = which->interval;
     tap.when.start = which->start;
     tap.when.end = which->start > 0 ? SONDE_SCHEDULE_NEVER : 0;
     of->mode = which;

@@ -119,7 +119,7 @@ static void long_run(int variant, uint64_t seed, const char *record, sonde_rules
     plan.steps = 5000;
     plan.optimizer.learning_rate *=
         (float)plan.batch / 32.0F; /* more would be too much */
-    plan.interval = seed % 2 == 0 ? 20 : 1;
+    plan.every = seed % 2 == 0 ? 20 : 1;
     plan.record = record;
     finish(&plan, rules);
 }

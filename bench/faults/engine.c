@@ -171,7 +171,7 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
         of->recorder = faults_record(of->plan.record, catalogue, observer, of->rules);
     }
     return sonde_rules_attach(of->rules, catalogue, observer,
-                              SONDE_MAX(of->plan.interval, (int64_t)1), 0, diag);
+                              SONDE_MAX(of->plan.every, (int64_t)1), 0, diag);
 }
 
 sonde_view faults_parameter(const faults_training *training, const char *name)

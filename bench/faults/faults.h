@@ -54,9 +54,9 @@ typedef struct faults_plan {
     int64_t width; /* of hidden layers; 64 (MLP), 8 (channels) */
     int steps;
     sonde_nn_optimizer optimizer;
-    int accumulate;   /* micro-batches a step */
-    int warmup;       /* steps over which the learning rate rises from 0 */
-    int64_t interval; /* of steps that rules look at, as `sonde train` has it; 0: all */
+    int accumulate; /* micro-batches a step */
+    int warmup;     /* steps over which the learning rate rises from 0 */
+    int64_t every;  /* of steps that rules look at, as `sonde train` has it; 0: all */
     enum { HEAD_CROSS_ENTROPY = 0, HEAD_NLL = 1, HEAD_TWICE = 2, HEAD_MISSING = 3 } head;
     bool dropout;   /* masks that are drawn anew for every batch, as an input */
     bool zero_init; /* residual branches begin at 0 */

@@ -13,15 +13,15 @@
  * saved if any of them is due, its raw value once and all of their reductions.
  *
  *     due(s) = s in save_steps                                      if save_steps is given
- *            = start_step <= s < end_step and s mod save_interval == 0      otherwise
+ *            = start_step <= s < end_step and s mod every == 0              otherwise
  *     or any tensor that when_nan selects held a NaN or an infinity at step s
  *
  * where s counts the steps of the mode. Later wins, field by field: hook, hook's mode,
- * collection, collection's mode; a layer that gives an interval, start or end and no steps
+ * collection, collection's mode; a layer that gives every, start or end and no steps
  * also puts the steps of those before it out of force.
  *
  * Vital signs are recorded beside all that (no_vitals: not): of losses at every step, of
- * weights, biases, gradients and updates at every vitals_interval-th one of training; and, in
+ * weights, biases, gradients and updates at each training step that vitals_every divides; and, in
  * Sonde's engine, those of a gradient at any step at which it holds NaN or infinities.
  *
  * One producing thread. Cost of record: a tensor that is not due, one load and a branch
@@ -46,9 +46,9 @@ typedef struct sonde_hook sonde_hook;
 /* What a save schedule says; a field that is SONDE_UNSET is taken from the layer before. */
 #define SONDE_UNSET INT64_MIN
 typedef struct sonde_save_config {
-    int64_t save_interval; /* 500 */
-    int64_t start_step;    /* 0 */
-    int64_t end_step; /* exclusive; SONDE_SCHEDULE_NEVER: no end; 0 with start 0: off */
+    int64_t every;      /* 500 */
+    int64_t start_step; /* 0 */
+    int64_t end_step;   /* exclusive; SONDE_SCHEDULE_NEVER: no end; 0 with start 0: off */
     const int64_t *save_steps; /* NULL: from the layer before */
     size_t save_step_count;
     const char *when_nan; /* a selector; "": none; NULL: from the layer before */
@@ -70,7 +70,7 @@ typedef struct sonde_hook_options {
     bool save_all;                 /* @all is a collection that is saved */
     bool dry_run;                  /* everything but files */
     bool no_vitals;                /* no vital signs but what is asked for */
-    int64_t vitals_interval;       /* 0: 10 */
+    int64_t vitals_every;          /* 0: 10 */
     const char *include; /* a selector: its tensors are saved on the hook's schedule */
 } sonde_hook_options;
 

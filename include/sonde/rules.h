@@ -184,20 +184,22 @@ SONDE_API void sonde_rules_finish(sonde_rules *rules);
 /* --- evidence of the process itself ----------------------------------------------- */
 
 /*
- * Before the observer is bound: adds the taps that the rules need. Losses come at every step; other
- * vital signs, and what a rule asks for at each step, at the first 20 of a mode, at every
- * interval-th (0: every one), and at one whose loss is not finite (sonde_tap.when_bad); raw
- * values, where a rule cannot do without, at every raw_interval-th (0: every tenth of these). Rules
- * are evaluated when a step ends, before the next begins. The same findings come of a recorded run
- * if the same was recorded.
+ * Before the observer is bound: adds the taps that the rules need. Losses come at every step.
+ * Other vital signs come at the first 50 steps of a mode, at each step that `every` divides
+ * (0: at all), and at a step whose loss is not finite (sonde_tap.when_bad). Raw values, for
+ * rules that need them, come at each step that raw_every divides (0: ten times `every`).
+ * Rules are evaluated when a step ends, before the next begins. A recorded run gives the same
+ * findings if the same values were recorded.
  *
  * May be called for several observers, of training and of evaluation, whose steps come one after
  * another: their tensors are one where their names are. catalogue is not needed afterwards; rules
  * must outlive the observer's last step.
  */
-SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(
-    sonde_rules *rules, const sonde_catalogue *catalogue, sonde_observer *observer,
-    int64_t interval, int64_t raw_interval, sonde_diag *diag);
+SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(sonde_rules *rules,
+                                                     const sonde_catalogue *catalogue,
+                                                     sonde_observer *observer,
+                                                     int64_t every, int64_t raw_every,
+                                                     sonde_diag *diag);
 
 /* --- evidence of a trial ---------------------------------------------------------- */
 

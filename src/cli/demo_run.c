@@ -21,17 +21,17 @@
 /* What rules look at in the process. */
 static const char recording[] =
     "record:\n"
-    "  save_interval: 20\n" /* RAW_INTERVAL */
-    "  vitals_interval: 1\n"
+    "  every: 20\n" /* RAW_INTERVAL */
+    "  vitals_every: 1\n"
     "  compress: true\n"
     "  collections:\n"
-    "    inputs: {save_interval: 1, reductions: [mean]}\n"
-    "    outputs: {save_interval: 1, reductions: [mean]}\n"
-    "    activations: {save_interval: 1, reductions: [mean]}\n"
-    "    activation_gradients: {save_interval: 1, reductions: [mean]}\n"
-    "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', save_interval: 1,"
+    "    inputs: {every: 1, reductions: [mean]}\n"
+    "    outputs: {every: 1, reductions: [mean]}\n"
+    "    activations: {every: 1, reductions: [mean]}\n"
+    "    activation_gradients: {every: 1, reductions: [mean]}\n"
+    "    states: {include: 're:^(Accl[12]|Step|UpdatedVar)___', every: 1,"
     " reductions: [mean]}\n"
-    "    labels: {include: 'input/1', save_interval: 1}\n"
+    "    labels: {include: 'input/1', every: 1}\n"
     "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$'}\n";
 enum { RAW_INTERVAL = 20 };
 
@@ -61,7 +61,7 @@ static sonde_err fail_memory(sonde_diag *diag)
 static sonde_err open_job(running *run, sonde_diag *diag)
 {
     const char *model = run->side->model != NULL ? run->side->model : run->of->model;
-    const char *weights = run->of->each_weight ? "    weights: {save_interval: 1}\n" : "";
+    const char *weights = run->of->each_weight ? "    weights: {every: 1}\n" : "";
     const char *besides = run->of->besides != NULL ? run->of->besides : "";
     const size_t size = strlen(model) + strlen(run->side->job) + sizeof recording +
                         strlen(weights) + strlen(besides);

@@ -143,8 +143,7 @@ const demo cli_demos[] = {
      .rule = "PoorWeightInitialization",
      .statistic = "variance",
      .look = "relu_input_*",
-     .besides =
-         "    into_loss: {include: loss_input_0, save_interval: 1, reductions: [mean]}\n",
+     .besides = "    into_loss: {include: loss_input_0, every: 1, reductions: [mean]}\n",
      .model = DEEP_OF("relu"),
      .wrong = {.job = GARMENTS SGD("1e-9") OPTIONS("1"),
                .data = {STEPS_100},

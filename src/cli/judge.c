@@ -111,7 +111,7 @@ sonde_err cli_judge_open(const cli_judging *asked, const cli_acting *acting,
 
     judge->json = json;
     judge->interval = asked->interval != CLI_NOT_GIVEN ? asked->interval
-                      : listed->interval > 0           ? listed->interval
+                      : listed->every > 0              ? listed->every
                                                        : INTERVAL;
     if (err == SONDE_OK && !none) {
         err = add_rules(judge, asked, listed, diag);

@@ -22,7 +22,7 @@ sonde_err cli_prints_open(const cli_list *asked, sonde_nn_job *job,
     for (size_t i = 0; err == SONDE_OK && i < taps; i++) {
         const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(job, i);
         const sonde_schedule schedule = {
-            .interval = tap->every, .start = tap->start, .end = tap->end};
+            .every = tap->every, .start = tap->start, .end = tap->end};
 
         if (tap->print) {
             err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,

@@ -62,7 +62,7 @@ static sonde_err configure(const cli_record *asked, sonde_hook *hook, sonde_diag
     sonde_err err = SONDE_OK;
 
     if (asked->interval != CLI_NOT_GIVEN) {
-        config.save_interval = asked->interval;
+        config.every = asked->interval;
         err = sonde_hook_save(hook, NULL, -1, &config, diag);
     }
     if (err == SONDE_OK && asked->include.count > 0) {
@@ -86,7 +86,7 @@ sonde_err cli_hook_open(const cli_record *asked, const char *text, sonde_nn_job 
                                              .compress = asked->compress},
                                   .save_all = asked->all,
                                   .no_vitals = asked->no_vitals,
-                                  .vitals_interval =
+                                  .vitals_every =
                                       asked->vitals != CLI_NOT_GIVEN ? asked->vitals : 0};
     sonde_hook *hook = NULL;
     sonde_err err = SONDE_OK;

@@ -230,15 +230,14 @@ static sonde_err add_vitals(attaching *work)
 {
     const bool trains = work->mode == SONDE_MODE_TRAIN;
     const sonde_schedule always = sonde_schedule_always();
-    const sonde_schedule often =
-        sonde_schedule_every(work->hook->options.vitals_interval);
+    const sonde_schedule often = sonde_schedule_every(work->hook->options.vitals_every);
     sonde_err err =
         add_tap(work, list(work, 0, 0, SONDE__VITAL_ALWAYS), &always, false,
                 SONDE_HOW_VITALS, "vital signs of losses", SAVE, 0, SONDE_HOW_VITALS);
 
     if (err == SONDE_OK && trains) {
-        err = add_tap(work, list(work, 0, 0, SONDE__VITAL_INTERVAL), &often,
-                      work->hook->options.vitals_interval > 1, SONDE_HOW_VITALS,
+        err = add_tap(work, list(work, 0, 0, SONDE__VITAL_EVERY), &often,
+                      work->hook->options.vitals_every > 1, SONDE_HOW_VITALS,
                       "vital signs", SAVE, 0, SONDE_HOW_VITALS);
     }
     return err;

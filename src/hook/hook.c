@@ -41,9 +41,9 @@ static sonde_err check_options(const sonde_hook_options *options, sonde_diag *di
         return sonde__fail(diag, SONDE_EINVAL, "hook: path", "a folder, or dry_run",
                            "no path for the run");
     }
-    if (options->vitals_interval < 0) {
-        return sonde__fail(diag, SONDE_EINVAL, "hook: vitals_interval", "1 or more",
-                           "%" PRId64, options->vitals_interval);
+    if (options->vitals_every < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "hook: vitals_every", "1 or more",
+                           "%" PRId64, options->vitals_every);
     }
     return SONDE_OK;
 }
@@ -102,8 +102,8 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     }
     hook->options = *options;
     hook->calls = &sonde__recorder_itself;
-    if (hook->options.vitals_interval == 0) {
-        hook->options.vitals_interval = 10;
+    if (hook->options.vitals_every == 0) {
+        hook->options.vitals_every = 10;
     }
     sonde__unset_layers(hook->layers);
     err = copy_texts(hook, diag);

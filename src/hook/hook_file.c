@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCHEDULE_KEYS "save_interval", "start_step", "end_step", "save_steps", "when_nan"
+#define SCHEDULE_KEYS "every", "start_step", "end_step", "save_steps", "when_nan"
 #define MODE_KEYS "train", "eval", "predict", "global"
 #define REDUCTION_KEYS "reductions", "histogram", "save_raw_tensor", "save_shape"
 
@@ -141,8 +141,8 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
     sonde_save_config config = sonde_save_config_unset();
     int64_t *steps = NULL;
     sonde_diag inner = {0};
-    sonde_err err = sonde__yaml_int(at->reader, map, "save_interval", 1, INT64_MAX,
-                                    &config.save_interval);
+    sonde_err err =
+        sonde__yaml_int(at->reader, map, "every", 1, INT64_MAX, &config.every);
 
     if (err == SONDE_OK) {
         err = sonde__yaml_int(at->reader, map, "start_step", 0, INT64_MAX,
@@ -398,11 +398,9 @@ sonde_err sonde__hook_check_keys(const sonde__yaml_reader *reader,
                                  const sonde__yaml *root)
 {
     static const char *const keys[] = {
-        "path",          "resume",          "ring_bytes",
-        "segment_bytes", "segment_seconds", "when_full",
-        "compress",      "save_all",        "dry_run",
-        "vitals",        "include",         "vitals_interval",
-        "collections",   SCHEDULE_KEYS,     MODE_KEYS,
+        "path",         "resume",       "ring_bytes",  "segment_bytes", "segment_seconds",
+        "when_full",    "compress",     "save_all",    "dry_run",       "vitals",
+        "include",      "vitals_every", "collections", SCHEDULE_KEYS,   MODE_KEYS,
         REDUCTION_KEYS,
     };
 

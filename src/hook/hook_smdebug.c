@@ -131,7 +131,7 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
     if (mode >= 0) {
         (void)snprintf(prefix, sizeof prefix, "%s.", sonde_mode_name((sonde_mode)mode));
     }
-    err = read_number(at, map, prefix, "save_interval", 1, &config.save_interval);
+    err = read_number(at, map, prefix, "save_interval", 1, &config.every);
     if (err == SONDE_OK) {
         err = read_number(at, map, prefix, "start_step", 0, &config.start_step);
     }

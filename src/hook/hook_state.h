@@ -35,8 +35,8 @@
 enum {
     SONDE__MOST_COLLECTIONS = 64,
     SONDE__DIGEST = 17,
-    SONDE__VITAL_ALWAYS = 1,  /* bits of sonde__hook_tensor.vital: at every step */
-    SONDE__VITAL_INTERVAL = 2 /* at every vitals_interval-th step of training */
+    SONDE__VITAL_ALWAYS = 1, /* bits of sonde__hook_tensor.vital: at every step */
+    SONDE__VITAL_EVERY = 2   /* at each training step that vitals_every divides */
 };
 
 /* A selector of a collection, as somebody gave it. */

@@ -25,13 +25,13 @@ static bool trains(sonde_mode mode)
 /* The first step >= step of a mode with anything due. */
 static int64_t first_due(const sonde_hook *hook, sonde_mode mode, int64_t step)
 {
-    const sonde_schedule vitals = sonde_schedule_every(hook->options.vitals_interval);
+    const sonde_schedule vitals = sonde_schedule_every(hook->options.vitals_every);
     int64_t next = SONDE_SCHEDULE_NEVER;
 
     if (hook->nan_sets[mode] != 0 || (hook->vital & SONDE__VITAL_ALWAYS) != 0) {
         return step;
     }
-    if ((hook->vital & SONDE__VITAL_INTERVAL) != 0 && trains(mode)) {
+    if ((hook->vital & SONDE__VITAL_EVERY) != 0 && trains(mode)) {
         next = sonde_schedule_next(&vitals, step);
     }
     for (size_t i = 0; i < hook->collection_count; i++) {
@@ -69,8 +69,8 @@ static void find_due(sonde_hook *hook)
         }
     }
     hook->vital_due = hook->vital & SONDE__VITAL_ALWAYS;
-    if (trains(mode) && step % hook->options.vitals_interval == 0) {
-        hook->vital_due |= hook->vital & SONDE__VITAL_INTERVAL;
+    if (trains(mode) && step % hook->options.vitals_every == 0) {
+        hook->vital_due |= hook->vital & SONDE__VITAL_EVERY;
     }
 }
 

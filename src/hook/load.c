@@ -41,8 +41,8 @@ void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options
     said->save_all = said->save_all || over->save_all;
     said->dry_run = said->dry_run || over->dry_run;
     said->no_vitals = said->no_vitals || over->no_vitals;
-    said->vitals_interval =
-        over->vitals_interval != 0 ? over->vitals_interval : said->vitals_interval;
+    said->vitals_every =
+        over->vitals_every != 0 ? over->vitals_every : said->vitals_every;
     said->include = over->include;
 }
 
@@ -115,8 +115,8 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
         err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].to);
     }
     if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, root, "vitals_interval", 1, INT64_MAX,
-                              &options->vitals_interval);
+        err = sonde__yaml_int(reader, root, "vitals_every", 1, INT64_MAX,
+                              &options->vitals_every);
     }
     if (err == SONDE_OK) {
         err = read_when_full(reader, root, &options->record.when_full);

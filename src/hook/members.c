@@ -183,7 +183,7 @@ static uint8_t vital_of(const sonde_tensor_info *info, uint32_t id)
     case SONDE_ROLE_BIAS:
     case SONDE_ROLE_GRADIENT:
     case SONDE_ROLE_UPDATE:
-        return SONDE__VITAL_INTERVAL;
+        return SONDE__VITAL_EVERY;
     case SONDE_ROLE_BUFFER:
     case SONDE_ROLE_OPTIMIZER:
     case SONDE_ROLE_INPUT:

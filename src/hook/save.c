@@ -34,7 +34,7 @@ void sonde__forget_layers(sonde__save_layers layers)
 sonde_save_config sonde_save_config_unset(void)
 {
     return (sonde_save_config){
-        .save_interval = SONDE_UNSET, .start_step = SONDE_UNSET, .end_step = SONDE_UNSET};
+        .every = SONDE_UNSET, .start_step = SONDE_UNSET, .end_step = SONDE_UNSET};
 }
 
 static sonde_err fail_key(const char *where, const char *key, int64_t value,
@@ -49,8 +49,8 @@ static sonde_err fail_key(const char *where, const char *key, int64_t value,
 static sonde_err check_config(const sonde_save_config *config, const char *where,
                               sonde_diag *diag)
 {
-    if (config->save_interval != SONDE_UNSET && config->save_interval < 1) {
-        return fail_key(where, "save_interval", config->save_interval, "1 or more", diag);
+    if (config->every != SONDE_UNSET && config->every < 1) {
+        return fail_key(where, "every", config->every, "1 or more", diag);
     }
     if (config->start_step != SONDE_UNSET && config->start_step < 0) {
         return fail_key(where, "start_step", config->start_step, "0 or more", diag);
@@ -116,8 +116,7 @@ static void set_field(int64_t *to, int64_t from)
 /* What a layer says over what is there already. */
 static void merge_config(sonde_save_config *to, const sonde_save_config *from)
 {
-    const bool interval = from->save_interval != SONDE_UNSET ||
-                          from->start_step != SONDE_UNSET ||
+    const bool interval = from->every != SONDE_UNSET || from->start_step != SONDE_UNSET ||
                           from->end_step != SONDE_UNSET;
 
     if (interval || from->save_steps != NULL) { /* steps of an earlier layer lose */
@@ -127,7 +126,7 @@ static void merge_config(sonde_save_config *to, const sonde_save_config *from)
     if (from->end_step == 0) { /* off, wherever an earlier layer starts */
         to->start_step = 0;
     }
-    set_field(&to->save_interval, from->save_interval);
+    set_field(&to->every, from->every);
     set_field(&to->start_step, from->start_step);
     set_field(&to->end_step, from->end_step);
     to->when_nan = from->when_nan != NULL ? from->when_nan : to->when_nan;
@@ -138,7 +137,7 @@ static sonde_save_config effective(const sonde_hook *hook, const sonde__collecti
                                    int mode)
 {
     sonde_save_config config = {
-        .save_interval = 500, .end_step = SONDE_SCHEDULE_NEVER, .when_nan = ""};
+        .every = 500, .end_step = SONDE_SCHEDULE_NEVER, .when_nan = ""};
 
     merge_config(&config, &hook->layers[0].config);
     merge_config(&config, &hook->layers[1 + mode].config);
@@ -156,9 +155,8 @@ static sonde_schedule schedule_of(const sonde_save_config *config)
     if (config->start_step == 0 && config->end_step == 0) {
         return (sonde_schedule){0}; /* off */
     }
-    return (sonde_schedule){.interval = config->save_interval,
-                            .start = config->start_step,
-                            .end = config->end_step};
+    return (sonde_schedule){
+        .every = config->every, .start = config->start_step, .end = config->end_step};
 }
 
 static sonde_err check_effective(const sonde__collection *of, int mode,
@@ -207,7 +205,7 @@ sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
     layer = of != NULL ? &of->layers[1 + mode] : &hook->layers[1 + mode];
     err = copy_config(layer, config, diag);
     if (err == SONDE_OK) {
-        set_field(&layer->config.save_interval, config->save_interval);
+        set_field(&layer->config.every, config->every);
         set_field(&layer->config.start_step, config->start_step);
         set_field(&layer->config.end_step, config->end_step);
     }
@@ -223,7 +221,7 @@ bool sonde__hook_says_global(const sonde_hook *hook)
     for (size_t i = 0; i < hook->collection_count; i++) {
         merge_config(&said, &hook->collections[i].layers[at].config);
     }
-    return said.save_interval != SONDE_UNSET || said.start_step != SONDE_UNSET ||
+    return said.every != SONDE_UNSET || said.start_step != SONDE_UNSET ||
            said.end_step != SONDE_UNSET || said.save_steps != NULL;
 }
 

@@ -41,10 +41,10 @@ static json_t *tell_schedule(const sonde__collection *of, int mode)
             good = json_array_append_new(steps, json_integer(when->steps[i])) == 0;
         }
         good = set(told, "save_steps", steps) && good;
-    } else if (when->interval == 0) {
+    } else if (when->every == 0) {
         good = good && set(told, "off", json_true());
     } else {
-        good = good && set(told, "save_interval", json_integer(when->interval));
+        good = good && set(told, "every", json_integer(when->every));
         if (when->start > 0) {
             good = good && set(told, "start_step", json_integer(when->start));
         }
@@ -122,9 +122,9 @@ static json_t *tell_collection(const sonde_hook *hook, const sonde__collection *
 char *sonde__hook_tell(const sonde_hook *hook)
 {
     json_t *told = json_object(), *collections = json_object();
-    const int64_t vitals = hook->options.no_vitals ? 0 : hook->options.vitals_interval;
+    const int64_t vitals = hook->options.no_vitals ? 0 : hook->options.vitals_every;
     bool good = told != NULL && collections != NULL &&
-                set(told, "vitals_interval", json_integer(vitals));
+                set(told, "vitals_every", json_integer(vitals));
     char *text = NULL;
 
     for (size_t i = 0; i < hook->collection_count && good; i++) {

@@ -1,7 +1,7 @@
 /*
  * schedule.c - due, next due, and what a schedule cannot be.
  *
- * A list of steps is searched by halves; an interval is a division.
+ * A list of steps is searched by halves; `every` is a division.
  */
 #include <sonde/error.h>
 #include <sonde/schedule.h>
@@ -18,9 +18,9 @@ sonde_schedule sonde_schedule_always(void)
     return sonde_schedule_every(1);
 }
 
-sonde_schedule sonde_schedule_every(int64_t interval)
+sonde_schedule sonde_schedule_every(int64_t every)
 {
-    return (sonde_schedule){.interval = interval};
+    return (sonde_schedule){.every = every};
 }
 
 static sonde_err check_steps(const sonde_schedule *schedule, sonde_diag *diag)
@@ -52,12 +52,12 @@ sonde_err sonde_schedule_check(const sonde_schedule *schedule, sonde_diag *diag)
     if (schedule->step_count > 0) {
         return check_steps(schedule, diag);
     }
-    if (schedule->interval == 0 && start == 0 && end == 0) {
+    if (schedule->every == 0 && start == 0 && end == 0) {
         return SONDE_OK; /* never */
     }
-    if (schedule->interval < 1) {
-        return sonde__fail(diag, SONDE_EINVAL, "interval", "1 or more", "%lld",
-                           (long long)schedule->interval);
+    if (schedule->every < 1) {
+        return sonde__fail(diag, SONDE_EINVAL, "every", "1 or more", "%lld",
+                           (long long)schedule->every);
     }
     if (start < 0) {
         return sonde__fail(diag, SONDE_EINVAL, "start", "0 or more", "%lld", start);
@@ -102,17 +102,17 @@ int64_t sonde_schedule_next(const sonde_schedule *schedule, int64_t step)
 
         return i < schedule->step_count ? schedule->steps[i] : SONDE_SCHEDULE_NEVER;
     }
-    if (schedule->interval >= 1 && SONDE_MAX(step, 0) < schedule->first) {
+    if (schedule->every >= 1 && SONDE_MAX(step, 0) < schedule->first) {
         return SONDE_MAX(step, 0);
     }
-    if (schedule->interval < 1 || first >= end) {
+    if (schedule->every < 1 || first >= end) {
         return SONDE_SCHEDULE_NEVER;
     }
-    beyond = first % schedule->interval;
+    beyond = first % schedule->every;
     if (beyond == 0) {
         return first;
     }
-    beyond = schedule->interval - beyond; /* steps still to go */
+    beyond = schedule->every - beyond; /* steps still to go */
     return first < end - beyond ? first + beyond : SONDE_SCHEDULE_NEVER;
 }
 

@@ -3,8 +3,8 @@
  *
  * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
  * through what its tap asked for. Losses come at every step, which also numbers it; what rules
- * need of the others at every interval-th, at the first few, which tell of what was set up wrong,
- * and at those that go wrong; what costs more, raw values above all, at every raw_interval-th. All sinks of a step
+ * need of the others at each step that `every` divides, at the first few, which tell of what was set up wrong,
+ * and at those that go wrong; what costs more, raw values above all, at each that raw_every divides. All sinks of a step
  * have their values before the first is told that it ends, which is when rules are evaluated.
  */
 #include "rules/engine.h"
@@ -103,7 +103,8 @@ typedef struct attaching {
     const sonde_catalogue *catalogue;
     sonde_observer *observer;
     uint32_t count;
-    uint8_t *hows; /* (3, count): at every step, at every interval-th, at the others */
+    uint8_t *
+        hows; /* (3, count): at every step, at those that `every` divides, at the others */
     uint32_t *ids; /* scratch */
     sonde_diag *diag;
 } attaching;
@@ -164,8 +165,8 @@ static void collect(const attaching *work, int mode)
 }
 
 /* Taps for the tensors whose hows are not 0. */
-static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
-                          int64_t interval, bool when_bad)
+static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_t every,
+                          bool when_bad)
 {
     sonde_selector *what = NULL;
     sonde_err err = sonde__selector_create_exact("what rules want", &what, work->diag);
@@ -183,7 +184,7 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
             }
         }
         if (n > 0) {
-            tap.when[mode] = sonde_schedule_every(interval);
+            tap.when[mode] = sonde_schedule_every(every);
             tap.when[mode].first = when_bad ? CLOSELY : 0;
             err = sonde__observer_add_ids(work->observer, &tap, work->ids, n, work->diag);
         }
@@ -192,7 +193,7 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode,
     return err;
 }
 
-static sonde_err attach(attaching *work, int64_t interval, int64_t raw_interval)
+static sonde_err attach(attaching *work, int64_t every, int64_t raw_every)
 {
     sonde_err err = SONDE_OK;
 
@@ -211,10 +212,10 @@ static sonde_err attach(attaching *work, int64_t interval, int64_t raw_interval)
         collect(work, mode);
         err = add_taps(work, work->hows, mode, 1, false);
         if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + work->count, mode, interval, true);
+            err = add_taps(work, work->hows + work->count, mode, every, true);
         }
         if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_interval,
+            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_every,
                            false);
         }
     }
@@ -222,10 +223,10 @@ static sonde_err attach(attaching *work, int64_t interval, int64_t raw_interval)
 }
 
 sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
-                             sonde_observer *observer, int64_t interval,
-                             int64_t raw_interval, sonde_diag *diag)
+                             sonde_observer *observer, int64_t every, int64_t raw_every,
+                             sonde_diag *diag)
 {
-    const int64_t every = interval > 0 ? interval : 1;
+    const int64_t some = every > 0 ? every : 1;
     attaching work = {.rules = rules,
                       .catalogue = catalogue,
                       .observer = observer,
@@ -254,7 +255,7 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
         rules->attached = work.to; /* stays, for the taps that do */
     }
     err = work.to != NULL && work.to->map != NULL && work.hows != NULL && work.ids != NULL
-              ? attach(&work, every, raw_interval > 0 ? raw_interval : SLOWER * every)
+              ? attach(&work, some, raw_every > 0 ? raw_every : SLOWER * some)
               : sonde__fail_nomem(diag, "the taps of rules");
     sonde__free(work.hows);
     sonde__free(work.ids);

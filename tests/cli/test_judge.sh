@@ -85,7 +85,7 @@ cat >job.yaml <<'END'
 model: fashion_cnn
 rules:
   judge: [NonFinite, "ExplodingTensor:only_nan=true"]
-  interval: 5
+  every: 5
   stop_on: error
   on_finding: ["NonFinite=command:cat >finding.json", "checkpoint"]
 END

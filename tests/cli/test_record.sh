@@ -22,7 +22,7 @@ load = lambda name: [json.loads(line) for line in open(f"{root}/w0000/{name}")]
 about = json.load(open(f"{root}/run.json"))
 assert about["program"] == "sonde train" and about["model"] == "fashion_cnn", about
 assert len(about["graph"]) == 16
-assert about["save"]["collections"]["weights"]["train"] == {"save_interval": 10}, about
+assert about["save"]["collections"]["weights"]["train"] == {"every": 10}, about
 end = json.load(open(f"{root}/end.json"))
 assert end["reason"] == "finished" and end["last_step"] == 28, end
 tensors = {t["id"]: t for t in load("catalogue.jsonl")}
@@ -69,7 +69,7 @@ record:
   vitals: false
   collections:
     gradients: {save: false}
-    losses: {save_interval: 5}
+    losses: {every: 5}
 END
 run 0 "$sonde" train job.yaml --data data --out jobbed --epochs 1 --no-pictures --no-eval --quiet
 grep -q '"role":"gradient"' by-job/w0000/catalogue.jsonl && fail "gradients were not wanted"
@@ -117,8 +117,8 @@ check ".*'conv1\.wieght'.*conv1\.weight.*" --record new --record-include conv1.w
 [ ! -e new ] || fail "a run that never began is there"
 check '--save-interval: nothing is recorded \(expected --record RUN\)' --save-interval 3
 check 'nowhere\.yaml: .*No such file.*' --hook-config nowhere.yaml
-printf 'path: new\nsave_intervall: 3\n' >hook.yaml
-check "hook\.yaml:2: unknown key 'save_intervall' \(expected save_interval\)" --hook-config hook.yaml
+printf 'path: new\nevry: 3\n' >hook.yaml
+check "hook\.yaml:2: unknown key 'evry' \(expected every\)" --hook-config hook.yaml
 printf 'save_all: true\n' >hook.yaml
 check 'hook: path: no path for the run .*' --hook-config hook.yaml
 printf 'model: fashion_cnn\nrecord: {path: new, when_nna: x}\n' >job.yaml

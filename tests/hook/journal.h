@@ -248,7 +248,7 @@ static inline sonde_save_config every(int64_t interval)
 {
     sonde_save_config config = sonde_save_config_unset();
 
-    config.save_interval = interval;
+    config.every = interval;
     return config;
 }
 

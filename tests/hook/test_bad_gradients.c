@@ -111,7 +111,7 @@ static void nothing_is_recorded_twice(void **state)
         {13, "0 13 "}, {1, "0 1 2 3 4 5 6 7 8 9 10 11 12 13 "}, {5, "0 5 10 13 "}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
-        const sonde_hook_options options = {.vitals_interval = cases[i].interval};
+        const sonde_hook_options options = {.vitals_every = cases[i].interval};
         sonde_hook *hook = NULL;
         engine_net net;
         sonde_nn_session *session = NULL;
@@ -174,7 +174,7 @@ static void every_gradient_is_told(void **state)
 static float *weights_after(bool hooked, int threads, bool cnn)
 {
     const sonde_nn_optimizer sgd = sonde_nn_sgd(0.05F, 0.9F);
-    const sonde_hook_options rare = {.vitals_interval = 1000, .dry_run = true};
+    const sonde_hook_options rare = {.vitals_every = 1000, .dry_run = true};
     sonde_nn_options options;
     sonde_hook *hook = NULL;
     engine_net net;

@@ -287,7 +287,7 @@ static void test_bits(void **state)
 
     (void)state;
     for (int k = 0; k < 4; k++) {
-        const sonde_hook_options options = {.save_all = k > 1, .vitals_interval = 1};
+        const sonde_hook_options options = {.save_all = k > 1, .vitals_every = 1};
         sonde_hook *hook = k > 0 ? hook_of(&options) : NULL;
         sonde_save_config config = every(1);
         sonde_nn_session *session = NULL;

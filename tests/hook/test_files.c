@@ -25,14 +25,14 @@ static void test_yaml(void **state)
 {
     static const char text[] = "path: runs/one\n"
                                "vitals: false\n"
-                               "save_interval: 4\n"
-                               "eval: {save_interval: 3}\n"
+                               "every: 4\n"
+                               "eval: {every: 3}\n"
                                "include: [relu_output]\n"
                                "segment_bytes: 1000000\n"
                                "when_full: drop\n"
                                "compress: true\n"
                                "collections:\n"
-                               "  biases: {save_interval: 5}\n"
+                               "  biases: {every: 5}\n"
                                "  gradients: {save: false}\n"
                                "  losses:\n"
                                "    save_steps: [1, 2]\n"
@@ -44,7 +44,7 @@ static void test_yaml(void **state)
                                "    reductions: [min, l2_norm, median]\n"
                                "    start_step: 6\n"
                                "    end_step: 9\n"
-                               "    save_interval: 1\n";
+                               "    every: 1\n";
     sonde_hook *hook = parse(text, NULL);
     const five of = declare_net(hook);
 
@@ -74,16 +74,16 @@ static void test_yaml(void **state)
 static void test_options_over(void **state)
 {
     static const char text[] =
-        "{\"path\": \"a\", \"vitals_interval\": 7,\n\t\"collections\": [\"updates\"]}";
+        "{\"path\": \"a\", \"vitals_every\": 7,\n\t\"collections\": [\"updates\"]}";
     sonde_hook *hook =
         parse(text, &(sonde_hook_options){.record = {.path = "b", .rank = 3, .world = 4},
-                                          .vitals_interval = 2,
+                                          .vitals_every = 2,
                                           .include = "loss"});
 
     (void)state;
     assert_string_equal(hook->options.record.path, "b");
     assert_int_equal(hook->options.record.rank, 3);
-    assert_int_equal(hook->options.vitals_interval, 2);
+    assert_int_equal(hook->options.vitals_every, 2);
     assert_non_null(sonde__hook_find(hook, "default"));
     assert_non_null(sonde__hook_find(hook, "updates"));
     finish(hook);
@@ -193,10 +193,9 @@ static void test_reductions(void **state)
 static const struct {
     const char *text, *line;
 } mistakes[] = {
-    {"path: a\nsave_intervall: 3\n",
-     "hook.yaml:2: unknown key 'save_intervall' (expected save_interval)"},
-    {"path: a\nsave_interval: 0\n",
-     "hook.yaml:2: save_interval is '0' (expected a whole number from 1 to "
+    {"path: a\nevry: 3\n", "hook.yaml:2: unknown key 'evry' (expected every)"},
+    {"path: a\nevery: 0\n",
+     "hook.yaml:2: every is '0' (expected a whole number from 1 to "
      "9223372036854775807)"},
     {"path: a\nstart_step: 5\nend_step: 5\n",
      "hook.yaml:3: end_step is 5 with start_step 5 (expected a step behind "

@@ -6,7 +6,7 @@ command -v readelf >/dev/null && readelf -d "$example" | grep NEEDED | grep -q '
     fail "it needs more than libsonde"
 
 cat >hook.yaml <<'END'
-save_interval: 20
+every: 20
 collections:
   outputs: {reductions: [mean, histogram]}
   early: {include: "*", exclude: "gradient*", save_steps: [0, 3]}

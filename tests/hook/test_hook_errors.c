@@ -65,7 +65,7 @@ static void test_refusals(void **state)
 
     (void)state;
     refused(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_EINVAL, &diag,
-            "hook: save_interval: 0 (expected 1 or more)");
+            "hook: every: 0 (expected 1 or more)");
     config = sonde_save_config_unset();
     config.start_step = -3;
     refused(sonde_hook_save(hook, "weights", 0, &config, &diag), SONDE_EINVAL, &diag,
@@ -103,7 +103,7 @@ static void test_refusals(void **state)
     assert_int_equal(sonde_hook_create(&(sonde_hook_options){0}, &hook, &diag),
                      SONDE_EINVAL);
     assert_int_equal(
-        sonde_hook_create(&(sonde_hook_options){.dry_run = true, .vitals_interval = -1},
+        sonde_hook_create(&(sonde_hook_options){.dry_run = true, .vitals_every = -1},
                           &hook, &diag),
         SONDE_EINVAL);
 }

@@ -130,7 +130,7 @@ static void test_infinity(void **state)
 static void test_parts(void **state)
 {
     const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
-    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_interval = 1});
+    sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 1});
     const five of = declare_net(hook);
 
     (void)state;

@@ -384,7 +384,7 @@ static void a_sum_hands_its_gradient_on(void **state)
     build(&w, sums_and_products, 1);
     engine_sink_init(&sink, true);
     must(sonde_nn_training_session(w.net.model, NULL, NULL, &session, &engine_diag));
-    must(sonde_nn_session_tap(session, "Gradient___*", &(sonde_schedule){.interval = 1},
+    must(sonde_nn_session_tap(session, "Gradient___*", &(sonde_schedule){.every = 1},
                               SONDE_HOW_RAW, &sink.sink, &engine_diag));
     must(sonde_nn_session_run(session, w.batch.views, 1, &engine_diag));
     sum = engine_find(&sink, "Gradient___sum_output_0", 0, 0);

@@ -7,9 +7,8 @@
 
 static void a_job_says_who_judges(void **state)
 {
-    static const char text[] =
-        "model: fashion_cnn\n"
-        "rules: {judge: [NonFinite], interval: 5, stop_on: error}\n";
+    static const char text[] = "model: fashion_cnn\n"
+                               "rules: {judge: [NonFinite], every: 5, stop_on: error}\n";
     sonde_nn_job *job = NULL;
     const sonde_nn_job_rules *rules = NULL;
 
@@ -18,7 +17,7 @@ static void a_job_says_who_judges(void **state)
     rules = sonde_nn_job_get_rules(job);
     assert_int_equal(rules->judge.count, 1);
     assert_string_equal(rules->judge.text[0], "NonFinite");
-    assert_int_equal(rules->interval, 5);
+    assert_int_equal(rules->every, 5);
     assert_int_equal(rules->stop_on.count, 1);
     assert_int_equal(rules->on_finding.count, 0);
     assert_false(rules->none || rules->each);

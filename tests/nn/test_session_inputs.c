@@ -379,9 +379,9 @@ static void calls_before_compile_say_so(void **state)
                sonde_nn_session_set_mode(session, SONDE_MODE_GLOBAL, &engine_diag));
     expect_line("mode: 3 (expected train, eval or predict)");
     expect_err(SONDE_EINVAL,
-               sonde_nn_session_tap(session, "*", &(sonde_schedule){.interval = -1},
+               sonde_nn_session_tap(session, "*", &(sonde_schedule){.every = -1},
                                     SONDE_HOW_RAW, NULL, &engine_diag));
-    expect_line("interval: -1 (expected 1 or more)");
+    expect_line("every: -1 (expected 1 or more)");
     expect_err(SONDE_EINVAL,
                sonde_nn_session_dump(session, "fusee", stderr, &engine_diag));
     expect_line("dump: unknown pass 'fusee' (expected instantiate, autodiff, accumulate, "

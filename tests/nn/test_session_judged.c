@@ -16,7 +16,7 @@ typedef struct judged {
     engine_net net;
     sonde_nn_session *session;
     sonde_rules *rules;
-    int64_t interval, raw_interval;
+    int64_t every, raw_every;
 } judged;
 
 static sonde_err attach(void *user, const sonde_catalogue *catalogue,
@@ -24,8 +24,8 @@ static sonde_err attach(void *user, const sonde_catalogue *catalogue,
 {
     const judged *of = user;
 
-    return sonde_rules_attach(of->rules, catalogue, observer, of->interval,
-                              of->raw_interval, diag);
+    return sonde_rules_attach(of->rules, catalogue, observer, of->every, of->raw_every,
+                              diag);
 }
 
 /* rules NULL: nobody judges. D steps a call, G micro-batches. */
@@ -70,8 +70,8 @@ static void judging_changes_no_bit(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
-        for (int64_t interval = 1; interval <= 3; interval += 2) {
-            judged bare = {0}, of = {.interval = interval, .raw_interval = interval};
+        for (int64_t every = 1; every <= 3; every += 2) {
+            judged bare = {0}, of = {.every = every, .raw_every = every};
 
             judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
             judged_open(&of, engine_cnn, "default", loops[i][0], loops[i][1],
@@ -116,7 +116,7 @@ static void a_bad_step_is_looked_at_whole(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
-        judged bare = {0}, of = {.interval = 1000, .raw_interval = 1000};
+        judged bare = {0}, of = {.every = 1000, .raw_every = 1000};
         sonde_finding found;
 
         judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
@@ -141,7 +141,7 @@ static void a_bad_step_is_looked_at_whole(void **state)
 /* The loss, which was seen before the step was looked at again, is not counted twice. */
 static void what_was_seen_is_not_seen_twice(void **state)
 {
-    judged of = {.interval = 1000, .raw_interval = 1000};
+    judged of = {.every = 1000, .raw_every = 1000};
     size_t count = 0;
     const sonde_finding *all = NULL;
     bool loss = false;
@@ -168,7 +168,7 @@ static void what_was_seen_is_not_seen_twice(void **state)
 
 static void a_step_allocates_nothing(void **state)
 {
-    judged of = {.interval = 2, .raw_interval = 4};
+    judged of = {.every = 2, .raw_every = 4};
     engine_batch batch;
     size_t before = 0;
 
@@ -193,7 +193,7 @@ static void a_step_allocates_nothing(void **state)
 /* Evaluation is another session: its steps go on where those of training ended. */
 static void evaluation_is_judged_as_well(void **state)
 {
-    judged of = {.interval = 1, .raw_interval = 1};
+    judged of = {.every = 1, .raw_every = 1};
     sonde_nn_session *eval = NULL;
     engine_batch batch;
     sonde_finding found;
@@ -257,7 +257,7 @@ static void run_sessions(int (*wants)(sonde_rule_run *, const sonde_tensor_info 
                              .wants = wants,
                              .step = visit};
     static const int order[] = {0, 1, 0, 0, 1};
-    judged of = {.interval = 1, .raw_interval = 1};
+    judged of = {.every = 1, .raw_every = 1};
     sonde_nn_session *evals[2] = {NULL, NULL};
     engine_batch batch;
 
@@ -323,7 +323,7 @@ static void stop_on(void *user, const sonde_finding *finding, bool again)
 
 static void a_finding_stops_before_the_next_step(void **state)
 {
-    judged of = {.interval = 1, .raw_interval = 1};
+    judged of = {.every = 1, .raw_every = 1};
     const sonde_request *stopped = NULL;
     engine_batch batch;
 

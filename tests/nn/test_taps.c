@@ -71,8 +71,8 @@ static float *train(const plan *p, engine_sink *sink, size_t *count)
                                    &engine_diag));
     if (p->tapped != NULL) {
         must(sonde_nn_session_tap(session, p->tapped,
-                                  p->schedule.interval > 0 ? &p->schedule : &always,
-                                  p->how, &sink->sink, &engine_diag));
+                                  p->schedule.every > 0 ? &p->schedule : &always, p->how,
+                                  &sink->sink, &engine_diag));
     }
     if (p->anchors) {
         anchor_all(net.model, p, session);
@@ -377,7 +377,7 @@ static void tapped_steps_are_those_of_the_schedule(void **state)
 {
     static const int64_t listed[] = {1, 4};
     const sonde_schedule steps = {.steps = listed, .step_count = 2};
-    const sonde_schedule range = {.interval = 2, .start = 2, .end = 7};
+    const sonde_schedule range = {.every = 2, .start = 2, .end = 7};
     engine_net net;
     sonde_nn_session *session = NULL;
     sonde_nn_options options;

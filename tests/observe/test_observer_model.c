@@ -50,7 +50,7 @@ static void draw_schedule(model *m, model_tap *to, int mode)
     if (kind == 0) {
         *when = sonde_schedule_every(1 + (int64_t)draw(m, 7));
     } else if (kind == 1) {
-        *when = (sonde_schedule){.interval = 1 + (int64_t)draw(m, 3),
+        *when = (sonde_schedule){.every = 1 + (int64_t)draw(m, 3),
                                  .start = (int64_t)draw(m, 10)};
         when->end = when->start + 1 + (int64_t)draw(m, 10);
     } else if (kind == 2) {

@@ -167,7 +167,7 @@ static void expect_options(sonde_outfeed_options options, const char *line)
 
 static void options_that_cannot_be(void **state)
 {
-    const sonde_schedule never = {.interval = -1};
+    const sonde_schedule never = {.every = -1};
     const sonde_outfeed_options good =
         feed_options(1, SONDE_OUTFEED_ERROR, SONDE_OUTFEED_STEP);
     sonde_outfeed_options bad = good;

@@ -28,10 +28,10 @@ static bool due_by_definition(const sonde_schedule *s, int64_t step)
         }
         return false;
     }
-    return s->interval >= 1 &&
+    return s->every >= 1 &&
            (step < s->first ||
             (s->start <= step && (step < s->end || (s->start == 0 && s->end == 0)) &&
-             step % s->interval == 0));
+             step % s->every == 0));
 }
 
 static void compare_with_definition(const sonde_schedule *s)
@@ -54,7 +54,7 @@ static void random_schedules_follow_the_definition(void **state)
     (void)state;
     for (uint64_t n = 0; n < 3000; n++) {
         int64_t steps[5];
-        sonde_schedule s = {.interval = (int64_t)sonde__below(1, 0, n, 12)};
+        sonde_schedule s = {.every = (int64_t)sonde__below(1, 0, n, 12)};
 
         s.start = (int64_t)sonde__below(1, 1, n, 20);
         s.first =
@@ -85,17 +85,16 @@ static int count_due(sonde_schedule s, int64_t steps)
 static void worked_cases_come_out(void **state)
 {
     (void)state;
-    assert_int_equal(count_due((sonde_schedule){.interval = 2}, 10), 5);
-    assert_int_equal(count_due((sonde_schedule){.interval = 2, .start = 8}, 20), 0);
+    assert_int_equal(count_due((sonde_schedule){.every = 2}, 10), 5);
+    assert_int_equal(count_due((sonde_schedule){.every = 2, .start = 8}, 20), 0);
     assert_int_equal(
-        count_due(
-            (sonde_schedule){.interval = 2, .start = 8, .end = SONDE_SCHEDULE_NEVER}, 20),
+        count_due((sonde_schedule){.every = 2, .start = 8, .end = SONDE_SCHEDULE_NEVER},
+                  20),
         6);
-    assert_int_equal(
-        count_due((sonde_schedule){.interval = 2, .start = 8, .end = 14}, 20), 3);
+    assert_int_equal(count_due((sonde_schedule){.every = 2, .start = 8, .end = 14}, 20),
+                     3);
     /* The interval is anchored at step 0, not at start. */
-    const sonde_schedule late = {
-        .interval = 100, .start = 50, .end = SONDE_SCHEDULE_NEVER};
+    const sonde_schedule late = {.every = 100, .start = 50, .end = SONDE_SCHEDULE_NEVER};
 
     assert_int_equal(sonde_schedule_next(&late, 0), 100);
     assert_int_equal(count_due(sonde_schedule_always(), 7), 7);
@@ -105,7 +104,7 @@ static void worked_cases_come_out(void **state)
 
 static void the_far_end_does_not_overflow(void **state)
 {
-    const sonde_schedule huge = {.interval = INT64_MAX - 1};
+    const sonde_schedule huge = {.every = INT64_MAX - 1};
     const sonde_schedule always = sonde_schedule_always();
 
     (void)state;
@@ -132,7 +131,7 @@ static void bad_schedules_name_the_key(void **state)
     const sonde_schedule fine[] = {
         {0},
         sonde_schedule_every(7),
-        {.interval = 1, .start = 3, .end = 4},
+        {.every = 1, .start = 3, .end = 4},
         {.steps = good, .step_count = 3},
     };
 
@@ -140,14 +139,14 @@ static void bad_schedules_name_the_key(void **state)
     for (size_t i = 0; i < SONDE_COUNT_OF(fine); i++) {
         assert_int_equal(sonde_schedule_check(&fine[i], NULL), SONDE_OK);
     }
-    expect_refused((sonde_schedule){.interval = -1}, "interval: -1 (expected 1 or more)");
-    expect_refused((sonde_schedule){.interval = 0, .start = 1, .end = 9},
-                   "interval: 0 (expected 1 or more)");
-    expect_refused((sonde_schedule){.interval = 1, .start = -2, .end = 9},
+    expect_refused((sonde_schedule){.every = -1}, "every: -1 (expected 1 or more)");
+    expect_refused((sonde_schedule){.every = 0, .start = 1, .end = 9},
+                   "every: 0 (expected 1 or more)");
+    expect_refused((sonde_schedule){.every = 1, .start = -2, .end = 9},
                    "start: -2 (expected 0 or more)");
-    expect_refused((sonde_schedule){.interval = 1, .start = 5, .end = 5},
+    expect_refused((sonde_schedule){.every = 1, .start = 5, .end = 5},
                    "end: 5 with start 5 (expected a step behind start)");
-    expect_refused((sonde_schedule){.interval = 1, .start = 5},
+    expect_refused((sonde_schedule){.every = 1, .start = 5},
                    "end: 0 with start 5 (expected a step behind start)");
     expect_refused((sonde_schedule){.steps = unsorted, .step_count = 3},
                    "steps: 3 follows 5 (expected ascending steps)");

@@ -58,7 +58,7 @@ static sonde_hook *record(const char *run, const char *model)
                                                    .program = "test_report",
                                                    .model = model,
                                                    .when_full = SONDE_WHEN_FULL_WAIT},
-                                        .vitals_interval = 1};
+                                        .vitals_every = 1};
     sonde_hook *hook = NULL;
 
     must(sonde_hook_create(&options, &hook, &diag));

@@ -15,7 +15,7 @@
  *     options: {epochs: 5, batch_size: 16, eval_batch_size: 32, seed: 0}
  *     observe:
  *       - {tensors: "Gradient___*", every: 100, print: true}
- *     record: {path: runs/first, save_interval: 100}   # a hook's configuration
+ *     record: {path: runs/first, every: 100}   # a hook's configuration
  *     rules: {judge: default, stop_on: error}          # or a list of rules, or none
  *
  * `model: fashion_cnn` takes a built-in model by its name. A layer reads what the layer before
@@ -53,7 +53,7 @@ typedef struct sonde_nn_job_texts {
 typedef struct sonde_nn_job_rules {
     sonde_nn_job_texts judge; /* for sonde_rules_add_list, checked; empty: not said */
     bool none;                /* nobody is to judge */
-    int64_t interval;         /* 0: not said */
+    int64_t every;            /* 0: not said */
     sonde_nn_job_texts stop_on,
         on_finding; /* rules or severities; actions: not checked */
     bool each;

@@ -2,7 +2,7 @@
  * job_rules.c - a job's section `rules`: who judges the training, and what is done about it.
  *
  *     rules: none                                   or a text, or a list, as of sonde_rules_add_list
- *     rules: {judge: default, interval: 10, stop_on: [error], on_finding: [...], each: false}
+ *     rules: {judge: default, every: 10, stop_on: [error], on_finding: [...], each: false}
  */
 #include "nn/job/job.h"
 #include "base/macros.h"
@@ -76,8 +76,7 @@ static sonde_err read_judge(const sonde__yaml_reader *reader, const sonde__yaml 
 sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
                                 const sonde__yaml *section, sonde_nn_job_rules *rules)
 {
-    static const char *const keys[] = {"judge", "interval", "stop_on", "on_finding",
-                                       "each"};
+    static const char *const keys[] = {"judge", "every", "stop_on", "on_finding", "each"};
     const sonde__yaml *node = NULL;
     sonde_err err = SONDE_OK;
 
@@ -89,8 +88,7 @@ sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
         err = read_judge(reader, node, rules);
     }
     if (err == SONDE_OK) {
-        err =
-            sonde__yaml_int(reader, section, "interval", 1, INT32_MAX, &rules->interval);
+        err = sonde__yaml_int(reader, section, "every", 1, INT32_MAX, &rules->every);
     }
     if (err == SONDE_OK && (node = sonde__yaml_get(section, "stop_on")) != NULL) {
         err = read_texts(reader, node, &rules->stop_on);
