@@ -26,8 +26,7 @@ void sonde__plot_range_widen(double *low, double *high)
     }
 }
 
-/* --- layout ----------------------------------------------------------------------------
- */
+/* --- layout ------------------------------------------------------------------------- */
 
 static void choose_ticks(sonde__plot_axis *axis, int wanted)
 {
@@ -155,8 +154,7 @@ bool sonde__plot_frame_layout(sonde__plot_scene *scene, sonde__plot_box space,
     return frame->area.w >= 48;
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 void sonde__plot_frame_draw_grid(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {

@@ -38,8 +38,7 @@ void sonde__plot_frame_draw_axes(sonde__plot_scene *scene,
 double sonde__plot_frame_x(const sonde__plot_frame *frame, double x);
 double sonde__plot_frame_y(const sonde__plot_frame *frame, double y);
 
-/* --- colour bar ------------------------------------------------------------------------
- */
+/* --- colour bar --------------------------------------------------------------------- */
 
 /* axis is the bar's; its ticks are chosen here, for a bar of that height. */
 double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
@@ -48,8 +47,7 @@ double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *
 void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
                                  sonde_colours colours, sonde__plot_box box);
 
-/* --- legend ----------------------------------------------------------------------------
- */
+/* --- legend ------------------------------------------------------------------------- */
 
 typedef struct sonde__plot_legend_entry {
     const char *name; /* borrowed */

@@ -31,8 +31,7 @@ typedef struct matrix {
     bool shortened;        /* "12.3k" */
 } matrix;
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 static sonde_err check_view(const sonde_view *view, sonde_diag *diag)
 {
@@ -150,8 +149,7 @@ static const char *summary(const matrix *m, char *buf, size_t size)
     return buf;
 }
 
-/* --- layout ----------------------------------------------------------------------------
- */
+/* --- layout ------------------------------------------------------------------------- */
 
 static void write_value(const matrix *m, double value, char *buf, size_t size)
 {
@@ -279,8 +277,7 @@ static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
     return true;
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 static uint32_t cell_colour(const matrix *m, double value)
 {

@@ -29,8 +29,7 @@ typedef struct chart {
     uint64_t marks[4];
 } chart;
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 static sonde_err check_plot(const sonde_curves_plot *plot, sonde_diag *diag)
 {
@@ -134,8 +133,7 @@ static void make_frame(chart *c)
     }
 }
 
-/* --- lines -----------------------------------------------------------------------------
- */
+/* --- lines -------------------------------------------------------------------------- */
 
 /* One pixel column of a long line. */
 typedef struct column {
@@ -237,8 +235,7 @@ static void draw_values(const chart *c, sonde__plot_scene *scene,
     sonde__free(run);
 }
 
-/* --- marks -----------------------------------------------------------------------------
- */
+/* --- marks -------------------------------------------------------------------------- */
 
 static void draw_mark(sonde__plot_scene *scene, sonde__plot_box area,
                       sonde__plot_mark mark, double x, uint32_t colour)
@@ -300,8 +297,7 @@ static const char *describe_marks(const chart *c, char *buf, size_t size)
     return buf;
 }
 
-/* --- the picture -----------------------------------------------------------------------
- */
+/* --- the picture -------------------------------------------------------------------- */
 
 static void draw_series(const chart *c, sonde__plot_scene *scene)
 {

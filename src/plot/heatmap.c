@@ -30,8 +30,7 @@ typedef struct map {
     sonde__plot_axis bar; /* per cent */
 } map;
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 static uint64_t total_of(const sonde_histogram *h)
 {
@@ -196,8 +195,7 @@ static sonde_err read_steps(map *m, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* --- columns ---------------------------------------------------------------------------
- */
+/* --- columns ------------------------------------------------------------------------ */
 
 static double step_at(const map *m, size_t i)
 {
@@ -292,8 +290,7 @@ static uint32_t *make_pixels(const map *m, int columns)
     return pixels;
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 /* Runs of medians; a light edge below the line keeps it readable on every colour. */
 static void draw_medians(const map *m, sonde__plot_scene *scene)

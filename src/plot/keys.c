@@ -12,8 +12,7 @@
 enum { BAR = 14, BAR_GAP = 18, SWATCH = 22, BLOCK = 12 };
 #define GAP 8.0
 
-/* --- colour bar ------------------------------------------------------------------------
- */
+/* --- colour bar --------------------------------------------------------------------- */
 
 double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
                                     double height)
@@ -73,8 +72,7 @@ void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axi
     }
 }
 
-/* --- legend ----------------------------------------------------------------------------
- */
+/* --- legend ------------------------------------------------------------------------- */
 
 static void draw_swatch(sonde__plot_scene *scene, const sonde__plot_legend_entry *entry,
                         double x, double y)

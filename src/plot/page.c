@@ -8,8 +8,7 @@
 
 #include <math.h>
 
-/* --- title, notes ----------------------------------------------------------------------
- */
+/* --- title, notes ------------------------------------------------------------------- */
 
 /* Lines of a text at y; returns where the next may start. */
 static double draw_heading(sonde__plot_scene *scene, const char *text,
@@ -103,8 +102,7 @@ sonde_err sonde__plot_no_room(const sonde__plot_scene *scene, sonde_diag *diag)
                        scene->width);
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 static sonde_err check_page(const sonde_plot_page *page, double *width, double *scale,
                             sonde_diag *diag)

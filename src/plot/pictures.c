@@ -11,8 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* --- axes ------------------------------------------------------------------------------
- */
+/* --- axes --------------------------------------------------------------------------- */
 
 static bool is_colour_axis(int64_t size)
 {
@@ -100,8 +99,7 @@ static double value_at(const sonde__plot_pictures *p, int64_t i, int64_t channel
     return sonde_element_get(p->view->dtype, data + element * size);
 }
 
-/* --- range -----------------------------------------------------------------------------
- */
+/* --- range -------------------------------------------------------------------------- */
 
 typedef struct census {
     double low, high; /* of the finite values; low > high if there are none */
@@ -189,8 +187,7 @@ const char *sonde__plot_oddities_text(sonde__plot_oddities odd, char *buf, size_
     return buf;
 }
 
-/* --- pixels ----------------------------------------------------------------------------
- */
+/* --- pixels ------------------------------------------------------------------------- */
 
 /* Mean of a channel over rows y0 ... y1 - 1, columns x0 ... x1 - 1, as part of the span;
  * NaN if one of them is. */

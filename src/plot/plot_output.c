@@ -10,8 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* --- kinds -----------------------------------------------------------------------------
- */
+/* --- kinds -------------------------------------------------------------------------- */
 
 sonde_err sonde__plot_kind_of(const char *path, sonde__plot_kind *kind, sonde_diag *diag)
 {
@@ -43,8 +42,7 @@ sonde_err sonde_plot_check_path(const char *path, sonde_diag *diag)
     return sonde__plot_kind_of(path, &kind, diag);
 }
 
-/* --- bytes -----------------------------------------------------------------------------
- */
+/* --- bytes -------------------------------------------------------------------------- */
 
 void sonde__plot_bytes_fini(sonde__plot_bytes *bytes)
 {

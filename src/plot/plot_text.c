@@ -20,8 +20,7 @@
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
 static const char REPLACEMENT[] = "\xef\xbf\xbd";
 
-/* --- measuring -------------------------------------------------------------------------
- */
+/* --- measuring ---------------------------------------------------------------------- */
 
 struct _cairo *sonde__plot_ruler_create(void)
 {
@@ -90,8 +89,7 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
     return width;
 }
 
-/* --- clean UTF-8 -----------------------------------------------------------------------
- */
+/* --- clean UTF-8 -------------------------------------------------------------------- */
 
 /* Bytes of the well-formed character at text (Unicode 15, table 3-7), 0 if there is none.
  */
@@ -152,8 +150,7 @@ char *sonde__plot_text_clean(const char *text)
     return clean;
 }
 
-/* --- shortening ------------------------------------------------------------------------
- */
+/* --- shortening --------------------------------------------------------------------- */
 
 /* Start of the last character that begins before end. */
 static size_t back_one(const char *text, size_t end)
@@ -242,8 +239,7 @@ static char *fitted(sonde__plot_scene *scene, const char *text, size_t length,
     return clean;
 }
 
-/* --- placing ---------------------------------------------------------------------------
- */
+/* --- placing ------------------------------------------------------------------------ */
 
 /* The box of a text of that length, and where its baseline starts. */
 static void place(sonde__plot_item *item, double length, sonde__plot_text_at at)
@@ -289,8 +285,7 @@ void sonde__plot_text(sonde__plot_scene *scene, const char *text, sonde__plot_fo
     sonde__plot_scene_add(scene, item);
 }
 
-/* --- breaking into lines ---------------------------------------------------------------
- */
+/* --- breaking into lines ------------------------------------------------------------ */
 
 /* Where a line of text may end: the end of the piece that starts at from, its spaces not
  * included. */

@@ -43,8 +43,7 @@ static sonde__plot_box snapped(const brush *b, sonde__plot_box box)
                              SONDE_MAX(snap(b, box.y + box.h) - y, pixel)};
 }
 
-/* --- shapes ----------------------------------------------------------------------------
- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 static void draw_fill(const brush *b, const sonde__plot_item *item)
 {
@@ -123,8 +122,7 @@ static void draw_text(const brush *b, const sonde__plot_item *item)
     cairo_show_text(b->cairo, item->payload);
 }
 
-/* --- images ----------------------------------------------------------------------------
- */
+/* --- images ------------------------------------------------------------------------- */
 
 /* How many times each pixel is repeated both ways: in an SVG, enough for a sharp screen,
  * but never beyond some millions in all. */
@@ -178,8 +176,7 @@ static void draw_image(const brush *b, const sonde__plot_item *item)
     cairo_surface_destroy(surface); /* an error in it is now the context's */
 }
 
-/* --- the scene -------------------------------------------------------------------------
- */
+/* --- the scene ---------------------------------------------------------------------- */
 
 static void draw_item(const brush *b, const sonde__plot_item *item)
 {
@@ -252,8 +249,7 @@ static cairo_status_t make_png(const sonde__plot_scene *scene, sonde__plot_bytes
     return status;
 }
 
-/* --- SVG -------------------------------------------------------------------------------
- */
+/* --- SVG ---------------------------------------------------------------------------- */
 
 static void add_escaped(sonde__plot_bytes *out, const char *text)
 {

@@ -107,8 +107,7 @@ SONDE_API sonde_err sonde__plot_scene_init(sonde__plot_scene *scene, double widt
                                            double scale, sonde_diag *diag);
 SONDE_API void sonde__plot_scene_fini(sonde__plot_scene *scene);
 
-/* --- shapes ----------------------------------------------------------------------------
- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 SONDE_API void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box,
                                 uint32_t colour);
@@ -127,8 +126,7 @@ void sonde__plot_dot(sonde__plot_scene *scene, double x, double y, double diamet
 void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *pixels,
                        int columns, int rows);
 
-/* --- texts -----------------------------------------------------------------------------
- */
+/* --- texts -------------------------------------------------------------------------- */
 
 /* Malformed UTF-8 becomes U+FFFD and control characters spaces; that is what is measured.
  */
@@ -162,8 +160,7 @@ SONDE_API void sonde__plot_lines_draw(sonde__plot_scene *scene,
                                       sonde__plot_font font, uint32_t colour,
                                       sonde__plot_text_at at);
 
-/* --- the file --------------------------------------------------------------------------
- */
+/* --- the file ----------------------------------------------------------------------- */
 
 /* Draws the scene on paper and writes it to path, by its ending (render.c). */
 SONDE_API sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene,

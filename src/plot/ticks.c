@@ -29,8 +29,7 @@ double sonde__plot_nice_step(double range, int wanted)
            power;
 }
 
-/* --- labels ----------------------------------------------------------------------------
- */
+/* --- labels ------------------------------------------------------------------------- */
 
 /* "x10^n" with raised digits; returns the end of what was written. */
 static size_t write_power(char *buf, size_t size, int exponent)
@@ -118,8 +117,7 @@ static void label_linear(sonde__plot_ticks *ticks, double step)
     }
 }
 
-/* --- linear ----------------------------------------------------------------------------
- */
+/* --- linear ------------------------------------------------------------------------- */
 
 void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
                               sonde__plot_ticks *ticks)
@@ -144,8 +142,7 @@ void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
     label_linear(ticks, step);
 }
 
-/* --- logarithmic -----------------------------------------------------------------------
- */
+/* --- logarithmic -------------------------------------------------------------------- */
 
 static void add_log(sonde__plot_ticks *ticks, double low, double high, int decade,
                     int digit)
@@ -232,8 +229,7 @@ void sonde__plot_ticks_log(double low, double high, int wanted, sonde__plot_tick
     label_log(ticks);
 }
 
-/* --- single numbers --------------------------------------------------------------------
- */
+/* --- single numbers ----------------------------------------------------------------- */
 
 const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size)
 {

@@ -135,8 +135,7 @@ sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *dia
     return err;
 }
 
-/* --- times --------------------------------------------------------------------------
- */
+/* --- times -------------------------------------------------------------------------- */
 
 double sonde__trial_seconds_of(const char *text)
 {

@@ -13,8 +13,7 @@
 #define ELLIPSIS "\xe2\x80\xa6"
 #define MINUS "\xe2\x88\x92"
 
-/* --- texts -----------------------------------------------------------------------------
- */
+/* --- texts -------------------------------------------------------------------------- */
 
 static void check_clean(const char *text, const char *expected)
 {
@@ -161,8 +160,7 @@ static void test_alignment(void **state)
     sonde__plot_scene_fini(&scene);
 }
 
-/* --- colours ---------------------------------------------------------------------------
- */
+/* --- colours ------------------------------------------------------------------------ */
 
 /* Values of matplotlib 3.10's viridis at i / 255. */
 static void test_viridis(void **state)
@@ -203,8 +201,7 @@ static void test_colour_maps(void **state)
     }
 }
 
-/* --- ticks -----------------------------------------------------------------------------
- */
+/* --- ticks -------------------------------------------------------------------------- */
 
 static void check_labels(const sonde__plot_ticks *ticks, size_t count,
                          const char *const *labels)

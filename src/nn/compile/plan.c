@@ -3,8 +3,8 @@
  *
  * Memory. A buffer of the arena lives from the step that first writes it to the step that
  * last reads it. Buffers are placed largest first, each in the lowest gap left by those
- * whose lives overlap its own; a step's scratch is a buffer that lives for one step. What
- * exists only to be shown comes last, so that it moves nothing else.
+ * whose lives overlap its own; a step's scratch is a buffer that lives for one step.
+ * Buffers that exist only to be shown come last, so that they move no other.
  *
  *     arena   |  buffer a  |   buffer c   |            (steps 0-3)
  *             |     buffer b   | scratch  |  d  |      (steps 4-7)

@@ -16,7 +16,7 @@
 #include "base/names.h"
 #include "nn/ops/ops.h"
 
-/* What a value without producer is. */
+/* The kind of a value without producer. */
 typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
     SONDE__FROM_INPUT = 1, /* fed by the caller; index counts the model's inputs */

@@ -289,7 +289,7 @@ sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value 
         const char *name =
             sonde__graph_string(graph, "%s_output_%d", layer->path, calls->outputs++);
 
-        /* The op that ends a module bears the module's name; the count of its function name
+        /* The last op of a module has the module's name; the count of its function name
          * stays unused. */
         graph->values[result].name = name;
         graph->values[result].role = SONDE_ROLE_OUTPUT;

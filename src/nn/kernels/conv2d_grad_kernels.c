@@ -1,18 +1,19 @@
 /*
  * conv2d_grad_kernels.c - the input gradient of a convolution over LANES. Weight
- * gradients: conv2d_weight_kernels.h.
+ * gradients: conv2d_weight_kernels.c.
  *
- *   dx[c][i][j] = sum over o, k, l of w[o][c][k][l] dy[o][(i + p - k d) / s][(j + p - l
- * d) / s]
+ *   dx[c][i][j] = sum over o, k, l of
+ *       w[o][c][k][l] dy[o][(i + p - k d) / s][(j + p - l d) / s]
  *
  * Two ways, chosen by shape alone:
  *
  *   scatter  Stride and dilation 1, kernels 3 or 5 wide. For one row of dx, one or two
- *            channels and a stretch of dy `width` pixels wide, the width + kw - 1 pixels
- * of dx that it touches stay in registers: every tap of the stretch adds to them, and
- * nothing is computed that a border cuts off. Pixels that two stretches touch are carried
- * over through dx itself. gather   Everything else: the runs of conv2d_lanes.h, with
- * lists of the taps that reach a pixel.
+ *            channels and a stretch of dy `width` pixels wide, the width + kw - 1 pixels of
+ *            dx that it touches stay in registers: every tap of the stretch adds to them,
+ *            and nothing is computed that a border cuts off. Pixels that two stretches
+ *            touch are carried over through dx itself.
+ *   gather   Everything else: the runs of conv2d_lanes.h, with lists of the taps that reach
+ *            a pixel.
  */
 #include "base/isa.h"
 #include "base/macros.h"

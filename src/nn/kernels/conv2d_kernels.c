@@ -6,7 +6,7 @@
  * where the ISA has it: the fused kernels give the bits of the plain one. The work itself
  * is done by tiles (conv2d_tile.h).
  *
- * Left out: reuse of the input across channel tiles beyond what caches give. Layers of
+ * Omitted: reuse of the input across channel tiles beyond what caches give. Layers of
  * many channels are better served by a blocked matrix product.
  */
 #include "base/isa.h"

@@ -120,7 +120,7 @@ typedef struct conv2d_tap {
  *       weight[o weight_stride + t.w] * x[from(i) + t.x + lane]
  *
  * from(i) and to(i) go in steps of x_step and y_step, and by x_skip and y_skip more
- * behind every `columns` pixels, beginning at column `column`. All lengths are in floats.
+ * after every `columns` pixels, beginning at column `column`. All lengths are in floats.
  */
 typedef struct conv2d_run {
     const float *x;
@@ -134,7 +134,7 @@ typedef struct conv2d_run {
     int64_t count, column, columns, x_step, x_skip;
 } conv2d_run;
 
-/* Does a run. (conv2d_kernels.h) */
+/* Does a run. (conv2d_kernels.c) */
 void sonde__kernel_conv2d_run_generic(const conv2d_run *run);
 void sonde__kernel_conv2d_run_avx2(const conv2d_run *run);
 void sonde__kernel_conv2d_run_avx512(const conv2d_run *run);

@@ -1,6 +1,6 @@
 /*
  * conv2d_weight_kernels.c - weight and bias gradients of a convolution over LANES, alone
- * and fused with the gradients of the max-pool and the ReLU behind it.
+ * and fused with the gradients of the max-pool and the ReLU that follow it.
  *
  *   dw[o][c][k][l] = sum over samples and pixels (i, j) of
  *       dy[o][i][j] x[c][i s - p + k d][j s - p + l d]

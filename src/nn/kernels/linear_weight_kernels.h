@@ -1,6 +1,6 @@
 /*
- * linear_weight_kernels.h - the second half of linear_kernels.h: gradients of weight and
- * bias, the update that uses up the former while it is in cache, and the lists of
+ * linear_weight_kernels.h - the second half of linear_kernels.c: gradients of weight and
+ * bias, the update that consumes the former while it is in cache, and the lists of
  * kernels.
  */
 #ifndef SONDE_NN_KERNELS_LINEAR_WEIGHT_KERNELS_H
@@ -130,7 +130,7 @@ static void weight_panel(const weight_product *p, tile *t, const span rows, int6
     }
 }
 
-/* Rows of dw, to c and behind. */
+/* Rows of dw, to c and after it. */
 static void weight_rows(const weight_product *p, const span rows, float *c)
 {
     tile t = {.a_stride = p->rows * 16,

@@ -6,8 +6,9 @@
  * Order of things. Elements are taken as they lie, in blocks of RELU_BLOCK and in vectors of
  * 16. The sum of the value is that of vitals_accum.h; of its ReLU, what is not 0 or less and
  * its squares go to sixteen lanes each, so either of the two may be read for it. The value's
- * l1 is twice the ReLU's sum less its own sum. Blocks of which sums do not tell all (see sonde__vitals_is_plain; and a value with
- * zeros) go the way of any array in memory. So every instruction set comes to the same bits.
+ * l1 is twice the ReLU's sum less its own sum. Blocks whose sums do not suffice (see
+ * sonde__vitals_is_plain; and a value with zeros) are measured like any array in memory.
+ * So every instruction set gives the same bits.
  */
 #ifndef SONDE_NN_KERNELS_RELU_VITALS_H
 #define SONDE_NN_KERNELS_RELU_VITALS_H

@@ -31,7 +31,7 @@ const char *sonde__op_shape_text(const sonde__op_shape *shape,
 /* float32 or float64, of a size that sonde__op_expect_size takes. */
 sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
                                  sonde_diag *diag);
-/* A float tensor of that rank; form tells what it stands for: "(N, C, H, W)". */
+/* A float tensor of that rank; form names its dims: "(N, C, H, W)". */
 sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
                                 const char *form, sonde_diag *diag);
 /* The dtype and shape of expected. */
@@ -72,7 +72,7 @@ static inline double sonde__op_load(const sonde__operand *operand, int64_t i)
                                              : (double)((const float *)operand->data)[i];
 }
 
-/* Does nothing for an output that nobody needs. */
+/* Does nothing for an output that is not computed (data NULL). */
 static inline void sonde__op_store(const sonde__operand *operand, int64_t i, double value)
 {
     if (operand->data == NULL) {
@@ -117,7 +117,7 @@ int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layou
 
 /* --- gradient rules (gradient.c) -------------------------------------------------- */
 
-/* Emits an op with the attrs of the forward op, but for dims: those of the value `like`.
+/* Emits an op with the attrs of the forward op, and the dims of the value `like`.
  */
 sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_kind *kind, sonde__op_value like,

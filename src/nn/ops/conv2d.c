@@ -1,13 +1,13 @@
 /*
  * conv2d.c - two-dimensional convolution, its input gradient and its weight gradient.
  *
- *   y[n,o,i,j] = b[o] + sum over c, k, l of w[o,c,k,l] x[n, g C/G + c, i s - p + k d,
- * ...]
+ *   y[n,o,i,j] = b[o] + sum over c, k, l of
+ *       w[o,c,k,l] x[n, g C/G + c, i s - p + k d, j s - p + l d]
  *
  * where g is the group of o: a cross-correlation, as PyTorch's torch.nn.Conv2d documents.
- * The gradients are the transposes of that sum. What lies in the padding takes no part,
- * so an infinite weight over padding gives no NaN; PyTorch's answer there depends on
- * which of its kernels runs.
+ * The gradients are the transposes of that sum. Elements in the padding take no part, so
+ * an infinite weight over padding gives no NaN; PyTorch's answer there depends on which
+ * of its kernels runs.
  *
  * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
  * gradients have those of the forward op, and in dims the shape to give back.

@@ -1,16 +1,17 @@
 /*
  * fused.c - ops that the fuse pass puts in the place of several: their shape rules, and
- * references that run the members one after the other, so that fast kernels have
- * something to be compared with. Every member's value is an output; one whose data is
- * NULL is kept in scratch or not computed.
+ * references that run the members one after the other: the oracle of the fast kernels.
+ * Every member's value is an output; one whose data is NULL is kept in scratch or not
+ * computed.
  *
- *   conv2d_relu        y = relu(conv2d(x, w, b))
- *   conv2d_relu_pool   y, index = max_pool2d(relu(conv2d(x, w, b)))
- *   linear_relu        y = relu(linear(x, w, b))
- *   pool_relu_conv_grad       drelu = max_pool2d_grad(dy, index), dconv = relu_grad of
- * it, dw = conv2d_grad_weight(dconv, x), db = channel_sum(dconv). Only winners have a
- * gradient, and the ReLU of a winner is the pool's output: so that stands in for the
- * ReLU's. linear_grad_weight_sgd    dw = linear_grad_weight(dy, x), then sgd(w, dw, v)
+ *   conv2d_relu             y = relu(conv2d(x, w, b))
+ *   conv2d_relu_pool        y, index = max_pool2d(relu(conv2d(x, w, b)))
+ *   linear_relu             y = relu(linear(x, w, b))
+ *   pool_relu_conv_grad     drelu = max_pool2d_grad(dy, index), dconv = relu_grad(drelu),
+ *                           dw = conv2d_grad_weight(dconv, x), db = channel_sum(dconv).
+ *                           Only winners have a gradient, and the ReLU of a winner is the
+ *                           pool's output, which therefore stands in for the ReLU's.
+ *   linear_grad_weight_sgd  dw = linear_grad_weight(dy, x), then sgd(w, dw, v)
  *
  * attrs are those of the convolution. The pool is always 2 x 2 with stride 2, without
  * padding or dilation: windows that tile.
@@ -199,7 +200,7 @@ static sonde_err pool_relu_conv_grad_infer(sonde__op_call *call, sonde__op_attrs
     return SONDE_OK;
 }
 
-/* Room for the convolution's output gradient, and for dy behind the ReLU. */
+/* Room for the convolution's output gradient, and for the ReLU's gradient. */
 static size_t pool_relu_conv_grad_scratch(const sonde__op_call *call, int parts)
 {
     (void)parts;

@@ -9,10 +9,10 @@
  * as torch.nn.GroupNorm; gamma and beta may be missing (beta alone may), which means 1
  * and 0. With z = (x - mean) rstd and h = dy gamma[c], the gradient is
  *
- *   dgamma[c] = sum dy z,  dbeta[c] = sum dy,  dx = rstd (h - sum h / D - z sum (h z) /
- * D)
+ *   dgamma[c] = sum dy z,  dbeta[c] = sum dy
+ *   dx = rstd (h - sum h / D - z sum (h z) / D)
  *
- * No gradient flows through the outputs mean and rstd: they are there to be looked at.
+ * No gradient flows through the outputs mean and rstd: they exist to be observed.
  *
  * attrs: groups, eps.
  */

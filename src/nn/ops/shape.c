@@ -5,7 +5,7 @@
  *   identity   y = x: a place to print.
  *   reshape    the same elements, in row-major order, under other dims. attrs.dims, of
  *              attrs.rank entries: 0 copies the input's dim at that place, one -1 takes
- *              what is left (ONNX's Reshape).
+ *              the rest (ONNX's Reshape).
  *   transpose  dim i of y is dim attrs.dims[i] of x (torch.permute); negative ones count
  *              from the end.
  *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
@@ -86,7 +86,7 @@ static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
             if (i >= x->rank) {
                 return sonde__fail(
                     diag, SONDE_EINVAL, NULL, NULL,
-                    "target dim %d copies one that an input of rank %d has not", i,
+                    "target dim %d copies a dim that an input of rank %d lacks", i,
                     x->rank);
             }
             attrs->dims[i] = x->dim[i];

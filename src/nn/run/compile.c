@@ -1,6 +1,6 @@
 /*
- * compile.c - makes a session ready: runs the passes, resolves what is observed, starts the
- * team. What fails leaves the session as it was before.
+ * compile.c - makes a session ready: runs the passes, resolves taps, starts the team. A
+ * failure leaves the session unchanged.
  */
 #include "nn/run/session_state.h"
 #include "base/clock.h"

@@ -22,8 +22,8 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
 /* --- anchors ---------------------------------------------------------------------- */
 
 /*
- * With G > 1 a parameter is observed at every micro-batch, before the update. Who wants its
- * final value wants the one after it, which has a name of its own.
+ * With G > 1 a parameter is observed at every micro-batch, before the update. Its final
+ * value is the one after the update, which has a name of its own.
  */
 static const char *final_name(const sonde_nn_session *session, const char *tensor,
                               sonde_anchor_mode mode, char *buf, size_t size)
@@ -134,8 +134,7 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
     }
     if (err == SONDE_OK) {
         err = sonde_observer_bind(session->output_observer, &shape, diag);
-        if (err == SONDE_EINVAL &&
-            diag != NULL) { /* not of an anchor that somebody named */
+        if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
             (void)snprintf(diag->where, sizeof diag->where, "output_mode");
         }
     }
