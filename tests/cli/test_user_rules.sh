@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# sonde rules with files of rules, those of docs/own_rules.md among them: --plugin, its errors, and a rule that crashes while a run is followed.
+# sonde rules with files of rules, those of docs/own_rules.md among them: --plugin, its errors, and
+# a rule that crashes while a run is followed.
 . "$(dirname "$0")/lib.sh"
 root=$SONDE_TEST_DIR/..
 command -v cc >/dev/null && command -v pkg-config >/dev/null || exit 77

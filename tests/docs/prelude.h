@@ -13,5 +13,5 @@ static sonde_hook *hook;
 static sonde_hook_options options;
 static sonde_nn_session *session, *training, *evaluation;
 static sonde_outfeed_batch batch;
-static char *text;
+static sonde_text text;
 static int epoch;
