@@ -94,7 +94,8 @@ bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag
     }
     work->report->left_out++;
     if (work->options->report_line != NULL) {
-        work->options->report_line(work->options->user, sonde_diag_line(why, line, sizeof line));
+        work->options->report_line(work->options->user,
+                                   sonde_diag_line(why, line, sizeof line));
     }
     return true;
 }

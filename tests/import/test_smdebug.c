@@ -321,7 +321,8 @@ static void damaged_records_are_refused(void **state)
         assert_non_null(strstr(diag.where, "'Net_fc1.weight' at step 0"));
         assert_golden(trial, "labels", 0, 0);
         sonde_trial_close(trial);
-        assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+        assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL),
+                         SONDE_OK);
         assert_int_equal(report.records, 43);
         assert_int_equal(report.damaged, 1);
     }
