@@ -63,8 +63,7 @@ const sonde_rule sonde__builtin_all_zero = {
     .summary = "a tensor consists of zeros",
     .condition = "At least `threshold` percent of a tensor's values are 0.",
     .advice =
-        "A weight: look at its initialisation; an activation or a gradient: look for "
-        "dead units before it, or a mask that hides everything.",
+        "A weight: look at its initialisation; an activation or a gradient: look for dead units before it, or a mask that hides everything.",
     .by_name_only = true,
     .init = init,
     .wants = wants,

@@ -102,8 +102,7 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_check_input_images = {
     SONDE__RULE("CheckInputImages", images),
     .summary = "images that go in are not centred",
-    .condition = "Over `threshold_samples` images the mean of a channel is more than "
-                 "`threshold_mean` from 0.",
+    .condition = "Over `threshold_samples` images the mean of a channel is more than `threshold_mean` from 0.",
     .advice = "Subtract the mean of each channel over the training data.",
     .by_name_only = true,
     .tensor_size = sizeof(tensor_memory),

@@ -125,8 +125,7 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
                              "misprediction", share, state->threshold_misprediction)) {
             sonde_rule_say(
                 run, NULL,
-                "%.3g %% of the samples of class %d are taken for others, of all "
-                "classes %.3g %%, and that does not change.",
+                "%.3g %% of the samples of class %d are taken for others, of all classes %.3g %%, and that does not change.",
                 100.0 * share, c, 100.0 * share_wrong);
         }
     }
@@ -185,10 +184,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
     .summary = "some classes are far more frequent, or never recognised",
     .condition =
-        "In `samples` labels the most frequent class is clearly more than "
-        "`threshold_imbalance` times as frequent as the least, or for `patience` such "
-        "stretches on end more than `threshold_misprediction` of a class is mistaken "
-        "while most others are not.",
+        "In `samples` labels the most frequent class is clearly more than `threshold_imbalance` times as frequent as the least, or for `patience` such stretches on end more than `threshold_misprediction` of a class is mistaken while most others are not.",
     .advice = "Weight the classes in the loss, or draw the rare ones more often.",
     .modes = SONDE__TRAIN,
     .wants = sonde__builtin_wants_classes,

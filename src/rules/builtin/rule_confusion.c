@@ -130,11 +130,8 @@ const sonde_rule sonde__builtin_confusion = {
     SONDE__RULE("Confusion", confusion),
     .summary = "classes are taken for each other",
     .condition =
-        "At the end, of what is recognised in evaluation a class has less than "
-        "`min_diag` "
-        "of an even share, or more than `max_off_diag` of a class is taken for another.",
-    .advice = "Look at samples of both classes: they may be mislabelled, or need other "
-              "features.",
+        "At the end, of what is recognised in evaluation a class has less than `min_diag` of an even share, or more than `max_off_diag` of a class is taken for another.",
+    .advice = "Look at samples of both classes: they may be mislabelled, or need other features.",
     .modes = 1U << SONDE_MODE_EVAL,
     .by_name_only = true,
     .wants = sonde__builtin_wants_classes,

@@ -106,8 +106,7 @@ static void step(sonde_rule_run *run)
                 run, i, share >= MOST_DEAD ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
                 "percent_inactive", share, state->threshold_layer)) {
             sonde_rule_say(run, NULL,
-                           "%.3g %% of its units gave 0 for every sample (or nearly) at "
-                           "%lld observed steps on end: nothing flows back through them.",
+                           "%.3g %% of its units gave 0 for every sample (or nearly) at %lld observed steps on end: nothing flows back through them.",
                            share, (long long)state->patience);
         }
     }
@@ -127,11 +126,9 @@ const sonde_rule sonde__builtin_dead_relu = {
     SONDE__RULE("DeadRelu", dead),
     .summary = "most ReLUs of a layer give 0 whatever comes in",
     .condition =
-        "More than `threshold_layer` % of a layer's units were active for less than "
-        "`threshold_inactivity` % of samples at `patience` observed steps on end.",
+        "More than `threshold_layer` % of a layer's units were active for less than `threshold_inactivity` % of samples at `patience` observed steps on end.",
     .advice =
-        "Lower the learning rate, look at biases that are far below 0, or use a leaky "
-        "ReLU.",
+        "Lower the learning rate, look at biases that are far below 0, or use a leaky ReLU.",
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,

@@ -93,8 +93,7 @@ const sonde_rule sonde__builtin_duplicate_batch = {
     .name = "DuplicateBatch",
     .summary = "the same batch comes again, or on two replicas",
     .condition =
-        "An input that has changed before is the same as at the training step before, or "
-        "as on another replica.",
+        "An input that has changed before is the same as at the training step before, or as on another replica.",
     .advice = "Look at the loader: its shuffling, its workers' seeds, how it is sharded.",
     SONDE_RULE_NEEDS(needs),
     .modes = SONDE__TRAIN,

@@ -91,8 +91,7 @@ static void judge_output(sonde_rule_run *run, size_t i, tensor_memory *memory,
                          APART * *l1)) {
         sonde_rule_say(
             run, NULL,
-            "For inputs that were evaluated before, without training since, it "
-            "now has other values: magnitudes sum to %.6g, not to %.6g.",
+            "For inputs that were evaluated before, without training since, it now has other values: magnitudes sum to %.6g, not to %.6g.",
             v->l1, *l1);
     }
     *l1 = v->l1;
@@ -110,8 +109,7 @@ static void judge_buffer(sonde_rule_run *run, size_t i, tensor_memory *memory,
                          memory->as.before.mean)) {
         sonde_rule_say(
             run, NULL,
-            "It changes from one evaluation step to the next: evaluation depends "
-            "on what was evaluated before, and leaves traces in training.");
+            "It changes from one evaluation step to the next: evaluation depends on what was evaluated before, and leaves traces in training.");
     }
     memory->as.before = *v;
     memory->has_before = true;
@@ -160,10 +158,8 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
     .name = "EvalNondeterminism",
     .summary = "the same input gives another output in evaluation",
     .condition =
-        "In evaluation steps without training between them, equal inputs have outputs "
-        "that differ, or a buffer changes.",
-    .advice = "Switch the model to evaluation: dropout off, batch norm with its running "
-              "statistics.",
+        "In evaluation steps without training between them, equal inputs have outputs that differ, or a buffer changes.",
+    .advice = "Switch the model to evaluation: dropout off, batch norm with its running statistics.",
     SONDE_RULE_NEEDS(needs),
     .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_PREDICT,
     .state_size = sizeof(nondeterminism),

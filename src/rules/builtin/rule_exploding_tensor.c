@@ -46,8 +46,7 @@ const sonde_rule sonde__builtin_exploding_tensor = {
     .summary = "a tensor holds NaN or infinite values",
     .condition = "A tensor has a NaN, or an infinity unless only_nan.",
     .advice =
-        "Lower the learning rate or clip gradients; NonFinite names the tensor that "
-        "turned bad first.",
+        "Lower the learning rate or clip gradients; NonFinite names the tensor that turned bad first.",
     .wants = sonde__builtin_wants_any,
     .step = step,
 };

@@ -156,11 +156,9 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter has a gradient and does not change",
     .condition =
-        "Over `patience` observed steps a parameter stays the same to the bit while its "
-        "gradient is not 0, and other parameters change or the optimiser's state does.",
+        "Over `patience` observed steps a parameter stays the same to the bit while its gradient is not 0, and other parameters change or the optimiser's state does.",
     .advice =
-        "See whether the optimiser has this parameter itself, not a copy that was made "
-        "before, and whether its learning rate is 0.",
+        "See whether the optimiser has this parameter itself, not a copy that was made before, and whether its learning rate is 0.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

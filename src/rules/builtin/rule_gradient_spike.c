@@ -83,8 +83,7 @@ static void step(sonde_rule_run *run)
             if (norm > limit && median > 0.0 &&
                 sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "l2", norm, limit)) {
                 sonde_rule_say(run, NULL,
-                               "Its norm is %.3g, %.3g times the median of the steps "
-                               "before (%.3g).",
+                               "Its norm is %.3g, %.3g times the median of the steps before (%.3g).",
                                norm, norm / median, median);
             }
         }
@@ -96,11 +95,7 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
-    .condition = "|g|2 > `factor` times the median of the last 32 observed steps, > six "
-                 "deviations "
-                 "of their logarithms, and > `factor` / 10 times the largest so far (of "
-                 "which half "
-                 "is forgotten in 512 steps).",
+    .condition = "|g|2 > `factor` times the median of the last 32 observed steps, > six deviations of their logarithms, and > `factor` / 10 times the largest so far (of which half is forgotten in 512 steps).",
     .advice = "Clip gradients; look at the batch of this step, and for a corrupt value.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -51,8 +51,7 @@ static void step(sonde_rule_run *run)
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "rms", sonde__builtin_rms(v),
                              state->threshold)) {
             sonde_rule_say(run, NULL,
-                           "Its values go from %.4g to %.4g, with a mean of %.4g and a "
-                           "deviation of %.4g.",
+                           "Its values go from %.4g to %.4g, with a mean of %.4g and a deviation of %.4g.",
                            v->min, v->max, v->mean, sqrt(sonde__builtin_variance(v)));
         }
     }

@@ -219,8 +219,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
         sonde_rule_say(
             run, NULL,
-            "It stays at %.4g, and the entropy of the labels is %.4g: the network "
-            "knows how frequent classes are and no more.",
+            "It stays at %.4g, and the entropy of the labels is %.4g: the network knows how frequent classes are and no more.",
             mean, h);
     }
 }
@@ -271,12 +270,8 @@ const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
-        "Over windows of `window` steps the mean loss is at the entropy of the labels, "
-        "not below it, and does not fall, twice on end, while gradients of different "
-        "batches have nothing in common.",
-    .advice = "See whether labels still belong to their inputs; if so, raise the "
-              "learning rate or "
-              "look at the initialisation.",
+        "Over windows of `window` steps the mean loss is at the entropy of the labels, not below it, and does not fall, twice on end, while gradients of different batches have nothing in common.",
+    .advice = "See whether labels still belong to their inputs; if so, raise the learning rate or look at the initialisation.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

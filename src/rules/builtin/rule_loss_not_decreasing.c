@@ -149,8 +149,7 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
                          state->increase_threshold_percent)) {
         sonde_rule_say(
             run, NULL,
-            "Averaged over %lld steps the loss has risen from %.5g to %.5g, and "
-            "stays there.",
+            "Averaged over %lld steps the loss has risen from %.5g to %.5g, and stays there.",
             (long long)state->window, memory->best, mean);
     }
 }
@@ -184,9 +183,7 @@ const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises, or does not fall",
     .condition =
-        "Averaged over `window` steps the loss is `increase_threshold_percent` above its "
-        "best, twice on end; with window=0: since num_steps it fell by less than "
-        "`diff_percent` percent or rose by more than `increase_threshold_percent`.",
+        "Averaged over `window` steps the loss is `increase_threshold_percent` above its best, twice on end; with window=0: since num_steps it fell by less than `diff_percent` percent or rose by more than `increase_threshold_percent`.",
     .advice = "Lower the learning rate; see whether labels and inputs belong together.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

@@ -90,8 +90,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
     if (limit > 0.0 && later[patience / 2] > limit &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", now, limit)) {
         sonde_rule_say(run, NULL,
-                       "It jumped from about %.4g to %.4g %zu observed steps ago and has "
-                       "not come back (now %.4g).",
+                       "It jumped from about %.4g to %.4g %zu observed steps ago and has not come back (now %.4g).",
                        sorted[before / 2], later[patience / 2], patience - 1, now);
     }
 }
@@ -120,12 +119,9 @@ const sonde_rule sonde__builtin_loss_spike = {
     SONDE__RULE("LossSpike", spike),
     .summary = "the loss jumps up and does not come back",
     .condition =
-        "Over the last `patience` observed steps the median loss is above `factor` times "
-        "that of the 64 before, and nine tenths of the losses above nine tenths of "
-        "those.",
+        "Over the last `patience` observed steps the median loss is above `factor` times that of the 64 before, and nine tenths of the losses above nine tenths of those.",
     .advice =
-        "Lower the learning rate or clip gradients, and go on from a checkpoint before "
-        "the jump.",
+        "Lower the learning rate or clip gradients, and go on from a checkpoint before the jump.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_loss,

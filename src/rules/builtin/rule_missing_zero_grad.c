@@ -245,8 +245,7 @@ static void step(sonde_rule_run *run)
                              "percent_summed", percent, SHARE)) {
             sonde_rule_say(
                 run, NULL,
-                "Each gradient is the one of the step before plus a fresh one: "
-                "they add up (now a norm of %.3g, the fresh part %.3g).",
+                "Each gradient is the one of the step before plus a fresh one: they add up (now a norm of %.3g, the fresh part %.3g).",
                 sqrt(state->at.now), sqrt(state->at.fresh));
         }
     }
@@ -278,9 +277,7 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     SONDE__RULE("MissingZeroGrad", zero_grad),
     .summary = "gradients are not cleared between steps",
     .condition =
-        "Over `patience` steps gradients equal those of the step before plus a "
-        "fresh part of steady size, which does not oppose them, in three quarters "
-        "of all gradients.",
+        "Over `patience` steps gradients equal those of the step before plus a fresh part of steady size, which does not oppose them, in three quarters of all gradients.",
     .advice = "Clear gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

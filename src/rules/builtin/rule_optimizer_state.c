@@ -117,8 +117,7 @@ static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
                          sqrt(LARGEST * v->sum))) {
         sonde_rule_say(
             run, "Look for what writes to it, and for a corrupt checkpoint.",
-            "Its norm is %.3g, and after the second moments it cannot be above "
-            "%.3g.",
+            "Its norm is %.3g, and after the second moments it cannot be above %.3g.",
             sqrt(m->sumsq), sqrt(LARGEST * v->sum));
     }
 }
@@ -137,8 +136,7 @@ static void judge_counter(sonde_rule_run *run, tensor_memory *memory,
                          (double)memory->stuck, (double)state->patience)) {
         sonde_rule_say(
             run, "Count a step for every update, and store the counter with the rest.",
-            "It stays at %.6g while the moments go on: their bias is corrected "
-            "for the wrong step.",
+            "It stays at %.6g while the moments go on: their bias is corrected for the wrong step.",
             t->sum);
     }
 }
@@ -177,8 +175,7 @@ static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_
         sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "beta1", b1, b2)) {
         sonde_rule_say(
             run, "Swap them: the first belongs to the mean of gradients.",
-            "The moments move as with beta1 = %.4g and beta2 = %.4g, which look "
-            "swapped.",
+            "The moments move as with beta1 = %.4g and beta2 = %.4g, which look swapped.",
             b1, b2);
     }
 }
@@ -220,10 +217,7 @@ const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer_state),
     .summary = "what an Adam keeps cannot be, or is used wrongly",
     .condition =
-        "A second moment is below 0; or the step counter stays for `patience` steps "
-        "while "
-        "moments change; or |m| is far above sqrt v; or the moments move as with swapped "
-        "betas.",
+        "A second moment is below 0; or the step counter stays for `patience` steps while moments change; or |m| is far above sqrt v; or the moments move as with swapped betas.",
     .advice =
         "Look at how the optimiser is made, and at what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,

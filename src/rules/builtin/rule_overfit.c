@@ -129,9 +129,7 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
     if (state->rising > 0.0) {
         sonde_rule_say(
             run, NULL,
-            "Evaluation %lld has a loss of %.4g, training of %.4g; at "
-            "evaluation %lld they were about %.4g and %.4g: what is learnt since "
-            "holds for the training data only.",
+            "Evaluation %lld has a loss of %.4g, training of %.4g; at evaluation %lld they were about %.4g and %.4g: what is learnt since holds for the training data only.",
             (long long)memory->now.round, eval, train,
             (long long)memory->best.round - CALM / 2, memory->best.eval,
             memory->best.train);
@@ -183,13 +181,9 @@ const sonde_rule sonde__builtin_overfit = {
     SONDE__RULE("Overfit", overfit),
     .summary = "evaluation gets worse while training gets better",
     .condition =
-        "For `patience` rounds the mean evaluation loss is `ratio_threshold` above the "
-        "mean "
-        "training loss; and over three rounds it is `rising` above its best, and by more "
-        "than it swings, while training is as much better.",
+        "For `patience` rounds the mean evaluation loss is `ratio_threshold` above the mean training loss; and over three rounds it is `rising` above its best, and by more than it swings, while training is as much better.",
     .advice =
-        "Stop at the best evaluation; use more data, augmentation, dropout or weight "
-        "decay, or a smaller network.",
+        "Stop at the best evaluation; use more data, augmentation, dropout or weight decay, or a smaller network.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -108,8 +108,7 @@ const sonde_rule sonde__builtin_overtraining = {
     SONDE__RULE("Overtraining", overtraining),
     .summary = "training goes on and nothing improves",
     .condition =
-        "No improvement above `delta` of the mean evaluation loss for "
-        "`patience_validation` rounds, or of both losses for `patience_train` rounds.",
+        "No improvement above `delta` of the mean evaluation loss for `patience_validation` rounds, or of both losses for `patience_train` rounds.",
     .advice = "Stop here, or lower the learning rate.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),

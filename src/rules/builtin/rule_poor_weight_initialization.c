@@ -129,8 +129,7 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
                              memory->worst, most)) {
             sonde_rule_say(
                 run, NULL,
-                "Its variance is %.3g times that of the layer before, at each of "
-                "the first %lld steps.",
+                "Its variance is %.3g times that of the layer before, at each of the first %lld steps.",
                 memory->worst, (long long)memory->looked);
         }
     }
@@ -215,13 +214,8 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies on its way through the layers from the start",
     .condition =
-        "At the first steps the variance of activation inputs grows by more than "
-        "`threshold` from a layer to the next, to more than 100, or shrinks by more than "
-        "its square at each of `steps`; or "
-        "the loss stands still for `patience` steps while a gradient is narrower than "
-        "`distribution_range`.",
-    .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
-              "(LeCun), or normalise between the layers.",
+        "At the first steps the variance of activation inputs grows by more than `threshold` from a layer to the next, to more than 100, or shrinks by more than its square at each of `steps`; or the loss stands still for `patience` steps while a gradient is narrower than `distribution_range`.",
+    .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs (LeCun), or normalise between the layers.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

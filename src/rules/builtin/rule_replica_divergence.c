@@ -76,9 +76,7 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .name = "ReplicaDivergence",
     .summary = "replicas have different parameters",
     .condition = "The hash of a parameter differs between replicas at the same step.",
-    .advice = "See whether every replica takes part in the all-reduce, and starts from "
-              "the same "
-              "values.",
+    .advice = "See whether every replica takes part in the all-reduce, and starts from the same values.",
     SONDE_RULE_NEEDS(needs),
     .state_size = sizeof(divergence),
     .tensor_size = sizeof(tensor_memory),

@@ -167,8 +167,7 @@ static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean_slope", slope,
                          state->slope)) {
         sonde_rule_say(run, NULL,
-                       "Its units lie so far out that their mean slope is %.2g of the "
-                       "largest: next to nothing flows back through them.",
+                       "Its units lie so far out that their mean slope is %.2g of the largest: next to nothing flows back through them.",
                        fmax(slope, 0.0));
     }
 }
@@ -206,8 +205,7 @@ static void step(sonde_rule_run *run)
                              state->threshold_layer)) {
             sonde_rule_say(
                 run, NULL,
-                "%.3g %% of its units lay outside %g ... %g at %lld observed steps "
-                "on end: their slope is 0.",
+                "%.3g %% of its units lay outside %g ... %g at %lld observed steps on end: their slope is 0.",
                 share, memory->low, memory->high, (long long)state->patience);
         }
     }
@@ -227,12 +225,9 @@ const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
-        "More than `threshold_layer` % of a layer's units had inputs outside the range "
-        "for all but `threshold_inactivity` % of samples at `patience` steps on end; or "
-        "the mean slope of its outputs is below `slope` of the largest.",
+        "More than `threshold_layer` % of a layer's units had inputs outside the range for all but `threshold_inactivity` % of samples at `patience` steps on end; or the mean slope of its outputs is below `slope` of the largest.",
     .advice =
-        "Use smaller initial weights or normalisation before the activation, or another "
-        "activation.",
+        "Use smaller initial weights or normalisation before the activation, or another activation.",
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,

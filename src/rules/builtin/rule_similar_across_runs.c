@@ -91,8 +91,7 @@ static void step(sonde_rule_run *run)
                              fabs(v->l1 - other.l1), state->rtol)) {
             sonde_rule_say(
                 run, NULL,
-                "It differs from that of the other run: |x| sums to %.8g here and "
-                "to %.8g there.",
+                "It differs from that of the other run: |x| sums to %.8g here and to %.8g there.",
                 v->l1, other.l1);
         }
     }
@@ -116,8 +115,7 @@ const sonde_rule sonde__builtin_similar_across_runs = {
     SONDE__RULE("SimilarAcrossRuns", similar),
     .summary = "a tensor differs from that of another run",
     .condition =
-        "The vital signs of a tensor differ from those of `other_trial` at the same step "
-        "of the same mode.",
+        "The vital signs of a tensor differ from those of `other_trial` at the same step of the same mode.",
     .advice =
         "Look at the first tensor and step that differ: seeds, data order, versions.",
     .by_name_only = true,

@@ -162,8 +162,7 @@ static void judge(sonde_rule_run *run, double loss, const finding_of *is)
                          log1p((double)(state->classes - 1) * exp(-1.0)))) {
         sonde_rule_say(
             run, "Hand the scores themselves to the cross-entropy.",
-            "These are probabilities already, and the loss takes their softmax "
-            "again: it cannot come below %.4g.",
+            "These are probabilities already, and the loss takes their softmax again: it cannot come below %.4g.",
             log1p((double)(state->classes - 1) * exp(-1.0)));
     }
     if (state->missing >= state->patience &&
@@ -171,8 +170,7 @@ static void judge(sonde_rule_run *run, double loss, const finding_of *is)
                          is->cross_entropy)) {
         sonde_rule_say(
             run, "Take the log-softmax first, or use the cross-entropy.",
-            "The loss takes them for log-probabilities, but their exp does not add "
-            "up to 1: it is %.4g, where the cross-entropy is %.4g.",
+            "The loss takes them for log-probabilities, but their exp does not add up to 1: it is %.4g, where the cross-entropy is %.4g.",
             loss, is->cross_entropy);
     }
 }
@@ -210,10 +208,7 @@ const sonde_rule sonde__builtin_softmax_misuse = {
     SONDE__RULE("SoftmaxMisuse", misuse),
     .summary = "softmax is taken twice, or not at all",
     .condition =
-        "At `patience` steps on end the loss is the cross-entropy of numbers that are "
-        "probabilities already, or the mean of -s[label] of numbers whose exp does not "
-        "add up "
-        "to 1.",
+        "At `patience` steps on end the loss is the cross-entropy of numbers that are probabilities already, or the mean of -s[label] of numbers whose exp does not add up to 1.",
     .advice = "Give the loss what it is made for: scores, or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = wants,

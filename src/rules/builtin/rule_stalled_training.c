@@ -50,8 +50,7 @@ const sonde_rule sonde__builtin_stalled_training = {
     .summary = "no new step for a long time",
     .condition = "The run has not ended and has had no new step for `threshold` seconds.",
     .advice =
-        "See whether the process still works: a deadlock, a loader without data, a full "
-        "disk.",
+        "See whether the process still works: a deadlock, a loader without data, a full disk.",
     SONDE_RULE_PARAMS(params),
     .state_size = sizeof(stalled),
     .wants = wants,

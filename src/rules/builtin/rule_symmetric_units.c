@@ -212,8 +212,7 @@ static void step(sonde_rule_run *run)
                              state->share)) {
             sonde_rule_say(
                 run, NULL,
-                "%.3g %% of its units have the same weights as another%s: they "
-                "compute, and learn, the same.",
+                "%.3g %% of its units have the same weights as another%s: they compute, and learn, the same.",
                 percent, memory->zero > 0 ? ", all 0, and no gradient" : "");
         }
     }
@@ -233,8 +232,7 @@ const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
-        "At least `share` % of the rows of a weight equal another row that is not 0, or "
-        "all elements are alike (to a hundredth), or the weight and its gradient are 0.",
+        "At least `share` % of the rows of a weight equal another row that is not 0, or all elements are alike (to a hundredth), or the weight and its gradient are 0.",
     .advice = "Draw initial weights at random: units that begin alike stay alike.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

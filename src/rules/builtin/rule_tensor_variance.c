@@ -64,8 +64,7 @@ const sonde_rule sonde__builtin_tensor_variance = {
     .summary = "the variance of a tensor is outside given bounds",
     .condition = "variance > `max_threshold` or variance < `min_threshold`.",
     .advice =
-        "A large variance leads to exploding, a small one to vanishing values: look at "
-        "the initialisation, the normalisation and the learning rate.",
+        "A large variance leads to exploding, a small one to vanishing values: look at the initialisation, the normalisation and the learning rate.",
     .by_name_only = true,
     .init = init,
     .wants = sonde__builtin_wants_weight,

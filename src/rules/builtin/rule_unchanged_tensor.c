@@ -136,8 +136,7 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_unchanged_tensor = {
     SONDE__RULE("UnchangedTensor", unchanged),
     .summary = "a tensor stays the same from step to step",
-    .condition = "The values of the last `num_steps` observed steps are within "
-                 "atol + rtol |b| of each other.",
+    .condition = "The values of the last `num_steps` observed steps are within atol + rtol |b| of each other.",
     .advice =
         "A weight: see whether the optimiser has it and its learning rate is not 0.",
     .by_name_only = true,

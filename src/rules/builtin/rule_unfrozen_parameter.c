@@ -129,8 +129,7 @@ const sonde_rule sonde__builtin_unfrozen_parameter = {
     SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
     .condition =
-        "A parameter selected by `tensor_regex`, or one that has no gradient while most "
-        "have, changes; or all of its values shrink alike.",
+        "A parameter selected by `tensor_regex`, or one that has no gradient while most have, changes; or all of its values shrink alike.",
     .advice =
         "See whether weight decay or momentum reaches it: take it out of the optimiser.",
     .modes = SONDE__TRAIN,

@@ -59,8 +59,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                          memory->largest + state->factor * median)) {
         sonde_rule_say(
             run, NULL,
-            "One of its elements jumped to %.4g, while the largest was %.4g %.0f step%s "
-            "before and used to change by %.2g in such a time.",
+            "One of its elements jumped to %.4g, while the largest was %.4g %.0f step%s before and used to change by %.2g in such a time.",
             v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median);
     }
 }
@@ -93,12 +92,8 @@ const sonde_rule sonde__builtin_update_spike = {
     SONDE__RULE("UpdateSpike", spike),
     .summary = "one element of a parameter jumps",
     .condition =
-        "The largest magnitude of a parameter grows by more than half, and by `factor` "
-        "times "
-        "what it usually does, in one step, and no other element changes to speak of.",
-    .advice = "Look for a corrupt value: a flipped bit (memory, a device), a write out "
-              "of bounds; "
-              "go on from a checkpoint before it.",
+        "The largest magnitude of a parameter grows by more than half, and by `factor` times what it usually does, in one step, and no other element changes to speak of.",
+    .advice = "Look for a corrupt value: a flipped bit (memory, a device), a write out of bounds; go on from a checkpoint before it.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_parameter,
