@@ -39,19 +39,18 @@ typedef struct tensor_memory {
 static const sonde_rule_param params[] = {
     SONDE__COUNT(update_ratio, num_steps, "1", 1, 1e9, "observed steps between w' and w"),
     SONDE__REAL(update_ratio, large_threshold, "10", 0, 1e300,
-                "largest ratio that is in order"),
+                "largest acceptable ratio"),
     SONDE__REAL(update_ratio, small_threshold, "1e-8", 0, 1e300,
-                "smallest ratio that is in order"),
+                "smallest acceptable ratio"),
     SONDE__REAL(update_ratio, epsilon, "1e-9", 0, 1e300, "added to the norm of w'"),
-    SONDE__REAL(
-        update_ratio, fast, "0.1", 0, 1e300,
-        "median ratio that is in order for a few steps, if the loss falls; 0: any"),
+    SONDE__REAL(update_ratio, fast, "0.1", 0, 1e300,
+                "largest acceptable median ratio, unless the loss falls; 0: any"),
     SONDE__REAL(update_ratio, slow, "3e-5", 0, 1,
-                "largest ratio that teaches nothing; 0: none is looked for"),
-    SONDE__COUNT(update_ratio, patience, "1", 1, 1e9, "comparisons on end"),
+                "largest ratio at which nothing is learnt; 0: do not check"),
+    SONDE__COUNT(update_ratio, patience, "1", 1, 1e9, "comparisons in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, true},
+    {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, true},
     {"losses", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
@@ -249,9 +248,12 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_weight_update_ratio = {
     SONDE__RULE("WeightUpdateRatio", update_ratio),
-    .summary = "a weight's update is too large or too small for it",
-    .condition =
-        "|w - w'|2 / (|w'|2 + epsilon) > `large_threshold` or < `small_threshold`; or its median over weights > 2 `fast` at three steps on end, or > `fast` and the loss does not fall; or its largest < `slow` over the first 40 steps and the loss does not fall.",
+    .summary = "a weight's updates are too large or too small for its size",
+    .condition = "The ratio r = |w - w'|2 / (|w'|2 + `epsilon`) of a weight is above "
+                 "`large_threshold` or below `small_threshold`; or the median of r over "
+                 "the weights is above 2 `fast` at three steps in a row, or above `fast` "
+                 "while the loss does not fall; or the largest r is below `slow` over "
+                 "the first 40 steps while the loss does not fall.",
     .advice = "Change the learning rate.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

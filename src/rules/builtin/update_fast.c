@@ -57,10 +57,10 @@ static void report_replaced(sonde_rule_run *run)
 
     if (sonde_rule_found(run, state->step.fastest, SONDE_SEVERITY_ERROR, "update_ratio",
                          ratio, limit)) {
-        sonde_rule_say(
-            run, "Lower the learning rate, or clip gradients.",
-            "Most weights change by more than %.3g times their own size at each step (this one by %.3g times).",
-            limit, ratio);
+        sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
+                       "Most weights change by more than %.3g times their own size at "
+                       "each step (this one by %.3g times).",
+                       limit, ratio);
     }
 }
 
@@ -72,10 +72,12 @@ static void report_in_vain(sonde_rule_run *run)
 
     if (sonde_rule_found(run, fast->suspect, SONDE_SEVERITY_ERROR, "update_ratio",
                          fast->suspect_ratio, state->fast)) {
-        sonde_rule_say(
-            run, "Lower the learning rate, or clip gradients.",
-            "Most weights changed by more than %.3g times their own size at each of several steps (this one by up to %.3g times), and the loss did not fall: it was %.4g before and is %.4g now.",
-            state->fast, fast->suspect_ratio, fast->base, recent_loss(fast, FIRST));
+        sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
+                       "Most weights changed by more than %.3g times their own size at "
+                       "each of several steps (this one by up to %.3g times), and the "
+                       "loss did not fall: it was %.4g before and is %.4g now.",
+                       state->fast, fast->suspect_ratio, fast->base,
+                       recent_loss(fast, FIRST));
     }
 }
 

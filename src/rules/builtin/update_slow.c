@@ -37,9 +37,9 @@ void sonde__builtin_update_slow_step(sonde_rule_run *run)
                          mean < state->slow / 3.0 ? SONDE_SEVERITY_WARNING
                                                   : SONDE_SEVERITY_NOTE,
                          "update_ratio", mean, state->slow)) {
-        sonde_rule_say(
-            run, "Raise the learning rate.",
-            "In the first %d steps no weight changed by more than %.2g times its own size a step, and the loss did not fall.",
-            SLOW_STEPS, mean);
+        sonde_rule_say(run, "Raise the learning rate.",
+                       "In the first %d steps no weight changed by more than %.2g times "
+                       "its own size a step, and the loss did not fall.",
+                       SLOW_STEPS, mean);
     }
 }
