@@ -37,7 +37,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 static void step(sonde_rule_run *run)
 {
-    const state *mine = sonde_rule_state(run);
+    const state *self = sonde_rule_state(run);
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
@@ -49,10 +49,10 @@ static void step(sonde_rule_run *run)
             continue;
         }
         const double ratio = v->abs_max / sqrt(v->sumsq / (double)v->count);
-        memory->steps = ratio > mine->factor ? memory->steps + 1 : 0;
-        if (memory->steps >= mine->patience &&
+        memory->steps = ratio > self->factor ? memory->steps + 1 : 0;
+        if (memory->steps >= self->patience &&
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "abs_max / rms", ratio,
-                             mine->factor)) {
+                             self->factor)) {
             sonde_rule_say(run, NULL, "One element is %.3g times the root mean square.",
                            ratio);
         }
