@@ -1,5 +1,5 @@
 /*
- * verify.c - `sonde verify`: every hash of a run, and what its writer lost.
+ * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and losses.
  */
 #include "cli/cli_run.h"
 
@@ -29,28 +29,27 @@ static void print_report(const sonde_verify_report *report)
         report->records, cli_bytes_text((double)report->bytes, bytes, sizeof bytes),
         report->rows, report->sketches);
     if (report->damaged == 0) {
-        (void)puts("all as they were written");
+        (void)puts("no damage");
     } else {
-        (void)printf("right; %" PRIu64 " damaged\n", report->damaged);
+        (void)printf("intact; %" PRIu64 " damaged\n", report->damaged);
     }
     if (report->crashed) {
-        (void)printf("the run crashed: %" PRIu64 " records were cut off as they were "
-                     "written, everything before is there\n",
+        (void)printf("the run crashed: %" PRIu64 " records were cut off while being "
+                     "written; all earlier ones are complete\n",
                      report->torn);
     } else if (report->torn > 0) {
         (void)printf("%" PRIu64 " records are cut off\n", report->torn);
     }
     if (report->resumed) {
-        (void)printf("the run was gone on with: %" PRIu64
-                     " of these count no more, as later ones took their place\n",
+        (void)printf("the run was resumed: %" PRIu64 " of these are superseded\n",
                      report->superseded);
     }
     if (report->lost > 0) {
-        (void)printf("the writer lost %" PRIu64 " records before they were written\n",
+        (void)printf("the writer lost %" PRIu64 " records before writing them\n",
                      report->lost);
     }
     if (!report->ended && !report->crashed) {
-        (void)puts("the run is being written");
+        (void)puts("the run is still being written");
     }
 }
 
@@ -79,12 +78,12 @@ static int run_verify(const void *values, int argc, char **argv)
 
     (void)argc;
     sonde_json_object(json, NULL);
-    sonde_json_list(json, "told");
-    err = sonde_run_verify(argv[0], &report,
-                           asked->quiet  ? NULL
-                           : asked->json ? put_damage
-                                         : print_damage,
-                           json, &diag);
+    sonde_json_list(json, "messages");
+    err = sonde_trial_verify(argv[0], &report,
+                             asked->quiet  ? NULL
+                             : asked->json ? put_damage
+                                           : print_damage,
+                             json, &diag);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }
@@ -100,20 +99,19 @@ static int run_verify(const void *values, int argc, char **argv)
 }
 
 static const cli_option verify_options[] = {
-    {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout",
-     offsetof(verify_values, json)},
-    {"quiet", 'q', CLI_FLAG, NULL, "say nothing: the exit code tells",
+    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(verify_values, json)},
+    {"quiet", 'q', CLI_FLAG, NULL, "print nothing; the exit code is the result",
      offsetof(verify_values, quiet)},
 };
 
 const cli_command cli_verify = {
     .name = "verify",
     .arguments = "RUN",
-    .summary = "check every hash of a run, and say what a crash cost",
+    .summary = "check every hash of a run and report damage",
     .details =
-        "Reads everything. Names what is damaged, one line for each, and then counts.\n"
-        "Exit code 0 if nothing is damaged: also of a run that crashed, or is being "
-        "written.\n1 if something is.",
+        "Reads the whole run and prints one line for each damaged part, then the totals.\n"
+        "The exit code is 0 without damage, also if the run crashed or is still being\n"
+        "written; with damage it is 1.",
     .examples = "  sonde verify runs/first",
     .options = verify_options,
     .option_count = CLI_COUNT_OF(verify_options),
