@@ -1,5 +1,5 @@
 /*
- * output.c - see output.h.
+ * plot_output.c - see plot_output.h.
  */
 #include "plot/plot_output.h"
 #include "base/fail.h"

@@ -1,5 +1,5 @@
 /*
- * output.h - the kind of file that a path asks for, and bytes that grow.
+ * plot_output.h - the kind of a picture file, by its path, and growing bytes.
  */
 #ifndef SONDE_PLOT_PLOT_OUTPUT_H
 #define SONDE_PLOT_PLOT_OUTPUT_H
@@ -13,7 +13,7 @@ typedef enum sonde__plot_kind { SONDE__PLOT_PNG, SONDE__PLOT_SVG } sonde__plot_k
 
 sonde_err sonde__plot_kind_of(const char *path, sonde__plot_kind *kind, sonde_diag *diag);
 
-/* Bytes that grow; full once memory was out, later bytes are dropped. */
+/* Growing bytes. full: memory ran out; later bytes are dropped. */
 typedef struct sonde__plot_bytes {
     unsigned char *data;
     size_t size, capacity;

@@ -1,15 +1,15 @@
 /*
  * render.c - draws a scene with cairo, as PNG or SVG, and writes the file.
  *
- * One loop over the items serves both kinds; they differ in the surface and in two
- * details: straight lines and boxes snap to whole pixels, and images that an SVG would
- * enlarge are enlarged here, pixel by pixel, since viewers would blur them.
+ * One loop over the items serves both kinds. Straight lines and boxes snap to whole
+ * pixels. Images that an SVG would enlarge are enlarged here, pixel by pixel, because
+ * viewers blur them.
  */
-#include "base/whole_file.h"
+#include "plot/scene.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/whole_file.h"
 #include "plot/plot_output.h"
-#include "plot/plot_text.h"
 
 #include <cairo-svg.h>
 #include <cairo.h>
@@ -142,18 +142,18 @@ static int repeats(const brush *b, const sonde__plot_item *item)
 static cairo_surface_t *image_surface(const sonde__plot_item *item, int times)
 {
     const int columns = item->columns * times, rows = item->rows * times;
-    const uint32_t *const from = item->payload;
+    const uint32_t *const pixels = item->payload;
     cairo_surface_t *surface =
         cairo_image_surface_create(CAIRO_FORMAT_RGB24, columns, rows);
-    unsigned char *const to = cairo_image_surface_get_data(surface);
+    unsigned char *const rgb = cairo_image_surface_get_data(surface);
     const int stride = cairo_image_surface_get_stride(surface);
 
-    for (int y = 0; to != NULL && y < rows; y++) {
+    for (int y = 0; rgb != NULL && y < rows; y++) {
         for (int x = 0; x < columns; x++) {
             const uint32_t pixel =
-                from[(size_t)(y / times) * (size_t)item->columns + (size_t)(x / times)];
+                pixels[(size_t)(y / times) * (size_t)item->columns + (size_t)(x / times)];
 
-            memcpy(to + (ptrdiff_t)y * stride + (ptrdiff_t)x * 4, &pixel, sizeof pixel);
+            memcpy(rgb + (ptrdiff_t)y * stride + (ptrdiff_t)x * 4, &pixel, sizeof pixel);
         }
     }
     cairo_surface_mark_dirty(surface);
@@ -279,8 +279,7 @@ static void add_description(const sonde__plot_scene *scene, sonde__plot_bytes *o
     sonde__plot_bytes_add_text(out, "</desc>");
 }
 
-/* Puts the description behind the opening <svg ...>; without one, leaves plain as it is.
- */
+/* Copies plain with the description after its <svg ...>; unchanged if it has none. */
 static void describe(const sonde__plot_scene *scene, const sonde__plot_bytes *plain,
                      sonde__plot_bytes *out)
 {

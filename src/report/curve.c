@@ -31,7 +31,7 @@ typedef struct scale {
     bool zero; /* log: 0 lies at the bottom, below low */
 } scale;
 
-/* --- scales ----------------------------------------------------------------------- */
+/* --- scales ------------------------------------------------------------------------- */
 
 /* What the lines and the threshold need. */
 static scale choose(const sonde__report_curve *curve)
@@ -86,7 +86,7 @@ static double place(const scale *by, double value)
     return room * (1.0 - fmin(fmax(share, 0.0), 1.0));
 }
 
-/* --- lines ------------------------------------------------------------------------ */
+/* --- lines -------------------------------------------------------------------------- */
 
 /* "L12,34", with as few digits as show: nothing is drawn for a point where the pen is. */
 static void point(sonde__plot_bytes *page, bool *pen, double x, double y, double at[2])
@@ -157,14 +157,15 @@ static double place_step(const sonde__report_track *track, int64_t step)
            ((double)(track->end - track->begin) + 1.0);
 }
 
-/* --- around ----------------------------------------------------------------------- */
+/* --- around ------------------------------------------------------------------------- */
 
 static void draw_ys(sonde__plot_bytes *page, const scale *by,
                     const sonde__plot_ticks *ticks)
 {
     sonde__report_html(page, "<div class=\"ys\">");
     for (int i = 0; i < ticks->count; i++) {
-        sonde__report_html(page, "<span style=\"top:%.1f%%\">", place(by, ticks->at[i]));
+        sonde__report_html(page, "<span style=\"top:%.1f%%\">",
+                           place(by, ticks->value[i]));
         sonde__report_html_text(page, ticks->label[i]);
         sonde__report_html(page, "</span>");
     }
@@ -183,7 +184,7 @@ static void draw_xs(sonde__plot_bytes *page, const sonde__report_track *track)
         sonde__plot_ticks_linear((double)track->begin, (double)track->end, 6, true,
                                  &ticks);
         for (int i = 0; i < ticks.count; i++) {
-            const double x = place_step(track, (int64_t)ticks.at[i]) / WIDE * 100.0;
+            const double x = place_step(track, (int64_t)ticks.value[i]) / WIDE * 100.0;
 
             sonde__report_html(page, "<span style=\"left:%.1f%%\">", x);
             sonde__report_html_text(page, ticks.label[i]);
@@ -292,7 +293,7 @@ void sonde__report_curve_draw(sonde__plot_bytes *page, const sonde__report_curve
     }
     sonde__report_html(page, "<path class=\"grid\" d=\"");
     for (int i = 0; i < ticks.count; i++) {
-        sonde__report_html(page, "M0 %.1fH1000", place(&by, ticks.at[i]));
+        sonde__report_html(page, "M0 %.1fH1000", place(&by, ticks.value[i]));
     }
     sonde__report_html(page, "\"/>");
     if (isfinite(curve->threshold)) {

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- rules ------------------------------------------------------------------------ */
+/* --- rules -------------------------------------------------------------------------- */
 
 static void draw_rule(sonde__report *report, const sonde_rule_account *account)
 {
@@ -66,7 +66,7 @@ void sonde__report_judged(sonde__report *report)
     sonde__report_html(&report->page, "</section>\n");
 }
 
-/* --- the run ---------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------ */
 
 static void draw_fact(sonde__report *report, const char *name, const char *text)
 {

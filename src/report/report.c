@@ -18,7 +18,7 @@
 
 enum { PLACES = 8, TENSORS = 200 };
 
-/* --- findings by rule ------------------------------------------------------------- */
+/* --- findings by rule --------------------------------------------------------------- */
 
 static sonde__report_group_kind *group_of(sonde__report *report,
                                           const sonde_finding *finding)
@@ -153,7 +153,7 @@ uint32_t sonde__report_loss(const sonde__report *report)
     return SONDE_NO_TENSOR;
 }
 
-/* --- the frame -------------------------------------------------------------------- */
+/* --- the frame ---------------------------------------------------------------------- */
 
 static const char *name_of(const sonde__report *report)
 {

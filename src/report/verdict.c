@@ -138,7 +138,7 @@ void sonde__report_verdict(sonde__report *report)
     sonde__report_html(&report->page, "</section>\n");
 }
 
-/* --- when ------------------------------------------------------------------------- */
+/* --- when --------------------------------------------------------------------------- */
 
 static double place(const sonde__report *report, int64_t step)
 {
@@ -185,7 +185,7 @@ void sonde__report_when(sonde__report *report)
     sonde__report_html(page, "</nav>\n");
 }
 
-/* --- figures ---------------------------------------------------------------------- */
+/* --- figures ------------------------------------------------------------------------ */
 
 sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
                                const sonde_finding *finding, sonde_diag *diag)

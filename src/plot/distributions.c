@@ -1,20 +1,178 @@
 /*
- * heatmap.c - how a distribution moves over steps.
+ * distributions.c - one histogram as bars, and many of them as a heat map over steps.
  *
- * Every histogram is first spread over common bins, as shares of its values; then each
- * column of pixels takes the mean of the steps that it covers, weighted by how much of it
- * they cover. So a thousand steps on a hundred pixels lose no mass, and ten steps on a
- * thousand pixels stand as ten columns.
+ * Heat map: each histogram is first spread over common bins, as shares of its values; then
+ * each column of pixels takes the mean of the steps that it covers, weighted by the part
+ * of it that they cover. A thousand steps on a hundred pixels lose no mass, and ten steps
+ * on a thousand pixels stand as ten columns.
  */
-#include "plot/axes.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "plot/axes.h"
 #include "plot/colour.h"
 #include "plot/page.h"
 
 #include <math.h>
 #include <stdio.h>
+
+/* === histogram ====================================================================== */
+
+#define LOG_FLOOR 0.7 /* bars of a logarithmic axis start here: a count of 1 shows */
+
+typedef struct bars {
+    const sonde_histogram_plot *plot;
+    uint64_t total, largest; /* count of all bins, and of the fullest */
+} bars;
+
+/* NULL counts as a histogram without bins. */
+static sonde_err check_bins(const sonde_histogram *h, const char *where, sonde_diag *diag)
+{
+    if (h == NULL || h->bins < 1 || h->bins > (int)SONDE_COUNT_OF(h->counts)) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "1 to 512 bins", "%d bins",
+                           h != NULL ? h->bins : 0);
+    }
+    if (!isfinite(h->lower) || !isfinite(h->upper) || h->lower > h->upper) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "finite edges in order",
+                           "edges %g and %g", h->lower, h->upper);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err check_histogram(const sonde_histogram_plot *plot, uint64_t *total,
+                                 uint64_t *largest, sonde_diag *diag)
+{
+    const sonde_histogram *const h = plot->histogram;
+
+    const sonde_err err = check_bins(h, "histogram", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (int i = 0; i < h->bins; i++) {
+        *total += h->counts[i];
+        *largest = SONDE_MAX(*largest, h->counts[i]);
+    }
+    if (*total == 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "histogram", "at least one value",
+                           "all bins are empty");
+    }
+    if (plot->zeros > h->counts[0]) {
+        return sonde__fail(
+            diag, SONDE_EINVAL, "zeros", "no more than the first bin holds",
+            "%llu zeros, the first bin holds %llu", (unsigned long long)plot->zeros,
+            (unsigned long long)h->counts[0]);
+    }
+    return SONDE_OK;
+}
+
+static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t largest)
+{
+    const sonde_histogram *const h = plot->histogram;
+    sonde__plot_frame frame = {
+        .x = {.label = plot->x_label, .low = h->lower, .high = h->upper},
+        .y = {.label = plot->y_label != NULL ? plot->y_label : "Frequency",
+              .low = plot->log_y ? LOG_FLOOR : 0,
+              .high = (double)largest * (plot->log_y ? 1.6 : 1.05),
+              .log = plot->log_y,
+              .whole = true}};
+
+    if (plot->log_y) {
+        frame.y.high = SONDE_MAX(frame.y.high, 12);
+    }
+    sonde__plot_range_widen(&frame.x.low, &frame.x.high);
+    return frame;
+}
+
+/* One bar between two heights, with a thin gap to the next. */
+static void draw_bar(sonde__plot_scene *scene, const sonde__plot_frame *frame,
+                     double left, double right, double low, double high, uint32_t colour)
+{
+    const double floor_at = frame->y.low;
+    const double x0 = sonde__plot_frame_x(frame, left),
+                 x1 = sonde__plot_frame_x(frame, right);
+    const double y0 = sonde__plot_frame_y(frame, SONDE_MAX(low, floor_at));
+    const double y1 = sonde__plot_frame_y(frame, SONDE_MAX(high, floor_at));
+    const double gap = x1 - x0 >= 5 ? 1 : 0;
+
+    if (high > low) {
+        sonde__plot_fill(scene, (sonde__plot_box){x0, y1, x1 - x0 - gap, y0 - y1},
+                         colour);
+    }
+}
+
+static void draw_bars(const sonde_histogram_plot *plot, sonde__plot_scene *scene,
+                      const sonde__plot_frame *frame)
+{
+    const sonde_histogram *const h = plot->histogram;
+    const double low = frame->x.low, width = frame->x.high / h->bins - low / h->bins;
+
+    for (int i = 0; i < h->bins; i++) {
+        const double left = low + i * width, right = low + (i + 1) * width;
+        const uint64_t apart = i == 0 ? plot->zeros : 0;
+        const double rest = (double)(h->counts[i] - apart);
+
+        draw_bar(scene, frame, left, right, 0, rest, sonde__plot_line_colour(0));
+        draw_bar(scene, frame, left, right, rest, (double)h->counts[i],
+                 sonde__plot_line_colour(1));
+    }
+}
+
+/* Legend, axes and bars. */
+static bool draw_histogram(void *state, sonde__plot_scene *scene, sonde__plot_box space)
+{
+    const bars *const b = state;
+    const sonde_histogram_plot *const plot = b->plot;
+    char count[40] = "", zeros[160] = "";
+    const sonde__plot_legend_entry entries[] = {
+        {.name = zeros, .colour = sonde__plot_line_colour(1)},
+        {.name = "other values", .colour = sonde__plot_line_colour(0)},
+    };
+    const size_t entry_count = plot->zeros > 0 ? SONDE_COUNT_OF(entries) : 0;
+    sonde__plot_frame frame = make_frame(plot, b->largest);
+    double legend = 0;
+
+    (void)snprintf(zeros, sizeof zeros,
+                   "%s zeros (%.3g %%), set two below the smallest other value",
+                   sonde__plot_grouped(plot->zeros, count, sizeof count),
+                   (double)plot->zeros / (double)b->total * 100);
+    legend = sonde__plot_legend(scene, space, entries, entry_count, true);
+    space.y += legend;
+    space.h -= legend;
+    if (!sonde__plot_frame_layout(scene, space, &frame)) {
+        return false;
+    }
+    sonde__plot_frame_draw_grid(scene, &frame);
+    draw_bars(plot, scene, &frame);
+    sonde__plot_frame_draw_axes(scene, &frame);
+    return true;
+}
+
+sonde_err sonde__plot_build_histogram(const void *description, sonde__plot_scene *scene,
+                                      sonde_diag *diag)
+{
+    const sonde_histogram_plot *const plot = description;
+    bars b = {.plot = plot};
+    const sonde_err err = check_histogram(plot, &b.total, &b.largest, diag);
+    char count[40] = "", subtitle[120] = "";
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)snprintf(subtitle, sizeof subtitle, "%s values in %d bins",
+                   sonde__plot_grouped(b.total, count, sizeof count),
+                   plot->histogram->bins);
+    return sonde__plot_page_chart(scene, &plot->page, subtitle, NULL, draw_histogram, &b,
+                                  diag);
+}
+
+sonde_err sonde_plot_histogram(const char *path, const sonde_histogram_plot *plot,
+                               sonde_diag *diag)
+{
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_histogram, plot, diag);
+}
+
+/* === heat map ======================================================================= */
 
 enum { LOG_DECADES = 4, ROWS_MAX = 512 };
 
@@ -44,17 +202,13 @@ static uint64_t total_of(const sonde_histogram *h)
 
 static sonde_err check_step(const sonde_heatmap_plot *plot, size_t i, sonde_diag *diag)
 {
-    const sonde_histogram *const h = &plot->histograms[i];
     char where[48] = "";
+    sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, "histogram %zu", i);
-    if (h->bins < 1 || h->bins > (int)SONDE_COUNT_OF(h->counts)) {
-        return sonde__fail(diag, SONDE_EINVAL, where, "1 to 512 bins", "%d bins",
-                           h->bins);
-    }
-    if (!isfinite(h->lower) || !isfinite(h->upper) || h->lower > h->upper) {
-        return sonde__fail(diag, SONDE_EINVAL, where, "finite edges in order",
-                           "edges %g and %g", h->lower, h->upper);
+    err = check_bins(&plot->histograms[i], where, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     if (plot->steps != NULL && i > 0 && plot->steps[i] <= plot->steps[i - 1]) {
         return sonde__fail(diag, SONDE_EINVAL, where, "ascending steps",
@@ -64,8 +218,7 @@ static sonde_err check_step(const sonde_heatmap_plot *plot, size_t i, sonde_diag
     return SONDE_OK;
 }
 
-/* Widens the common edges by the bins of h that hold values, and by none that are empty.
- */
+/* Widens the common edges to include the non-empty bins of h. */
 static void widen(map *m, const sonde_histogram *h)
 {
     const double width = h->upper / h->bins - h->lower / h->bins;
@@ -113,7 +266,7 @@ static sonde_err survey(map *m, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Rows as fine as the finest bins, within reason. */
+/* Rows as fine as the finest bins, at most ROWS_MAX. */
 static void choose_rows(map *m)
 {
     const double range = m->high / 2 - m->low / 2;
@@ -136,14 +289,14 @@ static void spread_bin(const map *m, double *rows, double left, double right,
                        double share)
 {
     const double per_row = (m->high - m->low) / m->rows;
-    const double from = (left - m->low) / per_row, to = (right - m->low) / per_row;
-    const int first = SONDE_MIN(SONDE_MAX((int)(from + 1e-9), 0), m->rows - 1);
-    const int last = SONDE_MIN(SONDE_MAX((int)ceil(to - 1e-9) - 1, first), m->rows - 1);
+    const double start = (left - m->low) / per_row, end = (right - m->low) / per_row;
+    const int first = SONDE_MIN(SONDE_MAX((int)(start + 1e-9), 0), m->rows - 1);
+    const int last = SONDE_MIN(SONDE_MAX((int)ceil(end - 1e-9) - 1, first), m->rows - 1);
 
     for (int row = first; row <= last; row++) {
-        const double overlap = SONDE_MIN(to, row + 1.0) - SONDE_MAX(from, (double)row);
+        const double overlap = SONDE_MIN(end, row + 1.0) - SONDE_MAX(start, (double)row);
 
-        rows[row] += first == last ? share : share * overlap / (to - from);
+        rows[row] += first == last ? share : share * overlap / (end - start);
     }
 }
 
@@ -202,7 +355,7 @@ static double step_at(const map *m, size_t i)
     return m->plot->steps != NULL ? (double)m->plot->steps[i] : (double)i;
 }
 
-/* Where column i begins; i == count: where the last one ends. */
+/* The left edge of column i; i == count: the right edge of the last. */
 static double edge(const map *m, size_t i)
 {
     const size_t count = m->plot->count;
@@ -225,8 +378,8 @@ static bool is_empty(const map *m, size_t i)
     return isnan(m->medians[i]);
 }
 
-/* Mean shares (rows) over steps from x0 to x1, starting at step *i, which is moved on.
- * Returns how much of it had values. */
+/* Mean shares (rows) over steps x0 ... x1. *i is the first step to look at, and advances.
+ * Returns the length of the part with values. */
 static double average(const map *m, double x0, double x1, size_t *i, double *mean)
 {
     double weight = 0;
@@ -342,8 +495,9 @@ static void make_axes(map *m)
                            .log = plot->log_colours};
 }
 
-static bool draw(map *m, sonde__plot_scene *scene, sonde__plot_box space)
+static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box space)
 {
+    map *const m = state;
     const sonde__plot_legend_entry entry = {
         .name = "median", .colour = sonde__plot_line_colour(1), .pen = 2};
     const double legend =
@@ -377,41 +531,30 @@ static bool draw(map *m, sonde__plot_scene *scene, sonde__plot_box space)
     return true;
 }
 
-static sonde_err build(map *m, sonde__plot_scene *scene, sonde_diag *diag)
+static sonde_err build_map(map *m, sonde__plot_scene *scene, sonde_diag *diag)
 {
     const sonde_heatmap_plot *const plot = m->plot;
-    sonde__plot_page page = {0};
     char note[80] = "", count[40] = "";
     sonde_err err = sonde__plot_colours_check(plot->colours, diag);
 
     if (err == SONDE_OK) {
         err = read_steps(m, diag);
     }
-    if (err == SONDE_OK && m->empty > 0) {
-        (void)snprintf(note, sizeof note, "%s of the steps hold no values",
-                       sonde__plot_grouped(m->empty, count, sizeof count));
-    }
-    if (err == SONDE_OK) {
-        err = sonde__plot_page_begin(scene, &plot->page, NULL, note,
-                                     sonde__plot_chart_height(scene), &page, diag);
-    }
     if (err != SONDE_OK) {
         return err;
     }
-    if (!draw(m, scene, page.space)) {
-        err = sonde__plot_no_room(scene, diag);
-    } else {
-        err = sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag);
+    if (m->empty > 0) {
+        (void)snprintf(note, sizeof note, "%s of the steps hold no values",
+                       sonde__plot_grouped(m->empty, count, sizeof count));
     }
-    sonde__plot_page_fini(&page);
-    return err;
+    return sonde__plot_page_chart(scene, &plot->page, NULL, note, draw_map, m, diag);
 }
 
 sonde_err sonde__plot_build_heatmap(const void *description, sonde__plot_scene *scene,
                                     sonde_diag *diag)
 {
     map m = {.plot = description};
-    const sonde_err err = build(&m, scene, diag);
+    const sonde_err err = build_map(&m, scene, diag);
 
     sonde__free(m.shares);
     sonde__free(m.medians);

@@ -1,22 +1,22 @@
 /*
- * pictures.h - reading views as images, and turning them into pixels.
+ * images.h - reads views as images and turns them into pixels.
  */
-#ifndef SONDE_PLOT_PICTURES_H
-#define SONDE_PLOT_PICTURES_H
+#ifndef SONDE_PLOT_IMAGES_H
+#define SONDE_PLOT_IMAGES_H
 
 #include "plot/scene.h"
 
 #include <sonde/plot.h>
 
-/* Images of one size in a view, whatever the order of its axes. */
+/* Images of one size in a view, for any order of its axes. */
 typedef struct sonde__plot_pictures {
     const sonde_view *view; /* borrowed */
     int64_t count, channels, height, width;
     int64_t step[4]; /* in elements, to the next image, channel, row, column */
 } sonde__plot_pictures;
 
-/* batch: (N, H, W), (N, C, H, W), (N, H, W, C); else the same without N. where names the
- * view in diag. */
+/* Reads (N, H, W), (N, C, H, W) or (N, H, W, C) if batch; the same without N if not.
+ * where names the view in diag. */
 SONDE_API sonde_err sonde__plot_pictures_of(const sonde_view *view, bool batch,
                                             const char *where, sonde__plot_pictures *out,
                                             sonde_diag *diag);
@@ -26,23 +26,24 @@ typedef struct sonde__plot_span {
     double low, high;
 } sonde__plot_span;
 
-/* low == high: found over images first ... last - 1, as <sonde/plot.h> tells. where names
- * the option in diag. */
+/* The given range, or if low == high the range of images first ... last - 1, as described
+ * in <sonde/plot.h>. where names the option in diag. */
 sonde_err sonde__plot_span_of(const sonde__plot_pictures *pictures, int64_t first,
                               int64_t last, double low, double high, const char *where,
                               sonde__plot_span *span, sonde_diag *diag);
 
-/* NaN and infinite values of images first ... last - 1. */
+/* Counts the NaN and infinite values of images first ... last - 1. */
 typedef struct sonde__plot_oddities {
     uint64_t nan, infinite;
 } sonde__plot_oddities;
 sonde__plot_oddities sonde__plot_oddities_of(const sonde__plot_pictures *pictures,
                                              int64_t first, int64_t last);
-/* "3 NaN values in magenta, 1 infinite" or "" if there are none. Returns buf. */
+/* "3 NaN values (magenta)", or "" if there are none. Returns buf. */
 const char *sonde__plot_oddities_text(sonde__plot_oddities odd, char *buf, size_t size);
 
-/* Image i as (rows, columns) pixels, no more than it has; smaller, each is the mean over
- * its part, or the colour of NaN if one of them is. To be freed; NULL: out of memory. */
+/* Image i as (rows, columns) pixels, at most its own size. Each pixel is the mean of its
+ * part of the image, or the colour of NaN if the part has one. Returned new; NULL: out of
+ * memory. */
 SONDE_API uint32_t *sonde__plot_picture_pixels(const sonde__plot_pictures *pictures,
                                                int64_t i, sonde__plot_span span,
                                                sonde_colours colours, int columns,
@@ -54,8 +55,8 @@ void sonde__plot_picture_draw(sonde__plot_scene *scene,
                               sonde__plot_span span, sonde_colours colours,
                               sonde__plot_box box);
 
-/* The greatest size of width : height within most_w, most_h; a whole multiple of it where
- * it is enlarged to at least the double. */
+/* The largest size with the image's proportions within most_w, most_h; a whole multiple of
+ * its size if that is 2 or more. */
 void sonde__plot_picture_fit(const sonde__plot_pictures *pictures, double most_w,
                              double most_h, double *w, double *h);
 

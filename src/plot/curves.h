@@ -1,8 +1,8 @@
 /*
- * series.h - the points of curves, read out of views and made ready to draw.
+ * curves.h - the points of curves, read from views and ready to draw.
  */
-#ifndef SONDE_PLOT_SERIES_H
-#define SONDE_PLOT_SERIES_H
+#ifndef SONDE_PLOT_CURVES_H
+#define SONDE_PLOT_CURVES_H
 
 #include <sonde/error.h>
 #include <sonde/plot.h>
@@ -22,14 +22,14 @@ typedef enum sonde__plot_mark {
 typedef struct sonde__plot_series {
     size_t count;
     double *x, *y;     /* (count) */
-    double *smooth;    /* (count), NaN in gaps; NULL: not asked for */
+    double *smooth;    /* (count), NaN in gaps; NULL: not smoothed */
     bool ascending;    /* x never falls */
     bool whole;        /* all x are integers */
-    uint64_t marks[4]; /* how many points of each kind */
+    uint64_t marks[4]; /* number of points of each kind */
 } sonde__plot_series;
 
-/* where names the series in diag. On failure nothing is left to free. */
-SONDE_API sonde_err sonde__plot_series_read(const sonde_plot_series *from, bool log_y,
+/* where names the series in diag. On failure there is nothing to free. */
+SONDE_API sonde_err sonde__plot_series_read(const sonde_plot_series *series, bool log_y,
                                             double smooth, const char *where,
                                             sonde__plot_series *out, sonde_diag *diag);
 SONDE_API void sonde__plot_series_fini(sonde__plot_series *series);
