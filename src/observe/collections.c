@@ -81,7 +81,7 @@ sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name
     for (size_t i = 0; i < setup->collection_count; i++) {
         names[i] = setup->collections[i].name;
     }
-    nearest = sonde__nearest(name, names, setup->collection_count);
+    nearest = sonde_diag_nearest(name, names, setup->collection_count);
     (void)sonde__fail(diag, SONDE_ENOTFOUND, name,
                       nearest != NULL ? nearest : "a collection that was added",
                       "unknown collection '%s'", name);

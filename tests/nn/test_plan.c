@@ -43,7 +43,7 @@ static sonde_nn_session *compile(sonde_nn_model *model, const setting *s,
     return session;
 }
 
-/* --- memory ----------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------- */
 
 /* A stretch of the arena and the steps during which it is somebody's. */
 typedef struct life {
@@ -218,7 +218,7 @@ static void built_in_models_waste_little(void **state)
     }
 }
 
-/* --- results ---------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------ */
 
 /* A convolution's lanes under another leading dimension: two samples become one, one two.
  */
@@ -313,7 +313,7 @@ static void values_are_the_interpreters(void **state)
     }
 }
 
-/* --- allocating ------------------------------------------------------------------- */
+/* --- allocating --------------------------------------------------------------------- */
 
 static void put_nothing(sonde_sink *sink, const sonde_observation *observation)
 {

@@ -7,8 +7,8 @@
 
 #include "plot/axes.h"
 #include "plot/colour.h"
-#include "plot/pictures.h"
-#include "plot/series.h"
+#include "plot/images.h"
+#include "plot/curves.h"
 
 #define MINUS "\xe2\x88\x92"
 

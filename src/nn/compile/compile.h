@@ -74,7 +74,7 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
                                 const sonde_observer *observer, sonde__plan *plan,
                                 sonde_diag *diag);
 
-/* --- helpers of the passes -------------------------------------------------------- */
+/* --- helpers of the passes ---------------------------------------------------------- */
 
 /* How many live ops read a value. */
 size_t sonde__plan_use_count(const sonde__op_graph *graph, sonde__op_value value);

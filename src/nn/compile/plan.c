@@ -27,7 +27,7 @@ static size_t aligned(size_t bytes)
     return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
 }
 
-/* --- lifetimes and places --------------------------------------------------------- */
+/* --- lifetimes and places ----------------------------------------------------------- */
 
 static void touch(sonde__plan *plan, int buffer, int step)
 {
@@ -178,7 +178,7 @@ done:
     return err;
 }
 
-/* --- state ------------------------------------------------------------------------ */
+/* --- state -------------------------------------------------------------------------- */
 
 /* Names a state after the value that the op updating it makes. */
 static void describe_state(sonde__plan *plan, const sonde__op_graph *graph,
@@ -250,7 +250,7 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
     }
 }
 
-/* --- calls ------------------------------------------------------------------------ */
+/* --- calls -------------------------------------------------------------------------- */
 
 static void choose_parts(sonde__plan *plan, int max_threads)
 {

@@ -127,7 +127,7 @@ const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value 
     return shape->dim;
 }
 
-/* --- modules ---------------------------------------------------------------------- */
+/* --- modules ------------------------------------------------------------------------ */
 
 const char *sonde__graph_module_path(sonde_nn_model *model, const char *name)
 {
@@ -203,7 +203,7 @@ static const char *function_name(sonde_nn_model *model, const char *module,
                          : NULL;
 }
 
-/* --- layers ----------------------------------------------------------------------- */
+/* --- layers ------------------------------------------------------------------------- */
 
 bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
                               const char *name)

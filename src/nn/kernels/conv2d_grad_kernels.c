@@ -21,7 +21,7 @@
 #include "nn/kernels/conv2d_lanes.h"
 #include "nn/kernels/fast_conv.h"
 
-/* --- scatter ---------------------------------------------------------------------- */
+/* --- scatter ------------------------------------------------------------------------ */
 
 /* A stretch of one row. Lengths in floats. */
 typedef struct scatter_job {
@@ -188,7 +188,7 @@ static const scatter_fn *scatter_functions(int64_t kw, int64_t channels,
     return kw == 3 ? scatter_3_1 : scatter_5_1;
 }
 
-/* --- rows ------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------- */
 
 typedef struct input_job {
     conv2d_geometry g;
@@ -345,7 +345,7 @@ static void gather_rows(const input_job *job, const float *dy, const float *weig
     }
 }
 
-/* --- kernel ----------------------------------------------------------------------- */
+/* --- kernel ------------------------------------------------------------------------- */
 
 /* dy and w in, dx out */
 static conv2d_geometry input_geometry(const sonde__op_call *call)

@@ -15,7 +15,7 @@
 #include "base/macros.h"
 #include "nn/ops/lanes.h"
 
-/* --- geometry --------------------------------------------------------------------- */
+/* --- geometry ----------------------------------------------------------------------- */
 
 typedef struct conv2d_geometry {
     int64_t samples, blocks, groups;
@@ -106,7 +106,7 @@ static inline bool conv2d_is_padded(const conv2d_geometry *g)
     return g->padding[0] > 0 || g->padding[1] > 0;
 }
 
-/* --- runs ------------------------------------------------------------------------- */
+/* --- runs --------------------------------------------------------------------------- */
 
 /* One tap: where its input lies, from the pixel's place, and its weight, in floats. */
 typedef struct conv2d_tap {

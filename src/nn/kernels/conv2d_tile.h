@@ -11,7 +11,7 @@
 
 #include "nn/kernels/conv2d_lanes.h"
 
-/* --- tiles ------------------------------------------------------------------------ */
+/* --- tiles -------------------------------------------------------------------------- */
 
 /* X(channels, pixels), falling; the last has one channel. */
 #if VF_WIDTH == 16 /* 32 registers */

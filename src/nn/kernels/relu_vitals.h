@@ -26,7 +26,7 @@ typedef struct relu_signs {
     sonde_vitals pre, relu;
 } relu_signs;
 
-/* --- sums in registers ------------------------------------------------------------ */
+/* --- sums in registers -------------------------------------------------------------- */
 
 #if VF_WIDTH == 16
 typedef struct relu_acc {
@@ -255,7 +255,7 @@ static inline void relu_acc_close(const relu_acc *a, size_t n, sonde__vitals_sum
     }
 }
 
-/* --- arrays ----------------------------------------------------------------------- */
+/* --- arrays ------------------------------------------------------------------------- */
 
 /* The ReLU of n elements as an array like any other. */
 static void relu_vitals_by_memory(const float *x, size_t n, sonde_vitals *into)

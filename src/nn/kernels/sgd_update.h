@@ -326,7 +326,7 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
     take_block(vitals->v, block->v_out, n);
 }
 
-/* --- vital signs of a call, block by block ---------------------------------------- */
+/* --- vital signs of a call, block by block ------------------------------------------ */
 
 /* Room in scratch for the vital signs of every block of count elements. */
 static inline size_t sgd_signs_bytes(int64_t count)

@@ -153,7 +153,7 @@ static void log_softmax_grad_column(const float *dy, const float *y, const colum
     }
 }
 
-/* --- kernels ---------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
 typedef void (*column_fn)(const float *a, const float *b, const column *c, float *to);
 

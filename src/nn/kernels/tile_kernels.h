@@ -147,7 +147,7 @@ VEC_INLINE void tile_store_lanes(const int rows, const int vecs, const tile *t, 
     }
 }
 
-/* --- forward: A (row, k) at a[row * a_stride + k] --------------------------------- */
+/* --- forward: A (row, k) at a[row * a_stride + k] ----------------------------------- */
 
 /* One k of the sum; A through every third row's pointer, so that few registers hold all.
  */
@@ -201,7 +201,7 @@ VEC_INLINE void forward_tile(const int rows, const int vecs, const tile *t,
     tile_store_lanes(rows, vecs, t, c, acc);
 }
 
-/* --- backward: A (row, o) at a[row + o * a_stride] -------------------------------- */
+/* --- backward: A (row, o) at a[row + o * a_stride] ---------------------------------- */
 
 VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
                               const float *a, const float *b, float *c, int64_t row)

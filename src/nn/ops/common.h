@@ -20,7 +20,7 @@
         }                                                                                \
     } while (0)
 
-/* --- checks for shape rules (check.c); all fill diag and say found and expected --- */
+/* --- checks for shape rules (check.c); all fill diag and say found and expected ----- */
 
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };
 
@@ -57,7 +57,7 @@ sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dt
 sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
                                  int64_t *count, sonde_diag *diag);
 
-/* --- element access --------------------------------------------------------------- */
+/* --- element access ----------------------------------------------------------------- */
 
 /* Whether an optional input was given. */
 static inline bool sonde__op_has_in(const sonde__op_call *call, int i)
@@ -115,7 +115,7 @@ int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shap
 int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
                             int64_t n, int64_t k);
 
-/* --- gradient rules (gradient.c) -------------------------------------------------- */
+/* --- gradient rules (gradient.c) ---------------------------------------------------- */
 
 /* Emits an op with the attrs of the forward op, and the dims of the value `like`.
  */
@@ -127,7 +127,7 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
 sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
                                       sonde__op_value from, sonde__op_value like);
 
-/* --- kernels ---------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
 enum { SONDE__MAX_KERNELS = 15 };
 

@@ -70,7 +70,7 @@ static int64_t window_of(const sonde__op_attrs *attrs, int d, int64_t at, int64_
                : -1;
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static sonde_err conv2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
@@ -164,7 +164,7 @@ const sonde__op_kind sonde__op_conv2d = {
     .kernels = conv2d_kernels,
 };
 
-/* --- gradient of the input -------------------------------------------------------- */
+/* --- gradient of the input ---------------------------------------------------------- */
 
 static sonde_err conv2d_grad_input_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
@@ -236,7 +236,7 @@ const sonde__op_kind sonde__op_conv2d_grad_input = {
     .kernels = conv2d_grad_input_kernels,
 };
 
-/* --- gradient of the weight ------------------------------------------------------- */
+/* --- gradient of the weight --------------------------------------------------------- */
 
 static sonde_err conv2d_grad_weight_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                           sonde_diag *diag)

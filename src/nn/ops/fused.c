@@ -49,7 +49,7 @@ static size_t bytes_of(const sonde__op_shape *shape)
 static const sonde__op_attrs two_by_two = {
     .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
 
-/* --- conv2d_relu ------------------------------------------------------------------ */
+/* --- conv2d_relu -------------------------------------------------------------------- */
 
 static sonde_err conv2d_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
@@ -92,7 +92,7 @@ const sonde__op_kind sonde__op_conv2d_relu = {
     .kernels = conv2d_relu_kernels,
 };
 
-/* --- linear_relu ------------------------------------------------------------------ */
+/* --- linear_relu -------------------------------------------------------------------- */
 
 static sonde_err linear_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
@@ -121,7 +121,7 @@ const sonde__op_kind sonde__op_linear_relu = {
     .kernels = linear_relu_kernels,
 };
 
-/* --- conv2d_relu_pool ------------------------------------------------------------- */
+/* --- conv2d_relu_pool --------------------------------------------------------------- */
 
 static sonde_err conv2d_relu_pool_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                         sonde_diag *diag)
@@ -173,7 +173,7 @@ const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .kernels = conv2d_relu_pool_kernels,
 };
 
-/* --- pool_relu_conv_grad ---------------------------------------------------------- */
+/* --- pool_relu_conv_grad ------------------------------------------------------------ */
 
 enum { DY = 0, INDEX = 1, POOL_Y = 2, X = 3 };
 enum { DRELU = 0, DCONV = 1, DW = 2, DB = 3 };
@@ -244,7 +244,7 @@ const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .kernels = pool_relu_conv_grad_kernels,
 };
 
-/* --- linear_grad_weight_sgd ------------------------------------------------------- */
+/* --- linear_grad_weight_sgd --------------------------------------------------------- */
 
 static sonde_err linear_grad_weight_sgd_infer(sonde__op_call *call,
                                               sonde__op_attrs *attrs, sonde_diag *diag)

@@ -24,7 +24,7 @@
 #pragma GCC visibility push(default) /* for tests, which link the shared library */
 #endif
 
-/* --- layouts ---------------------------------------------------------------------- */
+/* --- layouts ------------------------------------------------------------------------ */
 
 /*
  * How a value of shape (N, inner ...) lies in memory.
@@ -45,7 +45,7 @@ typedef enum sonde__op_layout {
 
 enum { SONDE__LANE_WIDTH = 16, SONDE__PANEL_WIDTH = 32 };
 
-/* --- operands and calls ----------------------------------------------------------- */
+/* --- operands and calls ------------------------------------------------------------- */
 
 typedef struct sonde__op_shape {
     sonde_dtype dtype;
@@ -153,7 +153,7 @@ static inline bool sonde__op_tells_out(const sonde__op_kernel *kernel,
     return ((kernel->vitals_out | more) >> (unsigned)operand & 1U) != 0;
 }
 
-/* --- the table -------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------- */
 
 /* The graph as gradients see it; implemented in nn/graph. Values are ids, 0 is "none". */
 typedef struct sonde__op_graph sonde__op_graph;

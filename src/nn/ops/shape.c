@@ -37,7 +37,7 @@ static void copy(const sonde__op_call *call)
     }
 }
 
-/* --- identity --------------------------------------------------------------------- */
+/* --- identity ----------------------------------------------------------------------- */
 
 static sonde_err identity_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
@@ -71,7 +71,7 @@ const sonde__op_kind sonde__op_identity = {
     .kernels = identity_kernels,
 };
 
-/* --- reshape ---------------------------------------------------------------------- */
+/* --- reshape ------------------------------------------------------------------------ */
 
 /* Replaces 0 and -1 in dims. */
 static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
@@ -156,7 +156,7 @@ const sonde__op_kind sonde__op_reshape = {
     .kernels = reshape_kernels,
 };
 
-/* --- transpose -------------------------------------------------------------------- */
+/* --- transpose ---------------------------------------------------------------------- */
 
 static sonde_err transpose_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                  sonde_diag *diag)
@@ -231,7 +231,7 @@ const sonde__op_kind sonde__op_transpose = {
     .kernels = transpose_kernels,
 };
 
-/* --- broadcast -------------------------------------------------------------------- */
+/* --- broadcast ---------------------------------------------------------------------- */
 
 static sonde_err broadcast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                  sonde_diag *diag)

@@ -70,7 +70,7 @@ static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
     }
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static void softmax_run(const sonde__op_call *call, int part, int parts)
 {
@@ -150,7 +150,7 @@ const sonde__op_kind sonde__op_log_softmax = {
     .kernels = log_softmax_kernels,
 };
 
-/* --- gradients -------------------------------------------------------------------- */
+/* --- gradients ---------------------------------------------------------------------- */
 
 static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {

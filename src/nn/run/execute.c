@@ -25,7 +25,7 @@ void *sonde__session_buffer_data(const sonde_nn_session *session,
                : buffer->data;
 }
 
-/* --- running ---------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------ */
 
 /* A step's kernel among the team, or by member 0 alone. Members have met if it has several
  * parts. Returns the parts. */
@@ -172,7 +172,7 @@ static void begin_step(execution *run)
 #endif
 }
 
-/* --- looking again ---------------------------------------------------------------- */
+/* --- looking again ------------------------------------------------------------------ */
 
 static bool is_bad_loss(const execution *run)
 {
@@ -229,7 +229,7 @@ static void look_again(execution *run, size_t end, int member)
     }
 }
 
-/* --- the loops -------------------------------------------------------------------- */
+/* --- the loops ---------------------------------------------------------------------- */
 
 static void run_micro_batch(execution *run, int member)
 {

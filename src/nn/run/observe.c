@@ -19,7 +19,7 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
     return options;
 }
 
-/* --- anchors ---------------------------------------------------------------------- */
+/* --- anchors ------------------------------------------------------------------------ */
 
 /*
  * With G > 1 a parameter is observed at every micro-batch, before the update. Its final
@@ -83,7 +83,7 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
     return sonde_anchors_get(session->anchors, user_name, view, diag);
 }
 
-/* --- outputs ---------------------------------------------------------------------- */
+/* --- outputs ------------------------------------------------------------------------ */
 
 static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag *diag)
 {
@@ -197,7 +197,7 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
     return sonde_anchors_get(session->outputs, name, view, diag);
 }
 
-/* --- prints ----------------------------------------------------------------------- */
+/* --- prints ------------------------------------------------------------------------- */
 
 /* Taps one value into a printer under a title (NULL: its name). */
 static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,

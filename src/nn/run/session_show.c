@@ -111,7 +111,7 @@ void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, boo
     }
 }
 
-/* --- gradients that are not finite ------------------------------------------------ */
+/* --- gradients that are not finite -------------------------------------------------- */
 
 bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member)
 {
@@ -145,7 +145,7 @@ void sonde__session_tell_bad(execution *run, sonde__plan_step *step)
     run->bad = true;
 }
 
-/* --- outputs that exist only to be shown ------------------------------------------- */
+/* --- outputs that exist only to be shown -------------------------------------------- */
 
 /* Whether a tap wants, at this step, more of an output than the kernel provides without
  * keeping it. */
