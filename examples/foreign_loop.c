@@ -5,12 +5,8 @@
  *     foreign_loop RUN [STEPS [CONFIG]]
  *
  * A network of two layers learns by hand-written gradient descent which of two rings a point
- * lies on. RUN is the folder to record to; CONFIG is a hook's configuration (YAML, JSON or
- * smdebug's JSON), which may want anything that is declared below.
- *
- * The program makes a hook and a watch, adds a slot for each tensor, and in its loop says
- * where a step begins and ends and shows each value when it has it. The configuration says
- * which values are saved, and when.
+ * lies on. RUN is the folder to record to; CONFIG, a hook's configuration (YAML, JSON or
+ * smdebug's JSON), says which of the tensors below are saved, and when.
  */
 #include <sonde/watch.h>
 
@@ -21,13 +17,10 @@
 
 enum { POINTS = 64, HIDDEN = 16 };
 
-/* Weights, or their gradients. */
-typedef struct layers {
-    float w1[HIDDEN][2], b1[HIDDEN], w2[HIDDEN], b2;
-} layers;
-
 static float x[POINTS][2], label[POINTS], hidden[POINTS][HIDDEN], output[POINTS], loss;
-static layers net, grad;
+static struct layers {
+    float w1[HIDDEN][2], b1[HIDDEN], w2[HIDDEN], b2;
+} net, grad; /* weights and their gradients */
 static sonde_diag diag;
 
 /* --- the network -------------------------------------------------------------------- */
@@ -36,8 +29,7 @@ static float uniform(void) /* -1 ... 1; the same numbers on every machine */
 {
     static uint32_t state = 1;
 
-    state = state * 1664525U + 1013904223U;
-    return (float)(state >> 8) / (float)(1 << 23) - 1.0F;
+    return (float)((state = state * 1664525U + 1013904223U) >> 8) / (1 << 23) - 1.0F;
 }
 
 /* Points on a ring of radius 1/2 (label 0) or 1 (label 1), and some noise. */
@@ -67,8 +59,7 @@ static void forward(void)
             sum += hidden[i][j] * net.w2[j];
         }
         output[i] = 1.0F / (1.0F + expf(-sum));
-        loss += (fmaxf(sum, 0.0F) - sum * label[i] + log1pf(expf(-fabsf(sum)))) /
-                (float)POINTS;
+        loss += (fmaxf(sum, 0.0F) - sum * label[i] + log1pf(expf(-fabsf(sum)))) / POINTS;
     }
 }
 
@@ -100,10 +91,9 @@ static void update(void)
     }
 }
 
-/* --- recording ---------------------------------------------------------------------- */
+/* --- its tensors: their roles follow from the names -------------------------------- */
 
-/* Under the names by which they are recorded; their roles follow from the names. */
-static const struct tensor {
+static const struct {
     const char *name;
     void *data;
     int rank;
@@ -121,9 +111,6 @@ static const struct tensor {
                {"gradient/fc2.bias", &grad.b2, 1, {1}}};
 enum { END = sizeof tensors / sizeof *tensors };
 
-static sonde_view views[END];
-static uint32_t slots[END];
-
 int main(int argc, char **argv)
 {
     const long steps = argc > 2 ? strtol(argv[2], NULL, 10) : 1000;
@@ -132,15 +119,16 @@ int main(int argc, char **argv)
                    .program = "foreign_loop"}};
     sonde_watch_options watched = {0};
     sonde_watch *watch = NULL;
+    sonde_view views[END];
+    uint32_t slots[END];
 
     TRY(argc > 3 ? sonde_hook_load(argv[3], &options, &watched.hook, &diag)
                  : sonde_hook_create(&options, &watched.hook, &diag));
     TRY(sonde_watch_create(&watched, &watch, &diag));
     for (int i = 0; i < END; i++) {
-        const struct tensor *t = &tensors[i];
-
-        views[i] = sonde_view_of(SONDE_F32, t->rank, t->shape, t->data);
-        TRY(sonde_watch_add_view(watch, t->name, &views[i], &slots[i], &diag));
+        views[i] =
+            sonde_view_of(SONDE_F32, tensors[i].rank, tensors[i].shape, tensors[i].data);
+        TRY(sonde_watch_add_view(watch, tensors[i].name, &views[i], &slots[i], &diag));
     }
     for (int j = 0; j < HIDDEN; j++) {
         net.w1[j][0] = uniform();
