@@ -17,13 +17,13 @@ typedef struct state {
 
 /* The same for each tensor. */
 typedef struct memory {
-    int64_t steps; /* on end at which the condition held */
+    int64_t steps; /* in a row at which the condition held */
 } memory;
 
 static const sonde_rule_param params[] = {
     {"factor", SONDE_RULE_REAL, "100", 1, 1e12, "times the root mean square",
      offsetof(state, factor), false},
-    {"patience", SONDE_RULE_COUNT, "1", 1, 1e6, "observed steps on end",
+    {"patience", SONDE_RULE_COUNT, "1", 1, 1e6, "observed steps in a row",
      offsetof(state, patience), false},
 };
 static const sonde_rule_need needs[] = {
@@ -65,8 +65,8 @@ static const sonde_rule outlier_element = {
     .name = "OutlierElement",
     .summary = "one element of a weight outgrows all others",
     .condition =
-        "abs_max > `factor` times the root mean square, `patience` steps on end.",
-    .advice = "Look for a flipped bit; go on from the last checkpoint.",
+        "abs_max > `factor` times the root mean square, `patience` steps in a row.",
+    .advice = "Look for a flipped bit; resume from the last checkpoint.",
     .params = params,
     .param_count = sizeof params / sizeof params[0],
     .needs = needs,

@@ -5,12 +5,12 @@
 local rule = {
     name = "QuietLayer",
     summary = "an activation's spread falls far below what it was",
-    condition = "std < `share` of its mean over the first `first` steps, `patience` steps on end.",
+    condition = "std < `share` of its mean over the first `first` steps, `patience` steps in a row.",
     advice = "Look at what comes before this layer: dead units, or weight decay that is too strong.",
     params = {
         {name = "share", default = 0.05, least = 0.0, most = 1.0, help = "of the first spread"},
         {name = "first", default = 5, least = 1, most = 1000, help = "observed steps averaged"},
-        {name = "patience", default = 3, least = 1, most = 1000, help = "observed steps on end"},
+        {name = "patience", default = 3, least = 1, most = 1000, help = "observed steps in a row"},
     },
     needs = {{what = "vital signs of activations", how = "vitals"}},
     modes = "train",

@@ -11,7 +11,8 @@ pages check "$sonde"
 
 # Every page runs in a folder of its own, with small data sets, an image and the job of jobs.md.
 mkdir pc
-printf 'Name: sonde\nDescription: -\nVersion: 0\nCflags: -I%s/include\n' "$root" >pc/sonde.pc
+printf 'Name: sonde\nDescription: -\nVersion: 0\nCflags: -I%s/include\nLibs: -L%s -Wl,-rpath,%s -lsonde\n' \
+    "$root" "$SONDE_BIN/../lib" "$SONDE_BIN/../lib" >pc/sonde.pc
 export PATH=$SONDE_BIN:$PATH PKG_CONFIG_PATH=$work/pc SONDE_DATA=$work/data
 for set in fashion-mnist mnist; do
     run 0 "$sonde" data synth --folder "data/$set" --train 640 --test 200 --quiet
