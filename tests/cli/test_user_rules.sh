@@ -25,17 +25,17 @@ same "$out" <(
     cat <<'END'
 LossJump - the loss is far above its best
 
-loss > `factor` times its smallest value so far.
-Lower the learning rate, or resume from a checkpoint before this step.
+Fires when:  The loss is above `factor` times its smallest value so far.
+What to do:  Lower the learning rate, or resume from a checkpoint before this step.
 
-needs    losses: vital signs
-factor=10: times the best
+needs       losses (vital signs)
+factor=10: multiple of the smallest loss so far
 END
 )
 run 1 "$sonde" rules run --plugin ./thin_row.lua --rule ThinRow:share=0.9 --no-save
 run 0 "$sonde" rules run --plugin ./loss_jump.lua --explain --no-save
-grep -qE '^LossJump +judged 1 tensors at 60 steps, 0 findings$' "$out" || fail "$(cat "$out")"
-grep -qE '^NonFinite +judged ' "$out" || fail "the defaults are gone: $(cat "$out")"
+grep -qE '^LossJump +checked 1 tensors at 60 steps: 0 findings$' "$out" || fail "$(cat "$out")"
+grep -qE '^NonFinite +checked ' "$out" || fail "the defaults are gone: $(cat "$out")"
 
 # --- errors -----------------------------------------------------------------------------
 check() { # LINE ARGUMENT...
@@ -62,7 +62,7 @@ check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expecte
 run 1 "$sonde" rules run --rule "$SONDE_TEST_PLUGINS/faulty.so:at=10" --rule ./loss_jump.lua --json
 grep -q '"rule":"Faulty".*"step":10.*it crashed with signal 11 (Segmentation fault) at step 10' \
     "$out" || fail "$(cat "$out")"
-"$SONDE_BIN/trial_test_export" make live pause=10 &
+"$SONDE_BIN/export_test_export" make live pause=10 &
 for _ in $(seq 100); do [ ! -f live/run.json ] || break; sleep 0.05; done
 sleep 0.1
 started=$(date +%s)
