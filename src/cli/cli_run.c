@@ -1,5 +1,5 @@
 /*
- * run.c - see run.h.
+ * cli_run.c - see cli_run.h.
  */
 #include "cli/cli_run.h"
 
@@ -66,8 +66,8 @@ static sonde_err parse_steps(const char *text, cli_range *range, sonde_diag *dia
         good = good && (colon + 1 == end || range->end > range->begin);
     }
     return good ? SONDE_OK
-                : fail(diag, SONDE_EINVAL, "--steps",
-                       "A:B, where B is not among them, A:, :B, or A", "'%s'", text);
+                : fail(diag, SONDE_EINVAL, "--steps", "A:B (without B), A:, :B or A",
+                       "'%s'", text);
 }
 
 static sonde_err parse_mode(const char *text, sonde_mode *mode, sonde_diag *diag)
@@ -110,25 +110,25 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
     for (;;) {
         const size_t length = strcspn(at, ",");
         char name[64];
-        sonde_reduction of;
+        sonde_reduction reduction;
         sonde_err err = SONDE_OK;
 
         (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
-        err = sonde_reduction_parse(name, &of, diag);
+        err = sonde_reduction_parse(name, &reduction, diag);
         if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
             err = fail(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
         }
         for (size_t i = 0; err == SONDE_OK && i < stats->count; i++) {
-            if (strcmp(stats->item[i].name, of.name) == 0) {
-                err = fail(diag, SONDE_EINVAL, "--stat", "each once", "'%s' stands twice",
-                           name);
+            if (strcmp(stats->item[i].name, reduction.name) == 0) {
+                err = fail(diag, SONDE_EINVAL, "--stat", "each once",
+                           "'%s' appears twice", name);
             }
         }
         if (err != SONDE_OK) {
             (void)snprintf(diag->where, sizeof diag->where, "--stat");
             return err;
         }
-        stats->item[stats->count++] = of;
+        stats->item[stats->count++] = reduction;
         if (at[length] == '\0') {
             return SONDE_OK;
         }
@@ -146,12 +146,12 @@ unsigned cli_stats_evidence(const cli_stats *stats)
     return how;
 }
 
-const char *cli_reduced_text(const sonde_reduction *of, const sonde_reduced *value,
+const char *cli_reduced_text(const sonde_reduction *reduction, const sonde_reduced *value,
                              char *buf, size_t size)
 {
     if (value->how == 0) {
         (void)snprintf(buf, size, "-");
-    } else if (of->kind == SONDE_REDUCTION_HASH) {
+    } else if (reduction->kind == SONDE_REDUCTION_HASH) {
         (void)snprintf(buf, size, "%016" PRIx64, value->hash);
     } else {
         (void)snprintf(buf, size, "%.7g", value->number);
@@ -237,8 +237,8 @@ bool cli_is_number(const sonde_tensor_info *info)
     return sonde_view_count(&shape) == 1;
 }
 
-/* "no value": what was not saved. */
-static const char *nothing_of(unsigned how)
+/* "no value": the kinds that are missing. */
+static const char *missing_kinds(unsigned how)
 {
     switch (how) {
     case SONDE_HOW_RAW:
@@ -277,7 +277,7 @@ sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *ran
                            unsigned how, sonde_diag *diag)
 {
     const char *name = sonde_catalogue_info(sonde_trial_catalogue(trial), id)->name;
-    const char *what = nothing_of(how);
+    const char *what = missing_kinds(how);
     char where[96];
     int64_t *steps = NULL;
     size_t count = 0, after = 0;
@@ -331,7 +331,7 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
     return count > 0 ? SONDE_OK : cli_fail_nothing(trial, id, range, how, diag);
 }
 
-/* --- telling ---------------------------------------------------------------------- */
+/* --- printing ---------------------------------------------------------------------- */
 
 const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, char *buf,
                           size_t size)
@@ -395,7 +395,8 @@ void cli_left_out(void *user, const char *text)
 int cli_left_out_end(size_t count)
 {
     if (count > MOST_LEFT_OUT) {
-        cli_warn("left out: %zu more; 'sonde verify' names all", count - MOST_LEFT_OUT);
+        cli_warn("left out: %zu more; 'sonde verify' lists all of them",
+                 count - MOST_LEFT_OUT);
     }
     return count > 0 ? CLI_VERDICT : CLI_OK;
 }

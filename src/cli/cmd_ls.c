@@ -1,5 +1,5 @@
 /*
- * ls.c - `sonde ls`: what a run is, and the tensors in it.
+ * cmd_ls.c - `sonde ls`: describes a run and lists its tensors.
  */
 #include "cli/ls_runs.h"
 
@@ -9,7 +9,7 @@ typedef struct ls_values {
     bool json, names;
 } ls_values;
 
-/* What was saved of a tensor, in steps of all modes. */
+/* Number of steps, in all modes, at which each kind was saved. */
 typedef struct saved {
     size_t raw, vitals, sketch;
     int64_t first, last;
@@ -34,7 +34,8 @@ static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size
     return SONDE_OK;
 }
 
-static sonde_err look(sonde_trial *trial, uint32_t id, saved *kinds, sonde_diag *diag)
+static sonde_err count_kinds(sonde_trial *trial, uint32_t id, saved *kinds,
+                             sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
@@ -77,7 +78,7 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
 
     (void)printf("%-9s ", "steps");
     if (info->last_step < 0) {
-        (void)puts("none is complete");
+        (void)puts("none complete");
         return;
     }
     (void)printf("up to %" PRId64, info->last_step);
@@ -86,14 +87,14 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
 
         (void)sonde_trial_steps(trial, modes[m], true, &count);
         if (count > 0) {
-            (void)printf("%s%zu of %s", comma, count, sonde_mode_name(modes[m]));
+            (void)printf("%s%zu %s", comma, count, sonde_mode_name(modes[m]));
             comma = ", ";
         }
     }
     (void)putchar('\n');
 }
 
-/* How long it took, how fast it is, and how long ago the last step of a live run was. */
+/* Duration, speed, and the end; of a live run the age of its last step. */
 static void print_times(sonde_trial *trial, const sonde_run_info *info)
 {
     const double rate = cli_steps_per_second(trial);
@@ -102,7 +103,7 @@ static void print_times(sonde_trial *trial, const sonde_run_info *info)
     if (info->last_time == 0) {
         return;
     }
-    (void)printf("%-9s %s from the first step to the last", "time",
+    (void)printf("%-9s %s from first to last step", "time",
                  cli_duration_text(1e-9 * (double)(info->last_time - info->first_time),
                                    text, sizeof text));
     if (rate > 0.0) {
@@ -111,7 +112,7 @@ static void print_times(sonde_trial *trial, const sonde_run_info *info)
     if (info->status == SONDE_RUN_ENDED) {
         (void)printf(", ended %s\n", cli_moment_text(info->last_time, text, sizeof text));
     } else {
-        (void)printf(", the last %s ago\n",
+        (void)printf(", last step %s ago\n",
                      cli_duration_text(cli_age(info->last_time), text, sizeof text));
     }
 }
@@ -130,9 +131,8 @@ static void print_resumes(const sonde_trial *trial, const sonde_run_info *info)
         (void)putchar('\n');
     }
     if (info->superseded + info->superseded_steps > 0) {
-        (void)printf("%-9s %" PRIu64 " steps and %" PRIu64
-                     " records from before that count no more\n",
-                     "", info->superseded_steps, info->superseded);
+        (void)printf("%-9s superseded: %" PRIu64 " steps and %" PRIu64 " records\n", "",
+                     info->superseded_steps, info->superseded);
     }
 }
 
@@ -162,14 +162,14 @@ static void print_run(sonde_trial *trial)
                      info.lost);
     }
     if (damage > 0) {
-        (void)printf("%-9s %zu thing%s that cannot be read; 'sonde verify' names %s\n",
+        (void)printf("%-9s %zu part%s cannot be read; 'sonde verify' lists %s\n",
                      "damage", damage, damage == 1 ? "" : "s",
                      damage == 1 ? "it" : "them");
     }
     (void)putchar('\n');
 }
 
-/* In seconds since 1970; null where it is not known. */
+/* Seconds since 1970; null if not known. */
 static void print_time_json(const char *key, int64_t time)
 {
     if (time > 0) {
@@ -247,7 +247,7 @@ static void print_run_json(sonde_trial *trial)
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-/* same_as: the tensor that an alias is one of, or "". */
+/* same_as: the tensor of an alias, or "". */
 static void print_tensor_json(const sonde_tensor_info *info, const char *same_as,
                               const saved *kinds, bool first)
 {
@@ -320,7 +320,7 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
             (void)puts(info->name);
             continue;
         }
-        err = look(trial, ids[i], &kinds, diag);
+        err = count_kinds(trial, ids[i], &kinds, diag);
         if (err == SONDE_OK && asked->json) {
             print_tensor_json(info, same_as, &kinds, i == 0);
         } else if (err == SONDE_OK) {
@@ -358,20 +358,20 @@ static int run_ls(const void *values, int argc, char **argv)
 }
 
 static const cli_option ls_options[] = {
-    {"names", 'n', CLI_FLAG, NULL, "names alone, of tensors or runs",
+    {"names", 'n', CLI_FLAG, NULL, "print only names, of tensors or runs",
      offsetof(ls_values, names)},
-    {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout", offsetof(ls_values, json)},
+    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(ls_values, json)},
 };
 
 const cli_command cli_ls = {
     .name = "ls",
     .arguments = "RUN [TENSORS]",
-    .summary = "tell what a run is and list its tensors",
-    .details = "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or "
-               "several\nwith commas between. The columns values, vitals and sketches "
-               "count the steps at\nwhich each was saved. A run that is being written "
-               "can be listed at any time.\nOf a folder that is no run but holds some, "
-               "these are listed.",
+    .summary = "describe a run and list its tensors",
+    .details =
+        "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or several,\n"
+        "separated by commas. The columns values, vitals and sketches count the steps at\n"
+        "which each was saved. A run can be listed while it is being written. If RUN is a\n"
+        "folder that contains runs, these are listed.",
     .examples = "  sonde ls runs\n"
                 "  sonde ls runs/first\n"
                 "  sonde ls runs/first 'Gradient___*' --json",

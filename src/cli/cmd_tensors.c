@@ -1,6 +1,6 @@
 /*
- * tensors.c - `sonde tensors`: every name that can be observed, without running anything; and
- * `sonde compile`: what a model becomes.
+ * cmd_tensors.c - `sonde tensors` lists every tensor that can be observed, without running the
+ * model; `sonde compile` prints the compiled model.
  */
 #include "cli/cli_job.h"
 
@@ -176,12 +176,12 @@ static int run_compile(const void *values, int argc, char **argv)
 static const cli_option tensors_options[] = {
     OPTION("select", 's', CLI_TEXT, "TENSORS", select,
            "only these: a name, a glob, re:REGEX, @role, module:NAME"),
-    OPTION("names", 'n', CLI_FLAG, NULL, names, "names alone"),
+    OPTION("names", 'n', CLI_FLAG, NULL, names, "print only names"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "of an inference session"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches a step"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a tensor"),
+           "micro-batches per step"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per line"),
 };
 
 const cli_command cli_tensors = {
@@ -202,17 +202,18 @@ static const cli_option compile_options[] = {
         "dump", 0, CLI_TEXT, "PASS", dump,
         "print the graph after instantiate, autodiff, accumulate, optimise, prune, fuse, "
         "layout or plan"),
-    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "an inference session"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "compile for inference"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches a step"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
+           "micro-batches per step"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads,
+           "at most N threads; 0: as many as are useful"),
 };
 
 const cli_command cli_compile = {
     .name = "compile",
     .arguments = "[MODEL | JOB.yaml]",
-    .summary = "show what a model becomes, pass by pass",
+    .summary = "compile a model and print it after any pass",
     .examples = "  sonde compile fashion_cnn --dump plan",
     .options = compile_options,
     .option_count = CLI_COUNT_OF(compile_options),

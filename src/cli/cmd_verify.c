@@ -1,5 +1,5 @@
 /*
- * verify.c - `sonde verify`: every hash of a run, and what its writer lost.
+ * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and losses.
  */
 #include "cli/cli_run.h"
 
@@ -10,24 +10,24 @@ typedef struct verify_values {
     bool json, quiet;
 } verify_values;
 
-/* Lines go to a stream: stdout, or text that stands in a JSON list in the end. */
-typedef struct telling {
+/* Where lines go: stdout, or a text that becomes a JSON list. */
+typedef struct line_sink {
     FILE *stream;
     bool json;
     size_t count;
-} telling;
+} line_sink;
 
-static void tell(void *user, const char *text)
+static void print_line(void *user, const char *text)
 {
-    telling *to = user;
+    line_sink *sink = user;
 
-    if (to->json) {
-        (void)fputs(to->count > 0 ? ", " : "", to->stream);
-        cli_json_string(to->stream, text);
+    if (sink->json) {
+        (void)fputs(sink->count > 0 ? ", " : "", sink->stream);
+        cli_json_string(sink->stream, text);
     } else {
-        (void)fprintf(to->stream, "%s\n", text);
+        (void)fprintf(sink->stream, "%s\n", text);
     }
-    to->count++;
+    sink->count++;
 }
 
 static void print_report(const sonde_verify_report *report)
@@ -39,40 +39,39 @@ static void print_report(const sonde_verify_report *report)
         report->records, cli_bytes_text((double)report->bytes, bytes, sizeof bytes),
         report->rows, report->sketches);
     if (report->damaged == 0) {
-        (void)puts("all as they were written");
+        (void)puts("no damage");
     } else {
-        (void)printf("right; %" PRIu64 " damaged\n", report->damaged);
+        (void)printf("intact; %" PRIu64 " damaged\n", report->damaged);
     }
     if (report->crashed) {
-        (void)printf("the run crashed: %" PRIu64 " records were cut off as they were "
-                     "written, everything before is there\n",
+        (void)printf("the run crashed: %" PRIu64 " records were cut off while being "
+                     "written; all earlier ones are complete\n",
                      report->torn);
     } else if (report->torn > 0) {
         (void)printf("%" PRIu64 " records are cut off\n", report->torn);
     }
     if (report->resumed) {
-        (void)printf("the run was gone on with: %" PRIu64
-                     " of these count no more, as later ones took their place\n",
+        (void)printf("the run was resumed: %" PRIu64 " of these are superseded\n",
                      report->superseded);
     }
     if (report->lost > 0) {
-        (void)printf("the writer lost %" PRIu64 " records before they were written\n",
+        (void)printf("the writer lost %" PRIu64 " records before writing them\n",
                      report->lost);
     }
     if (!report->ended && !report->crashed) {
-        (void)puts("the run is being written");
+        (void)puts("the run is still being written");
     }
 }
 
-static void print_report_json(const sonde_verify_report *report, const char *told)
+static void print_report_json(const sonde_verify_report *report, const char *lines)
 {
     (void)printf(
-        "{\"told\": [%s], \"records\": %" PRIu64 ", \"bytes\": %" PRIu64
+        "{\"messages\": [%s], \"records\": %" PRIu64 ", \"bytes\": %" PRIu64
         ", \"rows\": %" PRIu64 ", \"sketches\": %" PRIu64 ", \"damaged\": %" PRIu64
         ", \"torn\": %" PRIu64 ", \"lost\": %" PRIu64
         ", \"ended\": %s, \"crashed\": %s, \"resumed\": %s, \"superseded\": %" PRIu64
         "}\n",
-        told, report->records, report->bytes, report->rows, report->sketches,
+        lines, report->records, report->bytes, report->rows, report->sketches,
         report->damaged, report->torn, report->lost, report->ended ? "true" : "false",
         report->crashed ? "true" : "false", report->resumed ? "true" : "false",
         report->superseded);
@@ -81,28 +80,29 @@ static void print_report_json(const sonde_verify_report *report, const char *tol
 static int run_verify(const void *values, int argc, char **argv)
 {
     const verify_values *asked = values;
-    char *told = NULL;
+    char *lines = NULL;
     size_t size = 0;
-    telling to = {.stream = asked->json ? open_memstream(&told, &size) : stdout,
-                  .json = asked->json};
+    line_sink sink = {.stream = asked->json ? open_memstream(&lines, &size) : stdout,
+                      .json = asked->json};
     sonde_verify_report report = {0};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
     (void)argc;
-    if (to.stream == NULL) {
+    if (sink.stream == NULL) {
         return cli_fail_text("verify: out of memory");
     }
-    err = sonde_trial_verify(argv[0], &report, asked->quiet ? NULL : tell, &to, &diag);
+    err = sonde_trial_verify(argv[0], &report, asked->quiet ? NULL : print_line, &sink,
+                             &diag);
     if (asked->json) {
-        (void)fclose(to.stream);
+        (void)fclose(sink.stream);
     }
     if (err == SONDE_OK && asked->json) {
-        print_report_json(&report, told);
+        print_report_json(&report, lines);
     } else if (err == SONDE_OK && !asked->quiet) {
         print_report(&report);
     }
-    free(told);
+    free(lines);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }
@@ -110,20 +110,19 @@ static int run_verify(const void *values, int argc, char **argv)
 }
 
 static const cli_option verify_options[] = {
-    {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout",
-     offsetof(verify_values, json)},
-    {"quiet", 'q', CLI_FLAG, NULL, "say nothing: the exit code tells",
+    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(verify_values, json)},
+    {"quiet", 'q', CLI_FLAG, NULL, "print nothing; the exit code is the result",
      offsetof(verify_values, quiet)},
 };
 
 const cli_command cli_verify = {
     .name = "verify",
     .arguments = "RUN",
-    .summary = "check every hash of a run, and say what a crash cost",
+    .summary = "check every hash of a run and report damage",
     .details =
-        "Reads everything. Names what is damaged, one line for each, and then counts.\n"
-        "Exit code 0 if nothing is damaged: also of a run that crashed, or is being "
-        "written.\n1 if something is.",
+        "Reads the whole run and prints one line for each damaged part, then the totals.\n"
+        "The exit code is 0 without damage, also if the run crashed or is still being\n"
+        "written; with damage it is 1.",
     .examples = "  sonde verify runs/first",
     .options = verify_options,
     .option_count = CLI_COUNT_OF(verify_options),
