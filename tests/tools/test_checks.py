@@ -228,7 +228,7 @@ class Symbols(_planted.Planted):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", built, source, "-Wl,--no-as-needed",
                         *link], check=True)
         source = self.plant("test.c", test)
-        subprocess.run(["cc", "-o", os.path.join(self.root, "build/release/bin/base_test_x"),
+        subprocess.run(["cc", "-o", os.path.join(self.root, "build/release/bin/tests_x"),
                         source, built], check=True)
 
     def test_declared_and_missing(self):

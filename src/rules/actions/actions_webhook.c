@@ -10,7 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { HTTP_OR_HTTPS = 3, HTTP_TIMEOUT = 408, HTTP_TOO_MANY = 429 };
+enum { HTTP_TIMEOUT = 408, HTTP_TOO_MANY = 429 };
 
 sonde_err sonde__action_webhook_check(const char *url, sonde_diag *diag)
 {
@@ -29,8 +29,8 @@ static size_t drop(const char *bytes, size_t size, size_t count, void *user)
 }
 
 /* Not 0: the transfer ends. */
-static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total,
-                       int64_t up)
+static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
+                       curl_off_t up)
 {
     (void)total;
     (void)done;
@@ -41,54 +41,54 @@ static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total
 
 typedef struct request {
     const sonde__curl *curl;
-    void *easy;
+    CURL *easy;
     bool good;
 } request;
 
-static void set_long(request *of, int option, long value)
+static void set_long(request *post, CURLoption option, long value)
 {
-    of->good =
-        of->good && of->curl->easy_setopt(of->easy, option, value) == SONDE__CURL_OK;
+    post->good =
+        post->good && post->curl->easy_setopt(post->easy, option, value) == CURLE_OK;
 }
 
-static void set_pointer(request *of, int option, const void *value)
+static void set_pointer(request *post, CURLoption option, const void *value)
 {
-    of->good =
-        of->good && of->curl->easy_setopt(of->easy, option, value) == SONDE__CURL_OK;
+    post->good =
+        post->good && post->curl->easy_setopt(post->easy, option, value) == CURLE_OK;
 }
 
-static bool set_options(request *of, const sonde_actions *actions,
+static bool set_options(request *post, const sonde_actions *actions,
                         const sonde__action_job *job, const void *headers,
                         const char *message)
 {
-    set_pointer(of, SONDE__CURL_URL, job->action->text);
-    set_pointer(of, SONDE__CURL_HEADERS, headers);
-    set_pointer(of, SONDE__CURL_POST_FIELDS, job->json);
-    set_pointer(of, SONDE__CURL_ERROR_BUFFER, message);
-    set_pointer(of, SONDE__CURL_XFER_DATA, actions);
-    set_long(of, SONDE__CURL_POST_FIELDS_SIZE, (long)job->length);
-    set_long(of, SONDE__CURL_TIMEOUT_MS,
+    set_pointer(post, CURLOPT_URL, job->action->text);
+    set_pointer(post, CURLOPT_HTTPHEADER, headers);
+    set_pointer(post, CURLOPT_POSTFIELDS, job->json);
+    set_pointer(post, CURLOPT_ERRORBUFFER, message);
+    set_pointer(post, CURLOPT_XFERINFODATA, actions);
+    set_long(post, CURLOPT_POSTFIELDSIZE, (long)job->length);
+    set_long(post, CURLOPT_TIMEOUT_MS,
              (long)(1e3 * actions->options.webhook_seconds) + 1);
-    set_long(of, SONDE__CURL_PROTOCOLS, HTTP_OR_HTTPS);
-    set_long(of, SONDE__CURL_FOLLOW_LOCATION, 0);
-    set_long(of, SONDE__CURL_NO_PROGRESS, 0);
-    set_long(of, SONDE__CURL_NO_SIGNAL, 1);
-    of->good = of->good &&
-               of->curl->easy_setopt(of->easy, SONDE__CURL_WRITE_FUNCTION, drop) ==
-                   SONDE__CURL_OK &&
-               of->curl->easy_setopt(of->easy, SONDE__CURL_XFER_FUNCTION, on_progress) ==
-                   SONDE__CURL_OK;
-    return of->good;
+    set_long(post, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+    set_long(post, CURLOPT_FOLLOWLOCATION, 0);
+    set_long(post, CURLOPT_NOPROGRESS, 0);
+    set_long(post, CURLOPT_NOSIGNAL, 1);
+    post->good =
+        post->good &&
+        post->curl->easy_setopt(post->easy, CURLOPT_WRITEFUNCTION, drop) == CURLE_OK &&
+        post->curl->easy_setopt(post->easy, CURLOPT_XFERINFOFUNCTION, on_progress) ==
+            CURLE_OK;
+    return post->good;
 }
 
 /* What an answer means. */
-static sonde__action_job_end judge(const request *of, long status,
+static sonde__action_job_end judge(const request *post, long status,
                                    char said[SONDE__JOB_SAID])
 {
     const char *place = NULL;
 
     if (status >= 300 && status < 400) {
-        (void)of->curl->easy_getinfo(of->easy, SONDE__CURL_INFO_REDIRECT, &place);
+        (void)post->curl->easy_getinfo(post->easy, CURLINFO_REDIRECT_URL, &place);
         (void)snprintf(said, SONDE__JOB_SAID,
                        "status %ld, not followed: it is now %.160s", status,
                        place != NULL ? place : "elsewhere");
@@ -107,31 +107,31 @@ sonde__action_job_end sonde__action_webhook(const sonde_actions *actions,
                                             const sonde__action_job *job,
                                             char said[SONDE__JOB_SAID])
 {
-    request of = {.curl = sonde__curl_load("webhook", NULL), .good = true};
-    char message[SONDE__CURL_MESSAGE] = "";
-    void *headers = NULL;
+    request post = {.curl = sonde__curl_load("webhook", NULL), .good = true};
+    char message[CURL_ERROR_SIZE] = "";
+    struct curl_slist *headers = NULL;
     sonde__action_job_end end = SONDE__JOB_FAILED;
     long status = 0;
 
     (void)snprintf(said, SONDE__JOB_SAID, "out of memory");
-    of.easy = of.curl != NULL ? of.curl->easy_init() : NULL;
-    if (of.easy == NULL) {
+    post.easy = post.curl != NULL ? post.curl->easy_init() : NULL;
+    if (post.easy == NULL) {
         return end;
     }
-    headers = of.curl->slist_append(NULL, "Content-Type: application/json");
-    if (headers != NULL && set_options(&of, actions, job, headers, message)) {
-        const int code = of.curl->easy_perform(of.easy);
+    headers = post.curl->slist_append(NULL, "Content-Type: application/json");
+    if (headers != NULL && set_options(&post, actions, job, headers, message)) {
+        const CURLcode code = post.curl->easy_perform(post.easy);
 
-        (void)of.curl->easy_getinfo(of.easy, SONDE__CURL_INFO_RESPONSE, &status);
-        if (code == SONDE__CURL_OK) {
-            end = judge(&of, status, said);
+        (void)post.curl->easy_getinfo(post.easy, CURLINFO_RESPONSE_CODE, &status);
+        if (code == CURLE_OK) {
+            end = judge(&post, status, said);
         } else {
             end = SONDE__JOB_AGAIN;
             (void)snprintf(said, SONDE__JOB_SAID, "%s",
-                           message[0] != '\0' ? message : of.curl->easy_strerror(code));
+                           message[0] != '\0' ? message : post.curl->easy_strerror(code));
         }
     }
-    of.curl->slist_free_all(headers);
-    of.curl->easy_cleanup(of.easy);
+    post.curl->slist_free_all(headers);
+    post.curl->easy_cleanup(post.easy);
     return end;
 }
