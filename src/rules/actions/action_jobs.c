@@ -200,7 +200,7 @@ static sonde__action_job_end run_command(const sonde_actions *actions,
 
 /* --- a webhook ---------------------------------------------------------------------- */
 
-enum { HTTP_OR_HTTPS = 3, HTTP_TIMEOUT = 408, HTTP_TOO_MANY = 429 };
+enum { HTTP_TIMEOUT = 408, HTTP_TOO_MANY = 429 };
 
 sonde_err sonde__action_check_url(const char *url, sonde_diag *diag)
 {
@@ -219,8 +219,8 @@ static size_t drop(const char *bytes, size_t size, size_t count, void *user)
 }
 
 /* Not 0: the transfer ends. */
-static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total,
-                       int64_t up)
+static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
+                       curl_off_t up)
 {
     (void)total;
     (void)done;
@@ -231,43 +231,43 @@ static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total
 
 typedef struct request {
     const sonde__curl *curl;
-    void *easy;
+    CURL *easy;
     bool good;
 } request;
 
-static void set_long(request *post, int option, long value)
+static void set_long(request *post, CURLoption option, long value)
 {
-    post->good = post->good &&
-                 post->curl->easy_setopt(post->easy, option, value) == SONDE__CURL_OK;
+    post->good =
+        post->good && post->curl->easy_setopt(post->easy, option, value) == CURLE_OK;
 }
 
-static void set_pointer(request *post, int option, const void *value)
+static void set_pointer(request *post, CURLoption option, const void *value)
 {
-    post->good = post->good &&
-                 post->curl->easy_setopt(post->easy, option, value) == SONDE__CURL_OK;
+    post->good =
+        post->good && post->curl->easy_setopt(post->easy, option, value) == CURLE_OK;
 }
 
 static bool set_options(request *post, const sonde_actions *actions,
                         const sonde__action_job *job, const void *headers,
                         const char *message)
 {
-    set_pointer(post, SONDE__CURL_URL, job->action->text);
-    set_pointer(post, SONDE__CURL_HEADERS, headers);
-    set_pointer(post, SONDE__CURL_POST_FIELDS, job->json);
-    set_pointer(post, SONDE__CURL_ERROR_BUFFER, message);
-    set_pointer(post, SONDE__CURL_XFER_DATA, actions);
-    set_long(post, SONDE__CURL_POST_FIELDS_SIZE, (long)job->length);
-    set_long(post, SONDE__CURL_TIMEOUT_MS,
+    set_pointer(post, CURLOPT_URL, job->action->text);
+    set_pointer(post, CURLOPT_HTTPHEADER, headers);
+    set_pointer(post, CURLOPT_POSTFIELDS, job->json);
+    set_pointer(post, CURLOPT_ERRORBUFFER, message);
+    set_pointer(post, CURLOPT_XFERINFODATA, actions);
+    set_long(post, CURLOPT_POSTFIELDSIZE, (long)job->length);
+    set_long(post, CURLOPT_TIMEOUT_MS,
              (long)(1e3 * actions->options.webhook_seconds) + 1);
-    set_long(post, SONDE__CURL_PROTOCOLS, HTTP_OR_HTTPS);
-    set_long(post, SONDE__CURL_FOLLOW_LOCATION, 0);
-    set_long(post, SONDE__CURL_NO_PROGRESS, 0);
-    set_long(post, SONDE__CURL_NO_SIGNAL, 1);
-    post->good = post->good &&
-                 post->curl->easy_setopt(post->easy, SONDE__CURL_WRITE_FUNCTION, drop) ==
-                     SONDE__CURL_OK &&
-                 post->curl->easy_setopt(post->easy, SONDE__CURL_XFER_FUNCTION,
-                                         on_progress) == SONDE__CURL_OK;
+    set_long(post, CURLOPT_PROTOCOLS, CURLPROTO_HTTP | CURLPROTO_HTTPS);
+    set_long(post, CURLOPT_FOLLOWLOCATION, 0);
+    set_long(post, CURLOPT_NOPROGRESS, 0);
+    set_long(post, CURLOPT_NOSIGNAL, 1);
+    post->good =
+        post->good &&
+        post->curl->easy_setopt(post->easy, CURLOPT_WRITEFUNCTION, drop) == CURLE_OK &&
+        post->curl->easy_setopt(post->easy, CURLOPT_XFERINFOFUNCTION, on_progress) ==
+            CURLE_OK;
     return post->good;
 }
 
@@ -278,7 +278,7 @@ static sonde__action_job_end judge_answer(const request *post, long status,
     const char *place = NULL;
 
     if (status >= 300 && status < 400) {
-        (void)post->curl->easy_getinfo(post->easy, SONDE__CURL_INFO_REDIRECT, &place);
+        (void)post->curl->easy_getinfo(post->easy, CURLINFO_REDIRECT_URL, &place);
         (void)snprintf(said, SONDE__JOB_SAID,
                        "status %ld, not followed: it is now %.160s", status,
                        place != NULL ? place : "elsewhere");
@@ -298,8 +298,8 @@ static sonde__action_job_end run_webhook(const sonde_actions *actions,
                                          char said[SONDE__JOB_SAID])
 {
     request post = {.curl = sonde__curl_load("webhook", NULL), .good = true};
-    char message[SONDE__CURL_MESSAGE] = "";
-    void *headers = NULL;
+    char message[CURL_ERROR_SIZE] = "";
+    struct curl_slist *headers = NULL;
     sonde__action_job_end end = SONDE__JOB_FAILED;
     long status = 0;
 
@@ -310,10 +310,10 @@ static sonde__action_job_end run_webhook(const sonde_actions *actions,
     }
     headers = post.curl->slist_append(NULL, "Content-Type: application/json");
     if (headers != NULL && set_options(&post, actions, job, headers, message)) {
-        const int code = post.curl->easy_perform(post.easy);
+        const CURLcode code = post.curl->easy_perform(post.easy);
 
-        (void)post.curl->easy_getinfo(post.easy, SONDE__CURL_INFO_RESPONSE, &status);
-        if (code == SONDE__CURL_OK) {
+        (void)post.curl->easy_getinfo(post.easy, CURLINFO_RESPONSE_CODE, &status);
+        if (code == CURLE_OK) {
             end = judge_answer(&post, status, said);
         } else {
             end = SONDE__JOB_AGAIN;
