@@ -1,7 +1,7 @@
 /*
  * html.h - text that becomes a page.
  *
- * Adding never fails on the spot: out of memory is kept in bytes.full.
+ * Adding never fails at once: bytes.full records that memory ran out.
  */
 #ifndef SONDE_REPORT_HTML_H
 #define SONDE_REPORT_HTML_H
@@ -12,14 +12,18 @@
 
 #include <stdint.h>
 
-/* Markup of ours, as it is; at most 1000 bytes. Never with a text of the run in it. */
+/* Adds our own markup unescaped, at most 1000 bytes; never with a text of the run in it. */
 void sonde__report_html(sonde__plot_bytes *page, const char *fmt, ...) SONDE_PRINTF(2, 3);
-/* A text of the run's, escaped for content and for attributes: what is no UTF-8, and control
- * characters, become U+FFFD. */
+/* Adds a text of the run, escaped for content and attributes; malformed UTF-8 and control
+ * characters become U+FFFD. */
 void sonde__report_html_text(sonde__plot_bytes *page, const char *text);
-/* At most so many significant digits; NaN and infinities by name. */
+/* Adds a number with at most `digits` significant digits; NaN and infinities by name. */
 void sonde__report_html_number(sonde__plot_bytes *page, double value, int digits);
-/* With thin spaces between thousands. */
+/* Adds a number with thin spaces between thousands. */
 void sonde__report_html_count(sonde__plot_bytes *page, uint64_t value);
+
+/* The style sheet in pieces; NULL ends it. Light and dark, wide and narrow, screen and
+ * paper. */
+extern const char *const sonde__report_style[];
 
 #endif

@@ -5,7 +5,7 @@
 #include "cmocka_all.h"
 
 #include "alloc_failure.h"
-#include "report/track.h"
+#include "report/curve.h"
 
 #include <sonde/hook.h>
 #include <sonde/report.h>
@@ -220,7 +220,7 @@ static void a_small_run_to_the_byte(void **state)
     page = page_of("run", NULL);
     again = page_of("run", NULL);
     assert_string_equal(page, again);
-    cut_line(page, "<div><dt>Begun</dt>");
+    cut_line(page, "<div><dt>Started</dt>");
     cut_line(page, "<div><dt>Duration</dt>");
     (void)snprintf(path, sizeof path, "%s/golden/report/small.html", SONDE_TEST_DIR);
     if (access(path, F_OK) == 0) {
@@ -288,7 +288,7 @@ static void silence_is_told_from_health(void **state)
     page = page_of("run", NULL);
     expect_text(page, "<h2>Nothing is wrong</h2>");
     expect_text(page, "<title>run ");
-    expect_text(page, "Could not judge: their silence means nothing");
+    expect_text(page, "Not judged: the run lacks the data they need");
     expect_no_text(page, "What was found");
     free(page);
     page = page_of("run", "DeadRelu");
