@@ -1,17 +1,17 @@
 /*
- * fetch.c - downloads with resume and digests, and the table of the public data sets.
+ * fetch.c - HTTP downloads with resume and digests, and the table of the public data sets.
  *
- * Of one file: what lies under its name and has the right digest is left alone. Otherwise
- * <file>.part is continued, or begun again if the server cannot continue; then checked. A
- * part from an earlier attempt whose digest is wrong in the end is thrown away, and the
- * file fetched once more from its first byte, before the error is believed.
+ * A file that is present with the right digest is kept. Otherwise <file>.part is resumed,
+ * or restarted if the server cannot resume, and then checked. A resumed part with a wrong
+ * digest is deleted and the file downloaded once more in full before the error is reported.
+ * libcurl is loaded on first use.
  */
-#include "nn/data/download.h"
+#include "base/curl.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/input.h"
 #include "nn/data/data_output.h"
+#include "nn/data/input.h"
 #include "nn/data/sha256.h"
 
 #include <sonde/nn/dataset.h>
@@ -19,11 +19,136 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* === one transfer =================================================================== */
+
+typedef struct transfer {
+    const char *url;
+    uint64_t offset; /* of the first requested byte */
+    /* Takes bytes; false ends the download. */
+    bool (*take)(void *user, const void *bytes, size_t size);
+    /* Called from time to time, with the bytes of this transfer; false ends the download. */
+    bool (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user;
+} transfer;
+
+typedef enum download_end {
+    SONDE__DOWNLOAD_DONE,
+    SONDE__DOWNLOAD_STOPPED,  /* by take or progress */
+    SONDE__DOWNLOAD_NO_RANGE, /* the server cannot start at offset, or has no more bytes */
+    SONDE__DOWNLOAD_NOT_FOUND, /* 404 or 410 */
+    SONDE__DOWNLOAD_FAILED
+} download_end;
+
+static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
+{
+    const transfer *download = user;
+
+    return download->take(download->user, bytes, size * count) ? size * count : 0;
+}
+
+static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total,
+                       int64_t up)
+{
+    const transfer *download = user;
+
+    (void)up_total;
+    (void)up;
+    return download->progress == NULL ||
+                   download->progress(download->user, (uint64_t)done, (uint64_t)total)
+               ? 0
+               : 1;
+}
+
+static bool set_options(const sonde__curl *curl, void *easy, const transfer *download,
+                        char *buffer)
+{
+    bool good = curl->easy_setopt(easy, SONDE__CURL_URL, download->url) == SONDE__CURL_OK;
+
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_ERROR_BUFFER, buffer) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_WRITE_FUNCTION, on_bytes) ==
+                       SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_WRITE_DATA, download) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_XFER_FUNCTION, on_progress) ==
+                       SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_XFER_DATA, download) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_NO_PROGRESS, 0L) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_NO_SIGNAL, 1L) == SONDE__CURL_OK;
+    good =
+        good && curl->easy_setopt(easy, SONDE__CURL_FAIL_ON_ERROR, 1L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_FOLLOW_LOCATION, 1L) == SONDE__CURL_OK;
+    good = good && curl->easy_setopt(easy, SONDE__CURL_MAX_REDIRS, 5L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_CONNECT_TIMEOUT, 30L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_LIMIT, 1L) == SONDE__CURL_OK;
+    good = good &&
+           curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_TIME, 60L) == SONDE__CURL_OK;
+    return good && curl->easy_setopt(easy, SONDE__CURL_RESUME_FROM,
+                                     (int64_t)download->offset) == SONDE__CURL_OK;
+}
+
+static download_end judge(int code, long response)
+{
+    switch (code) {
+    case SONDE__CURL_OK:
+        return SONDE__DOWNLOAD_DONE;
+    case SONDE__CURL_WRITE_ERROR:
+    case SONDE__CURL_ABORTED:
+        return SONDE__DOWNLOAD_STOPPED;
+    case SONDE__CURL_RANGE_ERROR:
+        return SONDE__DOWNLOAD_NO_RANGE;
+    case SONDE__CURL_HTTP_ERROR:
+        return response == 416                      ? SONDE__DOWNLOAD_NO_RANGE
+               : response == 404 || response == 410 ? SONDE__DOWNLOAD_NOT_FOUND
+                                                    : SONDE__DOWNLOAD_FAILED;
+    default:
+        return SONDE__DOWNLOAD_FAILED;
+    }
+}
+
+/* SONDE_EUNSUPPORTED: no libcurl. Otherwise *end is the outcome, with its reason in message. */
+static sonde_err run_download(const transfer *download, download_end *end, char *message,
+                              size_t message_size, sonde_diag *diag)
+{
+    const sonde__curl *curl = sonde__curl_load(download->url, diag);
+    char buffer[SONDE__CURL_MESSAGE] = "";
+    void *easy = NULL;
+    long response = 0;
+    int code = 0;
+
+    if (curl == NULL) {
+        return SONDE_EUNSUPPORTED;
+    }
+    easy = curl->easy_init();
+    if (easy == NULL || !set_options(curl, easy, download, buffer)) {
+        if (easy != NULL) {
+            curl->easy_cleanup(easy);
+        }
+        return sonde__fail_nomem(diag, "a download");
+    }
+    code = curl->easy_perform(easy);
+    (void)curl->easy_getinfo(easy, SONDE__CURL_INFO_RESPONSE, &response);
+    *end = judge(code, response);
+    (void)snprintf(message, message_size, "%s",
+                   buffer[0] != '\0' ? buffer : curl->easy_strerror(code));
+    curl->easy_cleanup(easy);
+    return SONDE_OK;
+}
+
+/* === files with digests ============================================================= */
 
 enum { URL_SIZE = 1024, PATH_SIZE = 4096, FILES = 4 };
 
@@ -58,8 +183,8 @@ typedef struct fetch_job {
     const char *path;
     const sonde_nn_fetch_options *options;
     char part[PATH_SIZE];
-    FILE *to;
-    uint64_t from; /* bytes that were there already */
+    FILE *stream;
+    uint64_t start; /* bytes that were there already */
     bool asked_to_stop, write_failed;
     sonde_diag *diag;
 } fetch_job;
@@ -123,7 +248,7 @@ static bool take(void *user, const void *bytes, size_t size)
 {
     fetch_job *job = user;
 
-    job->write_failed = fwrite(bytes, 1, size, job->to) != size;
+    job->write_failed = fwrite(bytes, 1, size, job->stream) != size;
     return !job->write_failed;
 }
 
@@ -141,13 +266,13 @@ static bool progress(void *user, uint64_t done, uint64_t total)
 
     if (options->progress != NULL) {
         job->asked_to_stop =
-            !options->progress(options->user, base_name(job->path), job->from + done,
-                               total > 0 ? job->from + total : 0);
+            !options->progress(options->user, base_name(job->path), job->start + done,
+                               total > 0 ? job->start + total : 0);
     }
     return !job->asked_to_stop;
 }
 
-static sonde_err fail_download(const fetch_job *job, sonde__data_download_end end,
+static sonde_err fail_download(const fetch_job *job, download_end end,
                                const char *message)
 {
     const char *url = job->file->url;
@@ -166,28 +291,28 @@ static sonde_err fail_download(const fetch_job *job, sonde__data_download_end en
 }
 
 /* Appends to the part from where it ends (fresh: from its beginning). */
-static sonde_err transfer(fetch_job *job, bool fresh, sonde__data_download_end *end)
+static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
 {
-    sonde__data_download download = {
+    transfer download = {
         .url = job->file->url, .take = take, .progress = progress, .user = job};
     char message[256] = "";
     sonde_err err = SONDE_OK;
     bool closed = false;
 
-    job->to = fopen(job->part, fresh ? "wb" : "ab");
-    if (job->to == NULL) {
+    job->stream = fopen(job->part, fresh ? "wb" : "ab");
+    if (job->stream == NULL) {
         return sonde__fail_errno(job->diag, job->part, "cannot write");
     }
-    (void)fseek(job->to, 0, SEEK_END);
-    job->from = (uint64_t)ftell(job->to);
-    download.from = job->from;
-    err = sonde__data_download_run(&download, end, message, sizeof message, job->diag);
-    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->to) == 0 &&
-        fsync(fileno(job->to)) != 0) {
+    (void)fseek(job->stream, 0, SEEK_END);
+    job->start = (uint64_t)ftell(job->stream);
+    download.offset = job->start;
+    err = run_download(&download, end, message, sizeof message, job->diag);
+    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->stream) == 0 &&
+        fsync(fileno(job->stream)) != 0) {
         job->write_failed = true;
     }
-    closed = fclose(job->to) == 0;
-    job->to = NULL;
+    closed = fclose(job->stream) == 0;
+    job->stream = NULL;
     if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE &&
         (!closed || job->write_failed)) {
         return sonde__fail_errno(job->diag, job->part, "cannot write");
@@ -202,12 +327,12 @@ static sonde_err transfer(fetch_job *job, bool fresh, sonde__data_download_end *
 /* Downloads what is missing and checks the whole; fresh forgets what there is. */
 static sonde_err complete(fetch_job *job, bool fresh)
 {
-    sonde__data_download_end end = SONDE__DOWNLOAD_DONE;
-    sonde_err err = transfer(job, fresh, &end);
+    download_end end = SONDE__DOWNLOAD_DONE;
+    sonde_err err = append_part(job, fresh, &end);
 
     if (err == SONDE_OK && end == SONDE__DOWNLOAD_NO_RANGE &&
         (job->file->sha256 == NULL || check(job, job->part) != SONDE_OK)) {
-        err = transfer(job, true, &end);
+        err = append_part(job, true, &end);
         if (err == SONDE_OK && end != SONDE__DOWNLOAD_DONE) {
             err = fail_download(job, end, "the server sends no such range");
         }
