@@ -4,7 +4,7 @@
  */
 #include "alloc_failure.h"
 #include "export_folder.h"
-#include "run_tool.h"
+#include "trial/run_tool.h"
 
 #include <sonde/export_run.h>
 #include <sonde/safetensors.h>

@@ -5,8 +5,8 @@
 #include "alloc_failure.h"
 #include "export_folder.h"
 
-#include "export/export_events.h"
-#include "export/export_npz.h"
+#include "export/export_board.h"
+#include "export/export_arrays.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  */
 #include "export_folder.h"
 
-#include "export/export_npz.h"
+#include "export/export_arrays.h"
 
 #include <math.h>
 #include <zlib.h>
