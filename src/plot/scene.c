@@ -233,7 +233,8 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
 
 /* --- clean UTF-8 -------------------------------------------------------------------- */
 
-/* Bytes of the well-formed character at text (Unicode 15, table 3-7); 0: there is none. */
+/* Bytes of the well-formed character at text (Unicode 15, table 3-7); 0: there is
+ * none. */
 static size_t character_length(const unsigned char *text)
 {
     const unsigned char a = text[0], b = a >= 0xc2 ? text[1] : 0;

@@ -1,9 +1,9 @@
 /*
  * curve.h - numbers of tensors over the steps: read, reduced to columns, drawn.
  *
- * A column stands for a range of steps and keeps its first, least, largest and last value,
- * so a curve of 100,000 steps looks as if every step were drawn. A curve is SVG that
- * stretches to its place, with labels of HTML around it.
+ * A column stands for a range of steps and keeps its first, least, largest and last
+ * value, so a curve of 100,000 steps looks as if every step were drawn. A curve is SVG
+ * that stretches to its place, with labels of HTML around it.
  */
 #ifndef SONDE_REPORT_CURVE_H
 #define SONDE_REPORT_CURVE_H
@@ -19,7 +19,8 @@
 
 /* --- reading ------------------------------------------------------------------------ */
 
-/* The number drawn for a tensor, over its finite elements: one NaN does not hide the rest. */
+/* The number drawn for a tensor, over its finite elements: one NaN does not hide the
+ * rest. */
 typedef enum sonde__report_quantity_kind {
     SONDE__QUANTITY_STAT = 0,
     SONDE__QUANTITY_RMS = 1,         /* sqrt of the mean of x^2 */
@@ -63,8 +64,8 @@ SONDE_API sonde_err sonde__report_track_read(sonde_trial *trial, uint32_t id,
                                              sonde__report_track *track,
                                              sonde_diag *diag);
 
-/* The quantity that shows a finding's statistic best. *same: it is that statistic itself, so
- * the finding's threshold can be drawn. */
+/* The quantity that shows a finding's statistic best. *same: it is that statistic itself,
+ * so the finding's threshold can be drawn. */
 SONDE_API sonde__report_quantity sonde__report_quantity_of(const char *statistic,
                                                            sonde_role role, bool *same);
 /* The most informative quantity for a tensor of that role. */

@@ -12,7 +12,8 @@
 
 #include <stdint.h>
 
-/* Adds our own markup unescaped, at most 1000 bytes; never with a text of the run in it. */
+/* Adds our own markup unescaped, at most 1000 bytes; never with a text of the run in
+ * it. */
 void sonde__report_html(sonde__plot_bytes *page, const char *fmt, ...) SONDE_PRINTF(2, 3);
 /* Adds a text of the run, escaped for content and attributes; malformed UTF-8 and control
  * characters become U+FFFD. */

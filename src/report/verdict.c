@@ -193,8 +193,8 @@ void sonde__report_when(sonde__report *report)
 
 /* --- figures ------------------------------------------------------------------------ */
 
-/* A figure of one tensor with a finding's marks (NULL: none). A loss has a line for training
- * and one for evaluation. */
+/* A figure of one tensor with a finding's marks (NULL: none). A loss has a line for
+ * training and one for evaluation. */
 static sonde_err draw_figure(sonde__report *report, uint32_t id,
                              const sonde_finding *finding, sonde_diag *diag)
 {

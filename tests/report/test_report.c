@@ -1,6 +1,7 @@
 /*
- * test_report.c - the page of a run: a small one to the byte, names that are markup, a thousand
- * findings, a hundred thousand steps, runs that are live or empty, memory and disks that fail.
+ * test_report.c - the page of a run: a small one to the byte, names that are markup, a
+ * thousand findings, a hundred thousand steps, runs that are live or empty, memory and
+ * disks that fail.
  */
 #include "cmocka_all.h"
 
@@ -189,7 +190,8 @@ static void cut_line(char *page, const char *beginning)
 
 /* --- tests -------------------------------------------------------------------------- */
 
-/* A loss that falls, a gradient that dies at step 20, a weight that turns NaN at step 30. */
+/* A loss that falls, a gradient that dies at step 20, a weight that turns NaN at step
+ * 30. */
 static void record_small(const char *run)
 {
     sonde_hook *hook = record(run, "small");
@@ -208,8 +210,8 @@ static void record_small(const char *run)
     end(hook);
 }
 
-/* tests/golden/report/small.html; what is written to small.html.new when they differ is to be
- * looked at, and to be copied there if it is right. */
+/* tests/golden/report/small.html; what is written to small.html.new when they differ is
+ * to be looked at, and to be copied there if it is right. */
 static void a_small_run_to_the_byte(void **state)
 {
     char *page = NULL, *again = NULL, *golden = NULL;

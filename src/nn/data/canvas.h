@@ -2,8 +2,8 @@
  * canvas.h - paints filled outlines, antialiased, on a small grey picture.
  *
  * Outlines live in garment space: u to the right, v down, both about -1 to 1, mapped to
- * pixels by an affine pose. A shape is collected (the union of outlines and strokes), then
- * painted over the picture with a brightness, the cloth's texture and an opacity.
+ * pixels by an affine pose. A shape is collected (the union of outlines and strokes),
+ * then painted over the picture with a brightness, the cloth's texture and an opacity.
  *
  * Coverage is exact: every edge adds its signed area to the pixels it crosses and a
  * running sum along the row turns that into covered fractions, as font rasterisers do.
@@ -43,7 +43,8 @@ void sonde__data_canvas_clear(sonde__data_canvas *canvas, const sonde__data_pose
 void sonde__data_canvas_point(sonde__data_canvas *canvas, float u, float v);
 void sonde__data_canvas_curve(sonde__data_canvas *canvas, float cu, float cv, float u,
                               float v);
-/* Completes the outline of a right half, drawn from top to bottom, by its mirror image. */
+/* Completes the outline of a right half, drawn from top to bottom, by its mirror
+ * image. */
 void sonde__data_canvas_mirror(sonde__data_canvas *canvas);
 /* Closes the outline and adds it to the shape. */
 void sonde__data_canvas_close(sonde__data_canvas *canvas);

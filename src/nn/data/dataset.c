@@ -1,6 +1,6 @@
 /*
- * dataset.c - the data set object: classes, sets over memory, samples by index, parts of a
- * set, and statistics over all samples.
+ * dataset.c - the data set object: classes, sets over memory, samples by index, parts of
+ * a set, and statistics over all samples.
  *
  * Parts: selection sampling (Knuth, The Art of Computer Programming, vol. 2, 3.4.2,
  * algorithm S). One pass draws each sample with probability wanted / left, which gives
@@ -326,9 +326,9 @@ const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index)
 
 /* === parts ========================================================================== */
 
-enum { STREAM = 0x5350 }; /* of random numbers: "SP" */
+enum { STREAM = 0x5350 }; /* "SP": of random numbers */
 
-/* Room for count samples; NULL: out of memory. */
+/* An empty part with room for count samples; NULL: out of memory. */
 static sonde_nn_dataset *make_part(const sonde_nn_dataset *whole, int64_t count)
 {
     sonde_nn_dataset *part = sonde__calloc(1, sizeof *part);
@@ -383,10 +383,10 @@ sonde_err sonde_nn_dataset_split(const sonde_nn_dataset *set, int64_t count,
         const uint64_t wanted = (uint64_t)(count - drawn->traits.count);
         const bool take =
             sonde__below(seed, STREAM, (uint64_t)i, (uint64_t)(all - i)) < wanted;
-        sonde_nn_dataset *to = take ? drawn : left;
+        sonde_nn_dataset *side = take ? drawn : left;
 
-        if (to != NULL) {
-            to->chosen[to->traits.count++] = i;
+        if (side != NULL) {
+            side->chosen[side->traits.count++] = i;
         }
     }
     *part = drawn;
@@ -408,7 +408,7 @@ typedef struct set_survey {
     uint64_t bytes;
 } set_survey;
 
-/* How many channels are told apart in a sample of this shape. */
+/* The number of channels with separate statistics in a sample of this shape. */
 static int64_t channels_of(const sonde_nn_dataset_traits *traits, const int64_t *shape)
 {
     return traits->rank == 3 && shape[0] <= CHANNELS_MAX ? shape[0] : 1;

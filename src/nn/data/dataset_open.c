@@ -2,8 +2,8 @@
  * dataset_open.c - data sets from disk: IDX files, an image, a folder of images with one
  * sub-folder a class, and the public sets by name.
  *
- * Opening a folder lists and sorts it and reads every image's header: from the first 64 KB
- * of a file, and from all of it if the header does not end there.
+ * Opening a folder lists and sorts it and reads every image's header: from the first 64
+ * KB of a file, and from all of it if the header does not end there.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -24,7 +24,7 @@
 
 /* === IDX files and a single image =================================================== */
 
-/* uint8 is taken over as it is, the rest is converted to a new float32 array. */
+/* Takes uint8 and float32 elements over; converts others to a new float32 array. */
 static sonde_err take_samples(sonde_nn_dataset *set, sonde_nn_idx *array,
                               const char *path, sonde_diag *diag)
 {
@@ -205,7 +205,7 @@ static bool is_image_name(const char *name)
                            strcasecmp(dot, ".jpeg") == 0);
 }
 
-/* Adds the name if it is what is looked for: a folder, or an image file. */
+/* Adds the name if it is of the wanted kind: a folder, or an image file. */
 static sonde_err consider(const char *path, const char *name, bool folders,
                           name_list *list, sonde_diag *diag)
 {
@@ -290,7 +290,7 @@ static sonde_err probe(const char *path, size_t size, unsigned char *head,
     return err;
 }
 
-/* The set so far, with one more file: takes path. */
+/* Appends a file to the set. Takes path. */
 static sonde_err add_file(sonde_nn_dataset *set, char *path, unsigned char *head,
                           sonde_diag *diag)
 {
@@ -346,7 +346,7 @@ static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char
     return err;
 }
 
-/* The largest of everything, and whether there is more than one of anything. */
+/* The largest shape, and whether sizes or channels vary. */
 static void settle_shape(sonde_nn_dataset *set)
 {
     sonde_nn_dataset_traits *traits = &set->traits;
@@ -427,11 +427,11 @@ static const known_set known[] = {
     {"fashion-synth", sonde__data_garment_names},
 };
 
-/* Where a search has looked. */
+/* The state of a search for the files of a set. */
 typedef struct place_search {
     const known_set *set;
     const char *prefix; /* "train" or "t10k" */
-    char looked[320];   /* the places, for the error */
+    char looked[320];   /* the places searched, for the error */
     char images[PATH_SIZE], labels[PATH_SIZE];
 } place_search;
 
@@ -476,7 +476,7 @@ sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_d
                        "none of SONDE_CACHE, XDG_CACHE_HOME and HOME is set");
 }
 
-/* NULL, with diag filled, if there is none. */
+/* NULL with diag filled: there is none. */
 static const known_set *find_known(const char *name, sonde_diag *diag)
 {
     const char *names[SONDE_COUNT_OF(known)];
@@ -495,7 +495,7 @@ static const known_set *find_known(const char *name, sonde_diag *diag)
     return NULL;
 }
 
-/* <folder>/<prefix>-<kind>, with .gz or without; false if neither is there. */
+/* Finds <folder>/<prefix>-<kind>, with .gz or without; false: neither exists. */
 static bool find_file(const char *folder, const char *prefix, const char *kind,
                       char *path)
 {
@@ -588,7 +588,7 @@ sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
     if (!found) {
         return sonde__fail(
             diag, SONDE_ENOTFOUND, name,
-            "what 'sonde data fetch' gets or 'sonde data synth' draws",
+            "the files of 'sonde data fetch' or 'sonde data synth'",
             "not found in %s; try 'sonde data fetch %s' or 'sonde data synth'",
             search.looked[0] ? search.looked : "any place", name);
     }

@@ -1,10 +1,11 @@
 /*
- * fetch.c - HTTP downloads with resume and digests, and the table of the public data sets.
+ * fetch.c - HTTP downloads with resume and digests, and the table of the public data
+ * sets.
  *
  * A file that is present with the right digest is kept. Otherwise <file>.part is resumed,
  * or restarted if the server cannot resume, and then checked. A resumed part with a wrong
- * digest is deleted and the file downloaded once more in full before the error is reported.
- * libcurl is loaded on first use.
+ * digest is deleted and the file downloaded once more in full before the error is
+ * reported. libcurl is loaded on first use.
  */
 #include "base/curl.h"
 #include "base/fail.h"
@@ -35,15 +36,15 @@ typedef struct transfer {
     uint64_t offset; /* of the first requested byte */
     /* Takes bytes; false ends the download. */
     bool (*take)(void *user, const void *bytes, size_t size);
-    /* Called from time to time, with the bytes of this transfer; false ends the download. */
+    /* Called now and then with the bytes of this transfer; false ends the download. */
     bool (*progress)(void *user, uint64_t done, uint64_t total);
     void *user;
 } transfer;
 
 typedef enum download_end {
     SONDE__DOWNLOAD_DONE,
-    SONDE__DOWNLOAD_STOPPED,  /* by take or progress */
-    SONDE__DOWNLOAD_NO_RANGE, /* the server cannot start at offset, or has no more bytes */
+    SONDE__DOWNLOAD_STOPPED,   /* by take or progress */
+    SONDE__DOWNLOAD_NO_RANGE,  /* the server cannot start at offset */
     SONDE__DOWNLOAD_NOT_FOUND, /* 404 or 410 */
     SONDE__DOWNLOAD_FAILED
 } download_end;
@@ -119,7 +120,8 @@ static download_end judge(int code, long response)
     }
 }
 
-/* SONDE_EUNSUPPORTED: no libcurl. Otherwise *end is the outcome, with its reason in message. */
+/* SONDE_EUNSUPPORTED: no libcurl. Otherwise *end is the outcome, with its reason in
+ * message. */
 static sonde_err run_download(const transfer *download, download_end *end, char *message,
                               size_t message_size, sonde_diag *diag)
 {
@@ -177,21 +179,21 @@ static const public_set public_sets[] = {
       "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}},
 };
 
-/* One file on its way. */
+/* The download of one file. */
 typedef struct fetch_job {
     const sonde_nn_remote_file *file;
     const char *path;
     const sonde_nn_fetch_options *options;
     char part[PATH_SIZE];
     FILE *stream;
-    uint64_t start; /* bytes that were there already */
+    uint64_t start; /* bytes of the part before this transfer */
     bool asked_to_stop, write_failed;
     sonde_diag *diag;
 } fetch_job;
 
 /* --- digests ------------------------------------------------------------------------ */
 
-/* Of the bytes as they lie there, or of the gzip content. */
+/* The digest of a file, or of its unzipped content. */
 static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA256_HEX],
                         sonde_diag *diag)
 {
@@ -224,7 +226,7 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
     return err;
 }
 
-/* SONDE_EFORMAT if it is not what the table says. */
+/* SONDE_EFORMAT: the digest differs from the table's. */
 static sonde_err check(const fetch_job *job, const char *path)
 {
     char found[SONDE__SHA256_HEX];
@@ -290,7 +292,7 @@ static sonde_err fail_download(const fetch_job *job, download_end end,
     return sonde__fail(job->diag, SONDE_EIO, url, NULL, "cannot download: %s", message);
 }
 
-/* Appends to the part from where it ends (fresh: from its beginning). */
+/* Appends to the part from its end (fresh: starts it again). */
 static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
 {
     transfer download = {
@@ -324,7 +326,7 @@ static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
     return err;
 }
 
-/* Downloads what is missing and checks the whole; fresh forgets what there is. */
+/* Downloads the missing bytes and checks the file; fresh: discards the part first. */
 static sonde_err complete(fetch_job *job, bool fresh)
 {
     download_end end = SONDE__DOWNLOAD_DONE;
@@ -385,7 +387,7 @@ sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path
 
 /* --- sets --------------------------------------------------------------------------- */
 
-/* NULL, with diag filled, if there is none. */
+/* NULL with diag filled: there is none. */
 static const public_set *find_set(const char *name, sonde_diag *diag)
 {
     for (size_t i = 0; i < SONDE_COUNT_OF(public_sets); i++) {

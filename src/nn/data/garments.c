@@ -1,10 +1,10 @@
 /*
  * garments.c - the stand-in clothes, by class: 0 T-shirt, 1 trouser, 2 pullover, 3 dress,
- * 4 coat, 6 shirt; then 5 sandal, 7 sneaker and 9 ankle boot, from the side with the toe to
- * the left, and 8 bag, from the front.
+ * 4 coat, 6 shirt; then 5 sandal, 7 sneaker and 9 ankle boot, from the side with the toe
+ * to the left, and 8 bag, from the front.
  *
- * The five tops are one cut with different measures, and the measures overlap: this makes a
- * shirt hard to tell from a coat.
+ * The five tops are one cut with different measures, and the measures overlap: this makes
+ * a shirt hard to tell from a coat.
  */
 #include "nn/data/garments.h"
 #include "base/random.h"

@@ -2,8 +2,8 @@
  * idx.c - IDX arrays, read and written.
  *
  * Reading takes one pass: header, one allocation, elements, end. Elements are swapped in
- * place, so a uint8 array costs only the read. Writing copies contiguous uint8 elements as
- * they are, and all others one by one, most significant byte first.
+ * place, so a uint8 array costs only the read. Writing copies contiguous uint8 elements
+ * as they are, and all others one by one, most significant byte first.
  */
 #include "nn/data/idx.h"
 #include "base/fail.h"

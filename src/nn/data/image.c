@@ -1,9 +1,9 @@
 /*
  * image.c - images: decoded by libpng and libjpeg, loaded from files, written as PNG.
  *
- * libpng and libjpeg leave by longjmp, so everything that outlives a jump is in one struct
- * behind a pointer that never changes. libjpeg fills a truncated scan with grey and only
- * warns; a half-grey image is no sample, so those warnings are errors here.
+ * libpng and libjpeg leave by longjmp, so everything that outlives a jump is in one
+ * struct behind a pointer that never changes. libjpeg fills a truncated scan with grey
+ * and only warns; a half-grey image is no sample, so those warnings are errors here.
  */
 #include "nn/data/image.h"
 #include "base/fail.h"

@@ -1,8 +1,8 @@
 /*
  * image.h - decoding in two steps, so that the caller provides the memory.
  *
- * probe reads the header only; read writes interleaved rows to a given place; planar sorts
- * them by channel.
+ * probe reads the header only; read writes interleaved rows to a given place; planar
+ * sorts them by channel.
  */
 #ifndef SONDE_NN_DATA_IMAGE_H
 #define SONDE_NN_DATA_IMAGE_H

@@ -1,6 +1,6 @@
 /*
- * loader.c - batches: made by worker threads or by the consumer, handed over in order. See
- * loader.h for the hand-over.
+ * loader.c - batches: made by worker threads or by the consumer, handed over in order.
+ * See loader.h for the hand-over.
  */
 #include "nn/data/loader.h"
 #include "base/arena.h"
@@ -97,7 +97,7 @@ static void fill_slot(sonde__data_filler *filler, sonde__data_slot *slot, uint64
     slot->err = SONDE_OK;
     for (int64_t i = 0; i < batches; i++) {
         if (atomic_load_explicit(&filler->loader->give_up, memory_order_relaxed)) {
-            return; /* whoever gives up throws the chunk away */
+            return; /* the chunk will be discarded */
         }
         slot->diag = (sonde_diag){0};
         slot->err = fill_batch(filler, slot, epoch, first_batch + i, i, &slot->diag);
@@ -110,7 +110,7 @@ static void fill_slot(sonde__data_filler *filler, sonde__data_slot *slot, uint64
 
 /* --- threads ------------------------------------------------------------------------ */
 
-/* Under the lock: whether the next ticket may be claimed now. */
+/* Under the lock: true if the next ticket may be claimed. */
 static bool may_claim(const sonde_nn_loader *loader)
 {
     const uint64_t epoch = loader->first_epoch + loader->claimed / loader->chunks;
@@ -120,8 +120,7 @@ static bool may_claim(const sonde_nn_loader *loader)
            epoch <= atomic_load(&loader->reading_epoch) + 1;
 }
 
-/* Under the lock, which is let go meanwhile: sees to it that the order of epoch is there.
- */
+/* Under the lock, released meanwhile: makes the order of epoch unless it exists. */
 static void have_order(sonde_nn_loader *loader, uint64_t epoch)
 {
     while (loader->ordered[epoch % 2] != epoch + 1) {
@@ -139,7 +138,7 @@ static void have_order(sonde_nn_loader *loader, uint64_t epoch)
     }
 }
 
-/* Under the lock: sleeps until there may be something to claim, or it is over. */
+/* Under the lock: sleeps until there may be a ticket to claim, or stop. */
 static void be_idle(sonde_nn_loader *loader)
 {
     (void)atomic_fetch_add_explicit(&loader->idle, 1, memory_order_relaxed);
@@ -150,7 +149,7 @@ static void be_idle(sonde_nn_loader *loader)
     (void)atomic_fetch_sub(&loader->idle_workers, 1);
 }
 
-/* Under the lock, let go while filling: one chunk. */
+/* Under the lock, released while filling: makes one chunk. */
 static void do_chunk(sonde__data_filler *filler)
 {
     sonde_nn_loader *loader = filler->loader;
@@ -253,8 +252,8 @@ static sonde_err split_epoch(sonde_nn_loader *loader, sonde_diag *diag)
 
 /* --- memory ------------------------------------------------------------------------- */
 
-/* How many batches make a chunk and chunks a ring: chunks small enough to stay in cache,
- * never so many batches that an epoch has none. */
+/* Chooses batches a chunk and chunks a ring: a chunk fits the cache and an epoch has at
+ * least one. */
 static void choose_sizes(sonde_nn_loader *loader)
 {
     const int64_t bytes = (int64_t)SONDE_MAX(loader->batch_bytes, (size_t)1);
@@ -332,7 +331,7 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
     sonde__arena measure = {0}, arena = {0};
     size_t entries = 0, ring = 0;
 
-    /* what place multiplies without looking */
+    /* place multiplies these unchecked */
     if (!sonde__mul((size_t)loader->options.batch, loader->sample_bytes,
                     &loader->batch_bytes) ||
         loader->batch_bytes > SIZE_MAX / 4) {
@@ -357,7 +356,7 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
 
 /* --- building ----------------------------------------------------------------------- */
 
-/* Workers take no signals: those are for the program's own threads. */
+/* Workers block all signals: these belong to the program's own threads. */
 static sonde_err start_workers(sonde_nn_loader *loader, sonde_diag *diag)
 {
     sigset_t all, before;
@@ -472,7 +471,7 @@ static uint64_t ticket_of_next(const sonde_nn_loader *loader)
            (uint64_t)((loader->next + loader->chunk - 1) / loader->chunk);
 }
 
-/* Wakes idle workers, if it is worth their while. */
+/* Wakes idle workers once half of the ring is free. */
 static void wake_workers(sonde_nn_loader *loader, uint64_t released)
 {
     if (atomic_load(&loader->idle_workers) > 0) {
@@ -484,7 +483,7 @@ static void wake_workers(sonde_nn_loader *loader, uint64_t released)
     }
 }
 
-/* Everything before ticket is done with. */
+/* Releases all tickets before this one. */
 static void release(sonde_nn_loader *loader, uint64_t ticket)
 {
     if (atomic_load_explicit(&loader->released, memory_order_relaxed) != ticket) {
@@ -493,7 +492,7 @@ static void release(sonde_nn_loader *loader, uint64_t ticket)
     }
 }
 
-/* Throws away what was made ahead and begins with this epoch. */
+/* Discards the batches made ahead and restarts at this epoch. */
 static void start_afresh(sonde_nn_loader *loader, uint64_t epoch)
 {
     (void)pthread_mutex_lock(&loader->lock);
@@ -551,7 +550,8 @@ static const sonde__data_slot *have_chunk(sonde_nn_loader *loader, uint64_t tick
     loader->stats.waits++;
     (void)pthread_mutex_lock(&loader->lock);
     atomic_store(&loader->consumer_waits, true);
-    (void)pthread_cond_broadcast(&loader->work); /* whoever sleeps on a half full ring */
+    (void)pthread_cond_broadcast(
+        &loader->work); /* workers that sleep while the ring is half full */
     while (atomic_load(&slot->filled) != ticket + 1) {
         (void)pthread_cond_wait(&loader->news, &loader->lock);
     }

@@ -8,18 +8,18 @@
  *     released <= reading < ... filled, in any order ... < claimed <= released + S
  *
  * A worker claims a ticket under the lock, fills the slot without it, and stores
- * slot.filled = t + 1 (release). The consumer loads that (acquire): if the chunk is there,
- * it takes no lock. It gives a chunk back by storing released (release; the claiming
- * worker's load under the lock is the acquire).
+ * slot.filled = t + 1 (release). The consumer loads that (acquire): if the chunk is
+ * there, it takes no lock. It gives a chunk back by storing released (release; the
+ * claiming worker's load under the lock is the acquire).
  *
- * A thread without work sets a flag (consumer_waits, idle_workers) and checks again before
- * it sleeps; a thread that made work checks that flag afterwards. Both pairs are
- * sequentially consistent, so one of the two always sees the other. Idle workers are woken
- * when half of the ring is free, not for every chunk: hand-overs cost no system call while
- * the loader is ahead.
+ * A thread without work sets a flag (consumer_waits, idle_workers) and checks again
+ * before it sleeps; a thread that made work checks that flag afterwards. Both pairs are
+ * sequentially consistent, so one of the two always sees the other. Idle workers are
+ * woken when half of the ring is free, not for every chunk: hand-overs cost no system
+ * call while the loader is ahead.
  *
- * Workers run ahead at most into the epoch after the consumer's, so two orders are enough:
- * that of epoch e is orders[e mod 2].
+ * Workers run ahead at most into the epoch after the consumer's, so two orders are
+ * enough: that of epoch e is orders[e mod 2].
  */
 #ifndef SONDE_NN_DATA_LOADER_H
 #define SONDE_NN_DATA_LOADER_H

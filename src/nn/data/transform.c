@@ -1,12 +1,13 @@
 /*
  * transform.c - making transforms, composing a list of them, running it over one sample.
  *
- * Composing walks the list once with the dtype and the largest shape at each place, checks
- * each transform against them, fuses to_float with a normalise after it, and finds the
- * scratch that a run needs.
+ * Composing walks the list once with the dtype and the largest shape at each place,
+ * checks each transform against them, fuses to_float with a normalise after it, and finds
+ * the scratch that a run needs.
  *
- * Running: a step reads what the last active step wrote (at first the sample) and writes to
- * the other buffer; the last step writes to out. scratch: | buffer | buffer | resize's |
+ * Running: a step reads what the last active step wrote (at first the sample) and writes
+ * to the other buffer; the last step writes to out. scratch: | buffer | buffer | resize's
+ * |
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -92,7 +93,7 @@ static const char *const names[] = {
     "invert",   "invert_if_light", "centre_crop", "random_crop", "flip",
 };
 
-/* What flows through the list at one place. */
+/* The samples at one place of the list. */
 typedef struct sample_flow {
     sonde_dtype dtype;
     int rank;
@@ -289,7 +290,7 @@ static sonde_err flow_through(sample_flow *flow, const sonde_nn_transform *trans
                        (int)transform->kind);
 }
 
-/* Appends one transform, or melts a normalise into the to_float before it. */
+/* Appends one transform, or fuses a normalise into the to_float before it. */
 static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transform,
                    uint64_t place)
 {
@@ -309,7 +310,7 @@ static void append(sonde_nn_pipeline *pipeline, const sonde_nn_transform *transf
         (sonde__data_step){.transform = *transform, .place = place};
 }
 
-/* Tables for every to_float; a plain one is normalising with mean 0, std 1. */
+/* Makes the tables of every to_float; a plain one normalises with mean 0, std 1. */
 static sonde_err make_tables(sonde_nn_pipeline *pipeline, sonde_diag *diag)
 {
     size_t used = 0;
@@ -434,11 +435,11 @@ size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline)
 
 /* === running ======================================================================== */
 
-/* The sample as it is after some steps. */
+/* The sample after some steps. */
 typedef struct sample_state {
     const unsigned char *data;
     sonde_dtype dtype;
-    int channels, height, width; /* of rank 1: 1, 1, F */
+    int channels, height, width; /* 1, 1, F if of rank 1 */
 } sample_state;
 
 static size_t round_up(size_t bytes)
@@ -525,7 +526,7 @@ static void invert(const sample_state *state, uint8_t *out)
     }
 }
 
-/* height x width from (top, left), which may lie outside: zeros there. */
+/* height x width from (top, left), with zeros outside the image. */
 static void crop(sample_state *state, const sonde_nn_transform *transform, int top,
                  int left, unsigned char *out)
 {
@@ -570,7 +571,7 @@ static void flip(const sample_state *state, unsigned char *out)
     }
 }
 
-/* What a random step draws: four words for this sample, epoch and place. */
+/* Draws four random words for this sample, epoch and place. */
 typedef struct random_draw {
     uint32_t word[4];
 } random_draw;
@@ -613,7 +614,7 @@ static void run_resize(const sonde__data_step *step, sample_state *state, void *
     state->width = sizes.out_width;
 }
 
-/* Whether a step leaves this sample as it is. */
+/* True if a step does not change this sample. */
 static bool leaves_alone(const sonde__data_step *step, const sample_state *state,
                          const random_draw *draw)
 {
