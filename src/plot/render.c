@@ -11,6 +11,8 @@
 #include "base/whole_file.h"
 #include "plot/plot_output.h"
 
+#include <sonde/text.h>
+
 #include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
@@ -229,13 +231,13 @@ static cairo_status_t draw_scene(const sonde__plot_scene *scene, cairo_surface_t
 
 static cairo_status_t collect(void *closure, const unsigned char *data, unsigned length)
 {
-    sonde__plot_bytes *const bytes = closure;
+    sonde_text *const bytes = closure;
 
-    sonde__plot_bytes_add(bytes, data, length);
-    return bytes->full ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
+    sonde_text_put(bytes, data, length);
+    return bytes->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-static cairo_status_t make_png(const sonde__plot_scene *scene, sonde__plot_bytes *out)
+static cairo_status_t make_png(const sonde__plot_scene *scene, sonde_text *out)
 {
     cairo_surface_t *surface = cairo_image_surface_create(
         CAIRO_FORMAT_RGB24, (int)ceil(scene->width * scene->scale - 1e-6),
@@ -251,7 +253,7 @@ static cairo_status_t make_png(const sonde__plot_scene *scene, sonde__plot_bytes
 
 /* --- SVG ---------------------------------------------------------------------------- */
 
-static void add_escaped(sonde__plot_bytes *out, const char *text)
+static void add_escaped(sonde_text *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         const char *const entity = *text == '&'   ? "&amp;"
@@ -260,45 +262,45 @@ static void add_escaped(sonde__plot_bytes *out, const char *text)
                                                   : NULL;
 
         if (entity != NULL) {
-            sonde__plot_bytes_add_text(out, entity);
+            sonde_text_add(out, entity);
         } else {
-            sonde__plot_bytes_add(out, text, 1);
+            sonde_text_put(out, text, 1);
         }
     }
 }
 
-static void add_description(const sonde__plot_scene *scene, sonde__plot_bytes *out)
+static void add_description(const sonde__plot_scene *scene, sonde_text *out)
 {
-    sonde__plot_bytes_add_text(out, "\n<desc>");
+    sonde_text_add(out, "\n<desc>");
     for (size_t i = 0; i < scene->count; i++) {
         if (scene->items[i].kind == SONDE__ITEM_TEXT) {
             add_escaped(out, scene->items[i].payload);
-            sonde__plot_bytes_add_text(out, "\n");
+            sonde_text_add(out, "\n");
         }
     }
-    sonde__plot_bytes_add_text(out, "</desc>");
+    sonde_text_add(out, "</desc>");
 }
 
 /* Copies plain with the description after its <svg ...>; unchanged if it has none. */
-static void describe(const sonde__plot_scene *scene, const sonde__plot_bytes *plain,
-                     sonde__plot_bytes *out)
+static void describe(const sonde__plot_scene *scene, const sonde_text *plain,
+                     sonde_text *out)
 {
-    const unsigned char *const start = memmem(plain->data, plain->size, "<svg", 4);
-    const size_t before = start != NULL ? (size_t)(start - plain->data) : plain->size;
-    const unsigned char *const end =
-        start != NULL ? memchr(start, '>', plain->size - before) : NULL;
-    const size_t head = end != NULL ? (size_t)(end - plain->data) + 1 : plain->size;
+    const char *const start = memmem(plain->data, plain->length, "<svg", 4);
+    const size_t before = start != NULL ? (size_t)(start - plain->data) : plain->length;
+    const char *const end =
+        start != NULL ? memchr(start, '>', plain->length - before) : NULL;
+    const size_t head = end != NULL ? (size_t)(end - plain->data) + 1 : plain->length;
 
-    sonde__plot_bytes_add(out, plain->data, head);
+    sonde_text_put(out, plain->data, head);
     if (end != NULL) {
         add_description(scene, out);
     }
-    sonde__plot_bytes_add(out, plain->data + head, plain->size - head);
+    sonde_text_put(out, plain->data + head, plain->length - head);
 }
 
-static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde__plot_bytes *out)
+static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde_text *out)
 {
-    sonde__plot_bytes plain = {0};
+    sonde_text plain = {0};
     cairo_surface_t *surface = cairo_svg_surface_create_for_stream(
         collect, &plain, scene->width * scene->scale, scene->height * scene->scale);
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
@@ -315,15 +317,15 @@ static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde__plot_bytes
     if (status == CAIRO_STATUS_SUCCESS) {
         describe(scene, &plain, out);
     }
-    sonde__plot_bytes_fini(&plain);
-    return out->full ? CAIRO_STATUS_NO_MEMORY : status;
+    sonde_text_fini(&plain);
+    return out->failed ? CAIRO_STATUS_NO_MEMORY : status;
 }
 
 sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *path,
                                  sonde_diag *diag)
 {
     sonde__plot_kind kind = SONDE__PLOT_PNG;
-    sonde__plot_bytes bytes = {0};
+    sonde_text bytes = {0};
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
     sonde_err err = sonde__plot_kind_of(path, &kind, diag);
 
@@ -334,14 +336,14 @@ sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *pat
         return sonde__fail_nomem(diag, "a picture");
     }
     status = kind == SONDE__PLOT_PNG ? make_png(scene, &bytes) : make_svg(scene, &bytes);
-    if (status == CAIRO_STATUS_SUCCESS && !bytes.full) {
-        err = sonde__whole_put(path, bytes.data, bytes.size, diag);
-    } else if (status == CAIRO_STATUS_NO_MEMORY || bytes.full) {
+    if (status == CAIRO_STATUS_SUCCESS && !bytes.failed) {
+        err = sonde__whole_put(path, bytes.data, bytes.length, diag);
+    } else if (status == CAIRO_STATUS_NO_MEMORY || bytes.failed) {
         err = sonde__fail_nomem(diag, "a picture");
     } else {
         err = sonde__fail(diag, SONDE_EINVAL, path, NULL, "cannot be drawn: %s",
                           cairo_status_to_string(status));
     }
-    sonde__plot_bytes_fini(&bytes);
+    sonde_text_fini(&bytes);
     return err;
 }

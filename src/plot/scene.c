@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 
 #include <assert.h>
 #include <cairo.h>
@@ -180,7 +181,6 @@ void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *
 #define LEADING 1.25 /* from one baseline to the next */
 
 static const char ELLIPSIS[] = "\xe2\x80\xa6";
-static const char REPLACEMENT[] = "\xef\xbf\xbd";
 
 /* --- measuring ---------------------------------------------------------------------- */
 
@@ -233,31 +233,13 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
 
 /* --- clean UTF-8 -------------------------------------------------------------------- */
 
-/* Bytes of the well-formed character at text (Unicode 15, table 3-7); 0: there is
- * none. */
-static size_t character_length(const unsigned char *text)
+/* Bytes of the character at text; 0: it is malformed, or U+FFFE or U+FFFF (not in XML). */
+static size_t character_length(const char *text)
 {
-    const unsigned char a = text[0], b = a >= 0xc2 ? text[1] : 0;
-    const unsigned char c = (b & 0xc0) == 0x80 ? text[2] : 0;
+    const bool excluded =
+        strncmp(text, "\xef\xbf", 2) == 0 && (unsigned char)text[2] >= 0xbe;
 
-    if (a < 0x80) {
-        return 1;
-    }
-    if (a < 0xc2 || a > 0xf4 || (b & 0xc0) != 0x80) {
-        return 0;
-    }
-    if (a < 0xe0) {
-        return 2;
-    }
-    if ((c & 0xc0) != 0x80 || (a == 0xe0 && b < 0xa0) || (a == 0xed && b > 0x9f) ||
-        (a == 0xf0 && b < 0x90) || (a == 0xf4 && b > 0x8f) ||
-        (a == 0xef && b == 0xbf && c >= 0xbe)) { /* U+FFFE and U+FFFF: not in XML */
-        return 0;
-    }
-    if (a < 0xf0) {
-        return 3;
-    }
-    return (text[3] & 0xc0) == 0x80 ? 4 : 0;
+    return excluded ? 0 : sonde__utf8_length(text);
 }
 
 char *sonde__plot_text_clean(const char *text)
@@ -272,10 +254,10 @@ char *sonde__plot_text_clean(const char *text)
     end = clean;
     for (size_t i = 0; i < length;) {
         const unsigned char *c = (const unsigned char *)text + i;
-        const size_t size = character_length(c);
+        const size_t size = character_length(text + i);
 
         if (size == 0) {
-            memcpy(end, REPLACEMENT, 3);
+            memcpy(end, SONDE__REPLACEMENT, 3);
             end += 3;
             i++;
         } else if (*c < 0x20 || *c == 0x7f ||

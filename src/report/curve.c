@@ -277,7 +277,7 @@ static double place(const scale *axis, double value)
 /* --- lines -------------------------------------------------------------------------- */
 
 /* "L12 34", rounded to what is visible; a point where the pen already is adds nothing. */
-static void point(sonde__plot_bytes *page, bool *pen, double x, double y, double last[2])
+static void point(sonde_text *page, bool *pen, double x, double y, double last[2])
 {
     const double round_x = floor(x * 10.0 + 0.5) / 10.0;
     const double round_y = floor(y * 10.0 + 0.5) / 10.0;
@@ -285,19 +285,19 @@ static void point(sonde__plot_bytes *page, bool *pen, double x, double y, double
     if (*pen && fabs(round_x - last[0]) < 0.05 && fabs(round_y - last[1]) < 0.05) {
         return;
     }
-    sonde__report_html(page, "%c%g %g", *pen ? 'L' : 'M', round_x, round_y);
+    sonde_text_format(page, "%c%g %g", *pen ? 'L' : 'M', round_x, round_y);
     *pen = true;
     last[0] = round_x;
     last[1] = round_y;
 }
 
-static void draw_line(sonde__plot_bytes *page, const sonde__report_track *track,
+static void draw_line(sonde_text *page, const sonde__report_track *track,
                       const scale *axis, const char *class)
 {
     bool pen = false;
     double last[2] = {0};
 
-    sonde__report_html(page, "<path class=\"%s\" d=\"", class);
+    sonde_text_format(page, "<path class=\"%s\" d=\"", class);
     for (int i = 0; i < track->count; i++) {
         const sonde__report_column *column = &track->column[i];
         const double x = WIDE * ((double)i + 0.5) / (double)track->count;
@@ -311,13 +311,13 @@ static void draw_line(sonde__plot_bytes *page, const sonde__report_track *track,
         pen = pen && !(column->bad && !column->any);
     }
     if (track->steps == 1 && pen) { /* a dot: a line without length has round ends */
-        sonde__report_html(page, "h0.1");
+        sonde_text_format(page, "h0.1");
     }
-    sonde__report_html(page, "\"/>");
+    sonde_text_format(page, "\"/>");
 }
 
 /* Bands over the whole height where steps have NaN or infinities. */
-static void draw_bad(sonde__plot_bytes *page, const sonde__report_track *track)
+static void draw_bad(sonde_text *page, const sonde__report_track *track)
 {
     const double width = WIDE / (double)track->count;
 
@@ -329,11 +329,11 @@ static void draw_bad(sonde__plot_bytes *page, const sonde__report_track *track)
             end++;
         }
         if (end > i) {
-            sonde__report_html(page,
-                               "<rect class=\"bad\" x=\"%g\" y=\"0\" width=\"%g\" "
-                               "height=\"100\"/>",
-                               floor(i * width * 10.0) / 10.0,
-                               floor((end - i) * width * 10.0) / 10.0);
+            sonde_text_format(page,
+                              "<rect class=\"bad\" x=\"%g\" y=\"0\" width=\"%g\" "
+                              "height=\"100\"/>",
+                              floor(i * width * 10.0) / 10.0,
+                              floor((end - i) * width * 10.0) / 10.0);
             i = end;
         }
     }
@@ -347,99 +347,98 @@ static double place_step(const sonde__report_track *track, int64_t step)
 
 /* --- around ------------------------------------------------------------------------- */
 
-static void draw_ys(sonde__plot_bytes *page, const scale *axis,
-                    const sonde__plot_ticks *ticks)
+static void draw_ys(sonde_text *page, const scale *axis, const sonde__plot_ticks *ticks)
 {
-    sonde__report_html(page, "<div class=\"ys\">");
+    sonde_text_format(page, "<div class=\"ys\">");
     for (int i = 0; i < ticks->count; i++) {
-        sonde__report_html(page, "<span style=\"top:%.1f%%\">",
-                           place(axis, ticks->value[i]));
+        sonde_text_format(page, "<span style=\"top:%.1f%%\">",
+                          place(axis, ticks->value[i]));
         sonde__report_html_text(page, ticks->label[i]);
-        sonde__report_html(page, "</span>");
+        sonde_text_format(page, "</span>");
     }
     if (axis->log && axis->zero) {
-        sonde__report_html(page, "<span style=\"top:%.1f%%\">0</span>", place(axis, 0.0));
+        sonde_text_format(page, "<span style=\"top:%.1f%%\">0</span>", place(axis, 0.0));
     }
-    sonde__report_html(page, "</div>");
+    sonde_text_format(page, "</div>");
 }
 
-static void draw_xs(sonde__plot_bytes *page, const sonde__report_track *track)
+static void draw_xs(sonde_text *page, const sonde__report_track *track)
 {
     sonde__plot_ticks ticks;
 
-    sonde__report_html(page, "<div class=\"xs\">");
+    sonde_text_format(page, "<div class=\"xs\">");
     if (track->end > track->begin) {
         sonde__plot_ticks_linear((double)track->begin, (double)track->end, 6, true,
                                  &ticks);
         for (int i = 0; i < ticks.count; i++) {
             const double x = place_step(track, (int64_t)ticks.value[i]) / WIDE * 100.0;
 
-            sonde__report_html(page, "<span style=\"left:%.1f%%\">", x);
+            sonde_text_format(page, "<span style=\"left:%.1f%%\">", x);
             sonde__report_html_text(page, ticks.label[i]);
-            sonde__report_html(page, "</span>");
+            sonde_text_format(page, "</span>");
         }
     } else {
-        sonde__report_html(page, "<span style=\"left:50%%\">%lld</span>",
-                           (long long)track->begin);
+        sonde_text_format(page, "<span style=\"left:50%%\">%lld</span>",
+                          (long long)track->begin);
     }
-    sonde__report_html(page, "</div>");
+    sonde_text_format(page, "</div>");
 }
 
-static void draw_caption(sonde__plot_bytes *page, const sonde__report_curve *curve,
+static void draw_caption(sonde_text *page, const sonde__report_curve *curve,
                          const scale *axis)
 {
     static const char *const classes[] = {"key", "key second"};
 
-    sonde__report_html(page, "<figcaption>%s of <code>", curve->label);
+    sonde_text_format(page, "<figcaption>%s of <code>", curve->label);
     sonde__report_html_text(page, curve->tensor);
-    sonde__report_html(page, "</code>%s", axis->log ? " <i>logarithmic</i>" : "");
+    sonde_text_format(page, "</code>%s", axis->log ? " <i>logarithmic</i>" : "");
     for (size_t i = 0; i < curve->line_count && curve->line_count > 1; i++) {
-        sonde__report_html(page, " <span class=\"%s\">%s</span>", classes[i & 1U],
-                           curve->lines[i].name);
+        sonde_text_format(page, " <span class=\"%s\">%s</span>", classes[i & 1U],
+                          curve->lines[i].name);
     }
     for (size_t i = 0; i < curve->line_count; i++) {
         if (curve->lines[i].track->bad > 0) {
-            sonde__report_html(page, " <span class=\"key bad\">NaN or infinite</span>");
+            sonde_text_format(page, " <span class=\"key bad\">NaN or infinite</span>");
             break;
         }
     }
-    sonde__report_html(page, "</figcaption>");
+    sonde_text_format(page, "</figcaption>");
 }
 
 /* Marks the steps at which the finding held, and the first of them. */
-static void draw_held(sonde__plot_bytes *page, const sonde__report_curve *curve)
+static void draw_held(sonde_text *page, const sonde__report_curve *curve)
 {
     const sonde__report_track *track = curve->lines[0].track;
     const double left = place_step(track, curve->first);
     const double right = place_step(track, SONDE_MAX(curve->last, curve->first));
 
     if (right > left) {
-        sonde__report_html(page,
-                           "<rect class=\"held\" x=\"%.1f\" y=\"0\" width=\"%.1f\" "
-                           "height=\"100\"/>",
-                           left, right - left);
+        sonde_text_format(page,
+                          "<rect class=\"held\" x=\"%.1f\" y=\"0\" width=\"%.1f\" "
+                          "height=\"100\"/>",
+                          left, right - left);
     }
-    sonde__report_html(page, "<path class=\"at\" d=\"M%.1f 0V100\"/>", left);
+    sonde_text_format(page, "<path class=\"at\" d=\"M%.1f 0V100\"/>", left);
 }
 
-static void draw_tags(sonde__plot_bytes *page, const sonde__report_curve *curve,
+static void draw_tags(sonde_text *page, const sonde__report_curve *curve,
                       const scale *axis)
 {
     if (curve->first >= 0) {
         const double x = place_step(curve->lines[0].track, curve->first) / WIDE * 100.0;
 
-        sonde__report_html(
+        sonde_text_format(
             page, "<span class=\"tag at%s\" style=\"left:%.1f%%\">step %lld</span>",
             x > 60.0 ? " before" : "", x, (long long)curve->first);
     }
     if (isfinite(curve->threshold)) {
         const double y = place(axis, curve->threshold);
 
-        sonde__report_html(page,
-                           "<span class=\"tag limit%s\" style=\"top:%.1f%%\">threshold ",
-                           y < 20.0 ? " under" : "", y);
+        sonde_text_format(page,
+                          "<span class=\"tag limit%s\" style=\"top:%.1f%%\">threshold ",
+                          y < 20.0 ? " under" : "", y);
         sonde__report_html_number(page, curve->threshold, 4);
-        sonde__report_html(page, "</span>");
+        sonde_text_format(page, "</span>");
     }
 }
 
@@ -453,7 +452,7 @@ static bool has_values(const sonde__report_curve *curve)
     return any;
 }
 
-void sonde__report_curve_draw(sonde__plot_bytes *page, const sonde__report_curve *curve)
+void sonde__report_curve_draw(sonde_text *page, const sonde__report_curve *curve)
 {
     sonde__plot_ticks ticks;
     scale axis;
@@ -467,50 +466,50 @@ void sonde__report_curve_draw(sonde__plot_bytes *page, const sonde__report_curve
     } else {
         sonde__plot_ticks_linear(axis.low, axis.high, 4, false, &ticks);
     }
-    sonde__report_html(page, "<figure class=\"curve\">");
+    sonde_text_format(page, "<figure class=\"curve\">");
     draw_caption(page, curve, &axis);
-    sonde__report_html(page, "<div class=\"frame\">");
+    sonde_text_format(page, "<div class=\"frame\">");
     draw_ys(page, &axis, &ticks);
-    sonde__report_html(page, "<div class=\"area\"><svg viewBox=\"0 0 1000 100\" "
-                             "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
+    sonde_text_format(page, "<div class=\"area\"><svg viewBox=\"0 0 1000 100\" "
+                            "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
     if (curve->first >= 0) {
         draw_held(page, curve);
     }
     for (size_t i = 0; i < curve->line_count; i++) {
         draw_bad(page, curve->lines[i].track);
     }
-    sonde__report_html(page, "<path class=\"grid\" d=\"");
+    sonde_text_format(page, "<path class=\"grid\" d=\"");
     for (int i = 0; i < ticks.count; i++) {
-        sonde__report_html(page, "M0 %.1fH1000", place(&axis, ticks.value[i]));
+        sonde_text_format(page, "M0 %.1fH1000", place(&axis, ticks.value[i]));
     }
-    sonde__report_html(page, "\"/>");
+    sonde_text_format(page, "\"/>");
     if (isfinite(curve->threshold)) {
-        sonde__report_html(page, "<path class=\"limit\" d=\"M0 %.1fH1000\"/>",
-                           place(&axis, curve->threshold));
+        sonde_text_format(page, "<path class=\"limit\" d=\"M0 %.1fH1000\"/>",
+                          place(&axis, curve->threshold));
     }
     for (size_t i = curve->line_count; i-- > 0;) {
         draw_line(page, curve->lines[i].track, &axis, i == 0 ? "line" : "line second");
     }
-    sonde__report_html(page, "</svg>");
+    sonde_text_format(page, "</svg>");
     draw_tags(page, curve, &axis);
-    sonde__report_html(page, "</div>");
+    sonde_text_format(page, "</div>");
     draw_xs(page, curve->lines[0].track);
-    sonde__report_html(page, "</div></figure>\n");
+    sonde_text_format(page, "</div></figure>\n");
 }
 
-void sonde__report_spark_draw(sonde__plot_bytes *page, const sonde__report_track *track)
+void sonde__report_spark_draw(sonde_text *page, const sonde__report_track *track)
 {
     const sonde__report_trace line = {.track = track};
     const sonde__report_curve curve = {
         .lines = &line, .line_count = 1, .threshold = (double)NAN, .first = -1};
     scale axis;
 
-    sonde__report_html(page, "<svg class=\"spark\" viewBox=\"0 0 1000 100\" "
-                             "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
+    sonde_text_format(page, "<svg class=\"spark\" viewBox=\"0 0 1000 100\" "
+                            "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
     draw_bad(page, track);
     if (track->low <= track->high) {
         axis = choose_scale(&curve);
         draw_line(page, track, &axis, "line");
     }
-    sonde__report_html(page, "</svg>");
+    sonde_text_format(page, "</svg>");
 }

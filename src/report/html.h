@@ -1,27 +1,20 @@
 /*
- * html.h - text that becomes a page.
- *
- * Adding never fails at once: bytes.full records that memory ran out.
+ * html.h - text of a page. Markup of ours goes in by <sonde/text.h>.
  */
 #ifndef SONDE_REPORT_HTML_H
 #define SONDE_REPORT_HTML_H
 
-#include "plot/plot_output.h"
-
-#include <sonde/error.h>
+#include <sonde/text.h>
 
 #include <stdint.h>
 
-/* Adds our own markup unescaped, at most 1000 bytes; never with a text of the run in
- * it. */
-void sonde__report_html(sonde__plot_bytes *page, const char *fmt, ...) SONDE_PRINTF(2, 3);
-/* Adds a text of the run, escaped for content and attributes; malformed UTF-8 and control
- * characters become U+FFFD. */
-void sonde__report_html_text(sonde__plot_bytes *page, const char *text);
-/* Adds a number with at most `digits` significant digits; NaN and infinities by name. */
-void sonde__report_html_number(sonde__plot_bytes *page, double value, int digits);
-/* Adds a number with thin spaces between thousands. */
-void sonde__report_html_count(sonde__plot_bytes *page, uint64_t value);
+/* Text of the run, escaped for content and attributes; control characters and bytes that are
+ * not UTF-8 become U+FFFD. */
+void sonde__report_html_text(sonde_text *page, const char *text);
+/* A number with at most `digits` significant digits; NaN and infinities by name. */
+void sonde__report_html_number(sonde_text *page, double value, int digits);
+/* A number with thin spaces between thousands. */
+void sonde__report_html_count(sonde_text *page, uint64_t value);
 
 /* The style sheet in pieces; NULL ends it. Light and dark, wide and narrow, screen and
  * paper. */

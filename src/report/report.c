@@ -209,18 +209,18 @@ static size_t choose_tensors(const sonde__report *report, const size_t *findings
 
 static void draw_name(sonde__report *report, const sonde_tensor_info *info)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     char shape[128];
 
-    sonde__report_html(page, "<td><code>");
+    sonde_text_format(page, "<td><code>");
     sonde__report_html_text(page, info->name);
-    sonde__report_html(page, "</code></td><td>%s</td><td class=\"n\">",
-                       info->role == SONDE_ROLE_ACTIVATION_GRADIENT
-                           ? "gradient"
-                           : sonde_role_name(info->role));
+    sonde_text_format(page, "</code></td><td>%s</td><td class=\"n\">",
+                      info->role == SONDE_ROLE_ACTIVATION_GRADIENT
+                          ? "gradient"
+                          : sonde_role_name(info->role));
     sonde__report_html_text(
         page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
-    sonde__report_html(page, "</td>");
+    sonde_text_format(page, "</td>");
 }
 
 /* FNV-1a over the numbers of a line: equal for two names of the same values. */
@@ -259,25 +259,25 @@ static bool is_known(table *tensors, const sonde_tensor_info *info,
     return false;
 }
 
-static void draw_cells(sonde__plot_bytes *page, const sonde__report_track *track)
+static void draw_cells(sonde_text *page, const sonde__report_track *track)
 {
-    sonde__report_html(page, "<td>");
+    sonde_text_format(page, "<td>");
     sonde__report_spark_draw(page, track);
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     if (track->low <= track->high) {
         sonde__report_html_number(page, track->low, 3);
-        sonde__report_html(page, " … ");
+        sonde_text_format(page, " … ");
         sonde__report_html_number(page, track->high, 3);
     }
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     if (track->bad > 0) {
-        sonde__report_html(page, "<em>NaN, ∞ at ");
+        sonde_text_format(page, "<em>NaN, ∞ at ");
         sonde__report_html_count(page, track->bad);
-        sonde__report_html(page, "</em>");
+        sonde_text_format(page, "</em>");
     } else if (isfinite(track->last)) {
         sonde__report_html_number(page, track->last, 3);
     }
-    sonde__report_html(page, "</td></tr>\n");
+    sonde_text_format(page, "</td></tr>\n");
 }
 
 static sonde_err draw_row(sonde__report *report, table *tensors, uint32_t id,
@@ -297,8 +297,8 @@ static sonde_err draw_row(sonde__report *report, table *tensors, uint32_t id,
         tensors->known++;
         return SONDE_OK;
     }
-    sonde__report_html(&report->page, "<tr%s>",
-                       tensors->findings[id] > 0 ? " class=\"found\"" : "");
+    sonde_text_format(&report->page, "<tr%s>",
+                      tensors->findings[id] > 0 ? " class=\"found\"" : "");
     draw_name(report, info);
     draw_cells(&report->page, &track);
     return SONDE_OK;
@@ -306,10 +306,10 @@ static sonde_err draw_row(sonde__report *report, table *tensors, uint32_t id,
 
 static sonde_err draw_table(sonde__report *report, table *tensors, sonde_diag *diag)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     sonde_err err = SONDE_OK;
 
-    sonde__report_html(
+    sonde_text_format(
         page, "<div class=\"wide\"><table><thead><tr><th>tensor</th><th>role</th>"
               "<th class=\"n\">shape</th><th>over the run</th>"
               "<th class=\"n\">from … to</th><th class=\"n\">last</th></tr></thead>"
@@ -320,27 +320,27 @@ static sonde_err draw_table(sonde__report *report, table *tensors, sonde_diag *d
             err = draw_row(report, tensors, id, diag);
         }
     }
-    sonde__report_html(page, "</tbody></table></div>\n");
+    sonde_text_format(page, "</tbody></table></div>\n");
     return err;
 }
 
 static void draw_rest(sonde__report *report, const table *tensors, size_t chosen)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     size_t all = 0;
 
     for (uint32_t id = 0; id < sonde_catalogue_count(report->catalogue); id++) {
         all += is_candidate(report, tensors->findings, id);
     }
     if (all > chosen) {
-        sonde__report_html(page, "<p class=\"more\">and ");
+        sonde_text_format(page, "<p class=\"more\">and ");
         sonde__report_html_count(page, all - chosen);
-        sonde__report_html(page, " more without findings</p>\n");
+        sonde_text_format(page, " more without findings</p>\n");
     }
     if (tensors->known > 0) {
-        sonde__report_html(page, "<p class=\"more\">and ");
+        sonde_text_format(page, "<p class=\"more\">and ");
         sonde__report_html_count(page, tensors->known);
-        sonde__report_html(page, " with the same values as one above</p>\n");
+        sonde_text_format(page, " with the same values as one above</p>\n");
     }
 }
 
@@ -357,13 +357,13 @@ static sonde_err draw_tensors(sonde__report *report, sonde_diag *diag)
     } else if (report->any_step && count > 0) {
         const size_t chosen = choose_tensors(report, tensors.findings, tensors.shown);
 
-        sonde__report_html(
+        sonde_text_format(
             &report->page,
             "<section class=\"card\"><h2>The tensors</h2><p class=\"summary\">The "
             "root mean square of each tensor; for losses and single numbers, the value.</p>\n");
         err = draw_table(report, &tensors, diag);
         draw_rest(report, &tensors, chosen);
-        sonde__report_html(&report->page, "</section>\n");
+        sonde_text_format(&report->page, "</section>\n");
     }
     sonde__free(tensors.findings);
     sonde__free(tensors.shown);
@@ -377,27 +377,27 @@ static sonde_err draw_tensors(sonde__report *report, sonde_diag *diag)
 
 static void draw_rule(sonde__report *report, const sonde_rule_account *account)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page, "<li><b>");
+    sonde_text_format(page, "<li><b>");
     sonde__report_html_text(page, account->rule->name);
-    sonde__report_html(page, "</b> <span>");
+    sonde_text_format(page, "</b> <span>");
     if (!account->judged) {
         sonde__report_html_text(page, account->lacked);
     } else {
         sonde__report_html_count(page, account->tensors);
-        sonde__report_html(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
+        sonde_text_format(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
         sonde__report_html_count(page, account->steps);
-        sonde__report_html(page, " %s", account->steps == 1 ? "step" : "steps");
+        sonde_text_format(page, " %s", account->steps == 1 ? "step" : "steps");
     }
-    sonde__report_html(page, "</span>");
+    sonde_text_format(page, "</span>");
     if (account->findings > 0) {
-        sonde__report_html(page, " <em>");
+        sonde_text_format(page, " <em>");
         sonde__report_html_count(page, account->findings);
-        sonde__report_html(page, " %s</em>",
-                           account->findings == 1 ? "finding" : "findings");
+        sonde_text_format(page, " %s</em>",
+                          account->findings == 1 ? "finding" : "findings");
     }
-    sonde__report_html(page, "</li>\n");
+    sonde_text_format(page, "</li>\n");
 }
 
 static void draw_rules(sonde__report *report, bool judged, const char *head)
@@ -412,21 +412,21 @@ static void draw_rules(sonde__report *report, bool judged, const char *head)
             continue;
         }
         if (!any) {
-            sonde__report_html(&report->page, "<h3>%s</h3><ul class=\"rules\">\n", head);
+            sonde_text_format(&report->page, "<h3>%s</h3><ul class=\"rules\">\n", head);
         }
         any = true;
         draw_rule(report, &account);
     }
-    sonde__report_html(&report->page, "%s", any ? "</ul>\n" : "");
+    sonde_text_format(&report->page, "%s", any ? "</ul>\n" : "");
 }
 
 static void draw_judged(sonde__report *report)
 {
-    sonde__report_html(&report->page,
-                       "<section class=\"card\" id=\"rules\"><h2>The rules</h2>\n");
+    sonde_text_format(&report->page,
+                      "<section class=\"card\" id=\"rules\"><h2>The rules</h2>\n");
     draw_rules(report, true, "Judged");
     draw_rules(report, false, "Not judged: the run lacks the data they need");
-    sonde__report_html(&report->page, "</section>\n");
+    sonde_text_format(&report->page, "</section>\n");
 }
 
 /* --- the run ------------------------------------------------------------------------ */
@@ -434,18 +434,18 @@ static void draw_judged(sonde__report *report)
 static void draw_fact(sonde__report *report, const char *name, const char *text)
 {
     if (text[0] != '\0') {
-        sonde__report_html(&report->page, "<div><dt>%s</dt><dd>", name);
+        sonde_text_format(&report->page, "<div><dt>%s</dt><dd>", name);
         sonde__report_html_text(&report->page, text);
-        sonde__report_html(&report->page, "</dd></div>\n");
+        sonde_text_format(&report->page, "</dd></div>\n");
     }
 }
 
 static void draw_count(sonde__report *report, const char *name, uint64_t count)
 {
     if (count > 0) {
-        sonde__report_html(&report->page, "<div><dt>%s</dt><dd>", name);
+        sonde_text_format(&report->page, "<div><dt>%s</dt><dd>", name);
         sonde__report_html_count(&report->page, count);
-        sonde__report_html(&report->page, "</dd></div>\n");
+        sonde_text_format(&report->page, "</dd></div>\n");
     }
 }
 
@@ -537,9 +537,8 @@ static void draw_facts(sonde__report *report)
 {
     const sonde_run_info *info = &report->info;
 
-    sonde__report_html(
-        &report->page,
-        "<section class=\"card\"><h2>The run</h2>\n<dl class=\"facts\">\n");
+    sonde_text_format(&report->page,
+                      "<section class=\"card\"><h2>The run</h2>\n<dl class=\"facts\">\n");
     draw_fact(report, "Model", info->model);
     draw_fact(report, "Program", info->program);
     draw_fact(report, "Recorded in", info->path);
@@ -554,7 +553,7 @@ static void draw_facts(sonde__report *report)
     draw_count(report, "Raw values", info->records);
     draw_count(report, "Lost while recording", info->lost);
     draw_damage(report);
-    sonde__report_html(&report->page, "</dl></section>\n");
+    sonde_text_format(&report->page, "</dl></section>\n");
 }
 
 /* === the page ======================================================================= */
@@ -575,24 +574,24 @@ static const char *name_of(const sonde__report *report)
 
 static void draw_head(sonde__report *report)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(
+    sonde_text_format(
         page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
               "<meta name=\"viewport\" content=\"width=device-width, "
               "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
               "dark\">\n<meta http-equiv=\"Content-Security-Policy\" "
               "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>");
     sonde__report_html_text(page, name_of(report));
-    sonde__report_html(page, " – Sonde</title>\n<style>\n");
+    sonde_text_format(page, " – Sonde</title>\n<style>\n");
     for (size_t i = 0; sonde__report_style[i] != NULL; i++) {
-        sonde__plot_bytes_add_text(page, sonde__report_style[i]);
+        sonde_text_add(page, sonde__report_style[i]);
     }
-    sonde__report_html(page,
-                       "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
-                       "</p><h1>");
+    sonde_text_format(page,
+                      "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
+                      "</p><h1>");
     sonde__report_html_text(page, name_of(report));
-    sonde__report_html(page, "</h1></header>\n<main>\n");
+    sonde_text_format(page, "</h1></header>\n<main>\n");
 }
 
 static sonde_err draw_page(sonde__report *report, sonde_diag *diag)
@@ -608,10 +607,10 @@ static sonde_err draw_page(sonde__report *report, sonde_diag *diag)
     if (err == SONDE_OK) {
         draw_judged(report);
         draw_facts(report);
-        sonde__report_html(&report->page, "</main>\n</body>\n</html>\n");
+        sonde_text_format(&report->page, "</main>\n</body>\n</html>\n");
     }
-    return err == SONDE_OK && report->page.full ? sonde__fail_nomem(diag, "a report")
-                                                : err;
+    return err == SONDE_OK && report->page.failed ? sonde__fail_nomem(diag, "a report")
+                                                  : err;
 }
 
 static void find_steps(sonde__report *report)
@@ -643,9 +642,9 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     err = group_findings(&report, diag);
     err = err == SONDE_OK ? draw_page(&report, diag) : err;
     err = err == SONDE_OK
-              ? sonde__whole_put(path, report.page.data, report.page.size, diag)
+              ? sonde__whole_put(path, report.page.data, report.page.length, diag)
               : err;
-    sonde__plot_bytes_fini(&report.page);
+    sonde_text_fini(&report.page);
     sonde__free(report.groups);
     sonde__free(report.members);
     return err;

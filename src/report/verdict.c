@@ -39,52 +39,51 @@ static tally count_all(const sonde__report *report)
     return all;
 }
 
-static void draw_number(sonde__plot_bytes *page, size_t count, const char *one,
-                        const char *many)
+static void draw_number(sonde_text *page, size_t count, const char *one, const char *many)
 {
     sonde__report_html_count(page, count);
-    sonde__report_html(page, " %s", count == 1 ? one : many);
+    sonde_text_format(page, " %s", count == 1 ? one : many);
 }
 
 /* "12 rules judged up to 40 tensors over steps 0 to 99". */
 static void draw_scope(sonde__report *report, const tally *all)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
     draw_number(page, all->judged, "rule", "rules");
-    sonde__report_html(page, " judged");
+    sonde_text_format(page, " judged");
     if (report->any_step) {
-        sonde__report_html(page, " steps ");
+        sonde_text_format(page, " steps ");
         sonde__report_html_count(page, (uint64_t)report->begin);
-        sonde__report_html(page, " to ");
+        sonde_text_format(page, " to ");
         sonde__report_html_count(page, (uint64_t)report->end);
     }
     if (all->silent > 0) {
-        sonde__report_html(page, "; <a href=\"#rules\">");
+        sonde_text_format(page, "; <a href=\"#rules\">");
         draw_number(page, all->silent, "rule", "rules");
-        sonde__report_html(page, " lacked the data %s</a>",
-                           all->silent == 1 ? "it needs" : "they need");
+        sonde_text_format(page, " lacked the data %s</a>",
+                          all->silent == 1 ? "it needs" : "they need");
     }
-    sonde__report_html(page, ".");
+    sonde_text_format(page, ".");
 }
 
 static void draw_sound(sonde__report *report, const tally *all)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     const bool nothing = all->judged == 0;
 
-    sonde__report_html(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
-                       nothing ? "unknown" : "sound",
-                       nothing ? "Nothing could be judged" : "Nothing is wrong");
+    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
+                      nothing ? "unknown" : "sound",
+                      nothing ? "Nothing could be judged" : "Nothing is wrong");
     if (nothing) {
-        sonde__report_html(
+        sonde_text_format(
             page,
             "The run has no data that a rule needs; <a href=\"#rules\">the list of rules"
             "</a> says which.");
     } else {
         draw_scope(report, all);
     }
-    sonde__report_html(page, "</p>");
+    sonde_text_format(page, "</p>");
 }
 
 static void draw_wrong(sonde__report *report, const tally *all)
@@ -98,27 +97,26 @@ static void draw_wrong(sonde__report *report, const tally *all)
                                                                : 0;
     const sonde__report_group *group = &report->groups[0];
     const sonde_finding *first = &report->findings[group->member[0]];
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page,
-                       "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
-                       classes[worst], heads[worst]);
-    sonde__report_html(page, "Look first at step ");
+    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
+                      classes[worst], heads[worst]);
+    sonde_text_format(page, "Look first at step ");
     sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->first, 0));
     if (first->tensor[0] != '\0') {
-        sonde__report_html(page, ", <code>");
+        sonde_text_format(page, ", <code>");
         sonde__report_html_text(page, first->tensor);
-        sonde__report_html(page, "</code>");
+        sonde_text_format(page, "</code>");
     }
-    sonde__report_html(page, ": <a href=\"#r0\">");
+    sonde_text_format(page, ": <a href=\"#r0\">");
     sonde__report_html_text(page, group->name);
-    sonde__report_html(page, "</a></p><p>");
+    sonde_text_format(page, "</a></p><p>");
     draw_number(page, report->count, "finding", "findings");
-    sonde__report_html(page, " of ");
+    sonde_text_format(page, " of ");
     draw_number(page, report->group_count, "rule", "rules");
-    sonde__report_html(page, ". ");
+    sonde_text_format(page, ". ");
     draw_scope(report, all);
-    sonde__report_html(page, "</p>");
+    sonde_text_format(page, "</p>");
 }
 
 void sonde__report_verdict(sonde__report *report)
@@ -131,15 +129,15 @@ void sonde__report_verdict(sonde__report *report)
         draw_wrong(report, &all);
     }
     if (report->info.status == SONDE_RUN_RUNNING) {
-        sonde__report_html(&report->page,
-                           "<p class=\"state\">The run is still being recorded; this "
-                           "page shows its state so far.</p>");
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">The run is still being recorded; this "
+                          "page shows its state so far.</p>");
     } else if (report->info.status == SONDE_RUN_CRASHED) {
-        sonde__report_html(&report->page,
-                           "<p class=\"state\">The recording stopped without an end: "
-                           "the program crashed or was killed.</p>");
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">The recording stopped without an end: "
+                          "the program crashed or was killed.</p>");
     }
-    sonde__report_html(&report->page, "</section>\n");
+    sonde_text_format(&report->page, "</section>\n");
 }
 
 /* --- when --------------------------------------------------------------------------- */
@@ -153,42 +151,42 @@ static double place(const sonde__report *report, int64_t step)
 /* A bar for each finding, the first few. */
 static void draw_lane(sonde__report *report, const sonde__report_group *group)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page, "<span class=\"lane\">");
+    sonde_text_format(page, "<span class=\"lane\">");
     for (size_t i = 0; i < group->count && i < report->options.places; i++) {
         const sonde_finding *finding = &report->findings[group->member[i]];
         const double left = fmin(fmax(place(report, finding->step), 0.0), 100.0);
         const double right =
             fmin(fmax(place(report, finding->last_step + 1), left), 100.0);
 
-        sonde__report_html(
-            page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
-            sonde_severity_name(finding->severity), fmin(left, 99.5), right - left);
+        sonde_text_format(page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
+                          sonde_severity_name(finding->severity), fmin(left, 99.5),
+                          right - left);
     }
-    sonde__report_html(page, "</span>");
+    sonde_text_format(page, "</span>");
 }
 
 void sonde__report_when(sonde__report *report)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
     if (report->group_count < 2 || !report->any_step) {
         return;
     }
-    sonde__report_html(page,
-                       "<nav class=\"when\" aria-label=\"when each finding began\">\n");
+    sonde_text_format(page,
+                      "<nav class=\"when\" aria-label=\"when each finding began\">\n");
     for (size_t i = 0; i < report->group_count; i++) {
         const sonde__report_group *group = &report->groups[i];
 
-        sonde__report_html(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
+        sonde_text_format(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
         sonde__report_html_text(page, group->name);
-        sonde__report_html(page, "</span>");
+        sonde_text_format(page, "</span>");
         draw_lane(report, group);
-        sonde__report_html(page, "<span class=\"from\">step %lld</span></a>\n",
-                           (long long)group->first);
+        sonde_text_format(page, "<span class=\"from\">step %lld</span></a>\n",
+                          (long long)group->first);
     }
-    sonde__report_html(page, "</nav>\n");
+    sonde_text_format(page, "</nav>\n");
 }
 
 /* --- figures ------------------------------------------------------------------------ */
@@ -250,60 +248,60 @@ sonde_err sonde__report_loss_curve(sonde__report *report, sonde_diag *diag)
     if (id == SONDE_NO_TENSOR || !report->any_step) {
         return SONDE_OK;
     }
-    sonde__report_html(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
+    sonde_text_format(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
     err = draw_figure(report, id, NULL, diag);
-    sonde__report_html(&report->page, "</section>\n");
+    sonde_text_format(&report->page, "</section>\n");
     return err;
 }
 
 static void draw_where(sonde__report *report, const sonde_finding *finding)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     const uint32_t id = sonde__report_tensor(report, finding);
     const sonde_tensor_info *info =
         id != SONDE_NO_TENSOR ? sonde_catalogue_info(report->catalogue, id) : NULL;
 
     if (finding->tensor[0] == '\0') {
-        sonde__report_html(page, "the whole run");
+        sonde_text_format(page, "the whole run");
         return;
     }
-    sonde__report_html(page, "<code>");
+    sonde_text_format(page, "<code>");
     sonde__report_html_text(page, finding->tensor);
-    sonde__report_html(page, "</code>");
+    sonde_text_format(page, "</code>");
     if (info != NULL) {
         char shape[128];
 
-        sonde__report_html(page, " <small>%s ", sonde_role_name(info->role));
+        sonde_text_format(page, " <small>%s ", sonde_role_name(info->role));
         sonde__report_html_text(
             page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
         if (info->module[0] != '\0') {
-            sonde__report_html(page, ", module ");
+            sonde_text_format(page, ", module ");
             sonde__report_html_text(page, info->module);
         }
-        sonde__report_html(page, "</small>");
+        sonde_text_format(page, "</small>");
     }
 }
 
 static void draw_time(sonde__report *report, const sonde_finding *finding)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page, "step ");
+    sonde_text_format(page, "step ");
     sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
     if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
-        sonde__report_html(page, " <small>of %s: %lld</small>",
-                           sonde_mode_name(finding->mode), (long long)finding->mode_step);
+        sonde_text_format(page, " <small>of %s: %lld</small>",
+                          sonde_mode_name(finding->mode), (long long)finding->mode_step);
     }
     if (finding->steps > 1) {
-        sonde__report_html(page, ", and at ");
+        sonde_text_format(page, ", and at ");
         sonde__report_html_count(page, finding->steps - 1);
-        sonde__report_html(page, " more, up to ");
+        sonde_text_format(page, " more, up to ");
         sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->last_step, 0));
     }
 }
 
 /* "percent_equal" as "percent equal". */
-static void draw_words(sonde__plot_bytes *page, const char *text)
+static void draw_words(sonde_text *page, const char *text)
 {
     for (const char *p = text; *p != '\0'; p++) {
         const char letter[2] = {*p == '_' ? ' ' : *p, '\0'};
@@ -315,40 +313,40 @@ static void draw_words(sonde__plot_bytes *page, const char *text)
 /* "1.2e-9 against a threshold of 1e-7: 83 times below". */
 static void draw_size(sonde__report *report, const sonde_finding *finding)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     const double value = finding->value, threshold = finding->threshold;
     const double times = value > threshold ? value / threshold : threshold / value;
 
     draw_words(page, finding->statistic);
-    sonde__report_html(page, " ");
+    sonde_text_format(page, " ");
     sonde__report_html_number(page, value, 4);
-    sonde__report_html(page, " <small>threshold ");
+    sonde_text_format(page, " <small>threshold ");
     sonde__report_html_number(page, threshold, 4);
     if (value > 0.0 && threshold > 0.0 && isfinite(times) && times >= 1.95) {
-        sonde__report_html(page, ": ");
+        sonde_text_format(page, ": ");
         sonde__report_html_number(page, floor(times + 0.5), 4);
-        sonde__report_html(page, " times %s", value > threshold ? "above" : "below");
+        sonde_text_format(page, " times %s", value > threshold ? "above" : "below");
     }
-    sonde__report_html(page, "</small>");
+    sonde_text_format(page, "</small>");
 }
 
 /* One row of the list of places after the first. */
 static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
                           sonde_diag *diag)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     const uint32_t id = sonde__report_tensor(report, finding);
     sonde_err err = SONDE_OK;
 
-    sonde__report_html(page, "<tr><td>");
+    sonde_text_format(page, "<tr><td>");
     draw_where(report, finding);
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     sonde__report_html_count(page, finding->steps);
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     sonde__report_html_number(page, finding->value, 4);
-    sonde__report_html(page, "</td><td>");
+    sonde_text_format(page, "</td><td>");
     if (id != SONDE_NO_TENSOR && report->any_step) {
         bool same = false;
         const sonde__report_quantity quantity = sonde__report_quantity_of(
@@ -361,14 +359,14 @@ static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
             sonde__report_spark_draw(page, &track);
         }
     }
-    sonde__report_html(page, "</td></tr>\n");
+    sonde_text_format(page, "</td></tr>\n");
     return err;
 }
 
 static sonde_err draw_others(sonde__report *report, const sonde__report_group *group,
                              sonde_diag *diag)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     const size_t shown = SONDE_MIN(group->count, report->options.places);
     sonde_err err = SONDE_OK;
 
@@ -376,24 +374,24 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
         return SONDE_OK;
     }
     if (shown > 1) {
-        sonde__report_html(page,
-                           "<div class=\"wide\"><table><thead><tr><th>and in</th>"
-                           "<th class=\"n\">from step</th><th class=\"n\">steps</th>"
-                           "<th class=\"n\">value</th><th>over the run</th></tr></thead>"
-                           "<tbody>\n");
+        sonde_text_format(page,
+                          "<div class=\"wide\"><table><thead><tr><th>and in</th>"
+                          "<th class=\"n\">from step</th><th class=\"n\">steps</th>"
+                          "<th class=\"n\">value</th><th>over the run</th></tr></thead>"
+                          "<tbody>\n");
     }
     for (size_t i = 1; err == SONDE_OK && i < shown; i++) {
         err = draw_row(report, &report->findings[group->member[i]], diag);
     }
     if (shown > 1) {
-        sonde__report_html(page, "</tbody></table></div>\n");
+        sonde_text_format(page, "</tbody></table></div>\n");
     }
     if (group->count > shown) {
-        sonde__report_html(page, "<p class=\"more\">and ");
+        sonde_text_format(page, "<p class=\"more\">and ");
         sonde__report_html_count(page, group->count - shown);
-        sonde__report_html(page, " more, up to step ");
+        sonde_text_format(page, " more, up to step ");
         sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->last, 0));
-        sonde__report_html(page, "</p>\n");
+        sonde_text_format(page, "</p>\n");
     }
     return err;
 }
@@ -401,22 +399,22 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
 static void draw_what(sonde__report *report, const sonde__report_group *group,
                       const sonde_finding *finding)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
     if (group->rule != NULL) {
-        sonde__report_html(page, "<p class=\"summary\">");
+        sonde_text_format(page, "<p class=\"summary\">");
         sonde__report_html_text(page, group->rule->summary);
-        sonde__report_html(page, "</p>\n");
+        sonde_text_format(page, "</p>\n");
     }
-    sonde__report_html(page, "<dl class=\"facts\"><div><dt>Where</dt><dd>");
+    sonde_text_format(page, "<dl class=\"facts\"><div><dt>Where</dt><dd>");
     draw_where(report, finding);
-    sonde__report_html(page, "</dd></div><div><dt>When</dt><dd>");
+    sonde_text_format(page, "</dd></div><div><dt>When</dt><dd>");
     draw_time(report, finding);
-    sonde__report_html(page, "</dd></div><div><dt>How bad</dt><dd>");
+    sonde_text_format(page, "</dd></div><div><dt>How bad</dt><dd>");
     draw_size(report, finding);
-    sonde__report_html(page, "</dd></div></dl>\n<p class=\"message\">");
+    sonde_text_format(page, "</dd></div></dl>\n<p class=\"message\">");
     sonde__report_html_text(page, finding->message);
-    sonde__report_html(page, "</p>\n");
+    sonde_text_format(page, "</p>\n");
 }
 
 static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
@@ -426,30 +424,30 @@ static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
     const uint32_t tensor = sonde__report_tensor(report, finding);
     const uint32_t id = tensor != SONDE_NO_TENSOR ? tensor : sonde__report_loss(report);
     const char *severity = sonde_severity_name(group->worst);
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     sonde_err err = SONDE_OK;
 
-    sonde__report_html(
+    sonde_text_format(
         page,
         "<article class=\"card %s\" id=\"r%zu\"><h3><span class=\"badge %s\">%s"
         "</span> ",
         severity, i, severity, severity);
     sonde__report_html_text(page, group->name);
-    sonde__report_html(page, "</h3>\n");
+    sonde_text_format(page, "</h3>\n");
     draw_what(report, group, finding);
     if (id != SONDE_NO_TENSOR && report->any_step) {
         err = draw_figure(report, id, finding, diag);
     }
-    sonde__report_html(page, "<p class=\"advice\"><b>What to try</b> ");
+    sonde_text_format(page, "<p class=\"advice\"><b>What to try</b> ");
     sonde__report_html_text(page, finding->advice);
-    sonde__report_html(page, "</p>\n");
+    sonde_text_format(page, "</p>\n");
     err = err == SONDE_OK ? draw_others(report, group, diag) : err;
     if (group->rule != NULL) {
-        sonde__report_html(page, "<details><summary>When this rule fires</summary><p>");
+        sonde_text_format(page, "<details><summary>When this rule fires</summary><p>");
         sonde__report_html_text(page, group->rule->condition);
-        sonde__report_html(page, "</p></details>\n");
+        sonde_text_format(page, "</p></details>\n");
     }
-    sonde__report_html(page, "</article>\n");
+    sonde_text_format(page, "</article>\n");
     return err;
 }
 
@@ -458,7 +456,7 @@ sonde_err sonde__report_cards(sonde__report *report, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     if (report->group_count > 0) {
-        sonde__report_html(&report->page, "<h2 class=\"part\">What was found</h2>\n");
+        sonde_text_format(&report->page, "<h2 class=\"part\">What was found</h2>\n");
     }
     for (size_t i = 0; err == SONDE_OK && i < report->group_count; i++) {
         err = draw_card(report, i, diag);
