@@ -216,15 +216,24 @@ class Words(_planted.Planted):
             self.plant("docs/x.md", "fine\n" + text + "\n")
             self.assert_finds("docs/x.md:2:", "", "check-words")
 
-    def test_turns_that_nobody_says(self):
-        for text in ("who" + "ever reads it", "a run that was gone o" + "n with",
-                     "memory is ha" + "d when it is bound", "the caller is tol" + "d",
-                     "runs that they let b" + "e"):
-            self.plant("docs/x.md", "fine\n" + text + "\n")
-            self.plant("tests/base/x.c", text + "\n")  # tests are not read by users
-            self.assert_finds("docs/x.md:2:", "write ", "check-words")
-            self.assertEqual(len(self.check("check-words").splitlines()), 1)
-        self.plant("tools/words.allow", "docs/x.md: not rewritten yet\n")
+    def test_turns_to_avoid(self):
+        for text in ("a run that was gone on w" + "ith", "what was recorded counts no mor" + "e",
+                     "Memory is ha" + "d at compile", "for whoeve" + "r wants it",
+                     "runs that they let b" + "e", "it has not wha" + "t it needs",
+                     "saved behind every epo" + "ch", "of a network th" + "at goes wrong its fault",
+                     "What nobod" + "y looks at", "Who wan" + "ts more reads on.",
+                     "the largest that is in orde" + "r", "it is tol" + "d at once",
+                     "/* --- a rule over two lines --\n */"):
+            for path in ("docs/x.md", "src/base/a.c", "README.md"):
+                self.plant(path, "fine\n" + text + "\n")
+                self.assert_finds(f"{path}:2:", "", "check-words")
+                os.remove(os.path.join(self.root, path))
+
+    def test_turns_are_looked_for_in_what_is_read(self):
+        for path in ("tests/base/test_a.c", "tests/golden/x.txt"):
+            self.plant(path, "for whoeve" + "r wants it\n")
+        self.plant("docs/x.md", "It has not been read. Let it begin. The folder behind it. A run "
+                   "goes on.\n/* --- a rule on one line --- */\n")
         self.assert_silent("check-words")
 
     def test_what_may(self):
