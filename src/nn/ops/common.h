@@ -140,7 +140,7 @@ typedef struct sonde__op_kernel_list {
 typedef const sonde__op_kernel *const *(*sonde__op_fast_kernels)(void);
 
 /* What fast() lists (fast may be NULL), then reference, then NULL. The list is made by
- * the first call; calls from several threads are safe. (kinds.c) */
+ * the first call; calls from several threads are safe. (kernel_lists.c) */
 const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
                                                       sonde__op_fast_kernels fast,
                                                       const sonde__op_kernel *reference);
