@@ -6,6 +6,7 @@
 #define SONDE_CLI_CLI_RUN_H
 
 #include <sonde/export_run.h>
+#include <sonde/json.h>
 #include <sonde/trial.h>
 
 #include "cli/cli.h"
@@ -91,9 +92,12 @@ double cli_steps_per_second(sonde_trial *trial);
 /* Characters of a UTF-8 text; and the width for printf's %-*s that makes it fill columns. */
 int cli_letters(const char *text);
 int cli_field(const char *text, int columns);
-/* A JSON string, and a number; NaN and infinities as strings. */
-void cli_json_string(FILE *stream, const char *text);
-void cli_json_number(FILE *stream, double value);
+/* The writer of JSON for stdout, with blanks after ',' and ':'. */
+sonde_json *cli_json(void);
+/* Prints what has been written so far, and end. */
+void cli_json_print(const char *end);
+/* The member "shape". */
+void cli_json_shape(sonde_json *json, const sonde_tensor_info *info);
 /* The width of the terminal: COLUMNS, or as reported, or 80. */
 int cli_columns(void);
 /* Whether the locale is UTF-8. */

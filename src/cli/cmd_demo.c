@@ -44,17 +44,14 @@ static const demo *find_demo(const char *name)
 
 static int fail_name(const char *name)
 {
-    const char *nearest = NULL;
-    size_t distance = 6;
+    enum { MOST = 64 };
+    const char *names[MOST], *nearest = NULL;
+    size_t count = 0;
 
-    for (size_t i = 0; i < cli_demo_count; i++) {
-        const size_t d = cli_edit_distance(name, cli_demos[i].name);
-
-        if (d < distance) {
-            distance = d;
-            nearest = cli_demos[i].name;
-        }
+    for (; count < cli_demo_count && count < MOST; count++) {
+        names[count] = cli_demos[count].name;
     }
+    nearest = sonde_diag_nearest(name, names, count);
     return cli_fail_text("unknown demo '%s' (expected %s)", name,
                          nearest != NULL ? nearest : "one that 'sonde demo list' lists");
 }

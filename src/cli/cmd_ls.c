@@ -169,102 +169,103 @@ static void print_run(sonde_trial *trial)
     (void)putchar('\n');
 }
 
-/* Seconds since 1970; null if not known. */
-static void print_time_json(const char *key, int64_t time)
+/* In seconds since 1970; null if it is not known. */
+static void put_time(sonde_json *json, const char *key, int64_t time)
 {
-    if (time > 0) {
-        (void)printf(", \"%s\": %.6f", key, 1e-9 * (double)time);
-    } else {
-        (void)printf(", \"%s\": null", key);
-    }
+    sonde_json_format(json, key, time > 0 ? "%.6f" : "null", 1e-9 * (double)time);
 }
 
-static void print_times_json(sonde_trial *trial, const sonde_run_info *info)
+static void put_times(sonde_json *json, sonde_trial *trial, const sonde_run_info *info)
 {
     sonde_trial_resumed resumed;
 
-    print_time_json("first_time", info->first_time);
-    print_time_json("last_time", info->last_time);
-    (void)printf(", \"steps_per_second\": %.6g, \"superseded\": %" PRIu64
-                 ", \"superseded_steps\": %" PRIu64 ", \"resumed\": [",
-                 cli_steps_per_second(trial), info->superseded, info->superseded_steps);
+    put_time(json, "first_time", info->first_time);
+    put_time(json, "last_time", info->last_time);
+    sonde_json_format(json, "steps_per_second", "%.6g", cli_steps_per_second(trial));
+    sonde_json_uint(json, "superseded", info->superseded);
+    sonde_json_uint(json, "superseded_steps", info->superseded_steps);
+    sonde_json_list(json, "resumed");
     for (size_t i = 0; sonde_trial_resume(trial, i, &resumed); i++) {
-        (void)printf("%s{\"worker\": %d, \"step\": %" PRId64, i > 0 ? ", " : "",
-                     resumed.worker, resumed.step);
-        print_time_json("time", resumed.time);
-        (void)putchar('}');
+        sonde_json_object(json, NULL);
+        sonde_json_int(json, "worker", resumed.worker);
+        sonde_json_int(json, "step", resumed.step);
+        put_time(json, "time", resumed.time);
+        sonde_json_end(json);
     }
-    (void)fputs("], \"steps\": {", stdout);
+    sonde_json_end(json);
 }
 
-static void print_run_json(sonde_trial *trial)
+static void put_counts(sonde_json *json, const sonde_run_info *info)
+{
+    sonde_json_int(json, "world", info->world);
+    sonde_json_int(json, "workers", info->workers);
+    sonde_json_int(json, "last_step", info->last_step);
+    sonde_json_uint(json, "records", info->records);
+    sonde_json_uint(json, "bytes", info->bytes);
+    sonde_json_uint(json, "rows", info->rows);
+    sonde_json_uint(json, "sketches", info->sketches);
+    sonde_json_uint(json, "lost", info->lost);
+}
+
+/* Leaves the object and its list of tensors open. */
+static void begin_run_json(sonde_json *json, sonde_trial *trial)
 {
     sonde_run_info info;
 
     sonde_trial_describe(trial, &info);
-    {
-        const char *const texts[][2] = {
-            {"{\"path\": ", info.path},
-            {", \"id\": ", info.id},
-            {", \"model\": ", info.model},
-            {", \"program\": ", info.program},
-            {", \"created\": ", info.created},
-            {", \"end_reason\": ", info.end_reason},
-            {", \"end_text\": ", info.end_text},
-            {", \"status\": ", cli_status_name(info.status)},
-        };
-
-        for (size_t i = 0; i < CLI_COUNT_OF(texts); i++) {
-            (void)fputs(texts[i][0], stdout);
-            cli_json_string(stdout, texts[i][1]);
-        }
-    }
-    (void)printf(", \"world\": %d, \"workers\": %d, \"last_step\": %" PRId64
-                 ", \"records\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"rows\": %" PRIu64
-                 ", \"sketches\": %" PRIu64 ", \"lost\": %" PRIu64,
-                 info.world, info.workers, info.last_step, info.records, info.bytes,
-                 info.rows, info.sketches, info.lost);
-    print_times_json(trial, &info);
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "path", info.path);
+    sonde_json_string(json, "id", info.id);
+    sonde_json_string(json, "model", info.model);
+    sonde_json_string(json, "program", info.program);
+    sonde_json_string(json, "created", info.created);
+    sonde_json_string(json, "end_reason", info.end_reason);
+    sonde_json_string(json, "end_text", info.end_text);
+    sonde_json_string(json, "status", cli_status_name(info.status));
+    put_counts(json, &info);
+    put_times(json, trial, &info);
+    sonde_json_object(json, "steps");
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
         size_t count = 0;
 
         (void)sonde_trial_steps(trial, (sonde_mode)m, true, &count);
-        (void)printf("%s\"%s\": %zu", m > 0 ? ", " : "", sonde_mode_name((sonde_mode)m),
-                     count);
+        sonde_json_uint(json, sonde_mode_name((sonde_mode)m), count);
     }
-    (void)fputs("}, \"damage\": [", stdout);
+    sonde_json_end(json);
+    sonde_json_list(json, "damage");
     for (size_t i = 0; sonde_trial_damage(trial, i) != NULL; i++) {
-        (void)fputs(i > 0 ? ", " : "", stdout);
-        cli_json_string(stdout, sonde_trial_damage(trial, i));
+        sonde_json_string(json, NULL, sonde_trial_damage(trial, i));
     }
-    (void)fputs("], \"collections\": [", stdout);
+    sonde_json_end(json);
+    sonde_json_list(json, "collections");
     for (size_t i = 0; sonde_trial_collection(trial, i) != NULL; i++) {
-        (void)fputs(i > 0 ? ", " : "", stdout);
-        cli_json_string(stdout, sonde_trial_collection(trial, i));
+        sonde_json_string(json, NULL, sonde_trial_collection(trial, i));
     }
-    (void)fputs("], \"tensors\": [", stdout);
+    sonde_json_end(json);
+    sonde_json_list(json, "tensors");
 }
 
 /* --- tensors ---------------------------------------------------------------------- */
 
 /* same_as: the tensor of an alias, or "". */
-static void print_tensor_json(const sonde_tensor_info *info, const char *same_as,
-                              const saved *kinds, bool first)
+static void put_tensor(sonde_json *json, const sonde_tensor_info *info,
+                       const char *same_as, const saved *kinds)
 {
-    (void)printf("%s\n  {\"name\": ", first ? "" : ",");
-    cli_json_string(stdout, info->name);
-    (void)printf(", \"role\": \"%s\", \"module\": ", sonde_role_name(info->role));
-    cli_json_string(stdout, info->module);
-    (void)printf(", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
-                 sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
-    for (int d = 0; d < info->rank; d++) {
-        (void)printf("%s%" PRId64, d > 0 ? ", " : "", info->shape[d]);
-    }
-    (void)fputs("], \"same_as\": ", stdout);
-    cli_json_string(stdout, same_as);
-    (void)printf(", \"values\": %zu, \"vitals\": %zu, \"sketches\": %zu, "
-                 "\"first_step\": %" PRId64 ", \"last_step\": %" PRId64 "}",
-                 kinds->raw, kinds->vitals, kinds->sketch, kinds->first, kinds->last);
+    sonde_json_lead(json, "\n  ");
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "name", info->name);
+    sonde_json_string(json, "role", sonde_role_name(info->role));
+    sonde_json_string(json, "module", info->module);
+    sonde_json_string(json, "pass", sonde_pass_name(info->pass));
+    sonde_json_string(json, "dtype", sonde_dtype_name(info->dtype));
+    cli_json_shape(json, info);
+    sonde_json_string(json, "same_as", same_as);
+    sonde_json_uint(json, "values", kinds->raw);
+    sonde_json_uint(json, "vitals", kinds->vitals);
+    sonde_json_uint(json, "sketches", kinds->sketch);
+    sonde_json_int(json, "first_step", kinds->first);
+    sonde_json_int(json, "last_step", kinds->last);
+    sonde_json_end(json);
 }
 
 static void print_tensor(const sonde_tensor_info *info, const char *same_as,
@@ -300,10 +301,11 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
 {
     const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
     const int width = name_width(catalogue, ids, count);
+    sonde_json *const json = cli_json();
     sonde_err err = SONDE_OK;
 
     if (asked->json) {
-        print_run_json(trial);
+        begin_run_json(json, trial);
     } else if (!asked->names) {
         print_run(trial);
         (void)printf("%-*s  %-19s %-9s %-18s %8s %8s %8s  %s\n", width, "tensor", "role",
@@ -322,13 +324,15 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
         }
         err = count_kinds(trial, ids[i], &kinds, diag);
         if (err == SONDE_OK && asked->json) {
-            print_tensor_json(info, same_as, &kinds, i == 0);
+            put_tensor(json, info, same_as, &kinds);
         } else if (err == SONDE_OK) {
             print_tensor(info, same_as, &kinds, width);
         }
     }
     if (err == SONDE_OK && asked->json) {
-        (void)puts("]}");
+        sonde_json_end(json);
+        sonde_json_end(json);
+        cli_json_print("\n");
     }
     return err;
 }

@@ -30,61 +30,64 @@ typedef struct shown {
 
 /* --- JSON ------------------------------------------------------------------------- */
 
-static void begin_json(const shown *what)
+/* Leaves the object open. */
+static sonde_json *begin_json(const shown *what)
 {
-    (void)fputs("{\"name\": ", stdout);
-    cli_json_string(stdout, what->info->name);
-    (void)printf(", \"mode\": \"%s\", \"step\": %" PRId64, sonde_mode_name(what->at.mode),
-                 what->at.step);
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "name", what->info->name);
+    sonde_json_string(json, "mode", sonde_mode_name(what->at.mode));
+    sonde_json_int(json, "step", what->at.step);
     if (what->time > 0) {
-        (void)printf(", \"time\": %.6f", 1e-9 * (double)what->time);
+        sonde_json_format(json, "time", "%.6f", 1e-9 * (double)what->time);
     }
+    return json;
+}
+
+static void end_json(sonde_json *json)
+{
+    sonde_json_end(json);
+    cli_json_print("\n");
 }
 
 /* A complex number as the list of its parts. */
-static void print_json_number(sonde_dtype dtype, const void *element)
+static void put_element(sonde_json *json, const char *key, sonde_dtype dtype,
+                        const void *element)
 {
     const sonde_dtype part = dtype == SONDE_C64 ? SONDE_F32 : SONDE_F64;
     const unsigned char *parts = element;
+    int64_t whole = 0;
 
-    if (!sonde_dtype_is_complex(dtype)) {
-        cli_json_number(stdout, sonde_element_get(dtype, element));
-        return;
+    if (dtype == SONDE_U64 || dtype == SONDE_I64) { /* exact beyond 2^53 too */
+        memcpy(&whole, element, sizeof whole);
+        sonde_json_format(json, key, dtype == SONDE_I64 ? "%" PRId64 : "%" PRIu64, whole);
+    } else if (sonde_dtype_is_complex(dtype)) {
+        sonde_json_list(json, key);
+        sonde_json_real(json, NULL, sonde_element_get(part, parts));
+        sonde_json_real(json, NULL,
+                        sonde_element_get(part, parts + sonde_dtype_size(part)));
+        sonde_json_end(json);
+    } else {
+        sonde_json_real(json, key, sonde_element_get(dtype, element));
     }
-    (void)putchar('[');
-    cli_json_number(stdout, sonde_element_get(part, parts));
-    (void)fputs(", ", stdout);
-    cli_json_number(stdout, sonde_element_get(part, parts + sonde_dtype_size(part)));
-    (void)putchar(']');
 }
 
 /* Nested lists, innermost last. */
-static void print_json_values(const sonde_view *view, int dim, int64_t *index)
+static void put_values(sonde_json *json, const char *key, const sonde_view *view, int dim,
+                       int64_t *index)
 {
     if (dim == view->rank) {
-        const void *element = sonde_view_at(view, index);
-
-        if (view->dtype == SONDE_U64 || view->dtype == SONDE_I64) { /* beyond 2^53 too */
-            int64_t whole = 0;
-
-            memcpy(&whole, element, sizeof whole);
-            if (view->dtype == SONDE_I64) {
-                (void)printf("%" PRId64, whole);
-            } else {
-                (void)printf("%" PRIu64, (uint64_t)whole);
-            }
-            return;
-        }
-        print_json_number(view->dtype, element);
+        put_element(json, key, view->dtype, sonde_view_at(view, index));
         return;
     }
-    (void)putchar('[');
+    sonde_json_list(json, key);
     for (int64_t i = 0; i < view->shape[dim]; i++) {
-        (void)fputs(i > 0 ? ", " : "", stdout);
         index[dim] = i;
-        print_json_values(view, dim + 1, index);
+        put_values(json, NULL, view, dim + 1, index);
     }
-    (void)putchar(']');
+    sonde_json_end(json);
+    cli_json_print(""); /* large tensors do not gather in memory */
 }
 
 /* --- values ----------------------------------------------------------------------- */
@@ -132,10 +135,11 @@ static sonde_err show_elements(const shown *what, sonde_diag *diag)
     if (what->asked->json) {
         int64_t index[SONDE_MAX_DIMS] = {0};
 
-        begin_json(what);
-        (void)printf(", \"dtype\": \"%s\", \"values\": ", sonde_dtype_name(view.dtype));
-        print_json_values(&view, 0, index);
-        (void)puts("}");
+        sonde_json *const json = begin_json(what);
+
+        sonde_json_string(json, "dtype", sonde_dtype_name(view.dtype));
+        put_values(json, "values", &view, 0, index);
+        end_json(json);
         return SONDE_OK;
     }
     err = sonde_format_tensor(&view, &options, strlen(what->info->name) + 2, &text);
@@ -154,6 +158,7 @@ static sonde_err show_elements(const shown *what, sonde_diag *diag)
 static sonde_err show_stats(const shown *what, sonde_diag *diag)
 {
     sonde_vitals vitals;
+    sonde_json *json = NULL;
     const sonde_err err =
         sonde_trial_vitals(what->trial, what->id, &what->at, &vitals, diag);
 
@@ -161,7 +166,7 @@ static sonde_err show_stats(const shown *what, sonde_diag *diag)
         return err;
     }
     if (what->asked->json) {
-        begin_json(what);
+        json = begin_json(what);
     } else {
         (void)printf("%s\n%s\n", what->where, what->info->name);
     }
@@ -169,15 +174,14 @@ static sonde_err show_stats(const shown *what, sonde_diag *diag)
         const double value = sonde_vitals_get(&vitals, (sonde_stat)s);
         const char *name = sonde_stat_name((sonde_stat)s);
 
-        if (what->asked->json) {
-            (void)printf(", \"%s\": ", name);
-            cli_json_number(stdout, value);
+        if (json != NULL) {
+            sonde_json_real(json, name, value);
         } else {
             (void)printf("  %-10s %.9g\n", name, value);
         }
     }
-    if (what->asked->json) {
-        (void)puts("}");
+    if (json != NULL) {
+        end_json(json);
     }
     return SONDE_OK;
 }
@@ -291,13 +295,14 @@ static void print_bars(const shown *what, const sonde_sketch *sketch)
 
 static void print_bars_json(const shown *what, const sonde_sketch *sketch)
 {
-    const char *comma = "";
+    sonde_json *const json = begin_json(what);
 
-    begin_json(what);
-    (void)printf(", \"count\": %" PRIu64 ", \"nan\": %" PRIu64 ", \"pos_inf\": %" PRIu64
-                 ", \"neg_inf\": %" PRIu64 ", \"zero\": %" PRIu64 ", \"bins\": [",
-                 sketch->count, sketch->nan, sketch->pos_inf, sketch->neg_inf,
-                 sketch->zero);
+    sonde_json_uint(json, "count", sketch->count);
+    sonde_json_uint(json, "nan", sketch->nan);
+    sonde_json_uint(json, "pos_inf", sketch->pos_inf);
+    sonde_json_uint(json, "neg_inf", sketch->neg_inf);
+    sonde_json_uint(json, "zero", sketch->zero);
+    sonde_json_list(json, "bins");
     for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
         double lower = 0.0, upper = 0.0;
 
@@ -305,15 +310,15 @@ static void print_bars_json(const shown *what, const sonde_sketch *sketch)
             continue;
         }
         sonde_sketch_bounds(bin, &lower, &upper);
-        (void)printf("%s{\"lower\": ", comma);
-        cli_json_number(stdout, lower);
-        (void)fputs(", \"upper\": ", stdout);
-        cli_json_number(stdout, upper);
-        (void)printf(", \"positive\": %" PRIu64 ", \"negative\": %" PRIu64 "}",
-                     sketch->positive[bin], sketch->negative[bin]);
-        comma = ", ";
+        sonde_json_object(json, NULL);
+        sonde_json_real(json, "lower", lower);
+        sonde_json_real(json, "upper", upper);
+        sonde_json_uint(json, "positive", sketch->positive[bin]);
+        sonde_json_uint(json, "negative", sketch->negative[bin]);
+        sonde_json_end(json);
     }
-    (void)puts("]}");
+    sonde_json_end(json);
+    end_json(json);
 }
 
 static sonde_err show_histogram(const shown *what, sonde_diag *diag)

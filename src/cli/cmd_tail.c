@@ -75,13 +75,11 @@ static void print_value(const tail *t, const char *name, const sonde_reduction *
         }
         return;
     }
-    (void)fputs(", ", stdout);
-    cli_json_string(stdout, name);
-    (void)fputs(": ", stdout);
     if (reduction->kind == SONDE_REDUCTION_HASH) {
-        cli_json_string(stdout, cli_reduced_text(reduction, value, text, sizeof text));
+        sonde_json_string(cli_json(), name,
+                          cli_reduced_text(reduction, value, text, sizeof text));
     } else {
-        cli_json_number(stdout, value->number);
+        sonde_json_real(cli_json(), name, value->number);
     }
 }
 
@@ -131,16 +129,23 @@ static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t m
     const bool timed = sonde_trial_step_time(t->trial, SONDE_MODE_GLOBAL, global,
                                              t->range.worker, &time);
 
-    if (timed && t->asked->time && !t->asked->json) {
+    if (t->asked->json) {
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_int(json, "step", global);
+        sonde_json_string(json, "mode", sonde_mode_name(mode));
+        sonde_json_int(json, "mode_step", mode_step);
+        if (timed) {
+            sonde_json_format(json, "time", "%.6f", 1e-9 * (double)time);
+        }
+        return;
+    }
+    if (timed && t->asked->time) {
         (void)printf("%s  ", cli_moment_text(time, moment, sizeof moment));
     }
-    (void)printf(t->asked->json ? "{\"step\": %" PRId64
-                                  ", \"mode\": \"%s\", \"mode_step\": %" PRId64
-                                : "step %" PRId64 "  %s %" PRId64,
-                 global, sonde_mode_name(mode), mode_step);
-    if (timed && t->asked->json) {
-        (void)printf(", \"time\": %.6f", 1e-9 * (double)time);
-    }
+    (void)printf("step %" PRId64 "  %s %" PRId64, global, sonde_mode_name(mode),
+                 mode_step);
 }
 
 static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
@@ -158,7 +163,12 @@ static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
     for (size_t i = 0; err == SONDE_OK && i < t->id_count; i++) {
         err = print_tensor(t, t->ids[i], step, diag);
     }
-    (void)puts(t->asked->json ? "}" : "");
+    if (t->asked->json) {
+        sonde_json_end(cli_json());
+        cli_json_print("\n");
+    } else {
+        (void)putchar('\n');
+    }
     t->printed = step;
     return err;
 }

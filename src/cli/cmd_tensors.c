@@ -3,6 +3,7 @@
  * model; `sonde compile` prints the compiled model.
  */
 #include "cli/cli_job.h"
+#include "cli/cli_run.h"
 
 #include <sonde/nn/session.h>
 
@@ -58,6 +59,26 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     return err == SONDE_OK ? sonde_nn_session_compile(work->session, diag) : err;
 }
 
+static void print_tensor_json(const sonde_tensor_info *info, uint32_t id,
+                              const char *same_as)
+{
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_uint(json, "id", id);
+    sonde_json_string(json, "name", info->name);
+    sonde_json_string(json, "role", sonde_role_name(info->role));
+    sonde_json_string(json, "module", info->module);
+    sonde_json_string(json, "op", info->op);
+    sonde_json_string(json, "pass", sonde_pass_name(info->pass));
+    sonde_json_string(json, "dtype", sonde_dtype_name(info->dtype));
+    cli_json_shape(json, info);
+    sonde_json_string(json, "same_as", same_as);
+    sonde_json_string(json, "note", info->note);
+    sonde_json_end(json);
+    cli_json_print("\n");
+}
+
 static void print_tensor(const tensors_values *asked, const sonde_catalogue *catalogue,
                          uint32_t id)
 {
@@ -69,17 +90,8 @@ static void print_tensor(const tensors_values *asked, const sonde_catalogue *cat
     if (asked->names) {
         (void)puts(info->name);
     } else if (asked->json) {
-        (void)printf(
-            "{\"id\": %u, \"name\": \"%s\", \"role\": \"%s\", \"module\": \"%s\", "
-            "\"op\": \"%s\", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
-            id, info->name, sonde_role_name(info->role), info->module, info->op,
-            sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
-        for (int i = 0; i < info->rank; i++) {
-            (void)printf("%s%lld", i > 0 ? ", " : "", (long long)info->shape[i]);
-        }
-        (void)printf("], \"same_as\": \"%s\", \"note\": \"%s\"}\n",
-                     alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "",
-                     info->note);
+        print_tensor_json(
+            info, id, alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "");
     } else {
         (void)printf("%-36s %-19s %-9s %-8s %-18s %s%s\n", info->name,
                      sonde_role_name(info->role), sonde_pass_name(info->pass),

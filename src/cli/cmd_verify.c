@@ -4,30 +4,20 @@
 #include "cli/cli_run.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 typedef struct verify_values {
     bool json, quiet;
 } verify_values;
 
-/* Where lines go: stdout, or a text that becomes a JSON list. */
-typedef struct line_sink {
-    FILE *stream;
-    bool json;
-    size_t count;
-} line_sink;
-
-static void print_line(void *user, const char *text)
+static void print_damage(void *user, const char *text)
 {
-    line_sink *sink = user;
+    (void)user;
+    (void)puts(text);
+}
 
-    if (sink->json) {
-        (void)fputs(sink->count > 0 ? ", " : "", sink->stream);
-        cli_json_string(sink->stream, text);
-    } else {
-        (void)fprintf(sink->stream, "%s\n", text);
-    }
-    sink->count++;
+static void put_damage(void *user, const char *text)
+{
+    sonde_json_string(user, NULL, text);
 }
 
 static void print_report(const sonde_verify_report *report)
@@ -63,48 +53,47 @@ static void print_report(const sonde_verify_report *report)
     }
 }
 
-static void print_report_json(const sonde_verify_report *report, const char *lines)
+static void put_report(sonde_json *json, const sonde_verify_report *report)
 {
-    (void)printf(
-        "{\"messages\": [%s], \"records\": %" PRIu64 ", \"bytes\": %" PRIu64
-        ", \"rows\": %" PRIu64 ", \"sketches\": %" PRIu64 ", \"damaged\": %" PRIu64
-        ", \"torn\": %" PRIu64 ", \"lost\": %" PRIu64
-        ", \"ended\": %s, \"crashed\": %s, \"resumed\": %s, \"superseded\": %" PRIu64
-        "}\n",
-        lines, report->records, report->bytes, report->rows, report->sketches,
-        report->damaged, report->torn, report->lost, report->ended ? "true" : "false",
-        report->crashed ? "true" : "false", report->resumed ? "true" : "false",
-        report->superseded);
+    sonde_json_uint(json, "records", report->records);
+    sonde_json_uint(json, "bytes", report->bytes);
+    sonde_json_uint(json, "rows", report->rows);
+    sonde_json_uint(json, "sketches", report->sketches);
+    sonde_json_uint(json, "damaged", report->damaged);
+    sonde_json_uint(json, "torn", report->torn);
+    sonde_json_uint(json, "lost", report->lost);
+    sonde_json_bool(json, "ended", report->ended);
+    sonde_json_bool(json, "crashed", report->crashed);
+    sonde_json_bool(json, "resumed", report->resumed);
+    sonde_json_uint(json, "superseded", report->superseded);
 }
 
 static int run_verify(const void *values, int argc, char **argv)
 {
     const verify_values *asked = values;
-    char *lines = NULL;
-    size_t size = 0;
-    line_sink sink = {.stream = asked->json ? open_memstream(&lines, &size) : stdout,
-                      .json = asked->json};
+    sonde_json *const json = cli_json();
     sonde_verify_report report = {0};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
     (void)argc;
-    if (sink.stream == NULL) {
-        return cli_fail_text("verify: out of memory");
-    }
-    err = sonde_trial_verify(argv[0], &report, asked->quiet ? NULL : print_line, &sink,
-                             &diag);
-    if (asked->json) {
-        (void)fclose(sink.stream);
-    }
-    if (err == SONDE_OK && asked->json) {
-        print_report_json(&report, lines);
-    } else if (err == SONDE_OK && !asked->quiet) {
-        print_report(&report);
-    }
-    free(lines);
+    sonde_json_object(json, NULL);
+    sonde_json_list(json, "messages");
+    err = sonde_trial_verify(argv[0], &report,
+                             asked->quiet  ? NULL
+                             : asked->json ? put_damage
+                                           : print_damage,
+                             json, &diag);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
+    }
+    if (asked->json) {
+        sonde_json_end(json);
+        put_report(json, &report);
+        sonde_json_end(json);
+        cli_json_print("\n");
+    } else if (!asked->quiet) {
+        print_report(&report);
     }
     return report.damaged > 0 ? CLI_VERDICT : CLI_OK;
 }

@@ -4,7 +4,6 @@
 #include "cli/ls_runs.h"
 
 #include <dirent.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,15 +53,16 @@ static sonde_trial *next(run_walk *walk, const char **name)
     return NULL;
 }
 
-static void print_json(const sonde_run_info *info, size_t steps, bool first)
+static void put_run(sonde_json *json, const sonde_run_info *info, size_t steps)
 {
-    (void)fputs(first ? "\n  {\"path\": " : ",\n  {\"path\": ", stdout);
-    cli_json_string(stdout, info->path);
-    (void)printf(", \"steps\": %zu, \"last_step\": %" PRId64
-                 ", \"status\": \"%s\", \"end_reason\": ",
-                 steps, info->last_step, cli_status_name(info->status));
-    cli_json_string(stdout, info->end_reason);
-    (void)putchar('}');
+    sonde_json_lead(json, "\n  ");
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "path", info->path);
+    sonde_json_uint(json, "steps", steps);
+    sonde_json_int(json, "last_step", info->last_step);
+    sonde_json_string(json, "status", cli_status_name(info->status));
+    sonde_json_string(json, "end_reason", info->end_reason);
+    sonde_json_end(json);
 }
 
 static void print_line(const sonde_run_info *info, const char *name, size_t steps,
@@ -100,25 +100,25 @@ bool cli_ls_runs(const char *folder, bool names, bool json)
     const int width = name_column(folder);
     const char *name = NULL;
     sonde_trial *trial = NULL;
-    bool first = true;
     run_walk walk;
 
     if (width == 0 || !begin(&walk, folder)) {
         return false;
     }
     if (json) {
-        (void)fputs("{\"runs\": [", stdout);
+        sonde_json_object(cli_json(), NULL);
+        sonde_json_list(cli_json(), "runs");
     } else if (!names) {
         (void)printf("%-*s  %8s  %s\n", width, "run", "steps", "status");
     }
-    for (; (trial = next(&walk, &name)) != NULL; first = false) {
+    while ((trial = next(&walk, &name)) != NULL) {
         size_t steps = 0;
         sonde_run_info info;
 
         sonde_trial_describe(trial, &info);
         (void)sonde_trial_steps(trial, SONDE_MODE_GLOBAL, false, &steps);
         if (json) {
-            print_json(&info, steps, first);
+            put_run(cli_json(), &info, steps);
         } else if (names) {
             (void)puts(name);
         } else {
@@ -127,7 +127,9 @@ bool cli_ls_runs(const char *folder, bool names, bool json)
         sonde_trial_close(trial);
     }
     if (json) {
-        (void)puts("]}");
+        sonde_json_end(cli_json());
+        sonde_json_end(cli_json());
+        cli_json_print("\n");
     }
     end(&walk);
     return true;

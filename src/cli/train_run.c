@@ -112,11 +112,15 @@ static sonde_err break_off(cli_training *run, sonde_diag *diag)
     }
     run->stopped = asked;
     if (run->asked->json) {
-        (void)printf("{\"event\": \"stopped\", \"step\": %lld, \"by\": \"%s\", "
-                     "\"text\": ",
-                     step, asked->by == SONDE_BY_RULE ? "rule" : "user");
-        cli_json_string(stdout, asked->text);
-        (void)puts("}");
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_string(json, "event", "stopped");
+        sonde_json_int(json, "step", step);
+        sonde_json_string(json, "by", asked->by == SONDE_BY_RULE ? "rule" : "user");
+        sonde_json_string(json, "text", asked->text);
+        sonde_json_end(json);
+        cli_json_print("\n");
     }
     cli_warn("stopped after %lld step%s: %.*s; go on with --resume "
              "%s/checkpoint.safetensors",
