@@ -1,6 +1,5 @@
 /*
- * foreign_loop.c - a program with a training loop of its own, recorded: no engine of Sonde's,
- * only libsonde.
+ * foreign_loop.c - a program with its own training loop, recorded with libsonde alone.
  *
  *     foreign_loop RUN [STEPS [CONFIG]]
  *

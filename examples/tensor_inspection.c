@@ -1,6 +1,6 @@
 /*
- * tensor_inspection.c - gradients and activations of a small network on MNIST, taken out of
- * the run by outfeed queues and summed up at the end of every epoch.
+ * tensor_inspection.c - gradients and activations of a small network on MNIST, read from
+ * outfeed queues and summarised at the end of every epoch.
  *
  *     tensor_inspection [--model-type Sequential|Model] [--no-pipelining]
  *                       [--use-gradient-accumulation] [--outfeed-pre-accumulated-gradients]
@@ -8,11 +8,11 @@
  *                       [--gradients-filters TEXT ...] [--activations-filters TEXT ...]
  *                       [--data FOLDER]
  *
- * Steps are batches of 32, as Keras counts them. With pipelining (the default) the network
- * has three layers in two stages, run one behind the other, and gradients are added up over
- * four batches before they are applied; without, it has two layers, and they are if asked
- * for. A filter "none" lets everything in. An execution is one call of the session: fewer
- * steps take less memory and change nothing else. Without --data, MNIST is looked for where
+ * Steps are batches of 32, as Keras counts them. With pipelining (the default) the network has
+ * three layers in two stages, which run one after the other, and gradients are summed over four
+ * batches before they are applied; without, it has two layers, and sums gradients on request. The
+ * filter "none" selects everything. An execution is one call of the session: fewer steps per call
+ * need less memory and change nothing else. Without --data, the program looks for MNIST where
  * `sonde data fetch mnist` puts it.
  */
 #include <sonde/log.h>
@@ -378,16 +378,17 @@ static sonde_nn_session *make_session(const arguments *a, sonde_nn_model *model,
                                       const callback *callbacks)
 {
     const int accumulation = a->use_gradient_accumulation ? ACCUMULATION : 1;
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.01F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
     options.reduction = SONDE_NN_REDUCTION_SUM; /* an update takes what the queue shows */
-    sonde_nn_gradient_accumulation(&options, accumulation);
-    sonde_nn_device_iterations(&options, (int)(a->steps_per_execution / accumulation));
-    sonde_nn_output_mode(&options, SONDE_ANCHOR_MEAN, 1);
-    sonde_nn_threads(&options, 1); /* a batch of 32 is little to share */
+    sonde_nn_options_set_gradient_accumulation(&options, accumulation);
+    sonde_nn_options_set_device_iterations(&options,
+                                           (int)(a->steps_per_execution / accumulation));
+    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_MEAN, 1);
+    sonde_nn_options_set_threads(&options, 1); /* a batch of 32 is little to share */
     TRY(sonde_nn_training_session(model, &options, &sgd, &session, &diag));
     for (int i = 0; i < 2; i++) {
         TRY(sonde_nn_session_outfeed(session, callbacks[i].queue, &diag));

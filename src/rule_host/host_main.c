@@ -1,7 +1,7 @@
 /*
- * main.c - sonde-rule-host: what a process needs before it runs anybody's code.
+ * host_main.c - sonde-rule-host: prepares the process before it runs a user's rule.
  *
- * Not for people: libsonde starts it, with a socket as file 3.
+ * libsonde starts it, with a socket as file 3.
  */
 #include "rule_host/host.h"
 #include "base/macros.h"
@@ -27,7 +27,8 @@
 #define WITH_TSAN 1
 #endif
 
-/* A rule's crash is told by its signal, also where a sanitizer would tell it in its own way. */
+/* A rule's crash is told by its signal, also where a sanitizer would tell it in its own
+ * way. */
 #ifdef WITH_ASAN
 const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__asan_default_options(void)

@@ -27,7 +27,7 @@ static const struct {
              {"command", SONDE__ACTION_COMMAND, true},
              {"webhook", SONDE__ACTION_WEBHOOK, true}};
 
-/* --- making ----------------------------------------------------------------------- */
+/* --- making ------------------------------------------------------------------------- */
 
 static double otherwise(double given, double value)
 {
@@ -91,7 +91,7 @@ size_t sonde_actions_count(const sonde_actions *actions)
     return actions->count;
 }
 
-/* --- "WHEN=ACTION" ---------------------------------------------------------------- */
+/* --- "WHEN=ACTION" ------------------------------------------------------------------ */
 
 /* Length of the WHEN before a "="; 0: there is none. */
 static size_t when_length(const char *text)
@@ -169,7 +169,7 @@ static sonde_err check_action(sonde_actions *actions, const sonde__action *actio
                            "there is nothing to stop");
     }
     if (action->kind == SONDE__ACTION_WEBHOOK) {
-        err = sonde__action_webhook_check(action->text, diag);
+        err = sonde__action_check_url(action->text, diag);
     }
     if (err == SONDE_OK && (action->kind == SONDE__ACTION_WEBHOOK ||
                             action->kind == SONDE__ACTION_COMMAND)) {
@@ -240,7 +240,7 @@ sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *r
     return err;
 }
 
-/* --- doing ------------------------------------------------------------------------ */
+/* --- doing -------------------------------------------------------------------------- */
 
 static void describe(const sonde_finding *finding, char *buf, size_t size)
 {

@@ -1,11 +1,52 @@
 /*
- * check.c - the checks that shape rules are made of, and their messages.
+ * common.c - shared parts of the op families: the list of all kinds, lists of kernels,
+ * the checks of shape rules with their messages, layouts, gradient rules and windows.
+ *
+ * A gradient rule may be called with fewer inputs than its op can have: its arrays have
+ * an entry for each possible input, false and 0 for a missing one.
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "base/macros.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
+#include <string.h>
+
+/* === kinds ========================================================================== */
+
+const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
+                                                      sonde__op_fast_kernels fast,
+                                                      const sonde__op_kernel *reference)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const sonde__op_kernel *const *listed = fast == NULL ? NULL : fast();
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&lock);
+    if (list->kernels[0] == NULL) {
+        for (; listed != NULL && listed[count] != NULL; count++) {
+            assert(count + 1 < SONDE__MAX_KERNELS);
+            list->kernels[count] = listed[count];
+        }
+        list->kernels[count] = reference;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return list->kernels;
+}
+
+const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind)
+{
+    const sonde__op_kernel *const *kernels = kind->kernels();
+
+    while (kernels[1] != NULL) {
+        kernels++;
+    }
+    return *kernels;
+}
+
+/* === checks ========================================================================= */
 
 const char *sonde__op_shape_text(const sonde__op_shape *shape,
                                  char buf[SONDE__SHAPE_TEXT])
@@ -167,4 +208,108 @@ sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t ex
     }
     *count = (padded - window) / attrs->stride[d] + 1;
     return SONDE_OK;
+}
+
+/* === layouts ======================================================================== */
+
+static int64_t round_up(int64_t n, int64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+int64_t sonde__op_shape_count(const sonde__op_shape *shape)
+{
+    return sonde__op_dims_product(shape, 0, shape->rank);
+}
+
+/* A scalar is one sample of one element. */
+static int64_t samples(const sonde__op_shape *shape)
+{
+    return shape->rank == 0 ? 1 : shape->dim[0];
+}
+
+static int64_t inner_count(const sonde__op_shape *shape)
+{
+    return sonde__op_dims_product(shape, 1, shape->rank);
+}
+
+int64_t sonde__op_layout_count(const sonde__op_shape *shape, sonde__op_layout layout)
+{
+    if (layout == SONDE__LANES) {
+        return round_up(samples(shape), SONDE__LANE_WIDTH) * inner_count(shape);
+    }
+    if (layout == SONDE__PANELS) {
+        return samples(shape) * round_up(inner_count(shape), SONDE__PANEL_WIDTH);
+    }
+    assert(layout == SONDE__PLAIN);
+    return sonde__op_shape_count(shape);
+}
+
+int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
+                            int64_t n, int64_t k)
+{
+    if (layout == SONDE__LANES) { /* [n / 16][k][n % 16] */
+        return (n / SONDE__LANE_WIDTH * inner_count(shape) + k) * SONDE__LANE_WIDTH +
+               n % SONDE__LANE_WIDTH;
+    }
+    if (layout == SONDE__PANELS) { /* [k / 32][n][k % 32] */
+        return (k / SONDE__PANEL_WIDTH * samples(shape) + n) * SONDE__PANEL_WIDTH +
+               k % SONDE__PANEL_WIDTH;
+    }
+    assert(layout == SONDE__PLAIN);
+    return n * inner_count(shape) + k;
+}
+
+/* === gradient rules ================================================================= */
+
+sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
+                                      const sonde__op_kind *kind, sonde__op_value like,
+                                      const sonde__op_value *in, int in_count)
+{
+    const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
+    sonde__op_attrs attrs = *context->attrs;
+
+    attrs.rank = shape->rank;
+    memcpy(attrs.dims, shape->dim, sizeof attrs.dims);
+    return sonde__op_emit(context->graph, kind, &attrs, in, in_count);
+}
+
+sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
+                                      sonde__op_value value, sonde__op_value like)
+{
+    const sonde__op_shape wide = *sonde__op_value_shape(context->graph, value);
+    const sonde__op_shape narrow = *sonde__op_value_shape(context->graph, like);
+    const int lead = wide.rank - narrow.rank;
+    sonde__op_attrs attrs = {.keep_dims = true};
+
+    for (int i = 0; i < wide.rank; i++) {
+        if (i < lead || (narrow.dim[i - lead] == 1 && wide.dim[i] != 1)) {
+            attrs.axes |= 1u << i;
+        }
+    }
+    if (attrs.axes != 0) {
+        value = sonde__op_emit(context->graph, &sonde__op_reduce, &attrs, &value, 1);
+    }
+    return lead == 0
+               ? value
+               : sonde__op_emit_shaped(context, &sonde__op_reshape, like, &value, 1);
+}
+
+/* === elements ======================================================================= */
+
+void sonde__op_store_all(const sonde__op_call *call, sonde__op_element element)
+{
+    const sonde__operand *out = &call->out[0];
+    const int64_t *dim = out->shape.dim;
+    int64_t i = 0;
+
+    for (int64_t a = 0; a < dim[0]; a++) {
+        for (int64_t b = 0; b < dim[1]; b++) {
+            for (int64_t c = 0; c < dim[2]; c++) {
+                for (int64_t d = 0; d < dim[3]; d++) {
+                    sonde__op_store(out, i++, element(call, a, b, c, d));
+                }
+            }
+        }
+    }
 }
