@@ -1,7 +1,7 @@
 /*
  * rules.c - `sonde rules`: judges runs, recorded or being recorded.
  */
-#include "cli/judge.h"
+#include "cli/cli_findings.h"
 #include "cli/kept.h"
 #include "cli/cli_run.h"
 
@@ -254,8 +254,7 @@ static sonde_err judge(work *of, sonde_diag *diag)
         err = sonde_rules_write_to(of->rules, of->path, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_actions_open(&asked->acting, NULL, NULL, NULL, of->path, &of->actions,
-                               diag);
+        err = cli_actions_open(&asked->acting, of->path, &of->actions, diag);
     }
     if (err == SONDE_OK && of->actions != NULL) {
         err = sonde_actions_check(of->actions, of->rules, diag);

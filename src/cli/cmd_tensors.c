@@ -39,7 +39,7 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     }
     info = sonde_nn_job_get_info(work->job);
     if (asked->batch != CLI_NOT_GIVEN) {
-        info->batch_size = asked->batch;
+        info->options.batch_size = asked->batch;
     }
     if (asked->accumulation != CLI_NOT_GIVEN) {
         info->options.gradient_accumulation = (int)asked->accumulation;
@@ -206,7 +206,7 @@ static const cli_option compile_options[] = {
     OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
            "micro-batches a step"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
 };
 
 const cli_command cli_compile = {

@@ -20,7 +20,7 @@ if [ "${SONDE_SLOWED_BY-}" != stress ]; then
         for arguments in "" "--record a'b" ""; do
             # shellcheck disable=SC2086
             run 0 "$sonde" demo $demo $arguments
-            sed -n '/^Go on with:/,$p' "$out" | tail -n +2 | grep -v ' demo ' >next
+            sed -n '/^Next steps:/,$p' "$out" | tail -n +2 | grep -v ' demo ' >next
             [ -s next ] || fail "$demo says no next step"
             while read -r line; do
                 bash -c "$line" >.next 2>&1

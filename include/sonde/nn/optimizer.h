@@ -43,9 +43,9 @@ typedef struct sonde_nn_optimizer {
 } sonde_nn_optimizer;
 
 /* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW weight decay 0.01. */
-SONDE_API sonde_nn_optimizer sonde_nn_sgd(float learning_rate, float momentum);
-SONDE_API sonde_nn_optimizer sonde_nn_adam(float learning_rate);
-SONDE_API sonde_nn_optimizer sonde_nn_adamw(float learning_rate);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate);
 /* "sgd", "adam", "adamw" */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
 /* A value out of its range: SONDE_EINVAL naming the field. */

@@ -5,7 +5,7 @@
  *
  *     sonde_nn_options options;
  *     sonde_nn_options_init(&options);
- *     sonde_nn_device_iterations(sonde_nn_gradient_accumulation(&options, 4), 10);
+ *     sonde_nn_options_set_device_iterations(sonde_nn_options_set_gradient_accumulation(&options, 4), 10);
  *
  * A session copies its options and checks them when it compiles; from then on they are
  * frozen: changing the session's copy fails with SONDE_ESTATE.
@@ -38,23 +38,29 @@ typedef struct sonde_nn_options {
     sonde_anchor_mode output_mode; /* DEFAULT: Final in training, All in inference */
     int output_period;             /* of EveryN */
     int64_t batch_size;            /* micro-batch; 0: as the model was built */
-    int threads; /* 0: as many as pay, at most the processors there are */
-    /* Told after every pass of compile, done of total; NULL: nobody. */
+    int threads;      /* 0: as many as pay, at most the processors there are */
+    bool fixed_batch; /* the environment changes threads and random_seed alone */
+    /* Called after every pass of compile, done of total; NULL: not called. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
 } sonde_nn_options;
 
 SONDE_API void sonde_nn_options_init(sonde_nn_options *options);
-SONDE_API sonde_nn_options *sonde_nn_device_iterations(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options,
-                                                           int n);
-SONDE_API sonde_nn_options *sonde_nn_replication_factor(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *sonde_nn_output_mode(sonde_nn_options *options,
-                                                 sonde_anchor_mode mode, int period);
-SONDE_API sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options,
-                                                 uint64_t seed);
-SONDE_API sonde_nn_options *sonde_nn_batch_size(sonde_nn_options *options, int64_t n);
-SONDE_API sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *
+sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *
+sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *
+sonde_nn_options_set_replication_factor(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
+                                                             sonde_anchor_mode mode,
+                                                             int period);
+SONDE_API sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
+                                                             uint64_t seed);
+SONDE_API sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options,
+                                                            int64_t n);
+SONDE_API sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options,
+                                                         int n);
 
 #ifdef __cplusplus
 }
