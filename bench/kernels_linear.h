@@ -22,8 +22,7 @@ double bench_peak_avx512(void);
 bool bench_team_begin(void);
 bool bench_team_end(void);
 
-/* --- timing: the second percentile of many runs ---------------------------------------
- */
+/* --- timing: the second percentile of many runs ------------------------------------- */
 
 enum { MOST_RUNS = 1000 };
 
@@ -37,8 +36,7 @@ bool timing_goes_on(const timing *t);
 void timing_add(timing *t, double seconds);
 double timing_end(timing *t);
 
-/* --- calls ---------------------------------------------------------------------------
- */
+/* --- calls -------------------------------------------------------------------------- */
 
 /* count random numbers in [-0.5, 0.5). */
 float *floats(int64_t count);

@@ -20,8 +20,7 @@ bool bench_wanted(const char *text)
     return bench_filter == NULL || strstr(text, bench_filter) != NULL;
 }
 
-/* --- peak ----------------------------------------------------------------------------
- */
+/* --- peak --------------------------------------------------------------------------- */
 
 void bench_measure_peak(void)
 {
@@ -95,8 +94,7 @@ static void run_call(const sonde__op_kernel *kernel, const sonde__op_call *call,
     }
 }
 
-/* --- timing --------------------------------------------------------------------------
- */
+/* --- timing ------------------------------------------------------------------------- */
 
 void timing_begin(timing *t)
 {

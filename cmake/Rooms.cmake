@@ -26,3 +26,20 @@ function(sonde_library name)
     LINK_DEPENDS ${CMAKE_SOURCE_DIR}/cmake/exports.map INSTALL_RPATH "$ORIGIN")
   set_property(GLOBAL APPEND PROPERTY SONDE_LIBRARIES ${name})
 endfunction()
+
+# sonde_builtin_rules(TARGET): the table of built-in rules. Every src/rules/builtin/rule_<name>.c
+# defines the row sonde__builtin_<name>; a file that is added is picked up by the next build.
+function(sonde_builtin_rules target)
+  file(GLOB rules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/rules/builtin/rule_*.c)
+  set(declarations "")
+  set(rows "")
+  foreach(rule ${rules})
+    string(REGEX REPLACE ".*/rule_(.*)\\.c" "sonde__builtin_\\1" row ${rule})
+    string(APPEND declarations "extern const sonde_rule ${row};\n")
+    string(APPEND rows "    &${row},\n")
+  endforeach()
+  set(table ${CMAKE_BINARY_DIR}/builtin_table.c)
+  file(CONFIGURE OUTPUT ${table} CONTENT "#include \"rules/engine.h\"\n\n${declarations}
+const sonde_rule *const sonde__rule_builtins[] = {\n${rows}    NULL,\n};\n" @ONLY)
+  target_sources(${target} PRIVATE ${table})
+endfunction()

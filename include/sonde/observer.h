@@ -1,12 +1,15 @@
 /*
- * observer.h - who stands between a producer of tensors and the sinks.
+ * observer.h - stands between a producer of tensors and the sinks.
  *
  * Order of calls
- *     create, add taps, bind                       configuration errors are found here
- *     for every call: begin_call
- *         for every step: begin_step; if it says yes:
- *             for every tensor, when it has its value: wants(id), and if so observe(id,
- * view) end_step
+ *     create, add taps, bind                     configuration errors are found here
+ *     for every call:
+ *         begin_call
+ *         for every step:
+ *             begin_step, and if it returns true:
+ *                 for every tensor, when it has its value:
+ *                     wants(id), and if it is not 0: observe(id, view)
+ *                 end_step
  *
  * Costs: a step at which nothing is due is one comparison (sonde_observer_begin_step,
  * inline); a tensor that nobody wants is one byte read (sonde_observer_wants, inline).
@@ -54,6 +57,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_add(sonde_observer *observer,
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
                                                       const sonde_call_shape *shape,
                                                       sonde_diag *diag);
+/*
+ * Tensors were added to the catalogue after bind. Every tap that selects some of them by a
+ * pattern, a collection or a module observes them from now on, and its sink prepares them;
+ * a hook and rules that are attached add them as well. Between steps, or within one: call
+ * begin_step once more to observe the new tensors at that step. An error leaves the
+ * observer as it was before the call, and the call may be repeated. Before bind:
+ * SONDE_ESTATE. All memory is allocated here. Cost: proportional to the tensors of all taps.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_observer_extend(sonde_observer *observer,
+                                                        sonde_diag *diag);
 /* Whether any tap, at any step of any mode, wants this tensor (by its own id, aliases
  * counted in): SONDE_HOW_ bits. For whoever plans memory. Valid after bind. */
 SONDE_API unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id);

@@ -1,7 +1,7 @@
 /*
  * plot.h - pictures of data, tensors and training, as PNG or SVG.
  *
- * One call makes one file; its kind follows from the ending of the path:
+ * One call makes one file; the ending of the path chooses its kind:
  *
  *     const sonde_confusion_plot plot = {
  *         .page = {.title = "Fashion-MNIST, test set"},
@@ -10,28 +10,25 @@
  *     };
  *     err = sonde_plot_confusion("confusion.png", &plot, &diag);
  *
- * A picture is described by a struct in which 0 and NULL always mean "as usual"; start
- * from an initialiser and name only what differs. Everything in it is borrowed during the
- * call. Texts are UTF-8 and measured before anything is placed: what is too long is
- * wrapped, made smaller or ends in an ellipsis, so texts never overlap and are never cut
- * off.
+ * A struct describes the picture; 0 and NULL in it select the default. Everything in it is
+ * borrowed during the call. Texts are UTF-8 and measured before they are placed: a text
+ * that is too long is wrapped, made smaller or shortened with an ellipsis, so texts never
+ * overlap and are never cut off.
  *
- * NaN is never hidden: NaN pixels have a colour of their own (magenta), NaN and infinite
- * points of a curve are marked at the edge, and both are counted below the picture.
+ * NaN is never hidden: NaN pixels are magenta, a colour in no map; NaN and infinite points
+ * of a curve are marked at the edge; both are counted below the picture.
  *
- * Files. A picture appears whole or not at all: it is written beside its place and
- * renamed; on failure, what was there before stays. In an SVG, letters are outlines, so
- * it looks the same everywhere; all its texts also stand in its <desc>, for search and
- * screen readers.
+ * Files: a picture is written to a temporary file and renamed, so it appears whole or not
+ * at all; on failure an older file remains. In an SVG, letters are outlines, so it looks
+ * the same everywhere; its <desc> holds all texts for search and screen readers.
  *
- * Errors, of every function that takes a path: SONDE_EINVAL for an ending other than .png
+ * Errors of every function that takes a path: SONDE_EINVAL for an ending other than .png
  * and .svg (any case), for values that cannot be drawn and for a page too small for its
- * contents; SONDE_ESHAPE and SONDE_EDTYPE for views of the wrong kind; SONDE_EIO,
- * SONDE_ENOTFOUND for a place that cannot be written, with the path in diag;
- * SONDE_ENOMEM.
+ * contents; SONDE_ESHAPE and SONDE_EDTYPE for views of the wrong kind; SONDE_EIO and
+ * SONDE_ENOTFOUND for a path that cannot be written, with the path in diag; SONDE_ENOMEM.
  *
- * Threads: calls share nothing; any number may run at once. Cost: some 10 to 50 ms for a
- * default page, most of it the PNG's compression.
+ * Threads: calls share nothing; any number may run at once. Cost: 10 to 50 ms for a
+ * default page, most of it for compressing the PNG.
  */
 #ifndef SONDE_PLOT_H
 #define SONDE_PLOT_H
@@ -43,40 +40,40 @@
 extern "C" {
 #endif
 
-/* SONDE_OK if path ends in a kind of picture that can be made. Whoever draws only after
- * long work calls it first. Looks at the text alone, not at the disk. */
+/* SONDE_OK if path ends in .png or .svg. Call it before long work that ends in a picture.
+ * It checks the text only, not the disk. */
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_check_path(const char *path,
                                                         sonde_diag *diag);
 
-/* --- the page --------------------------------------------------------------------- */
+/* --- the page ----------------------------------------------------------------------- */
 
 typedef struct sonde_plot_page {
     const char *title; /* NULL: none */
     const char *note;  /* a sentence below the picture; NULL: none */
     int width;         /* pixels at scale 1; 160 ... 16000; 0: 900 */
-    int height;        /* pixels at scale 1; 120 ... 16000; 0: what the contents need */
+    int height;        /* pixels at scale 1; 120 ... 16000; 0: fits the contents */
     double scale;      /* 0.5 ... 8: pixels per unit of PNG, magnification of SVG; 0: 1 */
 } sonde_plot_page;
 
-/* From the lowest value to the highest. */
+/* Colour maps, from the lowest value to the highest. */
 typedef enum sonde_colours {
     SONDE_COLOURS_VIRIDIS =
         0,                  /* dark blue, green, yellow; as matplotlib's, within 2/255 */
     SONDE_COLOURS_GREY = 1, /* black to white */
-    SONDE_COLOURS_BLUES = 2 /* white to dark blue: for counts, where 0 is paper */
+    SONDE_COLOURS_BLUES = 2 /* white to dark blue: for counts, 0 being white */
 } sonde_colours;
 
-/* --- images ----------------------------------------------------------------------- */
+/* --- images ------------------------------------------------------------------------- */
 
 /*
  * Sample images in a grid, each under its label.
  *
- * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; C in the
- * second place is looked for first. Values low ... high span the colours; beyond them
- * they are clamped. With low == high the range is found: of three channels 0 ... 255 for
- * uint8 and 0 ... 1 for floats within it, and else the least and greatest finite value,
- * over all images or, if each_range, of each image by itself. One channel takes a colour
- * map, three are red, green and blue.
+ * images is (N, H, W), (N, C, H, W) or (N, H, W, C), any dtype, C being 1 or 3; the second
+ * axis is tried as C first. Values low ... high span the colours; values outside are
+ * clamped. With low == high the range is chosen: for three channels 0 ... 255 if uint8 and
+ * 0 ... 1 if floats within it; otherwise the least and greatest finite value of all images
+ * or, if each_range, of each image. One channel is drawn with a colour map; three are red,
+ * green and blue.
  */
 typedef struct sonde_images_plot {
     sonde_plot_page page;
@@ -88,12 +85,12 @@ typedef struct sonde_images_plot {
     sonde_colours colours;
 } sonde_images_plot;
 
-/* SONDE_ESHAPE: not images, or none. SONDE_EINVAL: low > high, or not finite. */
+/* SONDE_ESHAPE: no images. SONDE_EINVAL: low > high, or not finite. */
 SONDE_API SONDE_CHECKED sonde_err sonde_plot_images(const char *path,
                                                     const sonde_images_plot *plot,
                                                     sonde_diag *diag);
 
-/* One image of its own size: (H, W), (C, H, W) or (H, W, C), otherwise as above. */
+/* One image of any size: (H, W), (C, H, W) or (H, W, C); otherwise as above. */
 typedef struct sonde_plot_panel {
     const char *title; /* NULL: none */
     sonde_view image;
@@ -114,12 +111,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_panels(const char *path,
                                                     const sonde_panels_plot *plot,
                                                     sonde_diag *diag);
 
-/* --- confusion matrix ------------------------------------------------------------- */
+/* --- confusion matrix --------------------------------------------------------------- */
 
 /*
  * counts is (K, K), any dtype, K at most 1000: true label down, predicted label across.
- * Cells carry their value where it can be read; with shares, each row is divided by its
- * sum and cells carry per cent. Accuracy and total stand below the title. SONDE_EINVAL: a
+ * Cells show their value if there is room; with shares, each row is divided by its sum and
+ * cells show per cent. Accuracy and total are shown below the title. SONDE_EINVAL: a
  * negative, NaN or infinite count.
  */
 typedef struct sonde_confusion_plot {
@@ -134,14 +131,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_confusion(const char *path,
                                                        const sonde_confusion_plot *plot,
                                                        sonde_diag *diag);
 
-/* --- histogram -------------------------------------------------------------------- */
+/* --- histogram ---------------------------------------------------------------------- */
 
 /*
- * Bars between the histogram's edges. Of a histogram by sonde_histogram_log2, which sets
- * zeros two below the smallest log2|x|, into the first bin, zeros says how many they are:
- * they are drawn there on top in a second colour and named, with their share, in a
- * legend. SONDE_EINVAL: no bins, edges not finite or not in order, nothing counted, more
- * zeros than the first bin.
+ * Bars between the histogram's edges. sonde_histogram_log2 counts zeros in the first bin,
+ * two below the smallest log2|x|; zeros is their number. They are drawn on top of that bar
+ * in a second colour, and a legend shows their share. SONDE_EINVAL: no bins, edges not
+ * finite or not in order, all bins empty, more zeros than the first bin holds.
  */
 typedef struct sonde_histogram_plot {
     sonde_plot_page page;
@@ -156,26 +152,25 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_histogram(const char *path,
                                                        const sonde_histogram_plot *plot,
                                                        sonde_diag *diag);
 
-/* --- curves ----------------------------------------------------------------------- */
+/* --- curves ------------------------------------------------------------------------- */
 
 /* y against x, or against 0, 1, 2 ... where x.data is NULL. Both are (n), any dtype. */
 typedef struct sonde_plot_series {
     const char *name; /* for the legend; NULL: "series 1" and so on */
     sonde_view y;
     sonde_view x;
-    bool plain; /* it is not smoothed, whatever the plot's others are */
+    bool plain; /* not smoothed, even if the plot's other series are */
 } sonde_plot_series;
 
 /*
- * Lines in order of their points. NaN and infinite y leave a gap and are marked at the
- * edge of the plot; so are values <= 0 when log_y. smooth in (0, 1) adds to each series
+ * Lines through the points in their order. NaN and infinite y leave a gap and are marked
+ * at the edge of the plot; so are values <= 0 if log_y. smooth in (0, 1) adds to each series
  * its exponential moving average with that weight on the past, bias-corrected as in Adam
- * (Kingma and Ba 2015, section 3), and draws the series itself pale. Of long series, each
- * pixel column keeps first, last, least and greatest value.
+ * (Kingma and Ba 2015, section 3), and draws the series itself pale. In long series, each
+ * pixel column keeps its first, last, least and greatest value.
  *
- * SONDE_EINVAL: no series, a series without points, x not finite, smooth outside [0, 1),
- * no value at all that can be drawn. SONDE_ESHAPE: not one axis, or x and y of two
- * lengths.
+ * SONDE_EINVAL: no series, a series without points, x not finite, smooth outside [0, 1), no
+ * value that can be drawn. SONDE_ESHAPE: not one axis, or x and y of different lengths.
  */
 typedef struct sonde_curves_plot {
     sonde_plot_page page;
@@ -191,17 +186,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_plot_curves(const char *path,
                                                     const sonde_curves_plot *plot,
                                                     sonde_diag *diag);
 
-/* --- heat map over steps ---------------------------------------------------------- */
+/* --- heat map over steps ------------------------------------------------------------ */
 
 /*
- * How a distribution moves: one column per step, its colour at a height being the share
- * of that step's values in a bin there. Histograms may differ in edges and bins: each is
- * spread over common bins, in proportion to the overlap. A column reaches half-way to its
- * neighbours; columns closer than a pixel are averaged. A step without values stays
- * paper.
+ * How a distribution changes: one column per step; a colour is the share of that step's
+ * values in the bin at that height. Histograms may differ in edges and bins: each is spread
+ * over common bins, in proportion to the overlap. A column reaches half-way to its
+ * neighbours; columns closer than a pixel are averaged. A step without values stays white.
  *
- * SONDE_EINVAL: no histograms, steps not ascending, one with edges that are not finite or
- * not in order, or all of them empty.
+ * SONDE_EINVAL: no histograms, steps not ascending, edges that are not finite or not in
+ * order, or all histograms empty.
  */
 typedef struct sonde_heatmap_plot {
     sonde_plot_page page;

@@ -30,6 +30,7 @@
 #include <stdio.h>
 
 #include <sonde/tap.h>
+#include <sonde/text.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,17 +65,6 @@ SONDE_API SONDE_CHECKED sonde_err
 sonde_print_options_check(const sonde_print_options *options, sonde_diag *diag);
 
 /* --- formatting ------------------------------------------------------------------- */
-
-/* Text that grows. Start with a zeroed one; data is NUL-terminated once anything is in
- * it. */
-typedef struct sonde_text {
-    char *data;
-    size_t length;   /* without the NUL */
-    size_t capacity; /* bytes of data */
-} sonde_text;
-SONDE_API void sonde_text_fini(sonde_text *text);
-/* Room for length bytes and a NUL in all, so that nothing up to there allocates. */
-SONDE_API SONDE_CHECKED sonde_err sonde_text_reserve(sonde_text *text, size_t length);
 
 /*
  * Appends the tensor, without a newline at the end. column is where its first line starts

@@ -119,6 +119,12 @@ typedef struct sonde_rule {
         sonde_rule_run *run); /* what the rule itself allocated; may be NULL */
 } sonde_rule;
 
+/* The arrays of a row with their lengths: .name = "Mine", SONDE_RULE_PARAMS(params), ... */
+#define SONDE_RULE_PARAMS(array)                                                         \
+    .params = (array), .param_count = sizeof(array) / sizeof((array)[0])
+#define SONDE_RULE_NEEDS(array)                                                          \
+    .needs = (array), .need_count = sizeof(array) / sizeof((array)[0])
+
 /* --- a plug-in -------------------------------------------------------------------- */
 
 /*

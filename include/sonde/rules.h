@@ -192,8 +192,9 @@ SONDE_API void sonde_rules_finish(sonde_rules *rules);
  * findings if the same values were recorded.
  *
  * May be called for several observers, of training and of evaluation, whose steps come one after
- * another: their tensors are one where their names are. catalogue is not needed afterwards; rules
- * must outlive the observer's last step.
+ * another: their tensors are one where their names are. catalogue is borrowed until the
+ * observer's last step, and rules must outlive it. sonde_observer_extend adds the tensors
+ * that are declared later.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(sonde_rules *rules,
                                                      const sonde_catalogue *catalogue,

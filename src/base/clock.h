@@ -9,6 +9,10 @@
 #include <sonde/export.h>
 
 SONDE_API double sonde__now(void);   /* seconds, monotonic */
-SONDE_API int64_t sonde__date(void); /* ns since 1970, UTC: of the wall's clock */
+SONDE_API int64_t sonde__date(void); /* ns since 1970, UTC, by the system's clock */
+
+enum { SONDE__DATE_TEXT = 64 };
+/* The date as "2026-01-31T12:00:00.000000Z", in SONDE__DATE_TEXT bytes at text. */
+SONDE_API const char *sonde__date_text(char *text);
 
 #endif

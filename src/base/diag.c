@@ -36,8 +36,8 @@ const char *sonde_diag_line(const sonde_diag *diag, char *buf, size_t size)
     return buf;
 }
 
-sonde_err sonde__fail(sonde_diag *diag, sonde_err err, const char *where,
-                      const char *expected, const char *found, ...)
+sonde_err sonde_diag_set(sonde_diag *diag, sonde_err err, const char *where,
+                         const char *expected, const char *found, ...)
 {
     if (diag != NULL) {
         va_list args;
@@ -69,8 +69,7 @@ sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what)
     return sonde__fail(diag, SONDE_ENOMEM, NULL, NULL, "out of memory for %s", what);
 }
 
-/* Levenshtein's distance over one row; names longer than the row are compared by their
- * first letters. */
+/* Over one row of the table of distances. */
 size_t sonde__edit_distance(const char *a, const char *b)
 {
     enum { LONGEST = 255 };
@@ -95,7 +94,8 @@ size_t sonde__edit_distance(const char *a, const char *b)
     return row[nb];
 }
 
-const char *sonde__nearest(const char *name, const char *const *candidates, size_t count)
+const char *sonde_diag_nearest(const char *name, const char *const *candidates,
+                               size_t count)
 {
     const char *best = NULL;
     size_t best_distance = SIZE_MAX;

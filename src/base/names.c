@@ -1,6 +1,5 @@
 /*
- * names.c - interned names: a hash table of dense ids, linear probing, never more than
- * half full. Deliberately no removal.
+ * names.c - interned names; see names.h.
  */
 #include "base/memory.h"
 #include "base/names.h"
@@ -24,53 +23,29 @@ void sonde__names_fini(sonde__names *names)
         sonde__free(names->text[i]);
     }
     sonde__free(names->text);
-    sonde__free(names->slots);
+    sonde__table_fini(&names->table);
     *names = (sonde__names){0};
 }
 
-/* The slot that holds text, or the empty one where it would go. slot_count is not 0. */
-static size_t find_slot(const sonde__names *names, const char *text)
+static bool is_name(const void *array, uint32_t index, const void *key)
 {
-    const size_t mask = names->slot_count - 1;
-    size_t slot = (size_t)XXH3_64bits(text, strlen(text)) & mask;
-
-    while (names->slots[slot] != 0 &&
-           strcmp(names->text[names->slots[slot] - 1], text) != 0) {
-        slot = (slot + 1) & mask;
-    }
-    return slot;
+    return strcmp(((char *const *)array)[index], key) == 0;
 }
 
-static bool rehash(sonde__names *names, size_t slot_count)
+static uint32_t find(const sonde__names *names, const char *text, uint64_t hash)
 {
-    uint32_t *slots = sonde__calloc(slot_count, sizeof *slots);
-
-    if (slots == NULL) {
-        return false;
-    }
-    sonde__free(names->slots);
-    names->slots = slots;
-    names->slot_count = slot_count;
-    for (size_t i = 0; i < names->count; i++) {
-        slots[find_slot(names, names->text[i])] = (uint32_t)i + 1;
-    }
-    return true;
+    return sonde__table_find(&names->table, hash, is_name, names->text, text);
 }
 
 uint32_t sonde__names_find(const sonde__names *names, const char *text)
 {
-    uint32_t held = 0;
-
-    if (names->slot_count == 0) {
-        return SONDE__NO_NAME;
-    }
-    held = names->slots[find_slot(names, text)];
-    return held != 0 ? held - 1 : SONDE__NO_NAME;
+    return find(names, text, XXH3_64bits(text, strlen(text)));
 }
 
 uint32_t sonde__names_intern(sonde__names *names, const char *text)
 {
-    const uint32_t known = sonde__names_find(names, text);
+    const uint64_t hash = XXH3_64bits(text, strlen(text));
+    const uint32_t known = find(names, text, hash);
     char *copy = NULL;
 
     if (known != SONDE__NO_NAME) {
@@ -78,18 +53,15 @@ uint32_t sonde__names_intern(sonde__names *names, const char *text)
     }
     if (names->count + 1 >= SONDE__NO_NAME ||
         !sonde__reserve(&names->text, &names->capacity, names->count + 1,
-                        sizeof *names->text)) {
-        return SONDE__NO_NAME;
-    }
-    if ((names->count + 1) * 2 > names->slot_count &&
-        !rehash(names, names->slot_count > 0 ? names->slot_count * 2 : 32)) {
+                        sizeof *names->text) ||
+        !sonde__table_reserve(&names->table)) {
         return SONDE__NO_NAME;
     }
     copy = sonde__strdup(text);
     if (copy == NULL) {
         return SONDE__NO_NAME;
     }
-    names->slots[find_slot(names, text)] = (uint32_t)names->count + 1;
+    sonde__table_add(&names->table, hash, (uint32_t)names->count);
     names->text[names->count] = copy;
     return (uint32_t)names->count++;
 }

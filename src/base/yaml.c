@@ -279,7 +279,7 @@ sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader, const sonde__
     }
     for (size_t i = 0; i < map->count; i++) {
         const char *key = map->children[i]->key;
-        const char *nearest = sonde__nearest(key, keys, count);
+        const char *nearest = sonde_diag_nearest(key, keys, count);
         bool known = false;
 
         for (size_t j = 0; j < count && !known; j++) {

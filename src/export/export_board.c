@@ -1,23 +1,250 @@
 /*
- * export_board.c - a run as TensorBoard sees it: a folder with a folder for each mode (of
- * each worker), which holds one event file.
+ * export_board.c - see export_board.h.
  *
- *     OUT/train/events.out.tfevents.1769860800.sonde
- *     OUT/w0001-train/...                              of several workers
- *
- * All of it is made in a folder beside OUT, which then takes its name.
+ * Messages are encoded here, in 60 lines: protobuf-c would need a compiled schema for six
+ * fields, and it packs a whole event from structures that would have to be built first.
  */
-#include "export/export_events.h"
+#include "export/export_board.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "export/export_walk.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+
+enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
+
+/* --- protobuf --------------------------------------------------------------------- */
+
+static void put(sonde__export_message *message, const void *bytes, size_t n)
+{
+    message->failed =
+        message->failed ||
+        !sonde__reserve(&message->bytes, &message->capacity, message->size + n, 1);
+    if (!message->failed && n > 0) {
+        memcpy(message->bytes + message->size, bytes, n);
+        message->size += n;
+    }
+}
+
+static void put_varint(sonde__export_message *message, uint64_t value)
+{
+    unsigned char bytes[10];
+    size_t n = 0;
+
+    for (; value >= 0x80; value >>= 7) {
+        bytes[n++] = (unsigned char)(value | 0x80);
+    }
+    bytes[n++] = (unsigned char)value;
+    put(message, bytes, n);
+}
+
+static void put_key(sonde__export_message *message, unsigned field, unsigned kind)
+{
+    put_varint(message, field << 3 | kind);
+}
+
+static void put_double(sonde__export_message *message, unsigned field, double value)
+{
+    put_key(message, field, FIXED64);
+    put(message, &value, sizeof value);
+}
+
+static void put_float(sonde__export_message *message, unsigned field, float value)
+{
+    put_key(message, field, FIXED32);
+    put(message, &value, sizeof value);
+}
+
+static void put_bytes(sonde__export_message *message, unsigned field, const void *bytes,
+                      size_t n)
+{
+    put_key(message, field, BYTES);
+    put_varint(message, n);
+    put(message, bytes, n);
+}
+
+/* Puts a message as a field. */
+static void put_message(sonde__export_message *message, unsigned field,
+                        const sonde__export_message *part)
+{
+    message->failed = message->failed || part->failed;
+    put_bytes(message, field, part->bytes, part->size);
+}
+
+static void fini(sonde__export_message *message)
+{
+    sonde__free(message->bytes);
+    *message = (sonde__export_message){0};
+}
+
+/* --- records ---------------------------------------------------------------------- */
+
+static uint32_t masked(const sonde__export_crc *crc, const void *bytes, size_t n)
+{
+    const uint32_t value = sonde__export_crc_add(crc, 0, bytes, n);
+
+    return (value >> 15 | value << 17) + 0xa282ead8U;
+}
+
+static sonde_err write_event(sonde__export_events *events, sonde_diag *diag)
+{
+    const uint64_t length = events->event.size;
+    const uint32_t of_length = masked(&events->crc, &length, sizeof length);
+    uint32_t of_event = 0;
+
+    if (events->event.failed) {
+        return sonde__fail_nomem(diag, "an event");
+    }
+    of_event = masked(&events->crc, events->event.bytes, events->event.size);
+    sonde__export_out_put(&events->file, &length, sizeof length);
+    sonde__export_out_put(&events->file, &of_length, sizeof of_length);
+    sonde__export_out_put(&events->file, events->event.bytes, events->event.size);
+    sonde__export_out_put(&events->file, &of_event, sizeof of_event);
+    return sonde__export_out_status(&events->file, diag);
+}
+
+/* Writes an event with the value in events->value. */
+static sonde_err write_value(sonde__export_events *events, int64_t step, sonde_diag *diag)
+{
+    events->summary.size = 0;
+    put_message(&events->summary, 1, &events->value);
+    events->event.size = 0;
+    put_double(&events->event, 1, events->wall_time);
+    put_key(&events->event, 2, VARINT);
+    put_varint(&events->event, (uint64_t)step);
+    put_message(&events->event, 5, &events->summary);
+    return write_event(events, diag);
+}
+
+sonde_err sonde__export_events_open(sonde__export_events *events, const char *path,
+                                    double wall_time, sonde_diag *diag)
+{
+    static const char version[] = "brain.Event:2";
+    sonde_err err = SONDE_OK;
+
+    *events = (sonde__export_events){.wall_time = wall_time};
+    sonde__export_crc_init(&events->crc, SONDE__CRC32_C);
+    err = sonde__export_out_open(&events->file, path, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    put_double(&events->event, 1, wall_time);
+    put_bytes(&events->event, 3, version, sizeof version - 1);
+    return write_event(events, diag);
+}
+
+sonde_err sonde__export_events_scalar(sonde__export_events *events, const char *tag,
+                                      int64_t step, double value, sonde_diag *diag)
+{
+    events->value.size = 0;
+    put_bytes(&events->value, 1, tag, strlen(tag));
+    put_float(&events->value, 2, (float)value);
+    return write_value(events, step, diag);
+}
+
+/* --- histograms ------------------------------------------------------------------- */
+
+static void put_bucket(sonde__export_events *events, double limit, uint64_t count)
+{
+    const double many = (double)count;
+
+    put(&events->limits, &limit, sizeof limit);
+    put(&events->counts, &many, sizeof many);
+}
+
+/* An empty bucket up to where the next begins, if there is a gap. The first begins at the
+ * minimum, whatever its limit. */
+static void put_gap(sonde__export_events *events, double last, double next)
+{
+    if (events->limits.size > 0 && last < next) {
+        put_bucket(events, next, 0);
+    }
+}
+
+/*
+ * A bucket reaches from the limit before (exclusive) to its own. The bins of a sketch have
+ * gaps between them, which are empty buckets:
+ *
+ *     -upper ... -lower   ...   0   ...   lower ... upper
+ */
+static void put_buckets(sonde__export_events *events, const sonde_sketch *sketch)
+{
+    double lower = 0.0, upper = 0.0, last = 0.0;
+
+    for (int bin = SONDE_SKETCH_BINS - 1; bin >= 0; bin--) {
+        if (sketch->negative[bin] > 0) {
+            sonde_sketch_bounds(bin, &lower, &upper);
+            put_gap(events, last, -upper);
+            put_bucket(events, -lower, sketch->negative[bin]);
+            last = -lower;
+        }
+    }
+    if (sketch->zero > 0) {
+        put_gap(events, last, -DBL_MIN);
+        put_bucket(events, 0.0, sketch->zero);
+        last = 0.0;
+    }
+    for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
+        if (sketch->positive[bin] > 0) {
+            sonde_sketch_bounds(bin, &lower, &upper);
+            put_gap(events, last, lower);
+            put_bucket(events, upper, sketch->positive[bin]);
+            last = upper;
+        }
+    }
+}
+
+sonde_err sonde__export_events_histogram(sonde__export_events *events, const char *tag,
+                                         int64_t step, const sonde_vitals *vitals,
+                                         const sonde_sketch *sketch, sonde_diag *diag)
+{
+    sonde__export_message *message = &events->histogram;
+    const uint64_t finite =
+        vitals->count - vitals->nan - vitals->pos_inf - vitals->neg_inf;
+
+    message->size = events->limits.size = events->counts.size = 0;
+    put_double(message, 1, finite > 0 ? vitals->min : 0.0);
+    put_double(message, 2, finite > 0 ? vitals->max : 0.0);
+    put_double(message, 3, (double)finite);
+    put_double(message, 4, vitals->sum);
+    put_double(message, 5, vitals->sumsq);
+    put_buckets(events, sketch);
+    put_message(message, 6, &events->limits);
+    put_message(message, 7, &events->counts);
+    events->value.size = 0;
+    put_bytes(&events->value, 1, tag, strlen(tag));
+    put_message(&events->value, 5, message);
+    return write_value(events, step, diag);
+}
+
+/* --- closing ------------------------------------------------------------------------- */
+
+void sonde__export_events_abandon(sonde__export_events *events)
+{
+    sonde__export_message *const messages[] = {&events->event,  &events->summary,
+                                               &events->value,  &events->histogram,
+                                               &events->limits, &events->counts};
+
+    sonde__export_out_abandon(&events->file);
+    for (size_t i = 0; i < SONDE_COUNT_OF(messages); i++) {
+        fini(messages[i]);
+    }
+}
+
+sonde_err sonde__export_events_close(sonde__export_events *events, sonde_diag *diag)
+{
+    const sonde_err err = sonde__export_out_close(&events->file, diag);
+
+    sonde__export_events_abandon(events);
+    return err;
+}
+
+/* --- the folder -------------------------------------------------------------------- */
 
 static const sonde_stat usual_stats[] = {
     SONDE_STAT_MEAN, SONDE_STAT_STD, SONDE_STAT_MIN,
@@ -29,19 +256,19 @@ typedef struct stream {
     bool open;
 } stream;
 
-typedef struct board {
+typedef struct board_writer {
     sonde__export *work;
-    const char *folder;               /* where it is made */
-    const char *worker;               /* before the mode's name; "" of one worker */
-    double created;                   /* seconds since 1970 */
-    stream streams[SONDE_MODE_COUNT]; /* of the worker of the moment */
+    const char *folder; /* where it is made */
+    const char *worker; /* before the mode's name; "" in a run of one worker */
+    double created;     /* seconds since 1970 */
+    stream streams[SONDE_MODE_COUNT]; /* of the current worker */
     sonde_sketch *sketch;
     sonde_text tag;
     unsigned char *seen; /* by id */
-} board;
+} board_writer;
 
-/* "2026-01-31T12:00:00.000000Z"; the present if it is nothing like that. */
-static double seconds_of(const char *created)
+/* Seconds of "2026-01-31T12:00:00.000000Z"; the present time for any other text. */
+static double parse_time(const char *created)
 {
     struct tm when = {0};
     const char *rest = strptime(created, "%Y-%m-%dT%H:%M:%S", &when);
@@ -49,9 +276,9 @@ static double seconds_of(const char *created)
     return rest != NULL ? (double)timegm(&when) : (double)time(NULL);
 }
 
-static sonde_err open_stream(board *to, sonde_mode mode, sonde_diag *diag)
+static sonde_err open_stream(board_writer *board, sonde_mode mode, sonde_diag *diag)
 {
-    const size_t size = strlen(to->folder) + strlen(to->worker) + 96;
+    const size_t size = strlen(board->folder) + strlen(board->worker) + 96;
     char *path = sonde__malloc(size);
     sonde_err err = SONDE_OK;
     int used = 0;
@@ -59,50 +286,51 @@ static sonde_err open_stream(board *to, sonde_mode mode, sonde_diag *diag)
     if (path == NULL) {
         return sonde__fail_nomem(diag, "a file name");
     }
-    used = snprintf(path, size, "%s/%s%s%s", to->folder, to->worker,
-                    to->worker[0] != '\0' ? "-" : "", sonde_mode_name(mode));
+    used = snprintf(path, size, "%s/%s%s%s", board->folder, board->worker,
+                    board->worker[0] != '\0' ? "-" : "", sonde_mode_name(mode));
     if (mkdir(path, 0777) != 0) {
         err = sonde__fail_errno(diag, path, "cannot be written");
     }
     if (err == SONDE_OK) {
         (void)snprintf(path + used, size - (size_t)used,
-                       "/events.out.tfevents.%010.0f.sonde", to->created);
-        to->streams[mode].open = true;
-        err =
-            sonde__export_events_open(&to->streams[mode].events, path, to->created, diag);
+                       "/events.out.tfevents.%010.0f.sonde", board->created);
+        board->streams[mode].open = true;
+        err = sonde__export_events_open(&board->streams[mode].events, path,
+                                        board->created, diag);
     }
     sonde__free(path);
     return err;
 }
 
 /* "tensor" or "tensor/statistic". */
-static sonde_err make_tag(board *to, const char *tensor, const char *stat,
+static sonde_err make_tag(board_writer *board, const char *tensor, const char *stat,
                           sonde_diag *diag)
 {
     const size_t size = strlen(tensor) + strlen(stat) + 2;
 
-    if (sonde_text_reserve(&to->tag, size) != SONDE_OK) {
+    if (sonde_text_reserve(&board->tag, size) != SONDE_OK) {
         return sonde__fail_nomem(diag, "a tag");
     }
-    (void)snprintf(to->tag.data, size, "%s%s%s", tensor, stat[0] != '\0' ? "/" : "",
+    (void)snprintf(board->tag.data, size, "%s%s%s", tensor, stat[0] != '\0' ? "/" : "",
                    stat);
     return SONDE_OK;
 }
 
-static sonde_err put_scalar(board *to, const sonde_export_row *row, const char *stat_name,
-                            double value, sonde_diag *diag)
+static sonde_err put_scalar(board_writer *board, const sonde_export_row *row,
+                            const char *stat_name, double value, sonde_diag *diag)
 {
-    sonde_err err = make_tag(to, row->tensor, stat_name, diag);
+    sonde_err err = make_tag(board, row->tensor, stat_name, diag);
 
     if (err == SONDE_OK) {
-        err = sonde__export_events_scalar(&to->streams[row->mode].events, to->tag.data,
-                                          row->mode_step, value, diag);
+        err = sonde__export_events_scalar(&board->streams[row->mode].events,
+                                          board->tag.data, row->mode_step, value, diag);
     }
-    to->work->report->scalars += err == SONDE_OK;
+    board->work->report->scalars += err == SONDE_OK;
     return err;
 }
 
-static sonde_err put_histogram(board *to, const sonde_export_row *row, sonde_diag *diag)
+static sonde_err put_histogram(board_writer *board, const sonde_export_row *row,
+                               sonde_diag *diag)
 {
     const sonde_trial_at at = {.mode = SONDE_MODE_GLOBAL,
                                .step = row->step,
@@ -112,13 +340,13 @@ static sonde_err put_histogram(board *to, const sonde_export_row *row, sonde_dia
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
 
-    if ((sonde_trial_has(to->work->trial, row->id, &at) &
+    if ((sonde_trial_has(board->work->trial, row->id, &at) &
          (SONDE_HOW_RAW | SONDE_HOW_SKETCH)) == 0) {
         return SONDE_OK;
     }
-    err = sonde_trial_sketch(to->work->trial, row->id, &at, to->sketch, &why);
+    err = sonde_trial_sketch(board->work->trial, row->id, &at, board->sketch, &why);
     if (err != SONDE_OK) {
-        if (sonde__export_left_out(to->work, err, &why)) {
+        if (sonde__export_left_out(board->work, err, &why)) {
             return SONDE_OK;
         }
         if (diag != NULL) {
@@ -126,20 +354,20 @@ static sonde_err put_histogram(board *to, const sonde_export_row *row, sonde_dia
         }
         return err;
     }
-    err = make_tag(to, row->tensor, "", diag);
+    err = make_tag(board, row->tensor, "", diag);
     if (err == SONDE_OK) {
-        err =
-            sonde__export_events_histogram(&to->streams[row->mode].events, to->tag.data,
-                                           row->mode_step, row->vitals, to->sketch, diag);
+        err = sonde__export_events_histogram(&board->streams[row->mode].events,
+                                             board->tag.data, row->mode_step, row->vitals,
+                                             board->sketch, diag);
     }
-    to->work->report->histograms += err == SONDE_OK;
+    board->work->report->histograms += err == SONDE_OK;
     return err;
 }
 
-static bool is_scalar(const board *to, uint32_t id)
+static bool is_scalar(const board_writer *board, uint32_t id)
 {
     const sonde_tensor_info *info =
-        sonde_catalogue_info(sonde_trial_catalogue(to->work->trial), id);
+        sonde_catalogue_info(sonde_trial_catalogue(board->work->trial), id);
     const sonde_view shape = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
 
     return sonde_view_count(&shape) == 1;
@@ -147,35 +375,35 @@ static bool is_scalar(const board *to, uint32_t id)
 
 static sonde_err put_row(void *user, const sonde_export_row *row, sonde_diag *diag)
 {
-    board *to = user;
+    board_writer *board = user;
     sonde_err err = SONDE_OK;
 
-    to->work->report->tensors += to->seen[row->id] == 0;
-    to->seen[row->id] = 1;
-    if (!to->streams[row->mode].open) {
-        err = open_stream(to, row->mode, diag);
+    board->work->report->tensors += board->seen[row->id] == 0;
+    board->seen[row->id] = 1;
+    if (!board->streams[row->mode].open) {
+        err = open_stream(board, row->mode, diag);
     }
-    to->streams[row->mode].events.wall_time =
-        row->time > 0 ? 1e-9 * (double)row->time : to->created;
-    if (err == SONDE_OK && is_scalar(to, row->id) && row->vitals != NULL) {
-        return put_scalar(to, row, "", sonde_vitals_get(row->vitals, SONDE_STAT_MEAN),
+    board->streams[row->mode].events.wall_time =
+        row->time > 0 ? 1e-9 * (double)row->time : board->created;
+    if (err == SONDE_OK && is_scalar(board, row->id) && row->vitals != NULL) {
+        return put_scalar(board, row, "", sonde_vitals_get(row->vitals, SONDE_STAT_MEAN),
                           diag);
     }
-    for (size_t i = 0; err == SONDE_OK && i < to->work->stat_count; i++) {
-        const sonde_reduction *what = &to->work->stats[i];
+    for (size_t i = 0; err == SONDE_OK && i < board->work->stat_count; i++) {
+        const sonde_reduction *what = &board->work->stats[i];
 
         if (row->values[i].how != 0) {
-            err = put_scalar(to, row, what->name, row->values[i].number, diag);
+            err = put_scalar(board, row, what->name, row->values[i].number, diag);
         }
     }
-    return err == SONDE_OK && row->vitals != NULL ? put_histogram(to, row, diag) : err;
+    return err == SONDE_OK && row->vitals != NULL ? put_histogram(board, row, diag) : err;
 }
 
-/* Publishes the files within the folder, or gives them up. */
-static sonde_err close_streams(board *to, sonde_err err, sonde_diag *diag)
+/* Publishes the files in the folder, or abandons them after an error. */
+static sonde_err close_streams(board_writer *board, sonde_err err, sonde_diag *diag)
 {
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
-        stream *one = &to->streams[m];
+        stream *one = &board->streams[m];
 
         if (one->open && err == SONDE_OK) {
             err = sonde__export_events_close(&one->events, diag);
@@ -187,9 +415,9 @@ static sonde_err close_streams(board *to, sonde_err err, sonde_diag *diag)
     return err;
 }
 
-static sonde_err write_workers(board *to, sonde_diag *diag)
+static sonde_err write_workers(board_writer *board, sonde_diag *diag)
 {
-    sonde__export *work = to->work;
+    sonde__export *work = board->work;
     const sonde_export_options *asked = work->options;
     sonde_export_options options = *asked;
     sonde_err err = SONDE_OK;
@@ -201,37 +429,38 @@ static sonde_err write_workers(board *to, sonde_diag *diag)
         if (asked->worker >= 0 && options.worker != asked->worker) {
             continue;
         }
-        to->worker = work->many_workers ? sonde_trial_worker_name(work->trial, i) : "";
-        err = sonde__export_walk(work, false, put_row, to, diag);
-        err = close_streams(to, err, diag);
+        board->worker = work->many_workers ? sonde_trial_worker_name(work->trial, i) : "";
+        err = sonde__export_walk(work, false, put_row, board, diag);
+        err = close_streams(board, err, diag);
     }
     work->options = asked;
     return err;
 }
 
-static sonde_err make_board(board *to, const char *path, sonde_diag *diag)
+static sonde_err make_board(board_writer *board, const char *path, sonde_diag *diag)
 {
-    const size_t tensors = sonde_catalogue_count(sonde_trial_catalogue(to->work->trial));
+    const size_t tensors =
+        sonde_catalogue_count(sonde_trial_catalogue(board->work->trial));
     sonde_err err = SONDE_OK;
 
-    to->sketch = sonde__malloc(sizeof *to->sketch);
-    to->seen = sonde__calloc(tensors + 1, 1);
-    if (to->sketch == NULL || to->seen == NULL) {
+    board->sketch = sonde__malloc(sizeof *board->sketch);
+    board->seen = sonde__calloc(tensors + 1, 1);
+    if (board->sketch == NULL || board->seen == NULL) {
         return sonde__fail_nomem(diag, "an export");
     }
-    err = write_workers(to, diag);
-    if (err == SONDE_OK && to->work->report->scalars == 0) {
+    err = write_workers(board, diag);
+    if (err == SONDE_OK && board->work->report->scalars == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,
                           "nothing of these tensors and steps was recorded");
     }
-    return err == SONDE_OK ? sonde__publish(to->folder, path, SONDE__KEEP, diag) : err;
+    return err == SONDE_OK ? sonde__publish(board->folder, path, SONDE__KEEP, diag) : err;
 }
 
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                     sonde_diag *diag)
 {
     sonde_run_info info;
-    board to = {.work = work};
+    board_writer board = {.work = work};
     char *folder = NULL;
     sonde_err err = SONDE_OK;
 
@@ -251,15 +480,15 @@ sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
         return err;
     }
     sonde_trial_describe(work->trial, &info);
-    to.created = seconds_of(info.created);
-    to.folder = folder;
-    err = make_board(&to, path, diag);
+    board.created = parse_time(info.created);
+    board.folder = folder;
+    err = make_board(&board, path, diag);
     if (err != SONDE_OK) {
         sonde__export_out_remove_folder(folder);
     }
     sonde__free(folder);
-    sonde__free(to.sketch);
-    sonde__free(to.seen);
-    sonde_text_fini(&to.tag);
+    sonde__free(board.sketch);
+    sonde__free(board.seen);
+    sonde_text_fini(&board.tag);
     return err;
 }

@@ -1,10 +1,10 @@
 /*
- * export_file.h - files that appear whole or not at all, and the checksums that other
- * people's formats ask for. Internal.
+ * export_file.h - files that appear whole or not at all, and the checksums of other formats.
+ * Internal.
  *
- *     open   PATH must not exist; a file of its own beside it is written
- *     put    buffered; after a failure nothing happens any more
- *     close  flushed, synced and renamed to PATH, or removed
+ *     open   PATH must not exist; a temporary file beside it is written
+ *     put    buffered; does nothing after a failure
+ *     close  flushes, syncs and renames the file to PATH, or removes it
  */
 #ifndef SONDE_EXPORT_EXPORT_FILE_H
 #define SONDE_EXPORT_EXPORT_FILE_H
@@ -21,7 +21,7 @@ typedef struct sonde__export_out_file {
     int error;        /* errno of the first failure; 0 */
 } sonde__export_out_file;
 
-/* SONDE_EEXIST if something is at path. A zeroed file and one whose open failed may be
+/* SONDE_EEXIST: something is at path. A zeroed file, or one that failed to open, may be
  * abandoned. */
 SONDE_API sonde_err sonde__export_out_open(sonde__export_out_file *file, const char *path,
                                            sonde_diag *diag);
@@ -31,23 +31,23 @@ SONDE_API void sonde__export_out_text(sonde__export_out_file *file, const char *
 /* A view's elements, row-major. */
 SONDE_API void sonde__export_out_view(sonde__export_out_file *file,
                                       const sonde_view *view);
-/* Replaces bytes that were put. */
-SONDE_API void sonde__export_out_patch(sonde__export_out_file *file, uint64_t at,
+/* Replaces bytes already put. */
+SONDE_API void sonde__export_out_patch(sonde__export_out_file *file, uint64_t offset,
                                        const void *bytes, size_t n);
-/* SONDE_OK, or what went wrong so far; cheap. */
+/* The first failure so far; cheap. */
 SONDE_API sonde_err sonde__export_out_status(const sonde__export_out_file *file,
                                              sonde_diag *diag);
-/* Publishes the file and frees what it has; after an error it is gone. */
+/* Publishes the file, or after a failure removes it. Frees its memory. */
 SONDE_API sonde_err sonde__export_out_close(sonde__export_out_file *file,
                                             sonde_diag *diag);
 SONDE_API void sonde__export_out_abandon(sonde__export_out_file *file);
 
-/* SONDE_EEXIST if anything is at path, even a link that leads nowhere. */
+/* SONDE_EEXIST: anything is at path, even a dangling link. */
 sonde_err sonde__export_out_free_place(const char *path, sonde_diag *diag);
-/* Removes a folder of ours with everything in it. */
+/* Removes a temporary folder and its contents. */
 void sonde__export_out_remove_folder(const char *temporary);
 
-/* --- checksums (export_crc.c) ----------------------------------------------------- */
+/* --- checksums -------------------------------------------------------------------- */
 
 #define SONDE__CRC32_ZIP 0xEDB88320U /* reflected polynomials: IEEE 802.3 ... */
 #define SONDE__CRC32_C 0x82F63B78U   /* ... and Castagnoli */
@@ -58,7 +58,7 @@ typedef struct sonde__export_crc {
 } sonde__export_crc;
 
 SONDE_API void sonde__export_crc_init(sonde__export_crc *crc, uint32_t polynomial);
-/* crc of the bytes before, 0 for none. */
+/* before: the result for the preceding bytes; 0 for none. */
 SONDE_API uint32_t sonde__export_crc_add(const sonde__export_crc *crc, uint32_t before,
                                          const void *bytes, size_t n);
 

@@ -1,5 +1,6 @@
 /*
- * export_walk.h - what the exports share: an export under way. Internal.
+ * export_walk.h - an export in progress: its options, and the walks over the rows and raw
+ * values it asks for. Internal.
  */
 #ifndef SONDE_EXPORT_EXPORT_WALK_H
 #define SONDE_EXPORT_EXPORT_WALK_H
@@ -16,48 +17,34 @@ typedef struct sonde__export {
     const sonde_export_options *options;
     sonde_export_report *report;
     bool many_workers;            /* names carry the worker's folder */
-    const sonde_reduction *stats; /* from choose on: of rows and scalars */
+    const sonde_reduction *stats; /* of rows and scalars; set by choose */
     size_t stat_count;
     sonde_reduction usual[SONDE_STAT_ENTRIES];
 } sonde__export;
 
-/* Those of the options, or, if they have none, usual ones; NULL: all. */
+/* Chooses the statistics: those of the options, else the usual ones (NULL: all). */
 void sonde__export_choose(sonde__export *work, const sonde_stat *usual, size_t count);
 
-/* Whether the options can be, for this trial. */
+/* SONDE_EINVAL or SONDE_ERANGE: the options do not fit this trial. */
 sonde_err sonde__export_check(const sonde_trial *trial,
                               const sonde_export_options *options, sonde_diag *diag);
-/* SONDE_EINTERRUPTED if the caller does not want to go on. */
-sonde_err sonde__export_go_on(const sonde_export_options *options, uint64_t done,
-                              uint64_t total, sonde_diag *diag);
-/* Of an error that means that one value cannot be read: tells and returns true. */
+/* Calls options.progress. SONDE_EINTERRUPTED: the caller wants to stop. */
+sonde_err sonde__export_progress(const sonde_export_options *options, uint64_t done,
+                                 uint64_t total, sonde_diag *diag);
+/* True for an error that concerns one value alone, which is reported and counted. */
 bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag *why);
-/* Whether a step is one of those asked for. */
+/* Whether the options include a step. */
 bool sonde__export_has_step(const sonde_export_options *options,
                             const sonde_coordinate *at);
 
-sonde_err sonde__export_npz(sonde__export *work, const char *path, sonde_diag *diag);
-sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
-                                    sonde_diag *diag);
-sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
-                             const char *path, sonde_diag *diag);
-/* csv and jsonl with options.values. */
-sonde_err sonde__export_elements(sonde__export *work, sonde_export_kind kind,
-                                 const char *path, sonde_diag *diag);
-sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
-                                    sonde_diag *diag);
+/* --- walking ------------------------------------------------------------------------ */
 
-/* sonde_trial_rows of what was chosen, counting in work->report what was left out. */
+/* sonde_trial_rows with the chosen statistics; counts values left out in work->report. */
 sonde_err sonde__export_walk(sonde__export *work, bool first, sonde_export_row_fn *row,
                              void *user, sonde_diag *diag);
 
-/* --- raw values (export_values.c) ------------------------------------------------- */
-
-/* The key of a value in npz and safetensors, new. NULL: no memory. */
-char *sonde__export_key(const sonde__export *work, const sonde_trial_record *record);
-
-/* Calls value for every raw value that is asked for and can be read, in order of steps.
- * key and record are borrowed. */
+/* Calls value for every raw value that the options include and that can be read, in order
+ * of steps. key, its name in npz and safetensors, and record are borrowed. */
 typedef sonde_err sonde__export_value_fn(void *user, const char *key,
                                          const sonde_trial_record *record,
                                          sonde_diag *diag);

@@ -80,7 +80,7 @@ sonde_err sonde__hook_find_open(sonde_hook *hook, const char *name,
     for (size_t i = 0; i < hook->collection_count; i++) {
         names[i] = hook->collections[i].name;
     }
-    nearest = sonde__nearest(name, names, hook->collection_count);
+    nearest = sonde_diag_nearest(name, names, hook->collection_count);
     (void)sonde__fail(diag, SONDE_ENOTFOUND, name,
                       nearest != NULL ? nearest : "a collection that was added",
                       "unknown collection '%s'", name);

@@ -234,7 +234,7 @@ static void warn_keys(const reading *at, const sonde__yaml *map, const char *con
         for (size_t k = 0; k < count; k++) {
             known = known || strcmp(plain, keys[k]) == 0;
         }
-        nearest = known ? NULL : sonde__nearest(plain, keys, count);
+        nearest = known ? NULL : sonde_diag_nearest(plain, keys, count);
         if (!known) {
             sonde_log(SONDE_LOG_WARNING, "hook", "%s:%d: '%s' is passed over%s%s",
                       at->reader->name, map->children[i]->line, key,

@@ -7,8 +7,9 @@
  *     TensorProto  1 dtype, 2 tensor_shape, 4 tensor_content, 8 string_val (repeated)
  *     Shape        2 dim (repeated);  Dim  1 size
  *
- * Fields that are not listed are skipped. Of a field that may stand once the last counts, as
- * protobuf has it.
+ * Other fields are skipped. If a single field is repeated the last one counts, as protobuf
+ * requires. A parser of its own, as these 60 lines read views in place: protobuf-c would copy
+ * every tensor.
  */
 #include "import/smdebug_event.h"
 #include "base/fail.h"
@@ -19,7 +20,7 @@
 
 enum { HEAD = 12, FOOT = 4, STRINGS = 7 /* TensorFlow's dtype */ };
 
-/* The masked checksum of "0x12345678", which smdebug writes behind every payload. */
+/* The masked checksum of "0x12345678", which smdebug writes after every payload. */
 #define CONSTANT_FOOT 0x062DC0B3U
 
 /* --- framing ---------------------------------------------------------------------- */
@@ -75,7 +76,7 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
     if (crc != CONSTANT_FOOT &&
         crc != sonde__import_masked_crc32c(bytes + HEAD, (size_t)length)) {
         return sonde__fail(diag, SONDE_EFORMAT, title, NULL,
-                           "the checksum behind the record is wrong");
+                           "the checksum after the record is wrong");
     }
     *payload = bytes + HEAD;
     *payload_size = (size_t)length;
@@ -96,17 +97,17 @@ typedef struct field {
     message bytes;
 } field;
 
-static bool take_varint(message *from, uint64_t *out)
+static bool take_varint(message *bytes, uint64_t *out)
 {
     uint64_t value = 0;
 
     for (unsigned shift = 0; shift < 64; shift += 7) {
         unsigned char byte = 0;
 
-        if (from->at == from->end) {
+        if (bytes->at == bytes->end) {
             return false;
         }
-        byte = *from->at++;
+        byte = *bytes->at++;
         value |= (uint64_t)(byte & 127) << shift;
         if (byte < 128) {
             *out = value;
@@ -116,48 +117,48 @@ static bool take_varint(message *from, uint64_t *out)
     return false;
 }
 
-static bool take_bytes(message *from, uint64_t count, message *out)
+static bool take_bytes(message *bytes, uint64_t count, message *out)
 {
-    if (count > (uint64_t)(from->end - from->at)) {
+    if (count > (uint64_t)(bytes->end - bytes->at)) {
         return false;
     }
-    *out = (message){from->at, from->at + count};
-    from->at += count;
+    *out = (message){bytes->at, bytes->at + count};
+    bytes->at += count;
     return true;
 }
 
 /* The next field; false if there is none that is whole. */
-static bool take_field(message *from, field *out)
+static bool take_field(message *bytes, field *out)
 {
     uint64_t key = 0, length = 0;
 
-    if (!take_varint(from, &key)) {
+    if (!take_varint(bytes, &key)) {
         return false;
     }
     *out = (field){.id = key >> 3, .wire = (unsigned)(key & 7)};
     switch (out->wire) {
     case 0:
-        return take_varint(from, &out->number);
+        return take_varint(bytes, &out->number);
     case 1:
-        return take_bytes(from, 8, &out->bytes);
+        return take_bytes(bytes, 8, &out->bytes);
     case 2:
-        return take_varint(from, &length) && take_bytes(from, length, &out->bytes);
+        return take_varint(bytes, &length) && take_bytes(bytes, length, &out->bytes);
     case 5:
-        return take_bytes(from, 4, &out->bytes);
-    default: /* groups, which nobody writes any more */
+        return take_bytes(bytes, 4, &out->bytes);
+    default: /* groups, which are obsolete */
         return false;
     }
 }
 
-static bool is_bytes(const field *of, uint64_t id)
+static bool is_bytes(const field *one, uint64_t id)
 {
-    return of->id == id && of->wire == 2;
+    return one->id == id && one->wire == 2;
 }
 
 /* --- tensors ---------------------------------------------------------------------- */
 
 /* TensorFlow's numbers of the dtypes that Sonde has. */
-static bool dtype_of(uint64_t number, sonde_dtype *dtype)
+static bool find_dtype(uint64_t number, sonde_dtype *dtype)
 {
     static const struct {
         uint64_t number;
@@ -185,36 +186,36 @@ typedef struct tensor {
     message content;
 } tensor;
 
-static bool read_extent(message from, int64_t *extent)
+static bool read_extent(message bytes, int64_t *extent)
 {
-    field of;
+    field next;
 
     *extent = 0; /* as protobuf leaves out zeros */
-    while (from.at < from.end) {
-        if (!take_field(&from, &of)) {
+    while (bytes.at < bytes.end) {
+        if (!take_field(&bytes, &next)) {
             return false;
         }
-        if (of.id == 1 && of.wire == 0) {
-            *extent = (int64_t)of.number;
+        if (next.id == 1 && next.wire == 0) {
+            *extent = (int64_t)next.number;
         }
     }
     return *extent >= 0;
 }
 
-static bool read_shape(message from, tensor *out)
+static bool read_shape(message bytes, tensor *out)
 {
-    field of;
+    field next;
 
-    while (from.at < from.end) {
+    while (bytes.at < bytes.end) {
         int64_t extent = 0;
 
-        if (!take_field(&from, &of)) {
+        if (!take_field(&bytes, &next)) {
             return false;
         }
-        if (!is_bytes(&of, 2)) {
+        if (!is_bytes(&next, 2)) {
             continue;
         }
-        if (!read_extent(of.bytes, &extent)) {
+        if (!read_extent(next.bytes, &extent)) {
             return false;
         }
         if (out->rank < SONDE_MAX_DIMS) {
@@ -225,25 +226,25 @@ static bool read_shape(message from, tensor *out)
     return true;
 }
 
-static bool read_tensor(message from, tensor *out)
+static bool read_tensor(message bytes, tensor *out)
 {
-    field of;
+    field next;
 
-    *out = (tensor){.content = {from.end, from.end}};
-    while (from.at < from.end) {
-        if (!take_field(&from, &of)) {
+    *out = (tensor){.content = {bytes.end, bytes.end}};
+    while (bytes.at < bytes.end) {
+        if (!take_field(&bytes, &next)) {
             return false;
         }
-        if (of.id == 1 && of.wire == 0) {
-            out->dtype = of.number;
-        } else if (is_bytes(&of, 2)) {
+        if (next.id == 1 && next.wire == 0) {
+            out->dtype = next.number;
+        } else if (is_bytes(&next, 2)) {
             out->rank = 0;
-            if (!read_shape(of.bytes, out)) {
+            if (!read_shape(next.bytes, out)) {
                 return false;
             }
-        } else if (is_bytes(&of, 4)) {
-            out->content = of.bytes;
-        } else if (is_bytes(&of, 8) && out->dtype == 0) {
+        } else if (is_bytes(&next, 4)) {
+            out->content = next.bytes;
+        } else if (is_bytes(&next, 8) && out->dtype == 0) {
             out->dtype = STRINGS; /* smdebug leaves it out */
         }
     }
@@ -251,63 +252,63 @@ static bool read_tensor(message from, tensor *out)
 }
 
 /* *bytes: what the elements take; false if no memory holds them. */
-static bool measure(const tensor *of, sonde_dtype dtype, uint64_t *bytes)
+static bool measure(const tensor *read, sonde_dtype dtype, uint64_t *bytes)
 {
     int64_t product = (int64_t)sonde_dtype_size(dtype), reach = product;
 
-    for (size_t d = 0; d < of->rank; d++) {
-        if (__builtin_mul_overflow(reach, SONDE_MAX(of->shape[d], 1), &reach)) {
+    for (size_t d = 0; d < read->rank; d++) {
+        if (__builtin_mul_overflow(reach, SONDE_MAX(read->shape[d], 1), &reach)) {
             return false;
         }
-        product *= of->shape[d];
+        product *= read->shape[d];
     }
     *bytes = (uint64_t)product;
     return true;
 }
 
-static sonde_err make_view(const tensor *of, const char *title, sonde_view *view,
+static sonde_err make_view(const tensor *read, const char *title, sonde_view *view,
                            sonde_diag *diag)
 {
-    const uint64_t content = (uint64_t)(of->content.end - of->content.at);
+    const uint64_t content = (uint64_t)(read->content.end - read->content.at);
     sonde_dtype dtype = SONDE_F32;
     uint64_t bytes = 0;
 
-    if (!dtype_of(of->dtype, &dtype)) {
+    if (!find_dtype(read->dtype, &dtype)) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, title, "a dtype of Sonde's",
-                           "TensorFlow's dtype %llu%s", (unsigned long long)of->dtype,
-                           of->dtype == STRINGS ? ", strings" : "");
+                           "TensorFlow's dtype %llu%s", (unsigned long long)read->dtype,
+                           read->dtype == STRINGS ? ", strings" : "");
     }
-    if (of->rank > SONDE_MAX_DIMS) {
+    if (read->rank > SONDE_MAX_DIMS) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, title, "at most 8", "%zu dimensions",
-                           of->rank);
+                           read->rank);
     }
-    if (!measure(of, dtype, &bytes) || bytes != content) {
+    if (!measure(read, dtype, &bytes) || bytes != content) {
         return sonde__fail(diag, SONDE_EFORMAT, title, NULL,
                            "%llu bytes of content, which its shape does not make",
                            (unsigned long long)content);
     }
-    *view =
-        sonde_view_of(dtype, (int)of->rank, of->shape, (void *)(uintptr_t)of->content.at);
+    *view = sonde_view_of(dtype, (int)read->rank, read->shape,
+                          (void *)(uintptr_t)read->content.at);
     return SONDE_OK;
 }
 
 /* A value of the summary: whether it is whole, and has the tag. */
-static bool read_value(message from, const char *tag, bool *named, message *found)
+static bool read_value(message bytes, const char *tag, bool *named, message *found)
 {
     const size_t length = strlen(tag);
-    field of;
+    field next;
 
     *named = false;
-    *found = (message){from.end, from.end};
-    while (from.at < from.end) {
-        if (!take_field(&from, &of)) {
+    *found = (message){bytes.end, bytes.end};
+    while (bytes.at < bytes.end) {
+        if (!take_field(&bytes, &next)) {
             return false;
         }
-        if (is_bytes(&of, 1)) {
-            *named = (size_t)(of.bytes.end - of.bytes.at) == length &&
-                     memcmp(of.bytes.at, tag, length) == 0;
-        } else if (is_bytes(&of, 8)) {
-            *found = of.bytes;
+        if (is_bytes(&next, 1)) {
+            *named = (size_t)(next.bytes.end - next.bytes.at) == length &&
+                     memcmp(next.bytes.at, tag, length) == 0;
+        } else if (is_bytes(&next, 8)) {
+            *found = next.bytes;
         }
     }
     return true;
@@ -316,14 +317,14 @@ static bool read_value(message from, const char *tag, bool *named, message *foun
 /* The TensorProto of that tag. */
 static bool find_tensor(message event, const char *tag, bool *named, message *found)
 {
-    field of, inner;
+    field next, inner;
 
     while (event.at < event.end) {
-        if (!take_field(&event, &of)) {
+        if (!take_field(&event, &next)) {
             return false;
         }
-        while (is_bytes(&of, 5) && of.bytes.at < of.bytes.end) {
-            if (!take_field(&of.bytes, &inner)) {
+        while (is_bytes(&next, 5) && next.bytes.at < next.bytes.end) {
+            if (!take_field(&next.bytes, &inner)) {
                 return false;
             }
             if (is_bytes(&inner, 1) && !*named &&

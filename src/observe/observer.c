@@ -20,7 +20,6 @@
 #include <assert.h>
 
 #define LOOK INT64_MIN
-enum { RUN_MODES = SONDE_MODE_GLOBAL /* modes that steps are made in */ };
 
 const char *sonde_mode_name(sonde_mode mode)
 {
@@ -41,15 +40,18 @@ const sonde_observer_gate *sonde_observer_get_gate(const sonde_observer *observe
     return &observer->gate;
 }
 
-static int64_t first_due(const sonde_observer *observer, int mode, int64_t step)
+/* The first step >= step of a mode at which a tap is due; shared: only of the taps whose
+ * global schedules hold at the steps of all modes. */
+static int64_t first_due(const sonde_observer *observer, int mode, int64_t step,
+                         bool shared)
 {
     int64_t next = SONDE_SCHEDULE_NEVER;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__observe_tap *of = &observer->taps[i];
+        const sonde__observe_tap *tap = &observer->taps[i];
 
-        if (of->count > 0) {
-            const int64_t due = sonde_schedule_next(&of->when[mode], step);
+        if (tap->count > 0 && !(shared && tap->apart)) {
+            const int64_t due = sonde_schedule_next(&tap->when[mode], step);
 
             next = SONDE_MIN(next, due);
         }
@@ -60,7 +62,7 @@ static int64_t first_due(const sonde_observer *observer, int mode, int64_t step)
 /* All gates at LOOK, if there are global schedules, else nothing. */
 static void look_again(sonde_observer *observer)
 {
-    for (int mode = 0; mode < RUN_MODES && observer->global; mode++) {
+    for (int mode = 0; mode < SONDE_MODE_COUNT && observer->global; mode++) {
         observer->gate.next_due[mode] = LOOK;
     }
 }
@@ -68,9 +70,10 @@ static void look_again(sonde_observer *observer)
 void sonde__observer_open(sonde_observer *observer)
 {
     observer->gate.wants = observer->wants;
-    observer->global = first_due(observer, SONDE_MODE_GLOBAL, 0) != SONDE_SCHEDULE_NEVER;
-    for (int mode = 0; mode < RUN_MODES; mode++) {
-        observer->gate.next_due[mode] = first_due(observer, mode, 0);
+    observer->global =
+        first_due(observer, SONDE_MODE_GLOBAL, 0, true) != SONDE_SCHEDULE_NEVER;
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        observer->gate.next_due[mode] = first_due(observer, mode, 0, false);
     }
     look_again(observer);
 }
@@ -108,11 +111,11 @@ void sonde_observer_begin_call(sonde_observer *observer)
 /* The next step of this mode at which anything is due, as far as it can be known now. */
 static void set_next(sonde_observer *observer, const sonde_coordinate *at)
 {
-    int64_t next = first_due(observer, (int)at->mode, at->mode_step + 1);
+    int64_t next = first_due(observer, (int)at->mode, at->mode_step + 1, false);
 
     if (observer->global) {
         const int64_t global =
-            first_due(observer, SONDE_MODE_GLOBAL, at->global_step + 1);
+            first_due(observer, SONDE_MODE_GLOBAL, at->global_step + 1, true);
         int64_t same = 0; /* the step of this mode that this is, if no other runs */
 
         if (global != SONDE_SCHEDULE_NEVER &&
@@ -128,7 +131,7 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
 {
     bool any = false;
 
-    assert((int)at->mode < RUN_MODES);
+    assert((int)at->mode < SONDE_MODE_COUNT);
     close_step(observer);
     observer->at = *at;
     for (size_t i = 0; i < observer->tap_count; i++) {
@@ -136,7 +139,8 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
 
         of->due = of->count > 0 &&
                   (sonde_schedule_due(&of->when[at->mode], at->mode_step) ||
-                   sonde_schedule_due(&of->when[SONDE_MODE_GLOBAL], at->global_step));
+                   (!of->apart &&
+                    sonde_schedule_due(&of->when[SONDE_MODE_GLOBAL], at->global_step)));
         if (!of->due) {
             continue;
         }
@@ -169,7 +173,8 @@ static bool looks_again(const sonde__observe_tap *of, const sonde_coordinate *at
 {
     return of->when_bad && !of->due && !of->waits && of->count > 0 &&
            (sonde_schedule_next(&of->when[at->mode], 0) != SONDE_SCHEDULE_NEVER ||
-            sonde_schedule_next(&of->when[SONDE_MODE_GLOBAL], 0) != SONDE_SCHEDULE_NEVER);
+            (!of->apart && sonde_schedule_next(&of->when[SONDE_MODE_GLOBAL], 0) !=
+                               SONDE_SCHEDULE_NEVER));
 }
 
 bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *at)

@@ -88,21 +88,6 @@ sonde_err sonde_print_options_check(const sonde_print_options *options, sonde_di
 
 /* --- text ------------------------------------------------------------------------- */
 
-void sonde_text_fini(sonde_text *text)
-{
-    sonde__free(text->data);
-    *text = (sonde_text){0};
-}
-
-sonde_err sonde_text_reserve(sonde_text *text, size_t length)
-{
-    if (length == SIZE_MAX ||
-        !sonde__reserve(&text->data, &text->capacity, length + 1, 1)) {
-        return SONDE_ENOMEM;
-    }
-    return SONDE_OK;
-}
-
 /* --- layout ----------------------------------------------------------------------- */
 
 typedef struct layout {

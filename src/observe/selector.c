@@ -302,6 +302,7 @@ static sonde_err create(const char *text, bool whole, sonde__observe_item_kind k
     if (selector == NULL) {
         return sonde__fail_nomem(diag, "a selector");
     }
+    selector->whole = whole;
     selector->text = sonde__strdup(text);
     if (selector->text == NULL) {
         err = sonde__fail_nomem(diag, "a selector");
@@ -333,6 +334,14 @@ sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
                                        sonde_diag *diag)
 {
     return create(name, true, SONDE__ITEM_EXACT, out, diag);
+}
+
+sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **out,
+                               sonde_diag *diag)
+{
+    return create(selector->text, selector->whole,
+                  selector->whole ? selector->items[0].kind : SONDE__ITEM_EXACT, out,
+                  diag);
 }
 
 void sonde_selector_destroy(sonde_selector *selector)

@@ -30,6 +30,7 @@ typedef struct sonde__observe_item {
 
 struct sonde_selector {
     char *text;
+    bool whole; /* the text is one item of its kind, commas included */
     sonde__observe_item *items;
     size_t count, capacity;
     pcre2_general_context *memory; /* ours, so that PCRE2 allocates through the seam */

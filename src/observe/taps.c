@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "observe/tensor_names.h"
 
 #include <sonde/error.h>
 #include <sonde/log.h>
@@ -40,6 +41,7 @@ static void drop_tap(sonde__observe_tap *dropped)
     }
     sonde_selector_free_ids(dropped->ids);
     sonde__free(dropped->tensors);
+    sonde_selector_destroy(dropped->what);
 }
 
 void sonde_observer_destroy(sonde_observer *observer)
@@ -52,6 +54,7 @@ void sonde_observer_destroy(sonde_observer *observer)
     }
     sonde__free(observer->taps);
     sonde__free(observer->sinks);
+    sonde__free(observer->owners);
     sonde__free(observer->wants);
     sonde__free(observer->ever);
     sonde__free(observer->first);
@@ -98,20 +101,6 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* The tensors that the ids of a tap stand for. */
-static sonde_err find_tensors(const sonde_observer *observer, sonde__observe_tap *to,
-                              sonde_diag *diag)
-{
-    to->tensors = sonde__calloc(to->count, sizeof *to->tensors);
-    if (to->tensors == NULL) {
-        return sonde__fail_nomem(diag, "a tap");
-    }
-    for (size_t i = 0; i < to->count; i++) {
-        to->tensors[i] = sonde_catalogue_info(observer->catalogue, to->ids[i])->same_as;
-    }
-    return SONDE_OK;
-}
-
 static sonde_err copy_schedules(sonde__observe_tap *to, const sonde_tap *from,
                                 sonde_diag *diag)
 {
@@ -150,14 +139,55 @@ static sonde_err add_sink(sonde_observer *observer, sonde_sink *sink, uint32_t *
     return SONDE_OK;
 }
 
-/* Adds a tap whose ids are found; takes them, whatever it returns. */
-static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
-                           uint32_t *ids, size_t count, sonde_diag *diag)
+/* Whether two taps differ in their tensors alone. */
+static bool is_same_tap(const sonde_observer *observer, const sonde__observe_tap *tap,
+                        const sonde_tap *added)
+{
+    bool same = observer->sinks[tap->sink] == added->where && tap->how == added->how &&
+                tap->when_bad == added->when_bad && tap->apart;
+
+    for (int mode = 0; mode < SONDE_MODE_COUNT && same; mode++) {
+        const sonde_schedule *a = &tap->when[mode], *b = &added->when[mode];
+
+        same = a->every == b->every && a->start == b->start && a->end == b->end &&
+               a->first == b->first && a->step_count == b->step_count &&
+               (a->step_count == 0 ||
+                memcmp(a->steps, b->steps, a->step_count * sizeof *a->steps) == 0);
+    }
+    return same;
+}
+
+/* Puts ids behind those of a tap. */
+static sonde_err append_ids(const sonde_observer *observer, sonde__observe_tap *tap,
+                            const uint32_t *ids, size_t count, sonde_diag *diag)
+{
+    size_t capacity = tap->capacity;
+
+    if (!sonde__reserve(&tap->ids, &capacity, tap->count + count, sizeof *tap->ids) ||
+        !sonde__reserve(&tap->tensors, &tap->capacity, tap->count + count,
+                        sizeof *tap->tensors)) {
+        return sonde__fail_nomem(diag, "a tap");
+    }
+    for (size_t i = 0; i < count; i++) {
+        tap->ids[tap->count] = ids[i];
+        tap->tensors[tap->count] =
+            sonde_catalogue_info(observer->catalogue, ids[i])->same_as;
+        tap->count++;
+    }
+    return SONDE_OK;
+}
+
+/* Adds a tap on these ids. */
+static sonde_err add_tap(sonde_observer *observer, const sonde_tap *added, bool resolves,
+                         const uint32_t *ids, size_t count, sonde_diag *diag)
 {
     sonde__observe_tap copy = {
-        .ids = ids, .count = count, .how = added->how, .when_bad = added->when_bad};
-    sonde_err err = find_tensors(observer, &copy, diag);
+        .how = added->how, .when_bad = added->when_bad, .apart = !resolves};
+    sonde_err err = append_ids(observer, &copy, ids, count, diag);
 
+    if (err == SONDE_OK && resolves) {
+        err = sonde__selector_copy(added->what, &copy.what, diag);
+    }
     if (err == SONDE_OK) {
         err = copy_schedules(&copy, added, diag);
     }
@@ -181,7 +211,7 @@ static sonde_err add_found(sonde_observer *observer, const sonde_tap *added,
 static sonde_err check_open(const sonde_observer *observer, const sonde_tap *added,
                             sonde_diag *diag)
 {
-    return observer->bound
+    return observer->bound && !observer->extending
                ? sonde__fail(diag, SONDE_ESTATE, sonde_selector_text(added->what),
                              "taps before bind", "a tap added after bind")
                : check_tap(added, diag);
@@ -199,7 +229,8 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
             sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag);
     }
     if (err == SONDE_OK) {
-        err = add_found(observer, added, ids, count, diag);
+        err = add_tap(observer, added, true, ids, count, diag);
+        sonde_selector_free_ids(ids);
     }
     if (err != SONDE_OK) {
         return err;
@@ -218,19 +249,30 @@ sonde_err sonde__observer_add_ids(sonde_observer *observer, const sonde_tap *add
                                   const uint32_t *ids, size_t count, sonde_diag *diag)
 {
     const sonde_err err = check_open(observer, added, diag);
-    uint32_t *copy = NULL;
 
     if (err != SONDE_OK) {
         return err;
     }
-    copy = sonde__calloc(count, sizeof *copy);
-    if (copy == NULL) {
-        return sonde__fail_nomem(diag, "a tap");
+    for (size_t i = 0; i < observer->tap_count && observer->extending; i++) {
+        if (is_same_tap(observer, &observer->taps[i], added)) {
+            observer->gate.looks_again |= added->when_bad && count > 0;
+            return append_ids(observer, &observer->taps[i], ids, count, diag);
+        }
     }
-    if (count > 0) {
-        memcpy(copy, ids, count * sizeof *copy);
+    return add_tap(observer, added, false, ids, count, diag);
+}
+
+sonde_err sonde__observer_on_extend(sonde_observer *observer,
+                                    sonde_err (*extend)(void *user, uint32_t from,
+                                                        sonde_diag *diag),
+                                    void *user, sonde_diag *diag)
+{
+    if (!sonde__reserve(&observer->owners, &observer->owner_capacity,
+                        observer->owner_count + 1, sizeof *observer->owners)) {
+        return sonde__fail_nomem(diag, "an observer");
     }
-    return add_found(observer, added, copy, count, diag);
+    observer->owners[observer->owner_count++] = (sonde__observe_owner){extend, user};
+    return SONDE_OK;
 }
 
 /* --- binding ---------------------------------------------------------------------- */
@@ -258,80 +300,145 @@ static sonde_err check_call_shape(const sonde_call_shape *shape, sonde_diag *dia
     return SONDE_OK;
 }
 
-static sonde_err allocate_lists(sonde_observer *observer, sonde_diag *diag)
+/* What is made anew when tensors are added (observer_state.h). */
+typedef struct lists {
+    uint32_t declared;
+    uint8_t *wants, *ever, *sink_due;
+    size_t *first;
+    sonde__observe_entry *entries;
+    sonde_sketch *sketch; /* NULL: the observer has one already, or no tap needs one */
+} lists;
+
+static void free_lists(lists *made)
+{
+    sonde__free(made->wants);
+    sonde__free(made->ever);
+    sonde__free(made->sink_due);
+    sonde__free(made->first);
+    sonde__free(made->entries);
+    sonde__free(made->sketch);
+}
+
+static sonde_err allocate_lists(const sonde_observer *observer, lists *out,
+                                sonde_diag *diag)
 {
     size_t entries = 0;
     unsigned how = 0;
+    bool sketches = false;
 
-    observer->declared = sonde_catalogue_count(observer->catalogue);
     for (size_t i = 0; i < observer->tap_count; i++) {
         entries += observer->taps[i].count;
         how |= observer->taps[i].how;
     }
-    observer->wants = sonde__calloc(observer->declared, 1);
-    observer->ever = sonde__calloc(observer->declared, 1);
-    observer->first = sonde__calloc((size_t)observer->declared + 2, sizeof(size_t));
-    observer->entries = sonde__calloc(entries, sizeof(sonde__observe_entry));
-    observer->sink_due = sonde__calloc(observer->sink_count, 1);
-    if (how & SONDE_HOW_SKETCH) {
-        observer->sketch = sonde__malloc(sizeof *observer->sketch);
-    }
-    if (observer->wants == NULL || observer->ever == NULL || observer->first == NULL ||
-        observer->entries == NULL || observer->sink_due == NULL ||
-        ((how & SONDE_HOW_SKETCH) && observer->sketch == NULL)) {
-        return sonde__fail_nomem(diag, "an observer's lists");
-    }
-    return SONDE_OK;
+    sketches = (how & SONDE_HOW_SKETCH) != 0 && observer->sketch == NULL;
+    out->declared = sonde_catalogue_count(observer->catalogue);
+    out->wants = sonde__calloc(out->declared, 1);
+    out->ever = sonde__calloc(out->declared, 1);
+    out->first = sonde__calloc((size_t)out->declared + 2, sizeof *out->first);
+    out->entries = sonde__calloc(entries, sizeof *out->entries);
+    out->sink_due = sonde__calloc(observer->sink_count, 1);
+    out->sketch = sketches ? sonde__malloc(sizeof *out->sketch) : NULL;
+    return out->wants != NULL && out->ever != NULL && out->first != NULL &&
+                   out->entries != NULL && out->sink_due != NULL &&
+                   (!sketches || out->sketch != NULL)
+               ? SONDE_OK
+               : sonde__fail_nomem(diag, "an observer's lists");
 }
 
 /* A counting sort by tensor, which keeps the order of taps. first is one longer than it
  * needs to be: the counts go to first[t + 2], so that after placing, first[t] is a start.
  */
-static void fill_lists(sonde_observer *observer)
+static void fill_lists(const sonde_observer *observer, lists *made)
 {
-    size_t *first = observer->first;
+    size_t *first = made->first;
 
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__observe_tap *from = &observer->taps[i];
+        const sonde__observe_tap *tap = &observer->taps[i];
 
-        for (size_t j = 0; j < from->count; j++) {
-            first[from->tensors[j] + 2]++;
+        for (size_t j = 0; j < tap->count; j++) {
+            first[tap->tensors[j] + 2]++;
         }
     }
-    for (size_t t = 2; t <= observer->declared; t++) {
+    for (size_t t = 2; t <= made->declared; t++) {
         first[t] += first[t - 1];
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__observe_tap *from = &observer->taps[i];
+        const sonde__observe_tap *tap = &observer->taps[i];
 
-        for (size_t j = 0; j < from->count; j++) {
-            const uint32_t tensor = from->tensors[j];
+        for (size_t j = 0; j < tap->count; j++) {
+            const uint32_t tensor = tap->tensors[j];
 
-            observer->entries[first[tensor + 1]++] =
-                (sonde__observe_entry){(uint32_t)i, from->ids[j]};
-            observer->ever[tensor] |= (uint8_t)from->how;
+            made->entries[first[tensor + 1]++] =
+                (sonde__observe_entry){(uint32_t)i, tap->ids[j]};
+            made->ever[tensor] |= (uint8_t)tap->how;
         }
     }
 }
 
-static sonde_err prepare_sinks(sonde_observer *observer, const sonde_call_shape *shape,
-                               sonde_diag *diag)
+/* Prepares the sinks for what the lists do not have yet. */
+static sonde_err prepare_sinks(const sonde_observer *observer, sonde_diag *diag)
 {
     for (size_t i = 0; i < observer->tap_count; i++) {
-        const sonde__observe_tap *of = &observer->taps[i];
-        sonde_sink *sink = observer->sinks[of->sink];
+        const sonde__observe_tap *tap = &observer->taps[i];
+        sonde_sink *sink = observer->sinks[tap->sink];
 
-        for (size_t j = 0; j < of->count && sink->prepare != NULL; j++) {
+        for (size_t j = tap->listed; j < tap->count && sink->prepare != NULL; j++) {
             const sonde_tensor_info *info =
-                sonde_catalogue_info(observer->catalogue, of->ids[j]);
+                sonde_catalogue_info(observer->catalogue, tap->ids[j]);
             const sonde_err err =
-                sink->prepare(sink, of->ids[j], info, of->how, shape, diag);
+                sink->prepare(sink, tap->ids[j], info, tap->how, &observer->shape, diag);
 
             if (err != SONDE_OK) {
                 return err;
             }
         }
     }
+    return SONDE_OK;
+}
+
+/* Puts the lists in place of the old ones; a step that is on keeps what it wants. */
+static void install_lists(sonde_observer *observer, lists *made)
+{
+    lists old = {.wants = observer->wants,
+                 .ever = observer->ever,
+                 .sink_due = observer->sink_due,
+                 .first = observer->first,
+                 .entries = observer->entries};
+
+    if (observer->declared > 0) {
+        memcpy(made->wants, observer->wants, observer->declared);
+    }
+    free_lists(&old);
+    observer->declared = made->declared;
+    observer->wants = made->wants;
+    observer->ever = made->ever;
+    observer->sink_due = made->sink_due;
+    observer->first = made->first;
+    observer->entries = made->entries;
+    observer->sketch = made->sketch != NULL ? made->sketch : observer->sketch;
+    for (size_t i = 0; i < observer->tap_count; i++) {
+        sonde__observe_tap *tap = &observer->taps[i];
+
+        tap->listed = tap->count;
+        observer->sink_due[tap->sink] |= tap->due;
+    }
+    sonde__observer_open(observer);
+}
+
+static sonde_err make_lists(sonde_observer *observer, sonde_diag *diag)
+{
+    lists made = {0};
+    sonde_err err = allocate_lists(observer, &made, diag);
+
+    if (err == SONDE_OK) {
+        fill_lists(observer, &made);
+        err = prepare_sinks(observer, diag);
+    }
+    if (err != SONDE_OK) {
+        free_lists(&made);
+        return err;
+    }
+    install_lists(observer, &made);
     return SONDE_OK;
 }
 
@@ -347,16 +454,73 @@ sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *
     if (err != SONDE_OK) {
         return err;
     }
-    observer->bound = true; /* also where the rest fails: half-bound is of no more use */
-    err = allocate_lists(observer, diag);
-    if (err != SONDE_OK) {
-        return err;
+    observer->bound =
+        true; /* if the rest fails, too: a half-bound observer is unusable */
+    observer->shape = *shape;
+    return make_lists(observer, diag);
+}
+
+/* --- extending -------------------------------------------------------------------- */
+
+/* Appends what the tap's selector selects of the new tensors. */
+static sonde_err select_new(const sonde_observer *observer, sonde__observe_tap *tap,
+                            uint8_t *marks, sonde_diag *diag)
+{
+    const uint32_t count = sonde_catalogue_count(observer->catalogue);
+    sonde_err err = SONDE_OK;
+
+    memset(marks, 0, count);
+    err = sonde__selector_mark(tap->what, observer->catalogue, observer->declared, true,
+                               marks, diag);
+    for (uint32_t id = observer->declared; id < count && err == SONDE_OK; id++) {
+        if (marks[id] != 0) {
+            err = append_ids(observer, tap, &id, 1, diag);
+        }
     }
-    fill_lists(observer);
-    err = prepare_sinks(observer, shape, diag);
-    if (err != SONDE_OK) {
-        return err;
+    return err;
+}
+
+static sonde_err extend_taps(sonde_observer *observer, sonde_diag *diag)
+{
+    uint8_t *marks = sonde__calloc(sonde_catalogue_count(observer->catalogue), 1);
+    sonde_err err = marks != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a selection");
+
+    for (size_t i = 0; i < observer->tap_count && err == SONDE_OK; i++) {
+        if (observer->taps[i].what != NULL) {
+            err = select_new(observer, &observer->taps[i], marks, diag);
+        }
     }
-    sonde__observer_open(observer);
-    return SONDE_OK;
+    sonde__free(marks);
+    observer->extending = true;
+    for (size_t i = 0; i < observer->owner_count && err == SONDE_OK; i++) {
+        err = observer->owners[i].extend(observer->owners[i].user, observer->declared,
+                                         diag);
+    }
+    observer->extending = false;
+    return err == SONDE_OK ? make_lists(observer, diag) : err;
+}
+
+sonde_err sonde_observer_extend(sonde_observer *observer, sonde_diag *diag)
+{
+    const size_t taps = observer->tap_count, sinks = observer->sink_count;
+    sonde_err err = SONDE_OK;
+
+    if (observer->entries == NULL) {
+        return sonde__fail(diag, SONDE_ESTATE, "observer", "extend after bind",
+                           "an observer that is not bound");
+    }
+    if (sonde_catalogue_count(observer->catalogue) == observer->declared) {
+        return SONDE_OK;
+    }
+    err = extend_taps(observer, diag);
+    if (err != SONDE_OK) { /* as if nothing had been added */
+        while (observer->tap_count > taps) {
+            drop_tap(&observer->taps[--observer->tap_count]);
+        }
+        for (size_t i = 0; i < taps; i++) {
+            observer->taps[i].count = observer->taps[i].listed;
+        }
+        observer->sink_count = sinks;
+    }
+    return err;
 }

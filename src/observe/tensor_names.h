@@ -46,6 +46,9 @@ enum { SONDE__MODEL_LENGTH = 6 };
 SONDE_API sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
                                                  sonde_diag *diag);
 
+/* The same selector once more. */
+sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **out,
+                               sonde_diag *diag);
 /*
  * Sets marks[id] of the tensors that a selector means, from an id on: for whoever resolves
  * the same selector again because tensors were added. marks has an entry for every tensor.

@@ -1,14 +1,16 @@
 /*
- * axes.c - see axes.h.
+ * axes.c - axes, and the keys that explain colours: colour bar and legend; see axes.h.
  */
 #include "plot/axes.h"
 #include "base/macros.h"
+#include "base/memory.h"
+#include "plot/colour.h"
 #include "plot/page.h"
 
 #include <math.h>
 
 #define GAP 8.0        /* between axis, labels and names */
-#define TICK_ROOM 44.0 /* least distance of two ticks up the y axis */
+#define TICK_ROOM 44.0 /* least distance of two ticks on the y axis */
 
 void sonde__plot_range_widen(double *low, double *high)
 {
@@ -26,8 +28,7 @@ void sonde__plot_range_widen(double *low, double *high)
     }
 }
 
-/* --- layout ----------------------------------------------------------------------------
- */
+/* --- layout ------------------------------------------------------------------------- */
 
 static void choose_ticks(sonde__plot_axis *axis, int wanted)
 {
@@ -39,7 +40,7 @@ static void choose_ticks(sonde__plot_axis *axis, int wanted)
     }
 }
 
-/* Part of the axis below value, 0 ... 1 inside it. */
+/* Part of the axis below value: 0 ... 1 on the axis. */
 static double part(const sonde__plot_axis *axis, double value)
 {
     if (axis->log) {
@@ -77,14 +78,14 @@ static double widest(sonde__plot_scene *scene, const sonde__plot_ticks *ticks)
     return width;
 }
 
-/* Whether the labels of the x axis keep a distance, centred at their ticks. */
+/* True if the labels of the x axis, centred at their ticks, keep a distance. */
 static bool labels_apart(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
     const sonde__plot_ticks *const ticks = &frame->x.ticks;
     double end = -1e9;
 
     for (int i = 0; i < ticks->count; i++) {
-        const double x = sonde__plot_frame_x(frame, ticks->at[i]);
+        const double x = sonde__plot_frame_x(frame, ticks->value[i]);
         const double half =
             sonde__plot_text_width(scene, ticks->label[i], SONDE__FONT_TEXT) / 2;
 
@@ -96,7 +97,7 @@ static bool labels_apart(sonde__plot_scene *scene, const sonde__plot_frame *fram
     return true;
 }
 
-/* Narrows the area by what the first and the last label stand over. */
+/* Narrows the area by the overhang of the first and the last label. */
 static void make_room(sonde__plot_scene *scene, sonde__plot_box space,
                       sonde__plot_frame *frame)
 {
@@ -105,10 +106,10 @@ static void make_room(sonde__plot_scene *scene, sonde__plot_box space,
 
     if (last >= 0) {
         const double start =
-            sonde__plot_frame_x(frame, ticks->at[0]) -
+            sonde__plot_frame_x(frame, ticks->value[0]) -
             sonde__plot_text_width(scene, ticks->label[0], SONDE__FONT_TEXT) / 2;
         const double end =
-            sonde__plot_frame_x(frame, ticks->at[last]) +
+            sonde__plot_frame_x(frame, ticks->value[last]) +
             sonde__plot_text_width(scene, ticks->label[last], SONDE__FONT_TEXT) / 2;
         const double left = ceil(SONDE_MAX(0, space.x - start));
 
@@ -149,14 +150,13 @@ bool sonde__plot_frame_layout(sonde__plot_scene *scene, sonde__plot_box space,
     }
     make_room(scene, space, frame);
     while (frame->x.ticks.count > 1 && !labels_apart(scene, frame)) {
-        frame->x.ticks.count--; /* two labels that are wider than the plot */
+        frame->x.ticks.count--; /* two labels wider than the plot */
     }
     frame->area.w = floor(frame->area.w);
     return frame->area.w >= 48;
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 void sonde__plot_frame_draw_grid(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 {
@@ -164,19 +164,19 @@ void sonde__plot_frame_draw_grid(sonde__plot_scene *scene, const sonde__plot_fra
     const sonde__plot_ticks *const x = &frame->x.ticks, *const y = &frame->y.ticks;
 
     for (int i = 0; i < y->fine_count; i++) {
-        const double at = sonde__plot_frame_y(frame, y->fine[i]);
+        const double top = sonde__plot_frame_y(frame, y->fine[i]);
 
-        sonde__plot_segment(scene, a.x, at, a.x + a.w, at, SONDE__GRID_FINE, 1);
+        sonde__plot_segment(scene, a.x, top, a.x + a.w, top, SONDE__GRID_FINE, 1);
     }
     for (int i = 0; i < x->count; i++) {
-        const double at = sonde__plot_frame_x(frame, x->at[i]);
+        const double left = sonde__plot_frame_x(frame, x->value[i]);
 
-        sonde__plot_segment(scene, at, a.y, at, a.y + a.h, SONDE__GRID, 1);
+        sonde__plot_segment(scene, left, a.y, left, a.y + a.h, SONDE__GRID, 1);
     }
     for (int i = 0; i < y->count; i++) {
-        const double at = sonde__plot_frame_y(frame, y->at[i]);
+        const double top = sonde__plot_frame_y(frame, y->value[i]);
 
-        sonde__plot_segment(scene, a.x, at, a.x + a.w, at, SONDE__GRID, 1);
+        sonde__plot_segment(scene, a.x, top, a.x + a.w, top, SONDE__GRID, 1);
     }
 }
 
@@ -189,19 +189,19 @@ static void draw_names(sonde__plot_scene *scene, const sonde__plot_frame *frame)
 
         sonde__plot_text(
             scene, frame->x.label, SONDE__FONT_LABEL, SONDE__INK,
-            (sonde__plot_text_at){
+            (sonde__plot_place){
                 .x = a.x + a.w / 2, .y = y, .align_x = SONDE__CENTRE, .maximum = a.w});
     }
     if (frame->y.label != NULL) {
         const double x = a.x - 2 * GAP - widest(scene, &frame->y.ticks);
 
         sonde__plot_text(scene, frame->y.label, SONDE__FONT_LABEL, SONDE__INK,
-                         (sonde__plot_text_at){.x = x,
-                                               .y = a.y + a.h / 2,
-                                               .align_x = SONDE__RIGHT,
-                                               .align_y = SONDE__MIDDLE,
-                                               .maximum = a.h,
-                                               .turned = true});
+                         (sonde__plot_place){.x = x,
+                                             .y = a.y + a.h / 2,
+                                             .align_x = SONDE__RIGHT,
+                                             .align_y = SONDE__MIDDLE,
+                                             .maximum = a.h,
+                                             .turned = true});
     }
 }
 
@@ -212,19 +212,116 @@ void sonde__plot_frame_draw_axes(sonde__plot_scene *scene, const sonde__plot_fra
 
     sonde__plot_segment(scene, a.x, a.y + a.h, a.x + a.w, a.y + a.h, SONDE__AXIS, 1);
     for (int i = 0; i < x->count; i++) {
-        const double at = sonde__plot_frame_x(frame, x->at[i]);
+        const double left = sonde__plot_frame_x(frame, x->value[i]);
 
-        sonde__plot_segment(scene, at, a.y + a.h, at, a.y + a.h + 4, SONDE__AXIS, 1);
+        sonde__plot_segment(scene, left, a.y + a.h, left, a.y + a.h + 4, SONDE__AXIS, 1);
         sonde__plot_text(scene, x->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
-                         (sonde__plot_text_at){
-                             .x = at, .y = a.y + a.h + GAP, .align_x = SONDE__CENTRE});
+                         (sonde__plot_place){
+                             .x = left, .y = a.y + a.h + GAP, .align_x = SONDE__CENTRE});
     }
     for (int i = 0; i < y->count; i++) {
         sonde__plot_text(scene, y->label[i], SONDE__FONT_TEXT, SONDE__MUTED,
-                         (sonde__plot_text_at){.x = a.x - GAP,
-                                               .y = sonde__plot_frame_y(frame, y->at[i]),
-                                               .align_x = SONDE__RIGHT,
-                                               .align_y = SONDE__MIDDLE});
+                         (sonde__plot_place){.x = a.x - GAP,
+                                             .y = sonde__plot_frame_y(frame, y->value[i]),
+                                             .align_x = SONDE__RIGHT,
+                                             .align_y = SONDE__MIDDLE});
     }
     draw_names(scene, frame);
+}
+
+enum { BAR = 14, BAR_GAP = 18, SWATCH = 22, BLOCK = 12 };
+
+/* --- colour bar --------------------------------------------------------------------- */
+
+double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
+                                    double height)
+{
+    double width = 0;
+
+    choose_ticks(axis, (int)SONDE_MAX(height / 36, 2));
+    width = widest(scene, &axis->ticks);
+    if (axis->label != NULL) {
+        width += GAP + sonde__plot_text_height(SONDE__FONT_LABEL);
+    }
+    return ceil(BAR_GAP + BAR + GAP + width);
+}
+
+void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
+                                 sonde_colours colours, sonde__plot_box box)
+{
+    enum { SHADES = 256 };
+    const sonde__plot_box bar = {box.x + BAR_GAP, box.y, BAR, box.h};
+    const sonde__plot_frame frame = {.area = bar, .y = *axis};
+    uint32_t *pixels = sonde__malloc(SHADES * sizeof *pixels); /* (SHADES, 1) */
+
+    for (int i = 0; pixels != NULL && i < SHADES; i++) {
+        pixels[i] = 0xff000000u |
+                    sonde__plot_colour_at(colours, 1 - i / (double)(SHADES - 1)) >> 8;
+    }
+    sonde__plot_image(scene, bar, pixels, 1, SHADES);
+    sonde__plot_outline(scene, bar, SONDE__AXIS, 1);
+    for (int i = 0; i < axis->ticks.count; i++) {
+        const double y = sonde__plot_frame_y(&frame, axis->ticks.value[i]);
+
+        sonde__plot_segment(scene, bar.x + bar.w, y, bar.x + bar.w + 4, y, SONDE__AXIS,
+                            1);
+        sonde__plot_text(scene, axis->ticks.label[i], SONDE__FONT_TEXT, SONDE__MUTED,
+                         (sonde__plot_place){
+                             .x = bar.x + bar.w + GAP, .y = y, .align_y = SONDE__MIDDLE});
+    }
+    if (axis->label != NULL) {
+        sonde__plot_text(scene, axis->label, SONDE__FONT_LABEL, SONDE__INK,
+                         (sonde__plot_place){.x = box.x + box.w,
+                                             .y = box.y + box.h / 2,
+                                             .align_x = SONDE__RIGHT,
+                                             .align_y = SONDE__MIDDLE,
+                                             .maximum = box.h,
+                                             .turned = true});
+    }
+}
+
+/* --- legend ------------------------------------------------------------------------- */
+
+static void draw_swatch(sonde__plot_scene *scene, const sonde__plot_legend_entry *entry,
+                        double x, double y)
+{
+    if (entry->pen > 0) {
+        const sonde__plot_point line[] = {{x, y}, {x + SWATCH, y}};
+
+        sonde__plot_line(scene, line, SONDE_COUNT_OF(line), entry->colour, entry->pen,
+                         entry->dash);
+    } else {
+        sonde__plot_fill(scene, (sonde__plot_box){x, y - BLOCK / 2.0, BLOCK, BLOCK},
+                         entry->colour);
+    }
+}
+
+double sonde__plot_legend(sonde__plot_scene *scene, sonde__plot_box box,
+                          const sonde__plot_legend_entry *entries, size_t count,
+                          bool draw)
+{
+    const double row = 20;
+    double x = box.x, y = box.y;
+
+    for (size_t i = 0; i < count; i++) {
+        const double swatch = (entries[i].pen > 0 ? SWATCH : BLOCK) + GAP;
+        const double most = box.w - swatch;
+        const double name = SONDE_MIN(
+            sonde__plot_text_width(scene, entries[i].name, SONDE__FONT_TEXT), most);
+
+        if (x > box.x && x + swatch + name > box.x + box.w) {
+            x = box.x;
+            y += row;
+        }
+        if (draw) {
+            draw_swatch(scene, &entries[i], x, y + row / 2);
+            sonde__plot_text(scene, entries[i].name, SONDE__FONT_TEXT, SONDE__INK,
+                             (sonde__plot_place){.x = x + swatch,
+                                                 .y = y + row / 2,
+                                                 .align_y = SONDE__MIDDLE,
+                                                 .maximum = most});
+        }
+        x += swatch + name + 22;
+    }
+    return count > 0 ? y + row - box.y + GAP : 0;
 }

@@ -1,5 +1,5 @@
 /*
- * axes.h - a plot area with two axes, a colour bar, a legend: measured, then drawn.
+ * axes.h - a plot area with two axes, a colour bar and a legend: measured, then drawn.
  *
  *     legend_height, colour_bar_width -> frame_layout -> draw_grid -> data -> draw_axes
  */
@@ -24,7 +24,7 @@ typedef struct sonde__plot_frame {
     sonde__plot_axis x, y;
 } sonde__plot_frame;
 
-/* Makes low < high, far enough apart to be told apart and within +-1.1e300. */
+/* Makes low < high, distinguishable as doubles and within +-1.1e300. */
 SONDE_API void sonde__plot_range_widen(double *low, double *high);
 
 /* Chooses ticks and the area so that all labels lie within space; false: no room. */
@@ -34,32 +34,30 @@ void sonde__plot_frame_draw_grid(sonde__plot_scene *scene,
                                  const sonde__plot_frame *frame);
 void sonde__plot_frame_draw_axes(sonde__plot_scene *scene,
                                  const sonde__plot_frame *frame);
-/* Where a value lies; beyond the axis it continues, up to a page's length away. */
+/* The position of a value; values beyond the axis lie outside it, at most 20 of its lengths. */
 double sonde__plot_frame_x(const sonde__plot_frame *frame, double x);
 double sonde__plot_frame_y(const sonde__plot_frame *frame, double y);
 
-/* --- colour bar ------------------------------------------------------------------------
- */
+/* --- colour bar --------------------------------------------------------------------- */
 
-/* axis is the bar's; its ticks are chosen here, for a bar of that height. */
+/* Chooses the ticks of the bar's axis, for a bar of that height. */
 double sonde__plot_colour_bar_width(sonde__plot_scene *scene, sonde__plot_axis *axis,
                                     double height);
-/* In the right end of a space that wide, from y over height. */
+/* Draws it at the right end of box. */
 void sonde__plot_colour_bar_draw(sonde__plot_scene *scene, const sonde__plot_axis *axis,
                                  sonde_colours colours, sonde__plot_box box);
 
-/* --- legend ----------------------------------------------------------------------------
- */
+/* --- legend ------------------------------------------------------------------------- */
 
 typedef struct sonde__plot_legend_entry {
     const char *name; /* borrowed */
     uint32_t colour;
     int dash;
-    double pen; /* of the line; 0: a block */
+    double pen; /* width of the line; 0: a block */
 } sonde__plot_legend_entry;
 
-/* Rows of entries above a plot, as many as they need in box.w; draws unless scene's turn
- * is only to measure (draw false). Returns the height used. */
+/* Draws the entries above a plot in as many rows as they need in box.w; measures only if
+ * draw is false. Returns the height used. */
 double sonde__plot_legend(sonde__plot_scene *scene, sonde__plot_box box,
                           const sonde__plot_legend_entry *entries, size_t count,
                           bool draw);

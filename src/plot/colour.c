@@ -9,7 +9,7 @@
 #include <math.h>
 
 /* Every eighth colour of viridis (van der Walt and Smith, matplotlib; CC0): between these
- * knots a straight line is nowhere more than 1.8/255 off. */
+ * knots a straight line is at most 1.8/255 off. */
 static const uint32_t viridis[] = {
     0x440154, 0x470d60, 0x48186a, 0x482374, 0x472d7b, 0x453681, 0x424086,
     0x3f4989, 0x3b528b, 0x375a8d, 0x33638d, 0x2f6a8e, 0x2c728e, 0x297a8e,
@@ -49,10 +49,10 @@ uint32_t sonde__plot_colour_at(sonde_colours colours, double t)
     place = SONDE_MIN(SONDE_MAX(t, 0.0), 1.0) * last;
     knot = SONDE_MIN((int)place, last - 1);
     for (int shift = 16; shift >= 0; shift -= 8) {
-        const double from = channel(knots[knot], shift);
-        const double to = channel(knots[knot + 1], shift);
+        const double below = channel(knots[knot], shift);
+        const double above = channel(knots[knot + 1], shift);
 
-        rgb = rgb << 8 | (uint32_t)lround(from + (to - from) * (place - knot));
+        rgb = rgb << 8 | (uint32_t)lround(below + (above - below) * (place - knot));
     }
     return rgb << 8 | 0xffu;
 }

@@ -1,9 +1,9 @@
 /*
  * confusion.c - a confusion matrix: true labels down, predicted labels across.
  *
- * Names are shortened to a part of the page and left out, every second or more, where
- * rows are thinner than a line of text; cells carry their value in the largest font that
- * fits all of them, or none. Beyond DRAWN_CELLS classes the cells are one image.
+ * Names are shortened to a part of the page; where rows are thinner than a line of text,
+ * only every n-th is shown. Cells show their value in the largest font that fits all of
+ * them, or none. With more than DRAWN_CELLS classes the cells are one image.
  */
 #include "plot/axes.h"
 #include "base/fail.h"
@@ -24,15 +24,14 @@ typedef struct matrix {
     double total, right;
     bool whole; /* all counts are integers */
     double cell, names_left, names_below;
-    bool upright; /* names below are short enough to stand as they are */
+    bool upright; /* names below are short enough to need no turning */
     double x, y;  /* of the first cell */
     sonde__plot_axis bar;
-    sonde__plot_font font; /* of the values; size 0: they do not fit */
+    sonde__plot_font font; /* for the values; size 0: they do not fit */
     bool shortened;        /* "12.3k" */
 } matrix;
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 static sonde_err check_view(const sonde_view *view, sonde_diag *diag)
 {
@@ -75,7 +74,7 @@ static sonde_err read_value(matrix *m, int row, int column, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Rows in per cent of their sum; a row of zeros stays. */
+/* Rows in per cent of their sum; a row of zeros is unchanged. */
 static void to_shares(matrix *m)
 {
     for (int row = 0; row < m->classes; row++) {
@@ -136,7 +135,7 @@ static const char *class_name(const matrix *m, int i, char buf[16])
     return buf;
 }
 
-/* "Accuracy 89.25 % of 10 000 samples"; empty if the counts are not counts. */
+/* "Accuracy 89.25 % of 10 000 samples"; empty if the values are not counts. */
 static const char *summary(const matrix *m, char *buf, size_t size)
 {
     char total[40] = "";
@@ -150,8 +149,7 @@ static const char *summary(const matrix *m, char *buf, size_t size)
     return buf;
 }
 
-/* --- layout ----------------------------------------------------------------------------
- */
+/* --- layout ------------------------------------------------------------------------- */
 
 static void write_value(const matrix *m, double value, char *buf, size_t size)
 {
@@ -164,7 +162,7 @@ static void write_value(const matrix *m, double value, char *buf, size_t size)
     }
 }
 
-/* Per unit of font size: widths are proportional to it. */
+/* Width of the widest value, per unit of font size. */
 static double widest_value(const matrix *m, sonde__plot_scene *scene)
 {
     const sonde__plot_font font = {10, false};
@@ -205,7 +203,7 @@ static void choose_font(matrix *m, sonde__plot_scene *scene)
     }
 }
 
-/* One in how many names is shown: 1, 2, 5, 10 ... */
+/* Every n-th name is shown: 1, 2, 5, 10 ... */
 static int name_step(const matrix *m)
 {
     const double least = sonde__plot_text_height(SONDE__FONT_TEXT) / m->cell;
@@ -228,7 +226,7 @@ static double widest_name(const matrix *m, sonde__plot_scene *scene, double most
     return ceil(SONDE_MIN(width, most));
 }
 
-/* Where the cells leave room on a side, names need not be shortened as much. */
+/* Gives the names the room that the cells leave on a side. */
 static void give_names_the_rest(matrix *m, sonde__plot_scene *scene,
                                 sonde__plot_box space, double around, double bar)
 {
@@ -269,7 +267,7 @@ static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
     if (m->upright) {
         m->names_below = ceil(sonde__plot_text_height(SONDE__FONT_TEXT));
     }
-    /* Ticks anew, for the height that the bar now has. */
+    /* Chooses the ticks again, for the final height of the bar. */
     bar = sonde__plot_colour_bar_width(scene, &m->bar, m->cell * m->classes);
     width = title + m->names_left + GAP + m->cell * m->classes + bar;
     m->x = floor(space.x + SONDE_MAX(0, (space.w - width) / 2) + title + m->names_left +
@@ -279,8 +277,7 @@ static bool lay_out(matrix *m, sonde__plot_scene *scene, sonde__plot_box space)
     return true;
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 static uint32_t cell_colour(const matrix *m, double value)
 {
@@ -303,10 +300,10 @@ static void draw_cells(const matrix *m, sonde__plot_scene *scene)
             if (m->font.size > 0) {
                 write_value(m, value, text, sizeof text);
                 sonde__plot_text(scene, text, m->font, sonde__plot_ink_on(colour),
-                                 (sonde__plot_text_at){.x = box.x + box.w / 2,
-                                                       .y = box.y + box.h / 2,
-                                                       .align_x = SONDE__CENTRE,
-                                                       .align_y = SONDE__MIDDLE});
+                                 (sonde__plot_place){.x = box.x + box.w / 2,
+                                                     .y = box.y + box.h / 2,
+                                                     .align_x = SONDE__CENTRE,
+                                                     .align_y = SONDE__MIDDLE});
             }
         }
     }
@@ -336,32 +333,32 @@ static void draw_names(const matrix *m, sonde__plot_scene *scene)
         const double middle = (i + 0.5) * m->cell;
 
         sonde__plot_text(scene, name, SONDE__FONT_TEXT, SONDE__INK,
-                         (sonde__plot_text_at){.x = m->x - GAP,
-                                               .y = m->y + middle,
-                                               .align_x = SONDE__RIGHT,
-                                               .align_y = SONDE__MIDDLE,
-                                               .maximum = m->names_left + 0.5});
+                         (sonde__plot_place){.x = m->x - GAP,
+                                             .y = m->y + middle,
+                                             .align_x = SONDE__RIGHT,
+                                             .align_y = SONDE__MIDDLE,
+                                             .maximum = m->names_left + 0.5});
         sonde__plot_text(
             scene, name, SONDE__FONT_TEXT, SONDE__INK,
-            (sonde__plot_text_at){.x = m->x + middle,
-                                  .y = m->y + side + GAP,
-                                  .align_x = SONDE__CENTRE,
-                                  .align_y = SONDE__TOP,
-                                  .maximum = m->upright ? 0 : m->names_below + 0.5,
-                                  .turned = !m->upright});
+            (sonde__plot_place){.x = m->x + middle,
+                                .y = m->y + side + GAP,
+                                .align_x = SONDE__CENTRE,
+                                .align_y = SONDE__TOP,
+                                .maximum = m->upright ? 0 : m->names_below + 0.5,
+                                .turned = !m->upright});
     }
     sonde__plot_text(scene, "True label", SONDE__FONT_LABEL, SONDE__INK,
-                     (sonde__plot_text_at){.x = m->x - m->names_left - 2.5 * GAP,
-                                           .y = m->y + side / 2,
-                                           .align_x = SONDE__RIGHT,
-                                           .align_y = SONDE__MIDDLE,
-                                           .maximum = side,
-                                           .turned = true});
+                     (sonde__plot_place){.x = m->x - m->names_left - 2.5 * GAP,
+                                         .y = m->y + side / 2,
+                                         .align_x = SONDE__RIGHT,
+                                         .align_y = SONDE__MIDDLE,
+                                         .maximum = side,
+                                         .turned = true});
     sonde__plot_text(scene, "Predicted label", SONDE__FONT_LABEL, SONDE__INK,
-                     (sonde__plot_text_at){.x = m->x + side / 2,
-                                           .y = m->y + side + 2.5 * GAP + m->names_below,
-                                           .align_x = SONDE__CENTRE,
-                                           .maximum = side});
+                     (sonde__plot_place){.x = m->x + side / 2,
+                                         .y = m->y + side + 2.5 * GAP + m->names_below,
+                                         .align_x = SONDE__CENTRE,
+                                         .maximum = side});
 }
 
 static sonde_err draw(matrix *m, sonde__plot_scene *scene, const sonde__plot_page *page,

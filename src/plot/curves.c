@@ -1,36 +1,182 @@
 /*
- * curves.c - lines of one or several series, with what cannot be a point marked at the
+ * curves.c - lines of one or several series; values that have no point are marked at the
  * edge.
  *
  * A series becomes runs of consecutive drawable points: a run of one is a dot, a longer
  * one a line. Where a run has several points a pixel, each pixel column keeps its first,
- * least, greatest and last: the line covers the same pixels at a bounded cost.
+ * least, greatest and last point: the line covers the same pixels at a bounded cost.
  */
-#include "plot/axes.h"
+#include "plot/curves.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "plot/axes.h"
 #include "plot/colour.h"
 #include "plot/page.h"
-#include "plot/series.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+
+/* === points ========================================================================= */
+
+sonde__plot_mark sonde__plot_mark_of(double y, bool log_y)
+{
+    if (isnan(y)) {
+        return SONDE__MARK_NAN;
+    }
+    if (y > 1e300) {
+        return SONDE__MARK_ABOVE;
+    }
+    if (y < -1e300 || (log_y && y < 1e-300)) {
+        return SONDE__MARK_BELOW;
+    }
+    return SONDE__MARK_POINT;
+}
+
+static sonde_err check_line(const sonde_view *view, const char *where, const char *axis,
+                            sonde_diag *diag)
+{
+    char shape[160] = "";
+
+    if (sonde_dtype_size(view->dtype) == 0) {
+        return sonde__fail(diag, SONDE_EDTYPE, where, NULL, "%s: no dtype has number %d",
+                           axis, (int)view->dtype);
+    }
+    if (view->rank != 1) {
+        const int rank = SONDE_MIN(SONDE_MAX(view->rank, 0), SONDE_MAX_DIMS);
+
+        return sonde__fail(diag, SONDE_ESHAPE, where, "(n)", "%s of shape %s", axis,
+                           sonde_shape_text(rank, view->shape, shape, sizeof shape));
+    }
+    return SONDE_OK;
+}
+
+static sonde_err check_series(const sonde_plot_series *series, const char *where,
+                              sonde_diag *diag)
+{
+    sonde_err err = check_line(&series->y, where, "y", diag);
+
+    if (err == SONDE_OK && series->x.data != NULL) {
+        err = check_line(&series->x, where, "x", diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (series->y.shape[0] < 1 || series->y.data == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "at least one point",
+                           "the series is empty");
+    }
+    if (series->x.data != NULL && series->x.shape[0] != series->y.shape[0]) {
+        return sonde__fail(diag, SONDE_ESHAPE, where, "as many x as y",
+                           "%lld x and %lld y", (long long)series->x.shape[0],
+                           (long long)series->y.shape[0]);
+    }
+    return SONDE_OK;
+}
+
+static double element(const sonde_view *view, size_t i)
+{
+    const char *const data = view->data;
+    const int64_t offset = (int64_t)i * view->stride[0];
+
+    return sonde_element_get(view->dtype,
+                             data + offset * (int64_t)sonde_dtype_size(view->dtype));
+}
+
+static sonde_err read_points(const sonde_plot_series *series, bool log_y,
+                             const char *where, sonde__plot_series *s, sonde_diag *diag)
+{
+    s->ascending = true;
+    s->whole = true;
+    for (size_t i = 0; i < s->count; i++) {
+        const double x = series->x.data != NULL ? element(&series->x, i) : (double)i;
+
+        if (!(fabs(x) <= 1e300)) {
+            return sonde__fail(diag, SONDE_EINVAL, where, "finite x",
+                               "x is %g at point %zu", x, i);
+        }
+        s->x[i] = x;
+        s->y[i] = element(&series->y, i);
+        s->ascending = s->ascending && (i == 0 || x >= s->x[i - 1]);
+        s->whole = s->whole && floor(x) >= x;
+        s->marks[sonde__plot_mark_of(s->y[i], log_y)]++;
+    }
+    return SONDE_OK;
+}
+
+/* m = w m + (1 - w) y, shown divided by 1 - w^t (Kingma and Ba 2015, section 3). Points
+ * that cannot be drawn are skipped and leave a gap. */
+static void smooth_points(sonde__plot_series *s, bool log_y, double weight)
+{
+    double mean = 0, left = 1;
+
+    for (size_t i = 0; i < s->count; i++) {
+        if (sonde__plot_mark_of(s->y[i], log_y) != SONDE__MARK_POINT) {
+            s->smooth[i] = NAN;
+            continue;
+        }
+        mean = weight * mean + (1 - weight) * s->y[i];
+        left *= weight;
+        s->smooth[i] = mean / (1 - left);
+    }
+}
+
+sonde_err sonde__plot_series_read(const sonde_plot_series *series, bool log_y,
+                                  double smooth, const char *where,
+                                  sonde__plot_series *out, sonde_diag *diag)
+{
+    sonde__plot_series s = {0};
+    size_t size = 0;
+    sonde_err err = check_series(series, where, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    s.count = (size_t)series->y.shape[0];
+    if (sonde__mul(s.count, sizeof(double), &size)) {
+        s.x = sonde__malloc(size);
+        s.y = sonde__malloc(size);
+        s.smooth = smooth > 0 ? sonde__malloc(size) : NULL;
+    }
+    if (s.x == NULL || s.y == NULL || (smooth > 0 && s.smooth == NULL)) {
+        err = sonde__fail_nomem(diag, "the points of a curve");
+    } else {
+        err = read_points(series, log_y, where, &s, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde__plot_series_fini(&s);
+        return err;
+    }
+    if (s.smooth != NULL) {
+        smooth_points(&s, log_y, smooth);
+    }
+    *out = s;
+    return SONDE_OK;
+}
+
+void sonde__plot_series_fini(sonde__plot_series *series)
+{
+    sonde__free(series->x);
+    sonde__free(series->y);
+    sonde__free(series->smooth);
+    *series = (sonde__plot_series){0};
+}
+
+/* === the picture ==================================================================== */
 
 enum { SERIES_MAX = 32, NAME_SIZE = 32, DOTS_UP_TO = 40, MARK_EVERY = 7 };
 
 typedef struct chart {
     const sonde_curves_plot *plot;
     sonde__plot_series series[SERIES_MAX];
-    char names[SERIES_MAX][NAME_SIZE]; /* of those without one */
+    char names[SERIES_MAX][NAME_SIZE]; /* for series without a name */
     sonde__plot_legend_entry entries[SERIES_MAX];
     sonde__plot_frame frame;
     uint64_t marks[4];
 } chart;
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 static sonde_err check_plot(const sonde_curves_plot *plot, sonde_diag *diag)
 {
@@ -85,7 +231,7 @@ static sonde_err read_series(chart *c, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Ranges of x over all points, of y over those that can be drawn. */
+/* The range of x over all points, and that of y over the drawable ones. */
 static void find_ranges(const chart *c, sonde__plot_axis *x, sonde__plot_axis *y)
 {
     x->low = y->low = INFINITY;
@@ -124,7 +270,7 @@ static void make_frame(chart *c)
         return;
     }
     if (y->low >= 0 && y->low < 0.2 * y->high) {
-        y->low = 0; /* near enough to zero to show it */
+        y->low = 0; /* close enough to zero to include it */
     }
     sonde__plot_range_widen(&y->low, &y->high);
     room = y->high * 0.05 - y->low * 0.05;
@@ -134,8 +280,7 @@ static void make_frame(chart *c)
     }
 }
 
-/* --- lines -----------------------------------------------------------------------------
- */
+/* --- lines -------------------------------------------------------------------------- */
 
 /* One pixel column of a long line. */
 typedef struct column {
@@ -164,8 +309,7 @@ static size_t thin_out(sonde__plot_point *points, size_t count, double scale)
         const sonde__plot_point p = points[i];
 
         if (in_column > 0 && floor(p.x * scale) > floor(col.first.x * scale)) {
-            /* Never more than were read: a column of fewer points keeps them as they are.
-             */
+            /* Writes at most what was read: a column of up to four points is kept. */
             kept += in_column > 4 ? put_column(points + kept, &col) : in_column;
             in_column = 0;
         }
@@ -237,8 +381,7 @@ static void draw_values(const chart *c, sonde__plot_scene *scene,
     sonde__free(run);
 }
 
-/* --- marks -----------------------------------------------------------------------------
- */
+/* --- marks -------------------------------------------------------------------------- */
 
 static void draw_mark(sonde__plot_scene *scene, sonde__plot_box area,
                       sonde__plot_mark mark, double x, uint32_t colour)
@@ -273,7 +416,7 @@ static void draw_marks(const chart *c, sonde__plot_scene *scene, size_t k)
     }
 }
 
-/* What the marks mean, and how many there are; empty if there are none. */
+/* The meaning and the count of each kind of mark; empty if there are none. */
 static const char *describe_marks(const chart *c, char *buf, size_t size)
 {
     static const char *const kinds[] = {
@@ -282,26 +425,25 @@ static const char *describe_marks(const chart *c, char *buf, size_t size)
         [SONDE__MARK_ABOVE] = "\xe2\x96\xb2 +Inf",
         [SONDE__MARK_BELOW] = "\xe2\x96\xbc \xe2\x88\x92Inf",
     };
-    size_t at = 0;
+    size_t length = 0;
 
     buf[0] = '\0';
-    for (int kind = SONDE__MARK_NAN; kind <= SONDE__MARK_BELOW && at < size; kind++) {
+    for (int kind = SONDE__MARK_NAN; kind <= SONDE__MARK_BELOW && length < size; kind++) {
         const char *const name = kind == SONDE__MARK_BELOW && c->plot->log_y
                                      ? "\xe2\x96\xbc 0 or less"
                                      : kinds[kind];
         char count[40] = "";
 
         if (c->marks[kind] > 0) {
-            at += (size_t)snprintf(
-                buf + at, size - at, "%s%s: %s", at > 0 ? ",   " : "", name,
+            length += (size_t)snprintf(
+                buf + length, size - length, "%s%s: %s", length > 0 ? ",   " : "", name,
                 sonde__plot_grouped(c->marks[kind], count, sizeof count));
         }
     }
     return buf;
 }
 
-/* --- the picture -----------------------------------------------------------------------
- */
+/* --- the picture -------------------------------------------------------------------- */
 
 static void draw_series(const chart *c, sonde__plot_scene *scene)
 {
@@ -331,8 +473,9 @@ static void draw_series(const chart *c, sonde__plot_scene *scene)
     }
 }
 
-static bool draw(chart *c, sonde__plot_scene *scene, sonde__plot_box space)
+static bool draw(void *state, sonde__plot_scene *scene, sonde__plot_box space)
 {
+    chart *const c = state;
     const size_t entries =
         c->plot->count > 1 || c->plot->series[0].name != NULL ? c->plot->count : 0;
     const double legend = sonde__plot_legend(scene, space, c->entries, entries, true);
@@ -351,9 +494,8 @@ static bool draw(chart *c, sonde__plot_scene *scene, sonde__plot_box space)
 
 static sonde_err build(chart *c, sonde__plot_scene *scene, sonde_diag *diag)
 {
-    sonde__plot_page page = {0};
     char note[200] = "", subtitle[80] = "";
-    sonde_err err = read_series(c, diag);
+    const sonde_err err = read_series(c, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -363,19 +505,8 @@ static sonde_err build(chart *c, sonde__plot_scene *scene, sonde_diag *diag)
                        "Pale: as measured; strong: moving average, weight %g",
                        c->plot->smooth);
     }
-    err = sonde__plot_page_begin(scene, &c->plot->page, subtitle,
-                                 describe_marks(c, note, sizeof note),
-                                 sonde__plot_chart_height(scene), &page, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (!draw(c, scene, page.space)) {
-        err = sonde__plot_no_room(scene, diag);
-    } else {
-        err = sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag);
-    }
-    sonde__plot_page_fini(&page);
-    return err;
+    return sonde__plot_page_chart(scene, &c->plot->page, subtitle,
+                                  describe_marks(c, note, sizeof note), draw, c, diag);
 }
 
 sonde_err sonde__plot_build_curves(const void *description, sonde__plot_scene *scene,

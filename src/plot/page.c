@@ -4,12 +4,10 @@
 #include "plot/page.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "plot/plot_output.h"
 
 #include <math.h>
 
-/* --- title, notes ----------------------------------------------------------------------
- */
+/* --- title, notes ------------------------------------------------------------------- */
 
 /* Lines of a text at y; returns where the next may start. */
 static double draw_heading(sonde__plot_scene *scene, const char *text,
@@ -23,7 +21,7 @@ static double draw_heading(sonde__plot_scene *scene, const char *text,
     }
     lines = sonde__plot_wrap(scene, text, font, width, 3);
     sonde__plot_lines_draw(scene, &lines, font, colour,
-                           (sonde__plot_text_at){.x = SONDE__MARGIN, .y = y});
+                           (sonde__plot_place){.x = SONDE__MARGIN, .y = y});
     y += sonde__plot_lines_height(&lines, font) + 4;
     sonde__plot_lines_fini(&lines);
     return y;
@@ -73,13 +71,13 @@ sonde_err sonde__plot_page_end(sonde__plot_scene *scene, const sonde__plot_page 
         page->height > 0 ? page->height : ceil(bottom + notes + SONDE__MARGIN);
     if (scene->height * scene->scale > SONDE__PAGE_LONGEST) {
         return sonde__fail(diag, SONDE_EINVAL, "picture", NULL,
-                           "it would be %.0f pixels high, of %d possible",
+                           "it would be %.0f pixels high, at most %d are possible",
                            scene->height * scene->scale, SONDE__PAGE_LONGEST);
     }
     y = scene->height - SONDE__MARGIN - page->notes_height + 4;
     for (int i = 0; i < 2; i++) {
         sonde__plot_lines_draw(scene, &page->notes[i], SONDE__FONT_TEXT, SONDE__MUTED,
-                               (sonde__plot_text_at){.x = SONDE__MARGIN, .y = y});
+                               (sonde__plot_place){.x = SONDE__MARGIN, .y = y});
         y += sonde__plot_lines_height(&page->notes[i], SONDE__FONT_TEXT) + 4;
     }
     return SONDE_OK;
@@ -91,20 +89,33 @@ void sonde__plot_page_fini(sonde__plot_page *page)
     sonde__plot_lines_fini(&page->notes[1]);
 }
 
-double sonde__plot_chart_height(const sonde__plot_scene *scene)
+sonde_err sonde__plot_page_chart(sonde__plot_scene *scene, const sonde_plot_page *options,
+                                 const char *subtitle, const char *note,
+                                 sonde__plot_painter paint, void *chart, sonde_diag *diag)
 {
-    return round(SONDE_MIN(SONDE_MAX(scene->width * 0.65, 240), 540));
+    const double natural = round(SONDE_MIN(SONDE_MAX(scene->width * 0.65, 240), 540));
+    sonde__plot_page page = {0};
+    sonde_err err =
+        sonde__plot_page_begin(scene, options, subtitle, note, natural, &page, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = paint(chart, scene, page.space)
+              ? sonde__plot_page_end(scene, &page, page.space.y + page.space.h, diag)
+              : sonde__plot_no_room(scene, diag);
+    sonde__plot_page_fini(&page);
+    return err;
 }
 
 sonde_err sonde__plot_no_room(const sonde__plot_scene *scene, sonde_diag *diag)
 {
     return sonde__fail(diag, SONDE_EINVAL, "picture", "a larger width or height",
-                       "a page %.0f pixels wide leaves no room for the contents",
+                       "a page %.0f pixels wide is too small for the contents",
                        scene->width);
 }
 
-/* --- drawing ---------------------------------------------------------------------------
- */
+/* --- drawing ------------------------------------------------------------------------ */
 
 static sonde_err check_page(const sonde_plot_page *page, double *width, double *scale,
                             sonde_diag *diag)

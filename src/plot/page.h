@@ -1,5 +1,5 @@
 /*
- * page.h - what every picture has: title above, notes below, and the space between.
+ * page.h - the frame of every picture: title above, notes below, contents between.
  *
  *     sonde__plot_page_begin -> draw into page.space -> sonde__plot_page_end
  *
@@ -18,16 +18,16 @@ enum { SONDE__MARGIN = 24, SONDE__PAGE_WIDTH = 900, SONDE__PAGE_LONGEST = 32000 
 #define SONDE__FONT_TEXT ((sonde__plot_font){12, false})
 
 typedef struct sonde__plot_page {
-    sonde__plot_box space; /* for the contents; of no height if they decide it */
+    sonde__plot_box space; /* for the contents; h is 0 if they decide their height */
     sonde__plot_lines notes[2];
     double notes_height;
-    double height; /* of the page; 0: what the contents need */
+    double height; /* of the page; 0: the contents decide */
 } sonde__plot_page;
 
 /*
- * Draws title and subtitle (may be NULL) and measures the notes: note is the picture's
- * own (may be NULL), before the user's. natural is the page's height where the user gave
- * none; 0: the contents decide. SONDE_EINVAL if nothing is left for them. page needs
+ * Draws title and subtitle (may be NULL) and measures the notes: the picture's own note
+ * (may be NULL), then the user's. natural is the page's height if the user gave none; 0:
+ * the contents decide. SONDE_EINVAL: no room is left for the contents. page needs
  * sonde__plot_page_fini only if this succeeded.
  */
 sonde_err sonde__plot_page_begin(sonde__plot_scene *scene, const sonde_plot_page *options,
@@ -39,9 +39,16 @@ sonde_err sonde__plot_page_end(sonde__plot_scene *scene, const sonde__plot_page 
                                double bottom, sonde_diag *diag);
 void sonde__plot_page_fini(sonde__plot_page *page);
 
-/* What a page with axes is high where the user gave no height. */
-double sonde__plot_chart_height(const sonde__plot_scene *scene);
-/* SONDE_EINVAL: the contents do not fit. */
+/* Draws a chart into space; false: it does not fit. */
+typedef bool (*sonde__plot_painter)(void *chart, sonde__plot_scene *scene,
+                                    sonde__plot_box space);
+/* A page that paint fills: begins it, paints, ends it. Its natural height is that of a
+ * chart with axes. */
+sonde_err sonde__plot_page_chart(sonde__plot_scene *scene, const sonde_plot_page *options,
+                                 const char *subtitle, const char *note,
+                                 sonde__plot_painter paint, void *chart,
+                                 sonde_diag *diag);
+/* Fails with SONDE_EINVAL: the contents do not fit. */
 sonde_err sonde__plot_no_room(const sonde__plot_scene *scene, sonde_diag *diag);
 
 typedef sonde_err (*sonde__plot_builder)(const void *plot, sonde__plot_scene *scene,
@@ -50,7 +57,7 @@ typedef sonde_err (*sonde__plot_builder)(const void *plot, sonde__plot_scene *sc
 sonde_err sonde__plot_draw(const char *path, const sonde_plot_page *page,
                            sonde__plot_builder build, const void *plot, sonde_diag *diag);
 
-/* The builders; plot points to the struct that their names tell. */
+/* The builders; plot points to a sonde_<name>_plot. */
 SONDE_API sonde_err sonde__plot_build_images(const void *plot, sonde__plot_scene *scene,
                                              sonde_diag *diag);
 SONDE_API sonde_err sonde__plot_build_panels(const void *plot, sonde__plot_scene *scene,

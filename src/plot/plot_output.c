@@ -1,17 +1,13 @@
 /*
- * output.c - see output.h.
+ * plot_output.c - see plot_output.h.
  */
 #include "plot/plot_output.h"
 #include "base/fail.h"
-#include "base/memory.h"
 
 #include <sonde/plot.h>
 
 #include <string.h>
 #include <strings.h>
-
-/* --- kinds -----------------------------------------------------------------------------
- */
 
 sonde_err sonde__plot_kind_of(const char *path, sonde__plot_kind *kind, sonde_diag *diag)
 {
@@ -41,32 +37,4 @@ sonde_err sonde_plot_check_path(const char *path, sonde_diag *diag)
     sonde__plot_kind kind = SONDE__PLOT_PNG;
 
     return sonde__plot_kind_of(path, &kind, diag);
-}
-
-/* --- bytes -----------------------------------------------------------------------------
- */
-
-void sonde__plot_bytes_fini(sonde__plot_bytes *bytes)
-{
-    sonde__free(bytes->data);
-    *bytes = (sonde__plot_bytes){0};
-}
-
-void sonde__plot_bytes_add(sonde__plot_bytes *bytes, const void *data, size_t size)
-{
-    if (size == 0 || bytes->full) {
-        return;
-    }
-    if (size > SIZE_MAX - bytes->size ||
-        !sonde__reserve(&bytes->data, &bytes->capacity, bytes->size + size, 1)) {
-        bytes->full = true;
-        return;
-    }
-    memcpy(bytes->data + bytes->size, data, size);
-    bytes->size += size;
-}
-
-void sonde__plot_bytes_add_text(sonde__plot_bytes *bytes, const char *text)
-{
-    sonde__plot_bytes_add(bytes, text, strlen(text));
 }

@@ -1,15 +1,17 @@
 /*
  * render.c - draws a scene with cairo, as PNG or SVG, and writes the file.
  *
- * One loop over the items serves both kinds; they differ in the surface and in two
- * details: straight lines and boxes snap to whole pixels, and images that an SVG would
- * enlarge are enlarged here, pixel by pixel, since viewers would blur them.
+ * One loop over the items serves both kinds. Straight lines and boxes snap to whole
+ * pixels. Images that an SVG would enlarge are enlarged here, pixel by pixel, because
+ * viewers blur them.
  */
-#include "base/whole_file.h"
+#include "plot/scene.h"
 #include "base/fail.h"
 #include "base/macros.h"
+#include "base/whole_file.h"
 #include "plot/plot_output.h"
-#include "plot/plot_text.h"
+
+#include <sonde/text.h>
 
 #include <cairo-svg.h>
 #include <cairo.h>
@@ -43,8 +45,7 @@ static sonde__plot_box snapped(const brush *b, sonde__plot_box box)
                              SONDE_MAX(snap(b, box.y + box.h) - y, pixel)};
 }
 
-/* --- shapes ----------------------------------------------------------------------------
- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 static void draw_fill(const brush *b, const sonde__plot_item *item)
 {
@@ -123,8 +124,7 @@ static void draw_text(const brush *b, const sonde__plot_item *item)
     cairo_show_text(b->cairo, item->payload);
 }
 
-/* --- images ----------------------------------------------------------------------------
- */
+/* --- images ------------------------------------------------------------------------- */
 
 /* How many times each pixel is repeated both ways: in an SVG, enough for a sharp screen,
  * but never beyond some millions in all. */
@@ -144,18 +144,18 @@ static int repeats(const brush *b, const sonde__plot_item *item)
 static cairo_surface_t *image_surface(const sonde__plot_item *item, int times)
 {
     const int columns = item->columns * times, rows = item->rows * times;
-    const uint32_t *const from = item->payload;
+    const uint32_t *const pixels = item->payload;
     cairo_surface_t *surface =
         cairo_image_surface_create(CAIRO_FORMAT_RGB24, columns, rows);
-    unsigned char *const to = cairo_image_surface_get_data(surface);
+    unsigned char *const rgb = cairo_image_surface_get_data(surface);
     const int stride = cairo_image_surface_get_stride(surface);
 
-    for (int y = 0; to != NULL && y < rows; y++) {
+    for (int y = 0; rgb != NULL && y < rows; y++) {
         for (int x = 0; x < columns; x++) {
             const uint32_t pixel =
-                from[(size_t)(y / times) * (size_t)item->columns + (size_t)(x / times)];
+                pixels[(size_t)(y / times) * (size_t)item->columns + (size_t)(x / times)];
 
-            memcpy(to + (ptrdiff_t)y * stride + (ptrdiff_t)x * 4, &pixel, sizeof pixel);
+            memcpy(rgb + (ptrdiff_t)y * stride + (ptrdiff_t)x * 4, &pixel, sizeof pixel);
         }
     }
     cairo_surface_mark_dirty(surface);
@@ -178,8 +178,7 @@ static void draw_image(const brush *b, const sonde__plot_item *item)
     cairo_surface_destroy(surface); /* an error in it is now the context's */
 }
 
-/* --- the scene -------------------------------------------------------------------------
- */
+/* --- the scene ---------------------------------------------------------------------- */
 
 static void draw_item(const brush *b, const sonde__plot_item *item)
 {
@@ -232,13 +231,13 @@ static cairo_status_t draw_scene(const sonde__plot_scene *scene, cairo_surface_t
 
 static cairo_status_t collect(void *closure, const unsigned char *data, unsigned length)
 {
-    sonde__plot_bytes *const bytes = closure;
+    sonde_text *const bytes = closure;
 
-    sonde__plot_bytes_add(bytes, data, length);
-    return bytes->full ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
+    sonde_text_put(bytes, data, length);
+    return bytes->failed ? CAIRO_STATUS_NO_MEMORY : CAIRO_STATUS_SUCCESS;
 }
 
-static cairo_status_t make_png(const sonde__plot_scene *scene, sonde__plot_bytes *out)
+static cairo_status_t make_png(const sonde__plot_scene *scene, sonde_text *out)
 {
     cairo_surface_t *surface = cairo_image_surface_create(
         CAIRO_FORMAT_RGB24, (int)ceil(scene->width * scene->scale - 1e-6),
@@ -252,10 +251,9 @@ static cairo_status_t make_png(const sonde__plot_scene *scene, sonde__plot_bytes
     return status;
 }
 
-/* --- SVG -------------------------------------------------------------------------------
- */
+/* --- SVG ---------------------------------------------------------------------------- */
 
-static void add_escaped(sonde__plot_bytes *out, const char *text)
+static void add_escaped(sonde_text *out, const char *text)
 {
     for (; *text != '\0'; text++) {
         const char *const entity = *text == '&'   ? "&amp;"
@@ -264,46 +262,45 @@ static void add_escaped(sonde__plot_bytes *out, const char *text)
                                                   : NULL;
 
         if (entity != NULL) {
-            sonde__plot_bytes_add_text(out, entity);
+            sonde_text_add(out, entity);
         } else {
-            sonde__plot_bytes_add(out, text, 1);
+            sonde_text_put(out, text, 1);
         }
     }
 }
 
-static void add_description(const sonde__plot_scene *scene, sonde__plot_bytes *out)
+static void add_description(const sonde__plot_scene *scene, sonde_text *out)
 {
-    sonde__plot_bytes_add_text(out, "\n<desc>");
+    sonde_text_add(out, "\n<desc>");
     for (size_t i = 0; i < scene->count; i++) {
         if (scene->items[i].kind == SONDE__ITEM_TEXT) {
             add_escaped(out, scene->items[i].payload);
-            sonde__plot_bytes_add_text(out, "\n");
+            sonde_text_add(out, "\n");
         }
     }
-    sonde__plot_bytes_add_text(out, "</desc>");
+    sonde_text_add(out, "</desc>");
 }
 
-/* Puts the description behind the opening <svg ...>; without one, leaves plain as it is.
- */
-static void describe(const sonde__plot_scene *scene, const sonde__plot_bytes *plain,
-                     sonde__plot_bytes *out)
+/* Copies plain with the description after its <svg ...>; unchanged if it has none. */
+static void describe(const sonde__plot_scene *scene, const sonde_text *plain,
+                     sonde_text *out)
 {
-    const unsigned char *const start = memmem(plain->data, plain->size, "<svg", 4);
-    const size_t before = start != NULL ? (size_t)(start - plain->data) : plain->size;
-    const unsigned char *const end =
-        start != NULL ? memchr(start, '>', plain->size - before) : NULL;
-    const size_t head = end != NULL ? (size_t)(end - plain->data) + 1 : plain->size;
+    const char *const start = memmem(plain->data, plain->length, "<svg", 4);
+    const size_t before = start != NULL ? (size_t)(start - plain->data) : plain->length;
+    const char *const end =
+        start != NULL ? memchr(start, '>', plain->length - before) : NULL;
+    const size_t head = end != NULL ? (size_t)(end - plain->data) + 1 : plain->length;
 
-    sonde__plot_bytes_add(out, plain->data, head);
+    sonde_text_put(out, plain->data, head);
     if (end != NULL) {
         add_description(scene, out);
     }
-    sonde__plot_bytes_add(out, plain->data + head, plain->size - head);
+    sonde_text_put(out, plain->data + head, plain->length - head);
 }
 
-static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde__plot_bytes *out)
+static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde_text *out)
 {
-    sonde__plot_bytes plain = {0};
+    sonde_text plain = {0};
     cairo_surface_t *surface = cairo_svg_surface_create_for_stream(
         collect, &plain, scene->width * scene->scale, scene->height * scene->scale);
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
@@ -320,15 +317,15 @@ static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde__plot_bytes
     if (status == CAIRO_STATUS_SUCCESS) {
         describe(scene, &plain, out);
     }
-    sonde__plot_bytes_fini(&plain);
-    return out->full ? CAIRO_STATUS_NO_MEMORY : status;
+    sonde_text_fini(&plain);
+    return out->failed ? CAIRO_STATUS_NO_MEMORY : status;
 }
 
 sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *path,
                                  sonde_diag *diag)
 {
     sonde__plot_kind kind = SONDE__PLOT_PNG;
-    sonde__plot_bytes bytes = {0};
+    sonde_text bytes = {0};
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
     sonde_err err = sonde__plot_kind_of(path, &kind, diag);
 
@@ -339,14 +336,14 @@ sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *pat
         return sonde__fail_nomem(diag, "a picture");
     }
     status = kind == SONDE__PLOT_PNG ? make_png(scene, &bytes) : make_svg(scene, &bytes);
-    if (status == CAIRO_STATUS_SUCCESS && !bytes.full) {
-        err = sonde__whole_put(path, bytes.data, bytes.size, diag);
-    } else if (status == CAIRO_STATUS_NO_MEMORY || bytes.full) {
+    if (status == CAIRO_STATUS_SUCCESS && !bytes.failed) {
+        err = sonde__whole_put(path, bytes.data, bytes.length, diag);
+    } else if (status == CAIRO_STATUS_NO_MEMORY || bytes.failed) {
         err = sonde__fail_nomem(diag, "a picture");
     } else {
         err = sonde__fail(diag, SONDE_EINVAL, path, NULL, "cannot be drawn: %s",
                           cairo_status_to_string(status));
     }
-    sonde__plot_bytes_fini(&bytes);
+    sonde_text_fini(&bytes);
     return err;
 }

@@ -1,18 +1,20 @@
 /*
  * scene.h - a page as a list of shapes, placed before any of them is drawn.
  *
- * Pictures are built as a scene, in units of one pixel at scale 1, y down; a back end
- * then draws the same list as PNG or SVG (render.h). Texts are measured as they are
- * added, and each item keeps the box that it covers, so a test can ask a finished scene
- * whether two texts overlap or one leaves the page.
+ * Pictures are built as a scene, in units of one pixel at scale 1, y down; render.c draws
+ * the same list as PNG or SVG. Texts are measured as they are added, and each item keeps
+ * the box that it covers, so a test can check that no two texts of a finished scene
+ * overlap and none leaves the page.
  *
- *     sonde__plot_scene_init -> sonde__plot_fill, sonde__plot_text ... -> sonde__plot_scene_save -> fini
+ *     sonde__plot_scene_init
+ *       -> sonde__plot_fill, sonde__plot_text ...
+ *       -> sonde__plot_scene_save -> sonde__plot_scene_fini
  *
- * Adding never fails on the spot: the first failure is kept in scene.err, later calls do
- * nothing, and saving reports it. So drawing code has no error paths of its own.
+ * Adding never fails at once: the first failure is kept in scene.err, later calls do
+ * nothing, and saving reports it. Drawing code therefore needs no error paths.
  *
- * Omitted: letters missing in the font are shown as boxes; no text shaping, right-to-left
- * scripts or kerning.
+ * Omitted: text shaping, right-to-left scripts and kerning. Letters missing in the font
+ * are drawn as boxes.
  */
 #ifndef SONDE_PLOT_SCENE_H
 #define SONDE_PLOT_SCENE_H
@@ -45,7 +47,7 @@ typedef struct sonde__plot_font {
     bool bold;
 } sonde__plot_font;
 
-/* Which part of a text lies at the point given. */
+/* The part of a text that lies at its place. */
 typedef enum sonde__plot_align_x {
     SONDE__LEFT,
     SONDE__CENTRE,
@@ -57,14 +59,14 @@ typedef enum sonde__plot_align_y {
     SONDE__BOTTOM
 } sonde__plot_align_y;
 
-/* A text's place; maximum > 0 shortens it with an ellipsis to that length. */
-typedef struct sonde__plot_text_at {
+/* Where a text goes; maximum > 0 shortens it with an ellipsis to that length. */
+typedef struct sonde__plot_place {
     double x, y;
     sonde__plot_align_x align_x;
     sonde__plot_align_y align_y;
     double maximum;
     bool turned; /* reads upwards; align_x is then across the lines, align_y along them */
-} sonde__plot_text_at;
+} sonde__plot_place;
 
 typedef enum sonde__plot_item_kind {
     SONDE__ITEM_FILL, /* box */
@@ -77,7 +79,7 @@ typedef enum sonde__plot_item_kind {
 
 typedef struct sonde__plot_item {
     sonde__plot_item_kind kind;
-    sonde__plot_box box;  /* what it covers; of a text its line, as measured */
+    sonde__plot_box box;  /* covered area; for a text, its line as measured */
     sonde__plot_box clip; /* w == 0: none */
     uint32_t colour;
     double width;            /* LINE: of the pen */
@@ -87,7 +89,7 @@ typedef struct sonde__plot_item {
     sonde__plot_point start; /* TEXT: of the baseline */
     size_t count;            /* LINE, AREA: points */
     int columns, rows;       /* IMAGE */
-    void *payload;           /* taken: points, UTF-8 text or 0xffRRGGBB pixels, by kind */
+    void *payload;           /* taken: points, UTF-8 text or 0xffRRGGBB pixels */
 } sonde__plot_item;
 
 struct _cairo;
@@ -97,7 +99,7 @@ typedef struct sonde__plot_scene {
     double scale; /* pixels of the file per unit */
     sonde__plot_item *items;
     size_t count, capacity;
-    sonde__plot_box clip; /* put on items as they are added */
+    sonde__plot_box clip; /* copied to items as they are added */
     struct _cairo *ruler; /* measures texts */
     sonde_err err;        /* the first failure */
 } sonde__plot_scene;
@@ -107,8 +109,7 @@ SONDE_API sonde_err sonde__plot_scene_init(sonde__plot_scene *scene, double widt
                                            double scale, sonde_diag *diag);
 SONDE_API void sonde__plot_scene_fini(sonde__plot_scene *scene);
 
-/* --- shapes ----------------------------------------------------------------------------
- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 SONDE_API void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box,
                                 uint32_t colour);
@@ -127,18 +128,22 @@ void sonde__plot_dot(sonde__plot_scene *scene, double x, double y, double diamet
 void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *pixels,
                        int columns, int rows);
 
-/* --- texts -----------------------------------------------------------------------------
- */
+/* --- texts -------------------------------------------------------------------------- */
 
-/* Malformed UTF-8 becomes U+FFFD and control characters spaces; that is what is measured.
- */
+/* A copy of text as valid UTF-8: malformed bytes become U+FFFD, control characters spaces.
+ * Returned new; NULL: out of memory. All functions below apply it to their texts. */
+SONDE_API char *sonde__plot_text_clean(const char *text);
+/* Sets DejaVu Sans, or the system's substitute, without hinting of widths: a text is as
+ * long on paper as it was measured, at any scale. */
+void sonde__plot_font_set(struct _cairo *cairo, sonde__plot_font font);
+
 SONDE_API double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
                                         sonde__plot_font font);
 /* Height of one line. */
 SONDE_API double sonde__plot_text_height(sonde__plot_font font);
 SONDE_API void sonde__plot_text(sonde__plot_scene *scene, const char *text,
                                 sonde__plot_font font, uint32_t colour,
-                                sonde__plot_text_at at);
+                                sonde__plot_place place);
 
 enum { SONDE__LINES_MAX = 8 };
 
@@ -147,25 +152,25 @@ typedef struct sonde__plot_lines {
     char *line[SONDE__LINES_MAX];
 } sonde__plot_lines;
 
-/* Breaks text into at most `most` lines of at most `width`: at spaces, behind - _ / . ; a
- * piece that is too long by itself, and what is left for the last line, ends in an
- * ellipsis. Free with sonde__plot_lines_fini. */
+/* Breaks text into at most `most` lines of at most `width`: at spaces, after - _ / . ; a
+ * piece too long for a line, and a last line with too much text, end in an ellipsis. Free
+ * with sonde__plot_lines_fini. */
 SONDE_API sonde__plot_lines sonde__plot_wrap(sonde__plot_scene *scene, const char *text,
                                              sonde__plot_font font, double width,
                                              size_t most);
 SONDE_API void sonde__plot_lines_fini(sonde__plot_lines *lines);
-/* Height of that many lines, and drawing them downwards from at, aligned as at says. */
+
 SONDE_API double sonde__plot_lines_height(const sonde__plot_lines *lines,
                                           sonde__plot_font font);
+/* Draws the lines downwards from place. */
 SONDE_API void sonde__plot_lines_draw(sonde__plot_scene *scene,
                                       const sonde__plot_lines *lines,
                                       sonde__plot_font font, uint32_t colour,
-                                      sonde__plot_text_at at);
+                                      sonde__plot_place place);
 
-/* --- the file --------------------------------------------------------------------------
- */
+/* --- the file ----------------------------------------------------------------------- */
 
-/* Draws the scene on paper and writes it to path, by its ending (render.c). */
+/* Draws the scene on white paper and writes it to path, as PNG or SVG by its ending. */
 SONDE_API sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene,
                                            const char *path, sonde_diag *diag);
 

@@ -29,10 +29,9 @@ double sonde__plot_nice_step(double range, int wanted)
            power;
 }
 
-/* --- labels ----------------------------------------------------------------------------
- */
+/* --- labels ------------------------------------------------------------------------- */
 
-/* "x10^n" with raised digits; returns the end of what was written. */
+/* "10^n" with raised digits; returns the length of the text. */
 static size_t write_power(char *buf, size_t size, int exponent)
 {
     static const char *const raised[] = {
@@ -40,16 +39,18 @@ static size_t write_power(char *buf, size_t size, int exponent)
         "\xe2\x81\xb5", "\xe2\x81\xb6", "\xe2\x81\xb7", "\xe2\x81\xb8", "\xe2\x81\xb9",
     };
     char digits[16] = "";
-    size_t at = (size_t)snprintf(buf, size, "10%s", exponent < 0 ? "\xe2\x81\xbb" : "");
+    size_t length =
+        (size_t)snprintf(buf, size, "10%s", exponent < 0 ? "\xe2\x81\xbb" : "");
 
     (void)snprintf(digits, sizeof digits, "%d", exponent < 0 ? -exponent : exponent);
-    for (const char *digit = digits; *digit != '\0' && at < size; digit++) {
-        at += (size_t)snprintf(buf + at, size - at, "%s", raised[*digit - '0']);
+    for (const char *digit = digits; *digit != '\0' && length < size; digit++) {
+        length +=
+            (size_t)snprintf(buf + length, size - length, "%s", raised[*digit - '0']);
     }
-    return at;
+    return length;
 }
 
-/* What all labels of an axis are divided by, and what stands behind them. */
+/* The divisor of all labels of an axis, and their suffix. */
 typedef struct unit {
     int exponent;
     bool power; /* written as a power of ten */
@@ -81,21 +82,22 @@ static void write_label(char *buf, size_t size, double value, unit u, int decima
 {
     const double shown = fabs(divided(value, u.exponent));
     char number[SONDE__LABEL_SIZE] = "";
-    size_t at = 0;
+    size_t length = 0;
 
     if (!(shown > 0)) {
         (void)snprintf(buf, size, "0");
         return;
     }
     (void)snprintf(number, sizeof number, "%.*f", decimals, shown);
-    at = (size_t)snprintf(buf, size, "%s%s%s", value < 0 ? MINUS : "", number, u.suffix);
-    if (u.power && at < size) {
-        at += (size_t)snprintf(buf + at, size - at, TIMES);
-        (void)write_power(buf + at, size - at, u.exponent);
+    length =
+        (size_t)snprintf(buf, size, "%s%s%s", value < 0 ? MINUS : "", number, u.suffix);
+    if (u.power && length < size) {
+        length += (size_t)snprintf(buf + length, size - length, TIMES);
+        (void)write_power(buf + length, size - length, u.exponent);
     }
 }
 
-/* Decimals that tell multiples of step apart, in that unit. */
+/* Decimals that distinguish multiples of step, in that unit. */
 static int decimals_for(double step, int exponent)
 {
     const double places = exponent - floor(log10(step) + 1e-9);
@@ -109,17 +111,16 @@ static void label_linear(sonde__plot_ticks *ticks, double step)
     unit u = {0};
 
     for (int i = 0; i < ticks->count; i++) {
-        largest = SONDE_MAX(largest, fabs(ticks->at[i]));
+        largest = SONDE_MAX(largest, fabs(ticks->value[i]));
     }
     u = unit_for(largest);
     for (int i = 0; i < ticks->count; i++) {
-        write_label(ticks->label[i], SONDE__LABEL_SIZE, ticks->at[i], u,
+        write_label(ticks->label[i], SONDE__LABEL_SIZE, ticks->value[i], u,
                     decimals_for(step, u.exponent));
     }
 }
 
-/* --- linear ----------------------------------------------------------------------------
- */
+/* --- linear ------------------------------------------------------------------------- */
 
 void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
                               sonde__plot_ticks *ticks)
@@ -134,64 +135,65 @@ void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
     }
     first = ceil(low / step - 1e-9);
     for (int i = 0; i <= wanted; i++) {
-        const double at = (first + i) * step;
+        const double value = (first + i) * step;
 
-        if (at > high + step * 1e-9) {
+        if (value > high + step * 1e-9) {
             break;
         }
-        ticks->at[ticks->count++] = fabs(at) < step / 2 ? 0 : at;
+        ticks->value[ticks->count++] = fabs(value) < step / 2 ? 0 : value;
     }
     label_linear(ticks, step);
 }
 
-/* --- logarithmic -----------------------------------------------------------------------
- */
+/* --- logarithmic -------------------------------------------------------------------- */
 
 static void add_log(sonde__plot_ticks *ticks, double low, double high, int decade,
                     int digit)
 {
-    const double at = digit * pow(10, decade);
+    const double value = digit * pow(10, decade);
 
-    if (at >= low * (1 - 1e-9) && at <= high * (1 + 1e-9) &&
+    if (value >= low * (1 - 1e-9) && value <= high * (1 + 1e-9) &&
         ticks->count < SONDE__TICKS_MAX) {
-        ticks->at[ticks->count++] = at;
+        ticks->value[ticks->count++] = value;
     }
 }
 
-/* A label as short as 0.001, 20, 5k, or 2x10^-7 if all shall be powers. */
+/* Labels as short as 0.001, 20 and 5k; all are powers such as 2x10^-7 if one needs it. */
 static void label_log(sonde__plot_ticks *ticks)
 {
     bool powers = false;
 
     for (int i = 0; i < ticks->count; i++) {
-        powers = powers || ticks->at[i] < 0.9e-3 || ticks->at[i] > 1.1e15;
+        powers = powers || ticks->value[i] < 0.9e-3 || ticks->value[i] > 1.1e15;
     }
     for (int i = 0; i < ticks->count; i++) {
-        const int exponent = (int)floor(log10(ticks->at[i]) + 1e-9);
-        const int digit = (int)lround(divided(ticks->at[i], exponent));
+        const int exponent = (int)floor(log10(ticks->value[i]) + 1e-9);
+        const int digit = (int)lround(divided(ticks->value[i], exponent));
         char *const label = ticks->label[i];
 
         if (powers) {
-            size_t at = 0;
+            size_t length = 0;
 
             if (digit > 1) {
-                at = (size_t)snprintf(label, SONDE__LABEL_SIZE, "%d" TIMES, digit);
+                length = (size_t)snprintf(label, SONDE__LABEL_SIZE, "%d" TIMES, digit);
             }
-            (void)write_power(label + at, SONDE__LABEL_SIZE - at, exponent);
+            (void)write_power(label + length, SONDE__LABEL_SIZE - length, exponent);
         } else {
-            (void)sonde__plot_short_number(ticks->at[i], 1, label, SONDE__LABEL_SIZE);
+            (void)sonde__plot_short_number(ticks->value[i], 1, label, SONDE__LABEL_SIZE);
         }
     }
 }
 
-static void add_fine(double low, double high, int from, int to, sonde__plot_ticks *ticks)
+static void add_fine(double low, double high, int first, int last,
+                     sonde__plot_ticks *ticks)
 {
-    for (int decade = from; decade <= to; decade++) {
+    for (int decade = first; decade <= last; decade++) {
         for (int digit = 2; digit <= 9; digit++) {
-            const double at = digit * pow(10, decade);
+            const double value = digit * pow(10, decade);
 
-            if (at > low && at < high && ticks->fine_count < SONDE__TICKS_FINE_MAX) {
-                ticks->fine[ticks->fine_count++] = at;
+            if (value > low && value < high &&
+                ticks->fine_count < SONDE__TICKS_FINE_MAX) {
+                ticks->fine[ticks->fine_count++] = value;
             }
         }
     }
@@ -199,8 +201,9 @@ static void add_fine(double low, double high, int from, int to, sonde__plot_tick
 
 void sonde__plot_ticks_log(double low, double high, int wanted, sonde__plot_ticks *ticks)
 {
-    const int from = (int)floor(log10(low) + 1e-9), to = (int)floor(log10(high) + 1e-9);
-    const int decades = to - from + 1;
+    const int first = (int)floor(log10(low) + 1e-9),
+              last = (int)floor(log10(high) + 1e-9);
+    const int decades = last - first + 1;
 
     wanted = SONDE_MIN(SONDE_MAX(wanted, 2), 30);
     *ticks = (sonde__plot_ticks){0};
@@ -209,19 +212,19 @@ void sonde__plot_ticks_log(double low, double high, int wanted, sonde__plot_tick
         return;
     }
     if (decades <= 10) {
-        add_fine(low, high, from, to, ticks);
+        add_fine(low, high, first, last, ticks);
     }
     if (decades * 3 <= wanted + 1) {
-        for (int decade = from; decade <= to; decade++) {
+        for (int decade = first; decade <= last; decade++) {
             add_log(ticks, low, high, decade, 1);
             add_log(ticks, low, high, decade, 2);
             add_log(ticks, low, high, decade, 5);
         }
     } else {
         const int step = SONDE_MAX(1, (int)sonde__plot_nice_step(decades, wanted));
-        const int first = (int)floor((double)from / step) * step;
+        const int start = (int)floor((double)first / step) * step;
 
-        for (int decade = first; decade <= to; decade += step) {
+        for (int decade = start; decade <= last; decade += step) {
             add_log(ticks, low, high, decade, 1);
         }
     }
@@ -232,22 +235,21 @@ void sonde__plot_ticks_log(double low, double high, int wanted, sonde__plot_tick
     label_log(ticks);
 }
 
-/* --- single numbers --------------------------------------------------------------------
- */
+/* --- single numbers ----------------------------------------------------------------- */
 
 const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size)
 {
     char digits[24] = "";
     const size_t count =
         (size_t)snprintf(digits, sizeof digits, "%llu", (unsigned long long)value);
-    size_t at = 0;
+    size_t length = 0;
 
     buf[0] = '\0';
-    for (size_t i = 0; i < count && at < size; i++) {
+    for (size_t i = 0; i < count && length < size; i++) {
         const bool gap = i > 0 && (count - i) % 3 == 0;
 
-        at += (size_t)snprintf(buf + at, size - at, "%s%c", gap ? THIN_SPACE : "",
-                               digits[i]);
+        length += (size_t)snprintf(buf + length, size - length, "%s%c",
+                                   gap ? THIN_SPACE : "", digits[i]);
     }
     return buf;
 }

@@ -194,7 +194,7 @@ static taken take_vitals(sonde__record_writer *writer,
         *fault = ENOMEM;
         return LEFT_FAULT;
     }
-    return writer->stats.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+    return writer->stats.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
 static taken take_sketch(sonde__record_writer *writer,
@@ -218,7 +218,7 @@ static taken take_sketch(sonde__record_writer *writer,
         *fault = ENOMEM;
         return LEFT_FAULT;
     }
-    return writer->sketches.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+    return writer->sketches.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
 static taken take_end(sonde__record_writer *writer,
@@ -232,7 +232,7 @@ static taken take_end(sonde__record_writer *writer,
         return LEFT_FAULT;
     }
     writer->newest = SONDE_MAX(writer->newest, row.step);
-    return writer->steps.waiting.used >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+    return writer->steps.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
 }
 
 static taken take(sonde__record_writer *writer, sonde__record_block *block, int *fault)

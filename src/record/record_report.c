@@ -27,7 +27,7 @@ sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
                                      const char *const *names, size_t count,
                                      sonde_diag *diag)
 {
-    sonde__record_text text = {0};
+    sonde_text text = {0};
 
     if (id >= sonde_catalogue_count(recorder->catalogue)) {
         return sonde__fail(diag, SONDE_ERANGE, "collections of a tensor",
@@ -39,14 +39,14 @@ sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
                            "before the first value", "its collections are recorded");
     }
     for (size_t i = 0; i < count; i++) {
-        sonde__record_text_put(&text, names[i], strlen(names[i]) + 1);
+        sonde_text_put(&text, names[i], strlen(names[i]) + 1);
     }
-    if (text.failed || text.used > SONDE__MOST_LINE ||
+    if (text.failed || text.length > SONDE__MOST_LINE ||
         !sonde__reserve(&recorder->collected, &recorder->collected_capacity,
                         (size_t)id + 1, sizeof *recorder->collected)) {
-        const bool large = !text.failed && text.used > SONDE__MOST_LINE;
+        const bool large = !text.failed && text.length > SONDE__MOST_LINE;
 
-        sonde__record_text_fini(&text);
+        sonde_text_fini(&text);
         return large ? sonde__fail(diag, SONDE_EINVAL, "collections of a tensor",
                                    "at most 64 KiB", "%zu names", count)
                      : sonde__fail_nomem(diag, "collections of a tensor");
@@ -56,7 +56,7 @@ sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
     }
     sonde__free(recorder->collected[id].text);
     recorder->collected[id] =
-        (sonde__record_collected){text.start, (uint32_t)count, (uint32_t)text.used};
+        (sonde__record_collected){text.data, (uint32_t)count, (uint32_t)text.length};
     return SONDE_OK;
 }
 

@@ -21,7 +21,7 @@ typedef struct history {
     sonde_diag *diag;
     sonde__record_generation *generations;
     size_t count, capacity;
-    sonde__record_text lines;     /* of generations.jsonl */
+    sonde_text lines;             /* of generations.jsonl */
     sonde__record_step_row *rows; /* of steps that count */
     size_t row_count, row_capacity;
 } history;
@@ -77,7 +77,7 @@ static sonde_err read_generations(history *of)
          err == SONDE_OK && (end = memchr(at, '\n', size - (size_t)(at - text))) != NULL;
          at = end + 1) {
         err = take_generation(of, at, (size_t)(end - at));
-        sonde__record_text_put(&of->lines, at, (size_t)(end + 1 - at));
+        sonde_text_put(&of->lines, at, (size_t)(end + 1 - at));
     }
     sonde__free(text);
     return err;
@@ -196,11 +196,11 @@ static sonde_err write_generation(history *of, int64_t begin)
     char path[SONDE__FILE_NAME * 2], text[SONDE__GENERATION_ROOM];
     int failed = ENOMEM;
 
-    sonde__record_text_put(&of->lines, text, sonde__record_generation_print(&line, text));
+    sonde_text_put(&of->lines, text, sonde__record_generation_print(&line, text));
     (void)path_of(of, SONDE__GENERATIONS_FILE, path);
     if (!of->lines.failed) {
-        failed = writer->backend->ops->replace(writer->backend, path, of->lines.start,
-                                               of->lines.used, false, true);
+        failed = writer->backend->ops->replace(writer->backend, path, of->lines.data,
+                                               of->lines.length, false, true);
     }
     writer->generation = line.number;
     return failed == 0 ? SONDE_OK : fail(of, failed, path);
@@ -232,6 +232,6 @@ sonde_err sonde__record_run_go_on(sonde__record_writer *writer,
     }
     sonde__free(of.generations);
     sonde__free(of.rows);
-    sonde__record_text_fini(&of.lines);
+    sonde_text_fini(&of.lines);
     return err;
 }

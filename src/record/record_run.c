@@ -5,9 +5,12 @@
  * with a folder of its own that must be new.
  */
 #include "record/record_run.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+
+#include <sonde/json.h>
 
 #include <errno.h>
 #include <jansson.h>
@@ -49,36 +52,43 @@ static char *compact(const char *save)
     return text;
 }
 
-static sonde_err print_run(const sonde_recorder_options *options,
-                           sonde__record_text *text, sonde_diag *diag)
+static sonde_err print_run(const sonde_recorder_options *options, sonde_text *text,
+                           sonde_diag *diag)
 {
+    const char *const strings[][2] = {{"program", options->program},
+                                      {"model", options->model},
+                                      {"graph", options->graph}};
+    sonde_json json = {.text = text};
     unsigned char lot[16];
-    char *save = NULL;
+    char id[2 * sizeof lot + 1], date[SONDE__DATE_TEXT], *save = NULL;
 
     if (getrandom(lot, sizeof lot, 0) != (ssize_t)sizeof lot) {
         return sonde__fail_errno(diag, options->path, "no random numbers for its id");
     }
-    sonde__record_text_format(text, "{\"sonde_run\":%d,\"id\":\"", SONDE__FORMAT_VERSION);
     for (size_t i = 0; i < sizeof lot; i++) {
-        sonde__record_text_format(text, "%02x", (unsigned)lot[i]);
+        (void)snprintf(id + 2 * i, 3, "%02x", (unsigned)lot[i]);
     }
-    sonde__record_text_add(text, "\",\"created\":\"");
-    sonde__record_text_moment(text);
-    sonde__record_text_format(text, "\",\"world\":%d", ranks(options));
-    sonde__record_text_member(text, "program", options->program);
-    sonde__record_text_member(text, "model", options->model);
-    sonde__record_text_member(text, "graph", options->graph);
+    sonde_json_object(&json, NULL);
+    sonde_json_int(&json, "sonde_run", SONDE__FORMAT_VERSION);
+    sonde_json_string(&json, "id", id);
+    sonde_json_string(&json, "created", sonde__date_text(date));
+    sonde_json_int(&json, "world", ranks(options));
+    for (size_t i = 0; i < SONDE_COUNT_OF(strings); i++) {
+        if (strings[i][1] != NULL) {
+            sonde_json_string(&json, strings[i][0], strings[i][1]);
+        }
+    }
     if (options->save != NULL) {
         save = compact(options->save);
         if (save == NULL) {
             return sonde__fail(diag, SONDE_EINVAL, "save", "a JSON object",
                                "text of another kind");
         }
-        sonde__record_text_add(text, ",\"save\":");
-        sonde__record_text_add(text, save);
+        sonde_json_raw(&json, "save", save);
         free(save);
     }
-    sonde__record_text_add(text, "}\n");
+    sonde_json_end(&json);
+    sonde_text_add(text, "\n");
     return text->failed ? sonde__fail_nomem(diag, "run.json") : SONDE_OK;
 }
 
@@ -162,14 +172,14 @@ static sonde_err begin_new(sonde__record_writer *writer,
                            const sonde_recorder_options *options, sonde_diag *diag)
 {
     sonde__record_backend *const backend = writer->backend;
-    sonde__record_text text = {0};
+    sonde_text text = {0};
     contents seen = {0};
     bool made = false;
     sonde_err err = print_run(options, &text, diag);
     int failed = 0;
 
-    writer->run = text.start;
-    writer->run_size = text.used;
+    writer->run = text.data;
+    writer->run_size = text.length;
     if (err != SONDE_OK) {
         return err;
     }
@@ -331,22 +341,25 @@ int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
     static const char *const reasons[] = {"finished", "interrupted", "failed", "rule"};
     const sonde__record_counters *now = &writer->counters, *before = &writer->before;
     const size_t which = (size_t)reason;
-    sonde__record_text end = {0};
+    sonde_text end = {0};
+    sonde_json json = {.text = &end};
+    char date[SONDE__DATE_TEXT];
     int failed = ENOMEM;
 
-    sonde__record_text_format(&end, "{\"reason\":\"%s\"",
-                              which < SONDE_COUNT_OF(reasons) ? reasons[which]
-                                                              : "failed");
-    sonde__record_text_member(&end, "text", text != NULL ? text : "");
-    sonde__record_text_add(&end, ",\"ended\":\"");
-    sonde__record_text_moment(&end);
-    sonde__record_text_format(&end, "\",\"last_step\":%lld}\n",
-                              (long long)SONDE_MAX(atomic_load(&now->last_step),
-                                                   atomic_load(&before->last_step)));
+    sonde_json_object(&json, NULL);
+    sonde_json_string(&json, "reason",
+                      which < SONDE_COUNT_OF(reasons) ? reasons[which] : "failed");
+    sonde_json_string(&json, "text", text != NULL ? text : "");
+    sonde_json_string(&json, "ended", sonde__date_text(date));
+    sonde_json_int(
+        &json, "last_step",
+        SONDE_MAX(atomic_load(&now->last_step), atomic_load(&before->last_step)));
+    sonde_json_end(&json);
+    sonde_text_add(&end, "\n");
     if (!end.failed) {
-        failed = writer->backend->ops->replace(writer->backend, SONDE__END_FILE,
-                                               end.start, end.used, false, true);
+        failed = writer->backend->ops->replace(writer->backend, SONDE__END_FILE, end.data,
+                                               end.length, false, true);
     }
-    sonde__record_text_fini(&end);
+    sonde_text_fini(&end);
     return failed;
 }

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/names.h"
 
+#include <sonde/json.h>
 #include <sonde/log.h>
 
 #include <errno.h>
@@ -26,22 +27,21 @@ void sonde__record_tensors_fini(sonde__record_tensors *tensors)
     sonde__names_fini(&tensors->names);
     sonde__free(tensors->tensors);
     sonde__free(tensors->map);
-    sonde__record_text_fini(&tensors->lines);
+    sonde_text_fini(&tensors->lines);
     sonde__record_stream_fini(&tensors->catalogue);
 }
 
-/* Names as they stand in JSON: what is not UTF-8 is the same when it is read back. The text
- * has a NUL behind it and is freed by the caller; NULL if memory is out. */
+/* A name as it is in JSON, without quotes: invalid UTF-8 then reads back the same. The
+ * caller frees it; NULL if memory runs out. */
 static char *escape(const char *name)
 {
-    sonde__record_text escaped = {0};
+    sonde_text escaped = {0};
 
-    sonde__record_text_escape(&escaped, name);
-    sonde__record_text_put(&escaped, "", 1);
+    sonde_json_escape(&escaped, name);
     if (escaped.failed) {
-        sonde__record_text_fini(&escaped);
+        sonde_text_fini(&escaped);
     }
-    return escaped.start;
+    return escaped.data;
 }
 
 /* A new name; false if memory is out. */
@@ -60,40 +60,40 @@ static bool add_name(sonde__record_tensors *tensors, const char *escaped)
 /* --- lines ------------------------------------------------------------------------ */
 
 /* same_as: in the file, of an alias; else SONDE_NO_TENSOR. */
-static void print_line(sonde__record_text *text,
-                       const sonde__record_tensor_message *message, uint32_t id,
-                       uint32_t same_as)
+static void print_line(sonde_text *text, const sonde__record_tensor_message *message,
+                       uint32_t id, uint32_t same_as)
 {
     const char *const name = message->text, *const module = name + strlen(name) + 1,
                       *const op = module + strlen(module) + 1,
                       *const note = op + strlen(op) + 1;
     const char *collection = note + strlen(note) + 1;
+    sonde_json json = {.text = text};
 
-    sonde__record_text_format(text, "{\"id\":%lu,\"name\":", (unsigned long)id);
-    sonde__record_text_quote(text, name);
-    sonde__record_text_member(text, "role", sonde_role_name(message->role));
-    sonde__record_text_member(text, "module", module);
-    sonde__record_text_member(text, "op", op);
-    sonde__record_text_member(text, "pass", sonde_pass_name(message->pass));
-    sonde__record_text_member(text, "dtype", sonde_dtype_name(message->dtype));
-    sonde__record_text_add(text, ",\"shape\":[");
+    sonde_json_object(&json, NULL);
+    sonde_json_uint(&json, "id", id);
+    sonde_json_string(&json, "name", name);
+    sonde_json_string(&json, "role", sonde_role_name(message->role));
+    sonde_json_string(&json, "module", module);
+    sonde_json_string(&json, "op", op);
+    sonde_json_string(&json, "pass", sonde_pass_name(message->pass));
+    sonde_json_string(&json, "dtype", sonde_dtype_name(message->dtype));
+    sonde_json_list(&json, "shape");
     for (int d = 0; d < message->rank; d++) {
-        sonde__record_text_format(text, d > 0 ? ",%lld" : "%lld",
-                                  (long long)message->shape[d]);
+        sonde_json_int(&json, NULL, message->shape[d]);
     }
-    sonde__record_text_add(text, "]");
+    sonde_json_end(&json);
     if (same_as != SONDE_NO_TENSOR) {
-        sonde__record_text_format(text, ",\"same_as\":%lu", (unsigned long)same_as);
+        sonde_json_uint(&json, "same_as", same_as);
     }
-    sonde__record_text_add(text, ",\"collections\":[");
+    sonde_json_list(&json, "collections");
     for (uint32_t i = 0; i < message->collections; i++) {
-        sonde__record_text_add(text, i > 0 ? "," : "");
-        sonde__record_text_quote(text, collection);
+        sonde_json_string(&json, NULL, collection);
         collection += strlen(collection) + 1;
     }
-    sonde__record_text_add(text, "]");
-    sonde__record_text_member(text, "note", note);
-    sonde__record_text_add(text, "}\n");
+    sonde_json_end(&json);
+    sonde_json_string(&json, "note", note);
+    sonde_json_end(&json);
+    sonde_text_add(text, "\n");
 }
 
 /* Room in the map for the producer's id. */
@@ -113,7 +113,7 @@ static bool reserve_map(sonde__record_tensors *tensors, uint32_t id)
 static bool add_tensor(sonde__record_tensors *tensors,
                        const sonde__record_tensor_message *message, const char *escaped)
 {
-    const size_t used = tensors->lines.used;
+    const size_t used = tensors->lines.length;
     const uint32_t id = (uint32_t)tensors->names.count;
     const uint32_t same_as = message->same_as != message->id
                                  ? sonde__record_tensors_find(tensors, message->same_as)
@@ -121,7 +121,7 @@ static bool add_tensor(sonde__record_tensors *tensors,
     size_t length = 0;
 
     print_line(&tensors->lines, message, id, same_as);
-    length = tensors->lines.used - used;
+    length = tensors->lines.length - used;
     if (tensors->lines.failed) {
         goto nomem;
     }
@@ -131,23 +131,23 @@ static bool add_tensor(sonde__record_tensors *tensors,
                   "line of %zu in the catalogue (at most %d)",
                   message->text, strlen(message->text), (int)SONDE__MOST_NAME, length,
                   (int)SONDE__MOST_LINE);
-        tensors->lines.used = used;
+        tensors->lines.length = used;
         return true;
     }
     /* Reserved first, so that the two last steps cannot fail one without the other. */
-    if (sonde__record_text_room(&tensors->catalogue.waiting, length) == NULL ||
+    if (sonde_text_reserve(&tensors->catalogue.waiting,
+                           tensors->catalogue.waiting.length + length) != SONDE_OK ||
         !add_name(tensors, escaped)) {
-        tensors->catalogue.waiting.failed = false;
         goto nomem;
     }
-    (void)sonde__record_stream_add(&tensors->catalogue, tensors->lines.start + used,
+    (void)sonde__record_stream_add(&tensors->catalogue, tensors->lines.data + used,
                                    length);
     tensors->map[message->id] = id;
     return true;
 
 nomem:
     tensors->lines.failed = false;
-    tensors->lines.used = used;
+    tensors->lines.length = used;
     return false;
 }
 
@@ -174,9 +174,9 @@ void sonde__record_tensors_abandon(sonde__record_tensors *tensors)
 {
     sonde__record_stream_abandon(&tensors->catalogue);
     tensors->catalogue.end = 0;
-    tensors->catalogue.waiting.used = 0;
-    sonde__record_text_put(&tensors->catalogue.waiting, tensors->lines.start,
-                           tensors->lines.used);
+    tensors->catalogue.waiting.length = 0;
+    sonde_text_put(&tensors->catalogue.waiting, tensors->lines.data,
+                   tensors->lines.length);
     tensors->catalogue.waiting.failed = false;
 }
 
@@ -218,7 +218,7 @@ static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
         at = newline + 1;
     }
     if (err == SONDE_OK) {
-        sonde__record_text_put(&tensors->lines, text, (size_t)(at - text));
+        sonde_text_put(&tensors->lines, text, (size_t)(at - text));
         if (tensors->lines.failed) {
             err = sonde__fail_nomem(diag, "the catalogue");
         }
@@ -250,7 +250,7 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
         failed = ops->open(stream->backend, path, &stream->file);
     }
     if (failed == 0 && err == SONDE_OK) {
-        stream->end = tensors->lines.used;
+        stream->end = tensors->lines.length;
         failed = ops->truncate(stream->file, stream->end);
     }
     if (failed != 0) {

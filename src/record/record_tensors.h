@@ -30,7 +30,7 @@ typedef struct sonde__record_tensors {
     size_t capacity;
     uint32_t *map; /* by the producer's id: the file's, or SONDE_NO_TENSOR */
     size_t mapped, map_capacity;
-    sonde__record_text lines; /* of the whole catalogue, should its file get lost */
+    sonde_text lines; /* of the whole catalogue, should its file get lost */
     sonde__record_stream catalogue;
 } sonde__record_tensors;
 

@@ -56,7 +56,7 @@ void sonde__record_segment_fini(sonde__record_segment *segment)
 {
     close_files(segment);
     sonde__record_header_fini(&segment->header);
-    sonde__record_text_fini(&segment->lines);
+    sonde_text_fini(&segment->lines);
     sonde__free(segment->batch);
     segment->batch = NULL;
 }
@@ -66,7 +66,7 @@ static void clear_batch(sonde__record_segment *segment)
 {
     segment->count = segment->appended = segment->committed = 0;
     segment->broken = false;
-    segment->lines.used = 0;
+    segment->lines.length = 0;
 }
 
 /* --- opening ---------------------------------------------------------------------- */
@@ -165,7 +165,6 @@ sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *seg
                                                       const char *name)
 {
     const size_t used = segment->header.used, added = segment->header.added;
-    char *text = NULL;
 
     if (segment->count == SONDE__SEGMENT_LINES) {
         return SONDE__BATCH_FULL;
@@ -174,20 +173,20 @@ sonde__record_segment_added sonde__record_segment_add(sonde__record_segment *seg
     if (!sonde__record_header_add(&segment->header, line, name)) {
         return SONDE__HEADER_FULL;
     }
-    text = sonde__record_text_room(&segment->lines, SONDE__INDEX_ROOM);
-    if (text == NULL) {
-        segment->lines.failed = false; /* what is there is whole */
+    if (sonde_text_reserve(&segment->lines, segment->lines.length + SONDE__INDEX_ROOM) !=
+        SONDE_OK) {
         sonde__record_header_drop(&segment->header, added, used);
         return SONDE__NO_MEMORY;
     }
-    segment->lines.used += sonde__record_index_print(line, text);
+    segment->lines.length +=
+        sonde__record_index_print(line, segment->lines.data + segment->lines.length);
     segment->staged += line->bytes;
     segment->batch[segment->count++] = (sonde__record_segment_line){
         .bytes = bytes,
         .size = line->bytes,
         .end = segment->staged,
         .payload = payload,
-        .text_end = segment->lines.used,
+        .text_end = segment->lines.length,
         .header_used = segment->header.used,
     };
     /* At once, while the bytes are in cache; a failure shows again in commit. */
@@ -263,7 +262,7 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     sonde__record_file *index = segment->index;
     const size_t begin = text_begin(segment, segment->committed);
     const size_t end = text_begin(segment, ready);
-    int failed = index->ops->append(index, segment->lines.start + begin, end - begin);
+    int failed = index->ops->append(index, segment->lines.data + begin, end - begin);
     uint64_t got = 0;
 
     if (failed == 0) {

@@ -14,7 +14,8 @@
 
 #include "record/backend.h"
 #include "record/header.h"
-#include "record/record_text.h"
+
+#include <sonde/text.h>
 
 #if defined(SONDE_STRESS)
 enum { SONDE__SEGMENT_LINES = 5 };
@@ -52,7 +53,7 @@ typedef struct sonde__record_segment {
     sonde__record_segment_line *batch; /* SONDE__SEGMENT_LINES */
     size_t count, appended, committed;
     bool broken; /* pieces of the batch were not taken */
-    sonde__record_text lines;
+    sonde_text lines;
 } sonde__record_segment;
 
 /* What has come into the files by a commit. */

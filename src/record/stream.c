@@ -23,12 +23,12 @@ void sonde__record_stream_init(sonde__record_stream *stream,
 void sonde__record_stream_fini(sonde__record_stream *stream)
 {
     sonde__record_stream_abandon(stream);
-    sonde__record_text_fini(&stream->waiting);
+    sonde_text_fini(&stream->waiting);
 }
 
 bool sonde__record_stream_add(sonde__record_stream *stream, const void *item, size_t size)
 {
-    sonde__record_text_put(&stream->waiting, item, size);
+    sonde_text_put(&stream->waiting, item, size);
     if (stream->waiting.failed) {
         stream->waiting.failed = false;
         return false;
@@ -107,7 +107,7 @@ static size_t whole(const sonde__record_stream *stream, size_t n, uint64_t *item
     size_t end = 0, next = 0;
 
     *items = 0;
-    while ((next = item_length(stream, stream->waiting.start + end, n - end)) > 0) {
+    while ((next = item_length(stream, stream->waiting.data + end, n - end)) > 0) {
         end += next;
         (*items)++;
     }
@@ -117,25 +117,25 @@ static size_t whole(const sonde__record_stream *stream, size_t n, uint64_t *item
 int sonde__record_stream_commit(sonde__record_stream *stream, uint64_t *gained)
 {
     const sonde__record_backend_ops *ops = stream->backend->ops;
-    sonde__record_text *waiting = &stream->waiting;
+    sonde_text *waiting = &stream->waiting;
     size_t got = 0;
     int failed = 0;
 
     *gained = 0;
-    if (waiting->used == 0) {
+    if (waiting->length == 0) {
         return 0;
     }
     failed = stream->file == NULL ? open_file(stream) : 0;
     if (failed != 0) {
         return failed;
     }
-    failed = ops->append(stream->file, waiting->start, waiting->used);
+    failed = ops->append(stream->file, waiting->data, waiting->length);
     if (failed == 0) {
         failed = ops->settle(stream->file);
     }
     got = whole(stream, (size_t)(stream->file->end - stream->end), gained);
-    memmove(waiting->start, waiting->start + got, waiting->used - got);
-    waiting->used -= got;
+    memmove(waiting->data, waiting->data + got, waiting->length - got);
+    waiting->length -= got;
     stream->end += got;
     stream->items += *gained;
     if (failed != 0) {
@@ -149,9 +149,9 @@ uint64_t sonde__record_stream_drop(sonde__record_stream *stream)
 {
     uint64_t items = 0;
 
-    if (stream->waiting.used > 0) {
-        (void)whole(stream, stream->waiting.used, &items);
-        stream->waiting.used = 0;
+    if (stream->waiting.length > 0) {
+        (void)whole(stream, stream->waiting.length, &items);
+        stream->waiting.length = 0;
     }
     return items;
 }

@@ -11,7 +11,8 @@
 
 #include "record/backend.h"
 #include "record/format.h"
-#include "record/record_text.h"
+
+#include <sonde/text.h>
 
 typedef struct sonde__record_stream {
     sonde__record_backend *backend; /* borrowed */
@@ -22,7 +23,7 @@ typedef struct sonde__record_stream {
     uint64_t end;   /* of the items that are in it */
     uint64_t items; /* that are in it */
     double opened;
-    sonde__record_text waiting; /* items that are not */
+    sonde_text waiting; /* items that are not */
 } sonde__record_stream;
 
 SONDE_API void sonde__record_stream_init(sonde__record_stream *stream,

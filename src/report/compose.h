@@ -24,7 +24,7 @@ typedef struct sonde__report_group_kind {
 } sonde__report_group_kind;
 
 typedef struct sonde__report {
-    sonde__plot_bytes page;
+    sonde_text page;
     sonde_report_options options; /* with defaults */
     sonde_trial *trial;
     const sonde_catalogue *catalogue;

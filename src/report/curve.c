@@ -31,7 +31,7 @@ typedef struct scale {
     bool zero; /* log: 0 lies at the bottom, below low */
 } scale;
 
-/* --- scales ----------------------------------------------------------------------- */
+/* --- scales ------------------------------------------------------------------------- */
 
 /* What the lines and the threshold need. */
 static scale choose(const sonde__report_curve *curve)
@@ -86,10 +86,10 @@ static double place(const scale *by, double value)
     return room * (1.0 - fmin(fmax(share, 0.0), 1.0));
 }
 
-/* --- lines ------------------------------------------------------------------------ */
+/* --- lines -------------------------------------------------------------------------- */
 
 /* "L12,34", with as few digits as show: nothing is drawn for a point where the pen is. */
-static void point(sonde__plot_bytes *page, bool *pen, double x, double y, double at[2])
+static void point(sonde_text *page, bool *pen, double x, double y, double at[2])
 {
     const double round_x = floor(x * 10.0 + 0.5) / 10.0;
     const double round_y = floor(y * 10.0 + 0.5) / 10.0;
@@ -97,19 +97,19 @@ static void point(sonde__plot_bytes *page, bool *pen, double x, double y, double
     if (*pen && fabs(round_x - at[0]) < 0.05 && fabs(round_y - at[1]) < 0.05) {
         return;
     }
-    sonde__report_html(page, "%c%g %g", *pen ? 'L' : 'M', round_x, round_y);
+    sonde_text_format(page, "%c%g %g", *pen ? 'L' : 'M', round_x, round_y);
     *pen = true;
     at[0] = round_x;
     at[1] = round_y;
 }
 
-static void draw_line(sonde__plot_bytes *page, const sonde__report_track *track,
-                      const scale *by, const char *class)
+static void draw_line(sonde_text *page, const sonde__report_track *track, const scale *by,
+                      const char *class)
 {
     bool pen = false;
     double at[2] = {0};
 
-    sonde__report_html(page, "<path class=\"%s\" d=\"", class);
+    sonde_text_format(page, "<path class=\"%s\" d=\"", class);
     for (int i = 0; i < track->count; i++) {
         const sonde__report_column *column = &track->column[i];
         const double x = WIDE * ((double)i + 0.5) / (double)track->count;
@@ -123,13 +123,13 @@ static void draw_line(sonde__plot_bytes *page, const sonde__report_track *track,
         pen = pen && !(column->bad && !column->any);
     }
     if (track->steps == 1 && pen) { /* a dot: a line of no length has round ends */
-        sonde__report_html(page, "h0.1");
+        sonde_text_format(page, "h0.1");
     }
-    sonde__report_html(page, "\"/>");
+    sonde_text_format(page, "\"/>");
 }
 
 /* Where steps have NaN or infinities: bands over the whole height. */
-static void draw_bad(sonde__plot_bytes *page, const sonde__report_track *track)
+static void draw_bad(sonde_text *page, const sonde__report_track *track)
 {
     const double width = WIDE / (double)track->count;
 
@@ -141,11 +141,11 @@ static void draw_bad(sonde__plot_bytes *page, const sonde__report_track *track)
             end++;
         }
         if (end > i) {
-            sonde__report_html(page,
-                               "<rect class=\"bad\" x=\"%g\" y=\"0\" width=\"%g\" "
-                               "height=\"100\"/>",
-                               floor(i * width * 10.0) / 10.0,
-                               floor((end - i) * width * 10.0) / 10.0);
+            sonde_text_format(page,
+                              "<rect class=\"bad\" x=\"%g\" y=\"0\" width=\"%g\" "
+                              "height=\"100\"/>",
+                              floor(i * width * 10.0) / 10.0,
+                              floor((end - i) * width * 10.0) / 10.0);
             i = end;
         }
     }
@@ -157,100 +157,99 @@ static double place_step(const sonde__report_track *track, int64_t step)
            ((double)(track->end - track->begin) + 1.0);
 }
 
-/* --- around ----------------------------------------------------------------------- */
+/* --- around ------------------------------------------------------------------------- */
 
-static void draw_ys(sonde__plot_bytes *page, const scale *by,
-                    const sonde__plot_ticks *ticks)
+static void draw_ys(sonde_text *page, const scale *by, const sonde__plot_ticks *ticks)
 {
-    sonde__report_html(page, "<div class=\"ys\">");
+    sonde_text_format(page, "<div class=\"ys\">");
     for (int i = 0; i < ticks->count; i++) {
-        sonde__report_html(page, "<span style=\"top:%.1f%%\">", place(by, ticks->at[i]));
+        sonde_text_format(page, "<span style=\"top:%.1f%%\">",
+                          place(by, ticks->value[i]));
         sonde__report_html_text(page, ticks->label[i]);
-        sonde__report_html(page, "</span>");
+        sonde_text_format(page, "</span>");
     }
     if (by->log && by->zero) {
-        sonde__report_html(page, "<span style=\"top:%.1f%%\">0</span>", place(by, 0.0));
+        sonde_text_format(page, "<span style=\"top:%.1f%%\">0</span>", place(by, 0.0));
     }
-    sonde__report_html(page, "</div>");
+    sonde_text_format(page, "</div>");
 }
 
-static void draw_xs(sonde__plot_bytes *page, const sonde__report_track *track)
+static void draw_xs(sonde_text *page, const sonde__report_track *track)
 {
     sonde__plot_ticks ticks;
 
-    sonde__report_html(page, "<div class=\"xs\">");
+    sonde_text_format(page, "<div class=\"xs\">");
     if (track->end > track->begin) {
         sonde__plot_ticks_linear((double)track->begin, (double)track->end, 6, true,
                                  &ticks);
         for (int i = 0; i < ticks.count; i++) {
-            const double x = place_step(track, (int64_t)ticks.at[i]) / WIDE * 100.0;
+            const double x = place_step(track, (int64_t)ticks.value[i]) / WIDE * 100.0;
 
-            sonde__report_html(page, "<span style=\"left:%.1f%%\">", x);
+            sonde_text_format(page, "<span style=\"left:%.1f%%\">", x);
             sonde__report_html_text(page, ticks.label[i]);
-            sonde__report_html(page, "</span>");
+            sonde_text_format(page, "</span>");
         }
     } else {
-        sonde__report_html(page, "<span style=\"left:50%%\">%lld</span>",
-                           (long long)track->begin);
+        sonde_text_format(page, "<span style=\"left:50%%\">%lld</span>",
+                          (long long)track->begin);
     }
-    sonde__report_html(page, "</div>");
+    sonde_text_format(page, "</div>");
 }
 
-static void draw_caption(sonde__plot_bytes *page, const sonde__report_curve *curve,
+static void draw_caption(sonde_text *page, const sonde__report_curve *curve,
                          const scale *by)
 {
     static const char *const classes[] = {"key", "key second"};
 
-    sonde__report_html(page, "<figcaption>%s of <code>", curve->label);
+    sonde_text_format(page, "<figcaption>%s of <code>", curve->label);
     sonde__report_html_text(page, curve->of);
-    sonde__report_html(page, "</code>%s", by->log ? " <i>logarithmic</i>" : "");
+    sonde_text_format(page, "</code>%s", by->log ? " <i>logarithmic</i>" : "");
     for (size_t i = 0; i < curve->line_count && curve->line_count > 1; i++) {
-        sonde__report_html(page, " <span class=\"%s\">%s</span>", classes[i & 1U],
-                           curve->lines[i].name);
+        sonde_text_format(page, " <span class=\"%s\">%s</span>", classes[i & 1U],
+                          curve->lines[i].name);
     }
     for (size_t i = 0; i < curve->line_count; i++) {
         if (curve->lines[i].track->bad > 0) {
-            sonde__report_html(page, " <span class=\"key bad\">NaN or infinite</span>");
+            sonde_text_format(page, " <span class=\"key bad\">NaN or infinite</span>");
             break;
         }
     }
-    sonde__report_html(page, "</figcaption>");
+    sonde_text_format(page, "</figcaption>");
 }
 
 /* The finding's marks: how long it held, where it began. */
-static void draw_held(sonde__plot_bytes *page, const sonde__report_curve *curve)
+static void draw_held(sonde_text *page, const sonde__report_curve *curve)
 {
     const sonde__report_track *track = curve->lines[0].track;
     const double from = place_step(track, curve->from);
     const double to = place_step(track, SONDE_MAX(curve->to, curve->from));
 
     if (to > from) {
-        sonde__report_html(page,
-                           "<rect class=\"held\" x=\"%.1f\" y=\"0\" width=\"%.1f\" "
-                           "height=\"100\"/>",
-                           from, to - from);
+        sonde_text_format(page,
+                          "<rect class=\"held\" x=\"%.1f\" y=\"0\" width=\"%.1f\" "
+                          "height=\"100\"/>",
+                          from, to - from);
     }
-    sonde__report_html(page, "<path class=\"at\" d=\"M%.1f 0V100\"/>", from);
+    sonde_text_format(page, "<path class=\"at\" d=\"M%.1f 0V100\"/>", from);
 }
 
-static void draw_tags(sonde__plot_bytes *page, const sonde__report_curve *curve,
-                      const scale *by)
+static void draw_tags(sonde_text *page, const sonde__report_curve *curve, const scale *by)
 {
     if (curve->from >= 0) {
         const double x = place_step(curve->lines[0].track, curve->from) / WIDE * 100.0;
 
-        sonde__report_html(
+        sonde_text_format(
             page, "<span class=\"tag at%s\" style=\"left:%.1f%%\">step %lld</span>",
             x > 60.0 ? " before" : "", x, (long long)curve->from);
     }
     if (isfinite(curve->threshold)) {
         const double y = place(by, curve->threshold);
 
-        sonde__report_html(page,
-                           "<span class=\"tag limit%s\" style=\"top:%.1f%%\">threshold ",
-                           y < 20.0 ? " under" : "", y);
+        sonde_text_format(page,
+                          "<span class=\"tag limit%s\" style=\"top:%.1f%%\">threshold ",
+                          y < 20.0 ? " under" : "", y);
         sonde__report_html_number(page, curve->threshold, 4);
-        sonde__report_html(page, "</span>");
+        sonde_text_format(page, "</span>");
     }
 }
 
@@ -264,7 +263,7 @@ static bool has_values(const sonde__report_curve *curve)
     return any;
 }
 
-void sonde__report_curve_draw(sonde__plot_bytes *page, const sonde__report_curve *curve)
+void sonde__report_curve_draw(sonde_text *page, const sonde__report_curve *curve)
 {
     sonde__plot_ticks ticks;
     scale by;
@@ -278,50 +277,50 @@ void sonde__report_curve_draw(sonde__plot_bytes *page, const sonde__report_curve
     } else {
         sonde__plot_ticks_linear(by.low, by.high, 4, false, &ticks);
     }
-    sonde__report_html(page, "<figure class=\"curve\">");
+    sonde_text_format(page, "<figure class=\"curve\">");
     draw_caption(page, curve, &by);
-    sonde__report_html(page, "<div class=\"frame\">");
+    sonde_text_format(page, "<div class=\"frame\">");
     draw_ys(page, &by, &ticks);
-    sonde__report_html(page, "<div class=\"area\"><svg viewBox=\"0 0 1000 100\" "
-                             "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
+    sonde_text_format(page, "<div class=\"area\"><svg viewBox=\"0 0 1000 100\" "
+                            "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
     if (curve->from >= 0) {
         draw_held(page, curve);
     }
     for (size_t i = 0; i < curve->line_count; i++) {
         draw_bad(page, curve->lines[i].track);
     }
-    sonde__report_html(page, "<path class=\"grid\" d=\"");
+    sonde_text_format(page, "<path class=\"grid\" d=\"");
     for (int i = 0; i < ticks.count; i++) {
-        sonde__report_html(page, "M0 %.1fH1000", place(&by, ticks.at[i]));
+        sonde_text_format(page, "M0 %.1fH1000", place(&by, ticks.value[i]));
     }
-    sonde__report_html(page, "\"/>");
+    sonde_text_format(page, "\"/>");
     if (isfinite(curve->threshold)) {
-        sonde__report_html(page, "<path class=\"limit\" d=\"M0 %.1fH1000\"/>",
-                           place(&by, curve->threshold));
+        sonde_text_format(page, "<path class=\"limit\" d=\"M0 %.1fH1000\"/>",
+                          place(&by, curve->threshold));
     }
     for (size_t i = curve->line_count; i-- > 0;) {
         draw_line(page, curve->lines[i].track, &by, i == 0 ? "line" : "line second");
     }
-    sonde__report_html(page, "</svg>");
+    sonde_text_format(page, "</svg>");
     draw_tags(page, curve, &by);
-    sonde__report_html(page, "</div>");
+    sonde_text_format(page, "</div>");
     draw_xs(page, curve->lines[0].track);
-    sonde__report_html(page, "</div></figure>\n");
+    sonde_text_format(page, "</div></figure>\n");
 }
 
-void sonde__report_spark_draw(sonde__plot_bytes *page, const sonde__report_track *track)
+void sonde__report_spark_draw(sonde_text *page, const sonde__report_track *track)
 {
     const sonde__report_trace line = {.track = track};
     const sonde__report_curve curve = {
         .lines = &line, .line_count = 1, .threshold = (double)NAN, .from = -1};
     scale by;
 
-    sonde__report_html(page, "<svg class=\"spark\" viewBox=\"0 0 1000 100\" "
-                             "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
+    sonde_text_format(page, "<svg class=\"spark\" viewBox=\"0 0 1000 100\" "
+                            "preserveAspectRatio=\"none\" aria-hidden=\"true\">");
     draw_bad(page, track);
     if (track->low <= track->high) {
         by = choose(&curve);
         draw_line(page, track, &by, "line");
     }
-    sonde__report_html(page, "</svg>");
+    sonde_text_format(page, "</svg>");
 }

@@ -25,8 +25,8 @@ typedef struct sonde__report_curve {
 } sonde__report_curve;
 
 /* A figure, or nothing if there is no value. */
-void sonde__report_curve_draw(sonde__plot_bytes *page, const sonde__report_curve *curve);
+void sonde__report_curve_draw(sonde_text *page, const sonde__report_curve *curve);
 /* A line without axes, as high as a row of text. */
-void sonde__report_spark_draw(sonde__plot_bytes *page, const sonde__report_track *track);
+void sonde__report_spark_draw(sonde_text *page, const sonde__report_track *track);
 
 #endif

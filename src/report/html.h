@@ -1,25 +1,19 @@
 /*
- * html.h - text that becomes a page.
- *
- * Adding never fails on the spot: out of memory is kept in bytes.full.
+ * html.h - text of a page. Markup of ours goes in by <sonde/text.h>.
  */
 #ifndef SONDE_REPORT_HTML_H
 #define SONDE_REPORT_HTML_H
 
-#include "plot/plot_output.h"
-
-#include <sonde/error.h>
+#include <sonde/text.h>
 
 #include <stdint.h>
 
-/* Markup of ours, as it is; at most 1000 bytes. Never with a text of the run in it. */
-void sonde__report_html(sonde__plot_bytes *page, const char *fmt, ...) SONDE_PRINTF(2, 3);
-/* A text of the run's, escaped for content and for attributes: what is no UTF-8, and control
- * characters, become U+FFFD. */
-void sonde__report_html_text(sonde__plot_bytes *page, const char *text);
+/* Text of the run, escaped for content and attributes; control characters and bytes that are
+ * not UTF-8 become U+FFFD. */
+void sonde__report_html_text(sonde_text *page, const char *text);
 /* At most so many significant digits; NaN and infinities by name. */
-void sonde__report_html_number(sonde__plot_bytes *page, double value, int digits);
+void sonde__report_html_number(sonde_text *page, double value, int digits);
 /* With thin spaces between thousands. */
-void sonde__report_html_count(sonde__plot_bytes *page, uint64_t value);
+void sonde__report_html_count(sonde_text *page, uint64_t value);
 
 #endif

@@ -10,31 +10,31 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- rules ------------------------------------------------------------------------ */
+/* --- rules -------------------------------------------------------------------------- */
 
 static void draw_rule(sonde__report *report, const sonde_rule_account *account)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page, "<li><b>");
+    sonde_text_format(page, "<li><b>");
     sonde__report_html_text(page, account->rule->name);
-    sonde__report_html(page, "</b> <span>");
+    sonde_text_format(page, "</b> <span>");
     if (!account->judged) {
         sonde__report_html_text(page, account->lacked);
     } else {
         sonde__report_html_count(page, account->tensors);
-        sonde__report_html(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
+        sonde_text_format(page, " %s at ", account->tensors == 1 ? "tensor" : "tensors");
         sonde__report_html_count(page, account->steps);
-        sonde__report_html(page, " %s", account->steps == 1 ? "step" : "steps");
+        sonde_text_format(page, " %s", account->steps == 1 ? "step" : "steps");
     }
-    sonde__report_html(page, "</span>");
+    sonde_text_format(page, "</span>");
     if (account->findings > 0) {
-        sonde__report_html(page, " <em>");
+        sonde_text_format(page, " <em>");
         sonde__report_html_count(page, account->findings);
-        sonde__report_html(page, " %s</em>",
-                           account->findings == 1 ? "finding" : "findings");
+        sonde_text_format(page, " %s</em>",
+                          account->findings == 1 ? "finding" : "findings");
     }
-    sonde__report_html(page, "</li>\n");
+    sonde_text_format(page, "</li>\n");
 }
 
 static void draw_rules(sonde__report *report, bool judged, const char *head)
@@ -49,40 +49,40 @@ static void draw_rules(sonde__report *report, bool judged, const char *head)
             continue;
         }
         if (!any) {
-            sonde__report_html(&report->page, "<h3>%s</h3><ul class=\"rules\">\n", head);
+            sonde_text_format(&report->page, "<h3>%s</h3><ul class=\"rules\">\n", head);
         }
         any = true;
         draw_rule(report, &account);
     }
-    sonde__report_html(&report->page, "%s", any ? "</ul>\n" : "");
+    sonde_text_format(&report->page, "%s", any ? "</ul>\n" : "");
 }
 
 void sonde__report_judged(sonde__report *report)
 {
-    sonde__report_html(&report->page,
-                       "<section class=\"card\" id=\"rules\"><h2>The rules</h2>\n");
+    sonde_text_format(&report->page,
+                      "<section class=\"card\" id=\"rules\"><h2>The rules</h2>\n");
     draw_rules(report, true, "Judged");
     draw_rules(report, false, "Could not judge: their silence means nothing");
-    sonde__report_html(&report->page, "</section>\n");
+    sonde_text_format(&report->page, "</section>\n");
 }
 
-/* --- the run ---------------------------------------------------------------------- */
+/* --- the run ------------------------------------------------------------------------ */
 
 static void draw_fact(sonde__report *report, const char *name, const char *text)
 {
     if (text[0] != '\0') {
-        sonde__report_html(&report->page, "<div><dt>%s</dt><dd>", name);
+        sonde_text_format(&report->page, "<div><dt>%s</dt><dd>", name);
         sonde__report_html_text(&report->page, text);
-        sonde__report_html(&report->page, "</dd></div>\n");
+        sonde_text_format(&report->page, "</dd></div>\n");
     }
 }
 
 static void draw_count(sonde__report *report, const char *name, uint64_t count)
 {
     if (count > 0) {
-        sonde__report_html(&report->page, "<div><dt>%s</dt><dd>", name);
+        sonde_text_format(&report->page, "<div><dt>%s</dt><dd>", name);
         sonde__report_html_count(&report->page, count);
-        sonde__report_html(&report->page, "</dd></div>\n");
+        sonde_text_format(&report->page, "</dd></div>\n");
     }
 }
 
@@ -173,9 +173,8 @@ void sonde__report_facts(sonde__report *report)
 {
     const sonde_run_info *info = &report->info;
 
-    sonde__report_html(
-        &report->page,
-        "<section class=\"card\"><h2>The run</h2>\n<dl class=\"facts\">\n");
+    sonde_text_format(&report->page,
+                      "<section class=\"card\"><h2>The run</h2>\n<dl class=\"facts\">\n");
     draw_fact(report, "Model", info->model);
     draw_fact(report, "Program", info->program);
     draw_fact(report, "Recorded in", info->path);
@@ -190,5 +189,5 @@ void sonde__report_facts(sonde__report *report)
     draw_count(report, "Raw values", info->records);
     draw_count(report, "Lost while recording", info->lost);
     draw_damage(report);
-    sonde__report_html(&report->page, "</dl></section>\n");
+    sonde_text_format(&report->page, "</dl></section>\n");
 }

@@ -18,7 +18,7 @@
 
 enum { PLACES = 8, TENSORS = 200 };
 
-/* --- findings by rule ------------------------------------------------------------- */
+/* --- findings by rule --------------------------------------------------------------- */
 
 static sonde__report_group_kind *group_of(sonde__report *report,
                                           const sonde_finding *finding)
@@ -153,7 +153,7 @@ uint32_t sonde__report_loss(const sonde__report *report)
     return SONDE_NO_TENSOR;
 }
 
-/* --- the frame -------------------------------------------------------------------- */
+/* --- the frame ---------------------------------------------------------------------- */
 
 static const char *name_of(const sonde__report *report)
 {
@@ -171,24 +171,24 @@ static const char *name_of(const sonde__report *report)
 
 static void draw_head(sonde__report *report)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(
+    sonde_text_format(
         page, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
               "<meta name=\"viewport\" content=\"width=device-width, "
               "initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light "
               "dark\">\n<meta http-equiv=\"Content-Security-Policy\" "
               "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<title>");
     sonde__report_html_text(page, name_of(report));
-    sonde__report_html(page, " – Sonde</title>\n<style>\n");
+    sonde_text_format(page, " – Sonde</title>\n<style>\n");
     for (size_t i = 0; sonde__report_style[i] != NULL; i++) {
-        sonde__plot_bytes_add_text(page, sonde__report_style[i]);
+        sonde_text_add(page, sonde__report_style[i]);
     }
-    sonde__report_html(page,
-                       "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
-                       "</p><h1>");
+    sonde_text_format(page,
+                      "</style>\n</head>\n<body>\n<header><p class=\"kind\">Sonde report"
+                      "</p><h1>");
     sonde__report_html_text(page, name_of(report));
-    sonde__report_html(page, "</h1></header>\n<main>\n");
+    sonde_text_format(page, "</h1></header>\n<main>\n");
 }
 
 static sonde_err draw(sonde__report *report, sonde_diag *diag)
@@ -204,10 +204,10 @@ static sonde_err draw(sonde__report *report, sonde_diag *diag)
     if (err == SONDE_OK) {
         sonde__report_judged(report);
         sonde__report_facts(report);
-        sonde__report_html(&report->page, "</main>\n</body>\n</html>\n");
+        sonde_text_format(&report->page, "</main>\n</body>\n</html>\n");
     }
-    return err == SONDE_OK && report->page.full ? sonde__fail_nomem(diag, "a report")
-                                                : err;
+    return err == SONDE_OK && report->page.failed ? sonde__fail_nomem(diag, "a report")
+                                                  : err;
 }
 
 static void find_steps(sonde__report *report)
@@ -239,9 +239,9 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     err = sonde__report_group(&report, diag);
     err = err == SONDE_OK ? draw(&report, diag) : err;
     err = err == SONDE_OK
-              ? sonde__whole_put(path, report.page.data, report.page.size, diag)
+              ? sonde__whole_put(path, report.page.data, report.page.length, diag)
               : err;
-    sonde__plot_bytes_fini(&report.page);
+    sonde_text_fini(&report.page);
     sonde__free(report.groups);
     sonde__free(report.members);
     return err;

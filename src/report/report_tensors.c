@@ -66,18 +66,18 @@ static size_t choose(const sonde__report *report, const size_t *findings, bool *
 
 static void draw_name(sonde__report *report, const sonde_tensor_info *info)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     char shape[128];
 
-    sonde__report_html(page, "<td><code>");
+    sonde_text_format(page, "<td><code>");
     sonde__report_html_text(page, info->name);
-    sonde__report_html(page, "</code></td><td>%s</td><td class=\"n\">",
-                       info->role == SONDE_ROLE_ACTIVATION_GRADIENT
-                           ? "gradient"
-                           : sonde_role_name(info->role));
+    sonde_text_format(page, "</code></td><td>%s</td><td class=\"n\">",
+                      info->role == SONDE_ROLE_ACTIVATION_GRADIENT
+                          ? "gradient"
+                          : sonde_role_name(info->role));
     sonde__report_html_text(
         page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
-    sonde__report_html(page, "</td>");
+    sonde_text_format(page, "</td>");
 }
 
 /* FNV-1a over what a line shows: equal for names of the same values. */
@@ -116,25 +116,25 @@ static bool is_known(table *of, const sonde_tensor_info *info,
     return false;
 }
 
-static void draw_cells(sonde__plot_bytes *page, const sonde__report_track *track)
+static void draw_cells(sonde_text *page, const sonde__report_track *track)
 {
-    sonde__report_html(page, "<td>");
+    sonde_text_format(page, "<td>");
     sonde__report_spark_draw(page, track);
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     if (track->low <= track->high) {
         sonde__report_html_number(page, track->low, 3);
-        sonde__report_html(page, " … ");
+        sonde_text_format(page, " … ");
         sonde__report_html_number(page, track->high, 3);
     }
-    sonde__report_html(page, "</td><td class=\"n\">");
+    sonde_text_format(page, "</td><td class=\"n\">");
     if (track->bad > 0) {
-        sonde__report_html(page, "<em>NaN, ∞ at ");
+        sonde_text_format(page, "<em>NaN, ∞ at ");
         sonde__report_html_count(page, track->bad);
-        sonde__report_html(page, "</em>");
+        sonde_text_format(page, "</em>");
     } else if (isfinite(track->last)) {
         sonde__report_html_number(page, track->last, 3);
     }
-    sonde__report_html(page, "</td></tr>\n");
+    sonde_text_format(page, "</td></tr>\n");
 }
 
 static sonde_err draw_row(sonde__report *report, table *of, uint32_t id, sonde_diag *diag)
@@ -153,8 +153,8 @@ static sonde_err draw_row(sonde__report *report, table *of, uint32_t id, sonde_d
         of->known++;
         return SONDE_OK;
     }
-    sonde__report_html(&report->page, "<tr%s>",
-                       of->findings[id] > 0 ? " class=\"found\"" : "");
+    sonde_text_format(&report->page, "<tr%s>",
+                      of->findings[id] > 0 ? " class=\"found\"" : "");
     draw_name(report, info);
     draw_cells(&report->page, &track);
     return SONDE_OK;
@@ -162,10 +162,10 @@ static sonde_err draw_row(sonde__report *report, table *of, uint32_t id, sonde_d
 
 static sonde_err draw_table(sonde__report *report, table *of, sonde_diag *diag)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     sonde_err err = SONDE_OK;
 
-    sonde__report_html(
+    sonde_text_format(
         page, "<div class=\"wide\"><table><thead><tr><th>tensor</th><th>role</th>"
               "<th class=\"n\">shape</th><th>over the run</th>"
               "<th class=\"n\">from … to</th><th class=\"n\">last</th></tr></thead>"
@@ -176,28 +176,28 @@ static sonde_err draw_table(sonde__report *report, table *of, sonde_diag *diag)
             err = draw_row(report, of, id, diag);
         }
     }
-    sonde__report_html(page, "</tbody></table></div>\n");
+    sonde_text_format(page, "</tbody></table></div>\n");
     return err;
 }
 
 static void draw_rest(sonde__report *report, const table *of, size_t chosen)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     size_t all = 0;
 
     for (uint32_t id = 0; id < sonde_catalogue_count(report->catalogue); id++) {
         all += is_candidate(report, of->findings, id);
     }
     if (all > chosen) {
-        sonde__report_html(page, "<p class=\"more\">and ");
+        sonde_text_format(page, "<p class=\"more\">and ");
         sonde__report_html_count(page, all - chosen);
-        sonde__report_html(page, " more without findings</p>\n");
+        sonde_text_format(page, " more without findings</p>\n");
     }
     if (of->known > 0) {
-        sonde__report_html(page, "<p class=\"more\">and ");
+        sonde_text_format(page, "<p class=\"more\">and ");
         sonde__report_html_count(page, of->known);
-        sonde__report_html(page, " that %s the same values as one above</p>\n",
-                           of->known == 1 ? "has" : "have");
+        sonde_text_format(page, " that %s the same values as one above</p>\n",
+                          of->known == 1 ? "has" : "have");
     }
 }
 
@@ -214,13 +214,13 @@ sonde_err sonde__report_tensors(sonde__report *report, sonde_diag *diag)
     } else if (report->any_step && count > 0) {
         const size_t chosen = choose(report, of.findings, of.shown);
 
-        sonde__report_html(
+        sonde_text_format(
             &report->page,
             "<section class=\"card\"><h2>The tensors</h2><p class=\"summary\">The "
             "root mean square of each, of losses and numbers the value itself.</p>\n");
         err = draw_table(report, &of, diag);
         draw_rest(report, &of, chosen);
-        sonde__report_html(&report->page, "</section>\n");
+        sonde_text_format(&report->page, "</section>\n");
     }
     sonde__free(of.findings);
     sonde__free(of.shown);

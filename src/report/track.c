@@ -12,7 +12,7 @@
 
 #include <sonde/error.h>
 
-/* --- quantities ------------------------------------------------------------------- */
+/* --- quantities --------------------------------------------------------------------- */
 
 static const char *label_of(sonde_stat stat)
 {
@@ -121,7 +121,7 @@ static double value_of(const sonde_vitals *vitals, const sonde__report_quantity 
     return sonde_vitals_get(&finite, of->stat);
 }
 
-/* --- tracks ----------------------------------------------------------------------- */
+/* --- tracks ------------------------------------------------------------------------- */
 
 static void add_value(sonde__report_track *track, sonde__report_column *column,
                       double value)

@@ -37,50 +37,49 @@ static tally count_all(const sonde__report *report)
     return all;
 }
 
-static void draw_number(sonde__plot_bytes *page, size_t count, const char *one,
-                        const char *many)
+static void draw_number(sonde_text *page, size_t count, const char *one, const char *many)
 {
     sonde__report_html_count(page, count);
-    sonde__report_html(page, " %s", count == 1 ? one : many);
+    sonde_text_format(page, " %s", count == 1 ? one : many);
 }
 
 /* "12 rules judged up to 40 tensors over steps 0 to 99". */
 static void draw_scope(sonde__report *report, const tally *all)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
     draw_number(page, all->judged, "rule", "rules");
-    sonde__report_html(page, " judged");
+    sonde_text_format(page, " judged");
     if (report->any_step) {
-        sonde__report_html(page, " steps ");
+        sonde_text_format(page, " steps ");
         sonde__report_html_count(page, (uint64_t)report->begin);
-        sonde__report_html(page, " to ");
+        sonde_text_format(page, " to ");
         sonde__report_html_count(page, (uint64_t)report->end);
     }
     if (all->silent > 0) {
-        sonde__report_html(page, "; <a href=\"#rules\">");
+        sonde_text_format(page, "; <a href=\"#rules\">");
         draw_number(page, all->silent, "rule", "rules");
-        sonde__report_html(page, " could not</a>, for want of evidence");
+        sonde_text_format(page, " could not</a>, for want of evidence");
     }
-    sonde__report_html(page, ".");
+    sonde_text_format(page, ".");
 }
 
 static void draw_sound(sonde__report *report, const tally *all)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
     const bool nothing = all->judged == 0;
 
-    sonde__report_html(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
-                       nothing ? "unknown" : "sound",
-                       nothing ? "Nothing could be judged" : "Nothing is wrong");
+    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p>",
+                      nothing ? "unknown" : "sound",
+                      nothing ? "Nothing could be judged" : "Nothing is wrong");
     if (nothing) {
-        sonde__report_html(
+        sonde_text_format(
             page, "The run has nothing of what the rules need; <a href=\"#rules\">below"
                   "</a> stands what that is.");
     } else {
         draw_scope(report, all);
     }
-    sonde__report_html(page, "</p>");
+    sonde_text_format(page, "</p>");
 }
 
 static void draw_wrong(sonde__report *report, const tally *all)
@@ -94,27 +93,26 @@ static void draw_wrong(sonde__report *report, const tally *all)
                                                             : 0;
     const sonde__report_group_kind *group = &report->groups[0];
     const sonde_finding *first = &report->findings[group->member[0]];
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page,
-                       "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
-                       classes[worst], heads[worst]);
-    sonde__report_html(page, "Look first at step ");
+    sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
+                      classes[worst], heads[worst]);
+    sonde_text_format(page, "Look first at step ");
     sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->from, 0));
     if (first->tensor[0] != '\0') {
-        sonde__report_html(page, ", <code>");
+        sonde_text_format(page, ", <code>");
         sonde__report_html_text(page, first->tensor);
-        sonde__report_html(page, "</code>");
+        sonde_text_format(page, "</code>");
     }
-    sonde__report_html(page, ": <a href=\"#r0\">");
+    sonde_text_format(page, ": <a href=\"#r0\">");
     sonde__report_html_text(page, group->name);
-    sonde__report_html(page, "</a></p><p>");
+    sonde_text_format(page, "</a></p><p>");
     draw_number(page, report->count, "finding", "findings");
-    sonde__report_html(page, " of ");
+    sonde_text_format(page, " of ");
     draw_number(page, report->group_count, "rule", "rules");
-    sonde__report_html(page, ". ");
+    sonde_text_format(page, ". ");
     draw_scope(report, all);
-    sonde__report_html(page, "</p>");
+    sonde_text_format(page, "</p>");
 }
 
 void sonde__report_verdict(sonde__report *report)
@@ -127,18 +125,18 @@ void sonde__report_verdict(sonde__report *report)
         draw_wrong(report, &all);
     }
     if (report->info.status == SONDE_RUN_RUNNING) {
-        sonde__report_html(&report->page,
-                           "<p class=\"state\">The run is still being recorded: this "
-                           "is how it stood.</p>");
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">The run is still being recorded: this "
+                          "is how it stood.</p>");
     } else if (report->info.status == SONDE_RUN_CRASHED) {
-        sonde__report_html(&report->page,
-                           "<p class=\"state\">Its writer has gone without a word: "
-                           "the run did not end by itself.</p>");
+        sonde_text_format(&report->page,
+                          "<p class=\"state\">Its writer has gone without a word: "
+                          "the run did not end by itself.</p>");
     }
-    sonde__report_html(&report->page, "</section>\n");
+    sonde_text_format(&report->page, "</section>\n");
 }
 
-/* --- when ------------------------------------------------------------------------- */
+/* --- when --------------------------------------------------------------------------- */
 
 static double place(const sonde__report *report, int64_t step)
 {
@@ -149,43 +147,43 @@ static double place(const sonde__report *report, int64_t step)
 /* A bar for each finding, the first few. */
 static void draw_lane(sonde__report *report, const sonde__report_group_kind *group)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
-    sonde__report_html(page, "<span class=\"lane\">");
+    sonde_text_format(page, "<span class=\"lane\">");
     for (size_t i = 0; i < group->count && i < report->options.places; i++) {
         const sonde_finding *finding = &report->findings[group->member[i]];
         const double from = fmin(fmax(place(report, finding->step), 0.0), 100.0);
         const double to = fmin(fmax(place(report, finding->last_step + 1), from), 100.0);
 
-        sonde__report_html(
-            page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
-            sonde_severity_name(finding->severity), fmin(from, 99.5), to - from);
+        sonde_text_format(page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
+                          sonde_severity_name(finding->severity), fmin(from, 99.5),
+                          to - from);
     }
-    sonde__report_html(page, "</span>");
+    sonde_text_format(page, "</span>");
 }
 
 void sonde__report_when(sonde__report *report)
 {
-    sonde__plot_bytes *page = &report->page;
+    sonde_text *page = &report->page;
 
     if (report->group_count < 2 || !report->any_step) {
         return;
     }
-    sonde__report_html(page, "<nav class=\"when\" aria-label=\"what began when\">\n");
+    sonde_text_format(page, "<nav class=\"when\" aria-label=\"what began when\">\n");
     for (size_t i = 0; i < report->group_count; i++) {
         const sonde__report_group_kind *group = &report->groups[i];
 
-        sonde__report_html(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
+        sonde_text_format(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
         sonde__report_html_text(page, group->name);
-        sonde__report_html(page, "</span>");
+        sonde_text_format(page, "</span>");
         draw_lane(report, group);
-        sonde__report_html(page, "<span class=\"from\">step %lld</span></a>\n",
-                           (long long)group->from);
+        sonde_text_format(page, "<span class=\"from\">step %lld</span></a>\n",
+                          (long long)group->from);
     }
-    sonde__report_html(page, "</nav>\n");
+    sonde_text_format(page, "</nav>\n");
 }
 
-/* --- figures ---------------------------------------------------------------------- */
+/* --- figures ------------------------------------------------------------------------ */
 
 sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
                                const sonde_finding *finding, sonde_diag *diag)
@@ -241,8 +239,8 @@ sonde_err sonde__report_loss_curve(sonde__report *report, sonde_diag *diag)
     if (id == SONDE_NO_TENSOR || !report->any_step) {
         return SONDE_OK;
     }
-    sonde__report_html(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
+    sonde_text_format(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
     err = sonde__report_figure(report, id, NULL, diag);
-    sonde__report_html(&report->page, "</section>\n");
+    sonde_text_format(&report->page, "</section>\n");
     return err;
 }

@@ -34,7 +34,7 @@ static void check_fields(lua_State *L, const char *what, const char *const *know
             found = strcmp(known[i], key) == 0;
         }
         if (!found) {
-            nearest = key != NULL ? sonde__nearest(key, known, count) : NULL;
+            nearest = key != NULL ? sonde_diag_nearest(key, known, count) : NULL;
             (void)luaL_error(L, "%s has no field '%s'%s%s%s", what,
                              key != NULL ? key : luaL_typename(L, -2),
                              nearest != NULL ? " (expected " : "",

@@ -66,7 +66,7 @@ static int no_vital(lua_State *L, const char *key)
     for (size_t i = 0; i < SONDE_COUNT_OF(derived); i++) {
         names[count++] = derived[i];
     }
-    nearest = sonde__nearest(key, names, count);
+    nearest = sonde_diag_nearest(key, names, count);
     return luaL_error(L, "no vital sign is called '%s' (expected %s)", key,
                       nearest != NULL ? nearest : "mean, max, rms ...");
 }

@@ -107,30 +107,27 @@ struct sonde_rules {
     bool folder_failed;
     sonde_rule_file **files; /* of users' rules */
     size_t file_count, file_capacity;
-    sonde_rule_limits limits; /* of rules in them */
-    sonde_catalogue *own;     /* of all that is attached; NULL: nothing is */
+    void (*close_files)(sonde_rules *rules); /* NULL: no file is open */
+    sonde_rule_limits limits;                /* of rules in them */
+    sonde_catalogue *own; /* of all that is attached; NULL: nothing is */
     sonde__rule_attached *attached;
 };
+
+/* The built-in rules by name, NULL-terminated: made by the build from the files of
+ * rules/builtin. */
+extern const sonde_rule *const sonde__rule_builtins[];
 
 /* params.c: defaults, then "name=value,..." (may be NULL), into the state. */
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
                                   sonde_diag *diag);
-/* select.c: the selectors of the parameters, and what they mean in the catalogue as it is. */
+/* params.c: the selectors of the parameters, and what they mean in the catalogue as it is. */
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag);
 /* found.c: a finding is told: callback, file. */
 void sonde__rules_tell(sonde_rules *rules, sonde__rule_found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);
-/* sink.c */
-/* user/files.c: by name, a built-in rule's or a loaded one's, or by path; all loaded ones that
- * need not be told what to look at. */
-sonde_err sonde__rules_add_named(sonde_rules *rules, const char *name, const char *params,
-                                 sonde_diag *diag);
-sonde_err sonde__rules_add_loaded(sonde_rules *rules, sonde_diag *diag);
-void sonde__rules_close_files(sonde_rules *rules);
+/* rules_sink.c */
 void sonde__rules_free_attached(sonde_rules *rules);
-/* step.c: no rule sees any vital signs; before slots move. */
-void sonde__rules_hide_all(sonde_rules *rules);
 /* engine.c: a rule at work, half-built or NULL allowed. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-enum { HOWS = 16, SLOWER = 10, MODES = SONDE_MODE_GLOBAL };
+enum { HOWS = 16, SLOWER = 10 };
 enum { CLOSELY = 50 }; /* steps at the beginning at which everything is looked at */
 
 typedef struct rules_sink {
@@ -29,6 +29,9 @@ typedef struct rules_sink {
 struct sonde__rule_attached {
     sonde__rule_attached *next;
     sonde_rules *rules;
+    const sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    int64_t every, raw_every;
     uint32_t *map;  /* ids of the catalogue attached to -> ids of the rules' */
     int64_t offset; /* to be added to its global steps */
     int64_t mode_offset[SONDE_MODE_COUNT];
@@ -101,8 +104,7 @@ typedef struct attaching {
     sonde_rules *rules;
     sonde__rule_attached *to;
     const sonde_catalogue *catalogue;
-    sonde_observer *observer;
-    uint32_t count;
+    uint32_t from, count; /* of its tensors: from ... count - 1 */
     uint8_t *
         hows; /* (3, count): at every step, at those that `every` divides, at the others */
     uint32_t *ids; /* scratch */
@@ -114,7 +116,7 @@ static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;
 
-    for (uint32_t id = 0; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->from; id < work->count && err == SONDE_OK; id++) {
         sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
 
         if (info.same_as == id) {
@@ -141,7 +143,7 @@ static void collect(const attaching *work, int mode)
             *rest = each + work->count;
 
     memset(work->hows, 0, 3 * (size_t)work->count);
-    for (uint32_t id = 0; id < work->count; id++) {
+    for (uint32_t id = work->from; id < work->count; id++) {
         const sonde__rule_slot *slot = &rules->slots[work->to->map[id]];
         const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
         const bool cheap = info->role == SONDE_ROLE_LOSS && info->rank == 0;
@@ -178,7 +180,7 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
                          .when_bad = when_bad};
         size_t n = 0;
 
-        for (uint32_t id = 0; id < work->count; id++) {
+        for (uint32_t id = work->from; id < work->count; id++) {
             if (hows[id] == how) {
                 work->ids[n++] = id;
             }
@@ -186,52 +188,79 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
         if (n > 0) {
             tap.when[mode] = sonde_schedule_every(every);
             tap.when[mode].first = when_bad ? CLOSELY : 0;
-            err = sonde__observer_add_ids(work->observer, &tap, work->ids, n, work->diag);
+            err = sonde__observer_add_ids(work->to->observer, &tap, work->ids, n,
+                                          work->diag);
         }
     }
     sonde_selector_destroy(what);
     return err;
 }
 
-static sonde_err attach(attaching *work, int64_t every, int64_t raw_every)
+static sonde_err add_all_taps(attaching *work)
 {
+    const sonde__rule_attached *to = work->to;
     sonde_err err = SONDE_OK;
 
-    for (unsigned how = 0; how < HOWS; how++) {
-        work->to->sinks[how] =
-            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, work->to, how};
-    }
-    err = map_tensors(work);
-    if (err == SONDE_OK) {
-        err =
-            work->rules->catalogue == NULL
-                ? sonde_rules_begin(work->rules, work->rules->own, NULL, NULL, work->diag)
-                : sonde_rules_refresh(work->rules, work->diag);
-    }
-    for (int mode = 0; mode < MODES && err == SONDE_OK; mode++) {
+    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
         collect(work, mode);
         err = add_taps(work, work->hows, mode, 1, false);
         if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + work->count, mode, every, true);
+            err = add_taps(work, work->hows + work->count, mode, to->every, true);
         }
         if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode, raw_every,
-                           false);
+            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode,
+                           to->raw_every, false);
         }
     }
     return err;
+}
+
+/* The tensors of an attachment from an id on: in the rules' catalogue, and as taps. */
+static sonde_err attach_from(sonde__rule_attached *to, uint32_t first, sonde_diag *diag)
+{
+    sonde_rules *rules = to->rules;
+    attaching work = {.rules = rules,
+                      .to = to,
+                      .catalogue = to->catalogue,
+                      .from = first,
+                      .count = sonde_catalogue_count(to->catalogue),
+                      .diag = diag};
+    size_t capacity = first;
+    sonde_err err = SONDE_ENOMEM;
+
+    work.hows = sonde__calloc(work.count, 3);
+    work.ids = sonde__calloc(work.count, sizeof *work.ids);
+    if (work.hows == NULL || work.ids == NULL ||
+        !sonde__reserve(&to->map, &capacity, work.count, sizeof *to->map)) {
+        err = sonde__fail_nomem(diag, "the taps of rules");
+        goto done;
+    }
+    err = map_tensors(&work);
+    if (err == SONDE_OK) {
+        err = rules->catalogue == NULL
+                  ? sonde_rules_begin(rules, rules->own, NULL, NULL, diag)
+                  : sonde_rules_refresh(rules, diag);
+    }
+    if (err == SONDE_OK) {
+        err = add_all_taps(&work);
+    }
+done:
+    sonde__free(work.hows);
+    sonde__free(work.ids);
+    return err;
+}
+
+static sonde_err extend(void *user, uint32_t first, sonde_diag *diag)
+{
+    return attach_from(user, first, diag);
 }
 
 sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogue,
                              sonde_observer *observer, int64_t every, int64_t raw_every,
                              sonde_diag *diag)
 {
-    const int64_t some = every > 0 ? every : 1;
-    attaching work = {.rules = rules,
-                      .catalogue = catalogue,
-                      .observer = observer,
-                      .count = sonde_catalogue_count(catalogue),
-                      .diag = diag};
+    const int64_t often = every > 0 ? every : 1;
+    sonde__rule_attached *to = NULL;
     sonde_err err = SONDE_OK;
 
     if (rules->catalogue != rules->own) {
@@ -244,20 +273,22 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
             return err;
         }
     }
-    work.to = sonde__calloc(1, sizeof *work.to);
-    work.hows = sonde__calloc(work.count, 3);
-    work.ids = sonde__calloc(work.count, sizeof *work.ids);
-    if (work.to != NULL) {
-        work.to->rules = rules;
-        work.to->step = -1;
-        work.to->map = sonde__calloc(work.count, sizeof *work.to->map);
-        work.to->next = rules->attached;
-        rules->attached = work.to; /* stays, for the taps that do */
+    to = sonde__calloc(1, sizeof *to);
+    if (to == NULL) {
+        return sonde__fail_nomem(diag, "the taps of rules");
     }
-    err = work.to != NULL && work.to->map != NULL && work.hows != NULL && work.ids != NULL
-              ? attach(&work, some, raw_every > 0 ? raw_every : SLOWER * some)
-              : sonde__fail_nomem(diag, "the taps of rules");
-    sonde__free(work.hows);
-    sonde__free(work.ids);
-    return err;
+    *to = (sonde__rule_attached){.next = rules->attached,
+                                 .rules = rules,
+                                 .catalogue = catalogue,
+                                 .observer = observer,
+                                 .every = often,
+                                 .raw_every = raw_every > 0 ? raw_every : SLOWER * often,
+                                 .step = -1};
+    for (unsigned how = 0; how < HOWS; how++) {
+        to->sinks[how] =
+            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, to, how};
+    }
+    rules->attached = to; /* stays, for the taps that do */
+    err = attach_from(to, 0, diag);
+    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, to, diag) : err;
 }

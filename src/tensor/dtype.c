@@ -108,7 +108,7 @@ sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype, sonde_diag *di
         }
         names[i] = dtypes[i].name;
     }
-    nearest = sonde__nearest(text, names, SONDE_DTYPE_COUNT);
+    nearest = sonde_diag_nearest(text, names, SONDE_DTYPE_COUNT);
     return sonde__fail(diag, SONDE_EINVAL, "dtype",
                        nearest != NULL
                            ? nearest

@@ -110,7 +110,7 @@ static sonde_err fail_unknown(const char *text, sonde_diag *diag)
     for (int i = 0; i < SONDE_STAT_ENTRIES; i++) {
         names[count++] = sonde_stat_name((sonde_stat)i);
     }
-    nearest = sonde__nearest(text, names, count);
+    nearest = sonde_diag_nearest(text, names, count);
     return sonde__fail(diag, SONDE_EINVAL, "reductions",
                        nearest != NULL
                            ? nearest

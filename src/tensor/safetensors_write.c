@@ -8,8 +8,10 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/utf8.h"
 #include "tensor/convert.h"
 
+#include <sonde/json.h>
 #include <sonde/safetensors.h>
 
 #include <stdio.h>
@@ -41,48 +43,14 @@ static bool in_round(const sonde_view *view, int round)
 
 /* --- checking what is asked for --------------------------------------------------- */
 
-/* How many bytes the UTF-8 character at s takes; 0 if it is none (RFC 3629: no overlong
- * forms, no surrogates, nothing above U+10FFFF). */
-static size_t character_length(const unsigned char *s)
-{
-    const size_t n = s[0] < 0x80   ? 1
-                     : s[0] < 0xC2 ? 0
-                     : s[0] < 0xE0 ? 2
-                     : s[0] < 0xF0 ? 3
-                                   : 4;
-
-    if (s[0] > 0xF4) {
-        return 0;
-    }
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xC0) != 0x80) {
-            return 0;
-        }
-    }
-    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
-        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F)) {
-        return 0;
-    }
-    return n;
-}
-
 static sonde_err check_text(const request *r, const char *what, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
-
-    while (*s != '\0') {
-        const size_t n = character_length(s);
-
-        if (n == 0) {
-            return sonde__fail(r->diag, SONDE_EINVAL, r->path, "UTF-8", "%s '%s'", what,
-                               text);
-        }
-        s += n;
-    }
-    return SONDE_OK;
+    return sonde__utf8_valid(text) ? SONDE_OK
+                                   : sonde__fail(r->diag, SONDE_EINVAL, r->path, "UTF-8",
+                                                 "%s '%s'", what, text);
 }
 
-/* Text that is UTF-8 and was not in seen. */
+/* Checks that name is UTF-8 and not in seen yet. */
 static sonde_err check_name(const request *r, sonde__names *seen, const char *what,
                             const char *name)
 {
@@ -147,123 +115,68 @@ static sonde_err check_request(const request *r)
 
 /* --- the header ------------------------------------------------------------------- */
 
-/* Text that grows. Once memory was out it stays as it is, and failed. */
-typedef struct text {
-    char *start;
-    size_t used, capacity;
-    bool failed;
-} text;
-
-static void put(text *to, const char *from, size_t n)
-{
-    to->failed =
-        to->failed || !sonde__reserve(&to->start, &to->capacity, to->used + n, 1);
-    if (!to->failed) {
-        memcpy(to->start + to->used, from, n);
-        to->used += n;
-    }
-}
-
-static void put_plain(text *to, const char *from)
-{
-    put(to, from, strlen(from));
-}
-
-static void put_number(text *to, uint64_t number)
-{
-    char digits[24];
-
-    (void)snprintf(digits, sizeof digits, "%llu", (unsigned long long)number);
-    put_plain(to, digits);
-}
-
-/* A JSON string. */
-static void put_quoted(text *to, const char *from)
-{
-    put_plain(to, "\"");
-    for (; *from != '\0'; from++) {
-        char escape[8] = {*from};
-
-        if (*from == '"' || *from == '\\') {
-            (void)snprintf(escape, sizeof escape, "\\%c", *from);
-        } else if ((unsigned char)*from < 0x20) {
-            (void)snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*from);
-        }
-        put_plain(to, escape);
-    }
-    put_plain(to, "\"");
-}
-
 static size_t view_bytes(const sonde_view *view)
 {
     return (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
 }
 
-static void put_tensor(text *to, const sonde_named_view *tensor, size_t begin)
+static void put_tensor(sonde_json *json, const sonde_named_view *tensor, size_t begin)
 {
-    put_quoted(to, tensor->name);
-    put_plain(to, ":{\"dtype\":");
-    put_quoted(to, sonde__dtype_short_name(tensor->view.dtype));
-    put_plain(to, ",\"shape\":[");
+    sonde_json_object(json, tensor->name);
+    sonde_json_string(json, "dtype", sonde__dtype_short_name(tensor->view.dtype));
+    sonde_json_list(json, "shape");
     for (int d = 0; d < tensor->view.rank; d++) {
-        put_plain(to, d > 0 ? "," : "");
-        put_number(to, (uint64_t)tensor->view.shape[d]);
+        sonde_json_int(json, NULL, tensor->view.shape[d]);
     }
-    put_plain(to, "],\"data_offsets\":[");
-    put_number(to, begin);
-    put_plain(to, ",");
-    put_number(to, begin + view_bytes(&tensor->view));
-    put_plain(to, "]}");
+    sonde_json_end(json);
+    sonde_json_list(json, "data_offsets");
+    sonde_json_uint(json, NULL, begin);
+    sonde_json_uint(json, NULL, begin + view_bytes(&tensor->view));
+    sonde_json_end(json);
+    sonde_json_end(json);
 }
 
-static void put_metadata(text *to, const request *r)
+static void put_metadata(sonde_json *json, const request *r)
 {
-    put_quoted(to, METADATA);
-    put_plain(to, ":{");
+    sonde_json_object(json, METADATA);
     for (size_t i = 0; i < r->metadata_count; i++) {
-        put_plain(to, i > 0 ? "," : "");
-        put_quoted(to, r->metadata[i].key);
-        put_plain(to, ":");
-        put_quoted(to, r->metadata[i].value);
+        sonde_json_string(json, r->metadata[i].key, r->metadata[i].value);
     }
-    put_plain(to, "}");
+    sonde_json_end(json);
 }
 
 /* The length and the JSON, padded with spaces so that data begins at a multiple of 8. */
-static sonde_err put_header(text *to, const request *r)
+static sonde_err put_header(sonde_text *text, const request *r)
 {
     static const char room[LENGTH_SIZE] = {0};
-    const char *comma = "";
+    sonde_json json = {.text = text};
     size_t begin = 0;
     uint64_t length = 0;
 
-    put(to, room, LENGTH_SIZE);
-    put_plain(to, "{");
+    sonde_text_put(text, room, LENGTH_SIZE);
+    sonde_json_object(&json, NULL);
     if (r->metadata_count > 0) {
-        put_metadata(to, r);
-        comma = ",";
+        put_metadata(&json, r);
     }
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t t = 0; t < r->count; t++) {
             if (in_round(&r->tensors[t].view, round)) {
-                put_plain(to, comma);
-                put_tensor(to, &r->tensors[t], begin);
+                put_tensor(&json, &r->tensors[t], begin);
                 begin += view_bytes(&r->tensors[t].view);
-                comma = ",";
             }
         }
     }
-    put_plain(to, "}");
-    put(to, "       ", (8 - to->used % 8) % 8);
-    if (to->failed) {
+    sonde_json_end(&json);
+    sonde_text_put(text, "       ", (8 - text->length % 8) % 8);
+    if (text->failed) {
         return sonde__fail_nomem(r->diag, "a safetensors header");
     }
-    if (to->used - LENGTH_SIZE > MOST_HEADER) {
+    length = text->length - LENGTH_SIZE;
+    if (length > MOST_HEADER) {
         return sonde__fail(r->diag, SONDE_EINVAL, r->path, "at most 100 MB",
-                           "a header of %zu bytes", to->used - LENGTH_SIZE);
+                           "a header of %llu bytes", (unsigned long long)length);
     }
-    length = to->used - LENGTH_SIZE;
-    memcpy(to->start, &length, sizeof length);
+    memcpy(text->data, &length, sizeof length);
     return SONDE_OK;
 }
 
@@ -318,7 +231,7 @@ static bool emit_view(output *out, const sonde_view *view)
     return true;
 }
 
-static sonde_err write_file(const request *r, const text *header, int fd)
+static sonde_err write_file(const request *r, const sonde_text *header, int fd)
 {
     output out = {.fd = fd, .buffer = sonde__malloc(BUFFER)};
     sonde_err err = SONDE_OK;
@@ -327,7 +240,7 @@ static sonde_err write_file(const request *r, const text *header, int fd)
     if (out.buffer == NULL) {
         return sonde__fail_nomem(r->diag, "a write buffer");
     }
-    good = emit(&out, header->start, header->used);
+    good = emit(&out, header->data, header->length);
     for (int round = 0; round < ROUNDS; round++) {
         for (size_t t = 0; good && t < r->count; t++) {
             if (in_round(&r->tensors[t].view, round)) {
@@ -343,7 +256,7 @@ static sonde_err write_file(const request *r, const text *header, int fd)
     return err;
 }
 
-static sonde_err publish(const request *r, const text *header)
+static sonde_err publish(const request *r, const sonde_text *header)
 {
     sonde__whole_file file;
     sonde_err err = sonde__whole_open(&file, r->path, r->diag);
@@ -363,7 +276,7 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
                                   size_t metadata_count, sonde_diag *diag)
 {
     const request r = {path, tensors, count, metadata, metadata_count, diag};
-    text header = {0};
+    sonde_text header = {0};
     sonde_err err = check_request(&r);
 
     if (err == SONDE_OK) {
@@ -372,6 +285,6 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
     if (err == SONDE_OK) {
         err = publish(&r, &header);
     }
-    sonde__free(header.start);
+    sonde_text_fini(&header);
     return err;
 }

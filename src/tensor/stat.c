@@ -50,7 +50,7 @@ sonde_err sonde_stat_parse(const char *text, sonde_stat *stat, sonde_diag *diag)
             return SONDE_OK;
         }
     }
-    nearest = sonde__nearest(text, stat_names, SONDE_STAT_ENTRIES);
+    nearest = sonde_diag_nearest(text, stat_names, SONDE_STAT_ENTRIES);
     return sonde__fail(diag, SONDE_EINVAL, "statistic",
                        nearest != NULL
                            ? nearest

@@ -1,11 +1,9 @@
 /*
- * vitals_kernels.h - the kernels of vital signs, written once and compiled per
- * instruction set: vitals_generic.c, vitals_avx2.c and vitals_avx512.c define
- * SONDE__KERNELS, the name of their table, and include this. Internal.
+ * vitals_kernels.c - the kernels of vital signs, compiled per instruction set (base/isa.h).
  *
  * float64 and shifted sums have sixteen lanes each, element i in lane i mod 16, and the
- * tree. Their products do round, so the compiler is kept from contracting them: here too
- * the bits are the same on every instruction set.
+ * tree. Their products are rounded, so the compiler is kept from contracting them: the bits
+ * are the same on every instruction set.
  */
 #include "base/isa.h"
 #include "tensor/vitals_accum.h"

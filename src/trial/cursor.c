@@ -1,37 +1,39 @@
 /*
- * cursor.c - everything of a run in the order of steps, the disk kept busy ahead.
+ * cursor.c - everything of a run in the order of steps, read ahead from the disk.
  *
- * Entering a step, the cursor gathers what it has into a list of its own, so that a refresh
- * in between changes nothing. Raw values lie in their segments in the order of their items,
- * so what comes next is known: entering a step also tells the kernel about what is wanted of
- * the following megabytes, in as few and as long pieces as it allows. Ten times faster from a
- * disk where one tensor of twelve is wanted (bench_trial, walk_cold_of_one).
+ * On entering a step, the cursor copies the step's list of items, so a refresh in between
+ * changes nothing. Raw values lie in their segments in the order of their items, so the
+ * cursor knows what comes next: it asks the kernel for the wanted bytes of the following
+ * megabytes, in as few and as long pieces as possible. Reading one tensor of twelve from a
+ * disk is ten times faster this way (bench_trial, walk_cold_of_one).
  */
-#include "trial/trial_state.h"
+#include "trial/cursor.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "trial/foreign.h"
+#include "trial/value.h"
+#include "trial/worker.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-/* Of a walk over everything only so much at the beginning of each segment is told: where
- * every byte is read, the kernel's own reading ahead is the faster one (its pages are
- * larger), but it does not see from file to file. */
+/* A walk over everything announces only the beginning of each segment: where every byte is
+ * read, the kernel's own reading ahead is faster (its pages are larger), but it does not see
+ * from file to file. */
 enum { AHEAD = 16 << 20, GAP = 64 << 10, BEGINNING = 1 << 20 };
 
 /* What the cursor keeps of a worker. */
-typedef struct lane {
+typedef struct worker_source {
     sonde__trial_worker *worker;
     sonde__trial_rows rows;
-    uint32_t told;    /* raw items below it were told to the kernel, or are past */
-    uint64_t pending; /* bytes told and not reached yet */
-} lane;
+    uint32_t announced; /* raw items below it were announced to the kernel, or are past */
+    uint64_t pending;   /* bytes announced and not reached yet */
+} worker_source;
 
-typedef struct entry {
-    uint32_t lane, number;
+typedef struct walk_entry {
+    uint32_t source, number;
     sonde__trial_kind kind;
-} entry;
+} walk_entry;
 
 struct sonde_trial_cursor {
     sonde_trial *trial;
@@ -39,12 +41,12 @@ struct sonde_trial_cursor {
     bool *wanted; /* by id; NULL: all */
     size_t wanted_count;
     int64_t next;     /* the first global step that has not been entered */
-    size_t went_back; /* times that the run did, and that it knows of */
-    entry *entries;
+    size_t went_back; /* for sonde_trial_went_back */
+    walk_entry *entries;
     size_t count, capacity, at;
-    lane *lanes;
-    size_t lane_count, lane_capacity;
-    uint64_t fetched; /* bytes told to the kernel in all */
+    worker_source *sources;
+    size_t source_count, source_capacity;
+    uint64_t fetched; /* bytes announced to the kernel in all */
     sonde_vitals vitals;
     sonde_sketch *sketch;
 };
@@ -123,7 +125,7 @@ sonde_err sonde_trial_cursor_create(sonde_trial *trial,
         sonde_trial_cursor_destroy(cursor);
         return sonde__fail_nomem(diag, "a cursor");
     }
-    cursor->options.ids = NULL; /* the caller's */
+    cursor->options.ids = NULL; /* borrowed for this call only */
     *out = cursor;
     return SONDE_OK;
 }
@@ -135,7 +137,7 @@ void sonde_trial_cursor_destroy(sonde_trial_cursor *cursor)
     }
     sonde__free(cursor->wanted);
     sonde__free(cursor->entries);
-    sonde__free(cursor->lanes);
+    sonde__free(cursor->sources);
     sonde__free(cursor->sketch);
     sonde__free(cursor);
 }
@@ -154,61 +156,73 @@ typedef struct piece {
     uint64_t begin, end;
 } piece;
 
-static void tell_kernel(sonde_trial_cursor *cursor, lane *of, const piece *wanted)
+static void announce(sonde_trial_cursor *cursor, const worker_source *source,
+                     const piece *wanted)
 {
-    if (wanted->end > wanted->begin) {
-        sonde__trial_file_ahead(cursor->trial, of->worker, wanted->segment, wanted->begin,
-                                wanted->end - wanted->begin);
-        cursor->fetched += wanted->end - wanted->begin;
+    const sonde_trial *trial = cursor->trial;
+    const sonde__trial_file_list *files = &source->worker->files[SONDE__RAW];
+    const uint64_t count = wanted->end - wanted->begin;
+
+    if (count == 0) {
+        return;
     }
+    if (trial->format != NULL) {
+        trial->format->ahead(trial, source->worker, &files->items[wanted->segment],
+                             wanted->begin, count);
+    } else {
+        sonde__trial_file_ahead(files, &files->items[wanted->segment], trial->question,
+                                wanted->begin, count);
+    }
+    cursor->fetched += count;
 }
 
-/* Tells the kernel of the values behind item from, until enough bytes are pending. */
-static void fetch_ahead(sonde_trial_cursor *cursor, lane *of, uint32_t from)
+/* Announces values from item first on, until enough bytes are pending. */
+static void fetch_ahead(sonde_trial_cursor *cursor, worker_source *source, uint32_t first)
 {
-    const sonde__trial_store *store = &of->worker->stores[SONDE__RAW];
+    const sonde__trial_items *items = &source->worker->items[SONDE__RAW];
     piece next = {0, 0, 0};
 
-    of->told = SONDE_MAX(of->told, from);
-    while (of->told < store->count && of->pending < cursor->options.ahead) {
+    source->announced = SONDE_MAX(source->announced, first);
+    while (source->announced < items->count && source->pending < cursor->options.ahead) {
         const sonde__trial_raw_item *item =
-            (const void *)sonde__trial_store_at(store, of->told++);
+            (const void *)sonde__trial_items_at(items, source->announced++);
 
         if (!is_wanted(cursor, item->item.tensor)) {
             continue;
         }
-        of->pending += item->bytes;
+        source->pending += item->bytes;
         if (cursor->wanted == NULL && item->offset >= BEGINNING) {
             continue;
         }
         if (next.end == next.begin || item->segment != next.segment ||
             item->offset < next.begin || item->offset > next.end + GAP) {
-            tell_kernel(cursor, of, &next);
+            announce(cursor, source, &next);
             next = (piece){item->segment, item->offset, item->offset};
         }
         next.end = SONDE_MAX(next.end, item->offset + item->bytes);
     }
-    tell_kernel(cursor, of, &next);
+    announce(cursor, source, &next);
 }
 
-/* The items of a span have been reached. */
-static void reach(sonde_trial_cursor *cursor, lane *of, const sonde__trial_span *span)
+/* The walk has reached the items of a block. */
+static void reach(sonde_trial_cursor *cursor, worker_source *source,
+                  const sonde__trial_block *block)
 {
-    const sonde__trial_store *store = &of->worker->stores[SONDE__RAW];
-    const uint32_t end = span->first + span->count;
+    const sonde__trial_items *items = &source->worker->items[SONDE__RAW];
+    const uint32_t end = block->first + block->count;
 
     if (cursor->options.ahead == SIZE_MAX) {
         return;
     }
-    for (uint32_t i = span->first; i < end && i < of->told; i++) {
-        const sonde__trial_raw_item *item = (const void *)sonde__trial_store_at(store, i);
+    for (uint32_t i = block->first; i < end && i < source->announced; i++) {
+        const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
 
         if (is_wanted(cursor, item->item.tensor)) {
-            of->pending -= SONDE_MIN(of->pending, item->bytes);
+            source->pending -= SONDE_MIN(source->pending, item->bytes);
         }
     }
-    if (of->pending < cursor->options.ahead / 2) {
-        fetch_ahead(cursor, of, end);
+    if (source->pending < cursor->options.ahead / 2) {
+        fetch_ahead(cursor, source, end);
     }
 }
 
@@ -219,21 +233,21 @@ uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor)
 
 /* --- entering a step ----------------------------------------------------------------- */
 
-static bool add_entry(sonde_trial_cursor *cursor, size_t lane_at, sonde__trial_kind kind,
+static bool add_entry(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind kind,
                       uint32_t number)
 {
     if (!sonde__reserve(&cursor->entries, &cursor->capacity, cursor->count + 1,
                         sizeof *cursor->entries)) {
         return false;
     }
-    cursor->entries[cursor->count++] = (entry){(uint32_t)lane_at, number, kind};
+    cursor->entries[cursor->count++] = (walk_entry){(uint32_t)at, number, kind};
     return true;
 }
 
-static bool is_meant(const sonde_trial_cursor *cursor, const sonde__trial_store *store,
-                     int64_t global, uint32_t number)
+static bool is_current(const sonde_trial_cursor *cursor, const sonde__trial_items *items,
+                       int64_t global, uint32_t number)
 {
-    const sonde__trial_item *item = sonde__trial_store_at(store, number);
+    const sonde__trial_item *item = sonde__trial_items_at(items, number);
     const sonde__trial_steps *steps = &cursor->trial->steps;
     const sonde_mode mode = cursor->options.mode;
 
@@ -241,56 +255,57 @@ static bool is_meant(const sonde_trial_cursor *cursor, const sonde__trial_store 
         (mode != SONDE_MODE_GLOBAL && steps->items[item->step].mode != mode)) {
         return false;
     }
-    return !store->repeated || sonde__trial_store_find(store, steps, item->tensor, global,
-                                                       sonde__trial_lane(item)) == number;
+    return !items->repeated ||
+           sonde__trial_items_find(items, steps, item->tensor, global,
+                                   sonde__trial_shard(item)) == number;
 }
 
-static bool gather_kind(sonde_trial_cursor *cursor, size_t lane_at,
-                        sonde__trial_kind kind, int64_t global)
+static bool gather_kind(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind kind,
+                        int64_t global)
 {
     const sonde__trial_steps *steps = &cursor->trial->steps;
-    lane *of = &cursor->lanes[lane_at];
-    const sonde__trial_store *store = &of->worker->stores[kind];
-    size_t at = sonde__trial_store_span(store, steps, global);
+    worker_source *source = &cursor->sources[at];
+    const sonde__trial_items *items = &source->worker->items[kind];
+    size_t place = sonde__trial_items_block(items, steps, global);
 
-    for (; at < store->span_count; at++) {
-        const sonde__trial_span *span = &store->spans[at];
+    for (; place < items->block_count; place++) {
+        const sonde__trial_block *block = &items->blocks[place];
 
-        if (steps->items[span->step].global != global) {
+        if (steps->items[block->step].global != global) {
             break;
         }
-        for (uint32_t i = 0; i < span->count; i++) {
-            if (is_meant(cursor, store, global, span->first + i) &&
-                !add_entry(cursor, lane_at, kind, span->first + i)) {
+        for (uint32_t i = 0; i < block->count; i++) {
+            if (is_current(cursor, items, global, block->first + i) &&
+                !add_entry(cursor, at, kind, block->first + i)) {
                 return false;
             }
         }
         if (kind == SONDE__RAW) {
-            reach(cursor, of, span);
+            reach(cursor, source, block);
         }
     }
     return true;
 }
 
-/* The lane of a worker, new if need be; SIZE_MAX if memory is out. */
-static size_t lane_of(sonde_trial_cursor *cursor, size_t i)
+/* The source of a worker, new if need be; SIZE_MAX: out of memory. */
+static size_t find_source(sonde_trial_cursor *cursor, size_t i)
 {
     sonde__trial_worker *worker = cursor->trial->workers[i];
 
-    if (i < cursor->lane_count && cursor->lanes[i].worker == worker) {
+    if (i < cursor->source_count && cursor->sources[i].worker == worker) {
         return i;
     }
-    for (size_t at = 0; at < cursor->lane_count; at++) {
-        if (cursor->lanes[at].worker == worker) {
+    for (size_t at = 0; at < cursor->source_count; at++) {
+        if (cursor->sources[at].worker == worker) {
             return at;
         }
     }
-    if (!sonde__reserve(&cursor->lanes, &cursor->lane_capacity, cursor->lane_count + 1,
-                        sizeof *cursor->lanes)) {
+    if (!sonde__reserve(&cursor->sources, &cursor->source_capacity,
+                        cursor->source_count + 1, sizeof *cursor->sources)) {
         return SIZE_MAX;
     }
-    cursor->lanes[cursor->lane_count] = (lane){.worker = worker};
-    return cursor->lane_count++;
+    cursor->sources[cursor->source_count] = (worker_source){.worker = worker};
+    return cursor->source_count++;
 }
 
 static bool gather(sonde_trial_cursor *cursor, int64_t global)
@@ -303,14 +318,13 @@ static bool gather(sonde_trial_cursor *cursor, int64_t global)
                  {SONDE_HOW_SKETCH, SONDE__SKETCH}};
 
     cursor->count = cursor->at = 0;
-    cursor->trial->look++;
+    cursor->trial->question++;
     for (size_t w = 0; w < cursor->trial->worker_count; w++) {
-        const size_t lane_at = lane_of(cursor, w);
+        const size_t at = find_source(cursor, w);
 
         for (size_t k = 0; k < SONDE_COUNT_OF(order); k++) {
-            if (lane_at == SIZE_MAX ||
-                ((cursor->options.how & order[k].bit) != 0 &&
-                 !gather_kind(cursor, lane_at, order[k].kind, global))) {
+            if (at == SIZE_MAX || ((cursor->options.how & order[k].bit) != 0 &&
+                                   !gather_kind(cursor, at, order[k].kind, global))) {
                 cursor->count = 0;
                 return false;
             }
@@ -347,14 +361,14 @@ static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
 
 /* --- records ------------------------------------------------------------------------ */
 
-static sonde_err read_row(sonde_trial_cursor *cursor, lane *of,
+static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
                           const sonde__trial_item *item, sonde_trial_record *record,
                           sonde_diag *diag)
 {
     const sonde__record_stats_row *row = NULL;
-    const sonde_err err = sonde__trial_row_of(cursor->trial, of->worker,
-                                              ((const sonde__trial_row_item *)item)->row,
-                                              &of->rows, &row, diag);
+    const sonde_err err = sonde__trial_load_row(
+        cursor->trial, source->worker, ((const sonde__trial_row_item *)item)->row,
+        &source->rows, &row, diag);
 
     if (err == SONDE_OK) {
         sonde__record_stats_to_vitals(row, &cursor->vitals);
@@ -364,39 +378,39 @@ static sonde_err read_row(sonde_trial_cursor *cursor, lane *of,
     return err;
 }
 
-static sonde_err read_entry(sonde_trial_cursor *cursor, const entry *of,
+static sonde_err read_entry(sonde_trial_cursor *cursor, const walk_entry *entry,
                             sonde_trial_record *record, sonde_diag *diag)
 {
     sonde_trial *trial = cursor->trial;
-    lane *from = &cursor->lanes[of->lane];
+    worker_source *source = &cursor->sources[entry->source];
     const sonde__trial_item *item =
-        sonde__trial_store_at(&from->worker->stores[of->kind], of->number);
+        sonde__trial_items_at(&source->worker->items[entry->kind], entry->number);
     const sonde__trial_step *step = &trial->steps.items[item->step];
 
     *record = (sonde_trial_record){
         .id = item->tensor,
-        .worker = from->worker->rank,
+        .worker = source->worker->rank,
         .at = {.mode = (sonde_mode)step->mode,
                .global_step = step->global,
                .mode_step = step->mode_step,
                .micro_batch = (int)item->micro_batch,
                .replica = item->replica},
     };
-    if (of->kind == SONDE__VITALS) {
-        return read_row(cursor, from, item, record, diag);
+    if (entry->kind == SONDE__VITALS) {
+        return read_row(cursor, source, item, record, diag);
     }
-    if (of->kind == SONDE__SKETCH) {
+    if (entry->kind == SONDE__SKETCH) {
         record->how = SONDE_HOW_SKETCH;
         record->sketch = cursor->sketch;
-        return sonde__trial_sketch_of(trial, from->worker, (const void *)item,
-                                      cursor->sketch, diag);
+        return sonde__trial_load_sketch(trial, source->worker, (const void *)item,
+                                        cursor->sketch, diag);
     }
     record->how = SONDE_HOW_RAW;
-    return sonde__trial_value_of(trial, from->worker, (const void *)item, &record->view,
-                                 diag);
+    return sonde__trial_load_value(trial, source->worker, (const void *)item,
+                                   &record->view, diag);
 }
 
-/* If a writer went on with the run from a step that was passed: back to it. */
+/* Goes back to a step that was passed, if a writer resumed the run from it. */
 static sonde_err go_back(sonde_trial_cursor *cursor, sonde_diag *diag)
 {
     const int64_t begin = cursor->options.begin;
@@ -410,8 +424,8 @@ static sonde_err go_back(sonde_trial_cursor *cursor, sonde_diag *diag)
     cursor->count = cursor->at = 0;
     return sonde__fail(
         diag, SONDE_ERESUMED, cursor->trial->path, NULL,
-        "a writer went on with the run from step %lld: what was seen of it "
-        "from there on counts no more",
+        "the run was resumed from step %lld: records from that step on are "
+        "superseded",
         (long long)cursor->next);
 }
 

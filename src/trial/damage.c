@@ -1,10 +1,7 @@
 /*
- * damage.c - the list of what could not be read.
- *
- * A file of a million damaged lines must not make a million strings: of each file the first
- * few are kept, and of the whole run the first few hundred.
+ * damage.c - see damage.h.
  */
-#include "trial/trial_state.h"
+#include "trial/damage.h"
 #include "base/memory.h"
 
 #include <stdarg.h>
@@ -12,25 +9,34 @@
 
 enum { MOST_IN_FILE = 5, MOST = 256, TEXT = 512 };
 
-static void keep(sonde_trial *trial, const char *text)
+void sonde__trial_damage_fini(sonde__trial_damage_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        sonde__free(list->lines[i]);
+    }
+    sonde__free(list->lines);
+    *list = (sonde__trial_damage_list){0};
+}
+
+static void keep(sonde__trial_damage_list *list, const char *text)
 {
     char *copy = NULL;
 
-    if (trial->told != NULL) {
-        trial->told(trial->told_user, text);
+    if (list->report != NULL) {
+        list->report(list->user, text);
     }
-    if (trial->damage_count >= MOST ||
-        !sonde__reserve(&trial->damage, &trial->damage_capacity, trial->damage_count + 2,
-                        sizeof *trial->damage) ||
+    if (list->count >= MOST ||
+        !sonde__reserve(&list->lines, &list->capacity, list->count + 2,
+                        sizeof *list->lines) ||
         (copy = sonde__strdup(text)) == NULL) {
-        trial->damage_more++;
+        list->more++;
         return;
     }
-    trial->damage[trial->damage_count++] = copy;
+    list->lines[list->count++] = copy;
 }
 
 __attribute__((format(printf, 3, 0))) static void
-note(sonde_trial *trial, const char *where, const char *found, va_list args)
+note(sonde__trial_damage_list *list, const char *where, const char *found, va_list args)
 {
     char text[TEXT];
     const int n = snprintf(text, sizeof text, "%s: ", where);
@@ -38,64 +44,55 @@ note(sonde_trial *trial, const char *where, const char *found, va_list args)
     if (n >= 0 && (size_t)n < sizeof text) {
         (void)vsnprintf(text + n, sizeof text - (size_t)n, found, args);
     }
-    keep(trial, text);
-    trial->changed = true;
+    keep(list, text);
 }
 
-void sonde__trial_damage(sonde_trial *trial, const char *where, const char *found, ...)
+void sonde__trial_damage(sonde__trial_damage_list *list, const char *where,
+                         const char *found, ...)
 {
     va_list args;
 
-    trial->damaged++;
+    list->damaged++;
     va_start(args, found);
-    note(trial, where, found, args);
+    note(list, where, found, args);
     va_end(args);
 }
 
-void sonde__trial_torn(sonde_trial *trial, const char *where, const char *found, ...)
+void sonde__trial_torn(sonde__trial_damage_list *list, const char *where,
+                       const char *found, ...)
 {
     va_list args;
 
-    trial->torn++;
+    list->torn++;
     va_start(args, found);
-    note(trial, where, found, args);
+    note(list, where, found, args);
     va_end(args);
 }
 
-void sonde__trial_damage_in(sonde_trial *trial, sonde__trial_progress *in,
+void sonde__trial_damage_in(sonde__trial_damage_list *list, uint32_t *bad,
                             const char *where, const char *found, ...)
 {
     va_list args;
 
-    trial->damaged++;
-    in->bad++;
-    if (in->bad > MOST_IN_FILE && trial->told == NULL) {
+    list->damaged++;
+    ++*bad;
+    if (*bad > MOST_IN_FILE && list->report == NULL) {
         return;
     }
     va_start(args, found);
-    note(trial, where, found, args);
+    note(list, where, found, args);
     va_end(args);
 }
 
-void sonde__trial_damage_flush(sonde_trial *trial, sonde__trial_progress *in,
+void sonde__trial_damage_flush(sonde__trial_damage_list *list, uint32_t *bad,
                                const char *where)
 {
-    if (in->bad > MOST_IN_FILE && trial->told == NULL) {
+    if (*bad > MOST_IN_FILE && list->report == NULL) {
         char text[TEXT];
 
         (void)snprintf(text, sizeof text, "%s: and %lu more like these", where,
-                       (unsigned long)(in->bad - MOST_IN_FILE));
-        keep(trial, text);
+                       (unsigned long)(*bad - MOST_IN_FILE));
+        keep(list, text);
     }
-    in->bad = 0;
-}
-
-const char *sonde_trial_damage(const sonde_trial *trial, size_t i)
-{
-    static const char more[] = "and more that is damaged than is listed here";
-
-    if (i < trial->damage_count) {
-        return trial->damage[i];
-    }
-    return i == trial->damage_count && trial->damage_more > 0 ? more : NULL;
+    *bad = 0;
 }

@@ -1,15 +1,12 @@
 /*
- * items.c - a worker's items of one kind: kept in chunks, found by tensor and step, walked
- * step by step.
- *
- * Adding is appending in three places. Where an item does not come behind the one before it
- * in its track, or a step behind the one before, the order is made up for by settle.
+ * items.c - see items.h.
  */
-#include "trial/store.h"
+#include "trial/items.h"
 #include "base/macros.h"
 #include "base/memory.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +15,10 @@ enum { CHUNK_BITS = 2 };
 #else
 enum { CHUNK_BITS = 12 };
 #endif
-enum { CHUNK = 1 << CHUNK_BITS };
+enum { CHUNK = 1 << CHUNK_BITS, LAYOUT_KEY = 256 };
 static const size_t MOST_ITEMS = UINT32_MAX - 1;
 
-void sonde__trial_store_init(sonde__trial_store *store, sonde__trial_kind kind)
+void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind)
 {
     static const size_t sizes[SONDE__KINDS] = {
         [SONDE__RAW] = sizeof(sonde__trial_raw_item),
@@ -29,188 +26,197 @@ void sonde__trial_store_init(sonde__trial_store *store, sonde__trial_kind kind)
         [SONDE__SKETCH] = sizeof(sonde__trial_sketch_item),
     };
 
-    *store = (sonde__trial_store){.item_size = sizes[kind], .fresh = true};
+    *items = (sonde__trial_items){.item_size = sizes[kind], .fresh = true};
 }
 
-void sonde__trial_store_fini(sonde__trial_store *store)
+void sonde__trial_items_fini(sonde__trial_items *items)
 {
-    for (size_t i = 0; i < store->chunk_count; i++) {
-        sonde__free(store->chunks[i]);
+    for (size_t i = 0; i < items->chunk_count; i++) {
+        sonde__free(items->chunks[i]);
     }
-    for (size_t i = 0; i < store->track_count; i++) {
-        sonde__free(store->tracks[i].items);
+    for (size_t i = 0; i < items->history_count; i++) {
+        sonde__free(items->histories[i].numbers);
     }
-    sonde__free(store->chunks);
-    sonde__free(store->tracks);
-    sonde__free(store->spans);
-    *store = (sonde__trial_store){0};
+    sonde__free(items->chunks);
+    sonde__free(items->histories);
+    sonde__free(items->blocks);
+    *items = (sonde__trial_items){0};
 }
 
-static sonde__trial_item *item_at(const sonde__trial_store *store, uint32_t number)
+static sonde__trial_item *item_at(const sonde__trial_items *items, uint32_t number)
 {
-    unsigned char *chunk = store->chunks[number >> CHUNK_BITS];
+    unsigned char *chunk = items->chunks[number >> CHUNK_BITS];
 
-    return (void *)(chunk + (number & (CHUNK - 1)) * store->item_size);
+    return (void *)(chunk + (number & (CHUNK - 1)) * items->item_size);
 }
 
-const sonde__trial_item *sonde__trial_store_at(const sonde__trial_store *store,
+const sonde__trial_item *sonde__trial_items_at(const sonde__trial_items *items,
                                                uint32_t number)
 {
-    return item_at(store, number);
+    return item_at(items, number);
 }
 
-bool sonde__trial_store_tell(sonde__trial_store *store, uint32_t number)
+bool sonde__trial_items_report(sonde__trial_items *items, uint32_t number)
 {
-    sonde__trial_item *item = item_at(store, number);
-    const bool first = !item->told;
+    sonde__trial_item *item = item_at(items, number);
+    const bool first = !item->reported;
 
-    item->told = 1;
+    item->reported = 1;
     return first;
 }
 
-static int64_t global_of(const sonde__trial_store *store, const sonde__trial_steps *steps,
-                         uint32_t number)
+/* Notes the place of the last item of a history. */
+static void note_last(const sonde__trial_items *items, const sonde__trial_steps *steps,
+                      sonde__trial_history *history)
 {
-    return steps->items[sonde__trial_store_at(store, number)->step].global;
+    if (history->count > 0) {
+        const sonde__trial_item *last =
+            item_at(items, history->numbers[history->count - 1]);
+
+        history->last_step = steps->items[last->step].global;
+        history->last_shard = sonde__trial_shard(last);
+    }
 }
 
 /* --- adding ----------------------------------------------------------------------- */
 
-static bool reserve_chunk(sonde__trial_store *store)
+static bool reserve_chunk(sonde__trial_items *items)
 {
     unsigned char *chunk = NULL;
 
-    if (store->count < store->chunk_count << CHUNK_BITS) {
+    if (items->count < items->chunk_count << CHUNK_BITS) {
         return true;
     }
-    if (!sonde__reserve(&store->chunks, &store->chunk_capacity, store->chunk_count + 1,
-                        sizeof *store->chunks)) {
+    if (!sonde__reserve(&items->chunks, &items->chunk_capacity, items->chunk_count + 1,
+                        sizeof *items->chunks)) {
         return false;
     }
-    chunk = sonde__malloc((size_t)CHUNK * store->item_size);
+    chunk = sonde__malloc((size_t)CHUNK * items->item_size);
     if (chunk == NULL) {
         return false;
     }
-    store->chunks[store->chunk_count++] = chunk;
+    items->chunks[items->chunk_count++] = chunk;
     return true;
 }
 
-static bool reserve_tracks(sonde__trial_store *store, uint32_t tensor)
+static bool reserve_histories(sonde__trial_items *items, uint32_t tensor)
 {
-    if (tensor < store->track_count) {
+    if (tensor < items->history_count) {
         return true;
     }
-    if (!sonde__reserve(&store->tracks, &store->track_capacity, (size_t)tensor + 1,
-                        sizeof *store->tracks)) {
+    if (!sonde__reserve(&items->histories, &items->history_capacity, (size_t)tensor + 1,
+                        sizeof *items->histories)) {
         return false;
     }
-    for (size_t i = store->track_count; i <= tensor; i++) {
-        store->tracks[i] = (sonde__trial_track){0};
+    for (size_t i = items->history_count; i <= tensor; i++) {
+        items->histories[i] = (sonde__trial_history){0};
     }
-    store->track_count = (size_t)tensor + 1;
+    items->history_count = (size_t)tensor + 1;
     return true;
 }
 
-static bool reserve(sonde__trial_store *store, uint32_t tensor)
+static bool reserve(sonde__trial_items *items, uint32_t tensor)
 {
-    sonde__trial_track *track = NULL;
+    sonde__trial_history *history = NULL;
     size_t capacity = 0;
 
-    if (store->count >= MOST_ITEMS || !reserve_chunk(store) ||
-        !reserve_tracks(store, tensor) ||
-        !sonde__reserve(&store->spans, &store->span_capacity, store->span_count + 1,
-                        sizeof *store->spans)) {
+    if (items->count >= MOST_ITEMS || !reserve_chunk(items) ||
+        !reserve_histories(items, tensor) ||
+        !sonde__reserve(&items->blocks, &items->block_capacity, items->block_count + 1,
+                        sizeof *items->blocks)) {
         return false;
     }
-    track = &store->tracks[tensor];
-    capacity = track->capacity;
-    if (!sonde__reserve(&track->items, &capacity, (size_t)track->count + 1,
-                        sizeof *track->items)) {
+    history = &items->histories[tensor];
+    capacity = history->capacity;
+    if (!sonde__reserve(&history->numbers, &capacity, (size_t)history->count + 1,
+                        sizeof *history->numbers)) {
         return false;
     }
-    track->capacity = (uint32_t)SONDE_MIN(capacity, (size_t)UINT32_MAX);
+    history->capacity = (uint32_t)SONDE_MIN(capacity, (size_t)UINT32_MAX);
     return true;
 }
 
-/* Room is there. Equal places follow each other: settle drops the earlier one. */
-static void add_to_track(sonde__trial_store *store, const sonde__trial_item *item,
-                         int64_t global)
+/* Room is there. Of two items of one place, sorting drops the earlier one. */
+static void add_to_history(sonde__trial_items *items, const sonde__trial_item *item,
+                           int64_t global)
 {
-    sonde__trial_track *track = &store->tracks[item->tensor];
-    const uint64_t lane = sonde__trial_lane(item);
+    sonde__trial_history *history = &items->histories[item->tensor];
+    const uint64_t shard = sonde__trial_shard(item);
 
-    if (track->count > 0 && (global < track->last_step ||
-                             (global == track->last_step && lane <= track->last_lane))) {
-        track->unsorted = store->unsorted = true;
+    if (history->count > 0 &&
+        (global < history->last_step ||
+         (global == history->last_step && shard <= history->last_shard))) {
+        history->unsorted = items->unsorted = true;
     }
-    track->items[track->count++] = store->count;
-    track->last_step = global;
-    track->last_lane = lane;
+    history->numbers[history->count++] = items->count;
+    history->last_step = global;
+    history->last_shard = shard;
 }
 
-static void add_to_span(sonde__trial_store *store, const sonde__trial_item *item,
-                        int64_t global)
+static void add_to_block(sonde__trial_items *items, const sonde__trial_item *item,
+                         int64_t global)
 {
-    sonde__trial_span *last =
-        store->span_count > 0 ? &store->spans[store->span_count - 1] : NULL;
+    sonde__trial_block *last =
+        items->block_count > 0 ? &items->blocks[items->block_count - 1] : NULL;
 
-    if (!store->fresh && last != NULL && last->step == item->step) {
+    if (!items->fresh && last != NULL && last->step == item->step) {
         last->count++;
         return;
     }
-    if (last != NULL && global <= store->last_step) {
-        store->unsorted = true;
+    if (last != NULL && global <= items->last_step) {
+        items->unsorted = true;
     }
-    assert(store->spans != NULL);
-    store->spans[store->span_count++] = (sonde__trial_span){item->step, store->count, 1};
-    store->last_step = global;
-    store->fresh = false;
+    assert(items->blocks != NULL);
+    items->blocks[items->block_count++] =
+        (sonde__trial_block){item->step, items->count, 1};
+    items->last_step = global;
+    items->fresh = false;
 }
 
-bool sonde__trial_store_add(sonde__trial_store *store, const sonde__trial_steps *steps,
+bool sonde__trial_items_add(sonde__trial_items *items, const sonde__trial_steps *steps,
                             const sonde__trial_item *item)
 {
     const int64_t global = steps->items[item->step].global;
     unsigned char *chunk = NULL;
 
-    if (!reserve(store, item->tensor)) {
+    if (!reserve(items, item->tensor)) {
         return false;
     }
-    chunk = store->chunks[store->count >> CHUNK_BITS];
-    memcpy(chunk + (store->count & (CHUNK - 1)) * store->item_size, item,
-           store->item_size);
-    add_to_track(store, item, global);
-    add_to_span(store, item, global);
-    store->count++;
+    chunk = items->chunks[items->count >> CHUNK_BITS];
+    memcpy(chunk + (items->count & (CHUNK - 1)) * items->item_size, item,
+           items->item_size);
+    add_to_history(items, item, global);
+    add_to_block(items, item, global);
+    items->count++;
     return true;
 }
 
-/* --- settling --------------------------------------------------------------------- */
+/* --- sorting ---------------------------------------------------------------------- */
 
-typedef struct order {
-    const sonde__trial_store *store;
+typedef struct sort_order {
+    const sonde__trial_items *items;
     const sonde__trial_steps *steps;
-} order;
+} sort_order;
 
-static int compare_spans(const void *left, const void *right, void *context)
+static int compare_blocks(const void *left, const void *right, void *context)
 {
-    const order *by = context;
-    const sonde__trial_span *a = left, *b = right;
-    const int64_t x = by->steps->items[a->step].global;
-    const int64_t y = by->steps->items[b->step].global;
+    const sort_order *order = context;
+    const sonde__trial_block *a = left, *b = right;
+    const int64_t x = order->steps->items[a->step].global;
+    const int64_t y = order->steps->items[b->step].global;
 
     return x != y ? (x > y) - (x < y) : (a->first > b->first) - (a->first < b->first);
 }
 
 static int compare_items(const void *left, const void *right, void *context)
 {
-    const order *by = context;
+    const sort_order *order = context;
     const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    const sonde__trial_item *p = sonde__trial_store_at(by->store, a);
-    const sonde__trial_item *q = sonde__trial_store_at(by->store, b);
-    const int64_t x = by->steps->items[p->step].global;
-    const int64_t y = by->steps->items[q->step].global;
-    const uint64_t m = sonde__trial_lane(p), n = sonde__trial_lane(q);
+    const sonde__trial_item *p = sonde__trial_items_at(order->items, a);
+    const sonde__trial_item *q = sonde__trial_items_at(order->items, b);
+    const int64_t x = order->steps->items[p->step].global;
+    const int64_t y = order->steps->items[q->step].global;
+    const uint64_t m = sonde__trial_shard(p), n = sonde__trial_shard(q);
 
     if (x != y) {
         return x < y ? -1 : 1;
@@ -219,193 +225,191 @@ static int compare_items(const void *left, const void *right, void *context)
 }
 
 /*
- * Of spans with one global step that are of different steps (after a resume, step 90 is
+ * Of blocks with one global step that are of different steps (after a resume, step 90 is
  * training where it was evaluation) only those at the end stay that are of the last's step.
  * True if any had to go.
  */
-static bool drop_overruled(sonde__trial_store *store, const sonde__trial_steps *steps)
+static bool drop_replaced(sonde__trial_items *items, const sonde__trial_steps *steps)
 {
     size_t kept = 0, next = 0;
 
-    for (size_t i = 0; i < store->span_count; i = next) {
-        const int64_t global = steps->items[store->spans[i].step].global;
+    for (size_t i = 0; i < items->block_count; i = next) {
+        const int64_t global = steps->items[items->blocks[i].step].global;
         size_t first = 0;
 
-        for (next = i; next < store->span_count; next++) {
-            if (steps->items[store->spans[next].step].global != global) {
+        for (next = i; next < items->block_count; next++) {
+            if (steps->items[items->blocks[next].step].global != global) {
                 break;
             }
         }
         first = next - 1;
-        while (first > i && store->spans[first - 1].step == store->spans[next - 1].step) {
+        while (first > i &&
+               items->blocks[first - 1].step == items->blocks[next - 1].step) {
             first--;
         }
-        memmove(&store->spans[kept], &store->spans[first],
-                (next - first) * sizeof *store->spans);
+        memmove(&items->blocks[kept], &items->blocks[first],
+                (next - first) * sizeof *items->blocks);
         kept += next - first;
     }
-    if (kept == store->span_count) {
+    if (kept == items->block_count) {
         return false;
     }
-    store->span_count = kept;
+    items->block_count = kept;
     return true;
 }
 
-/* Whether the item is in one of the spans that count at its global step, or before one. */
-static bool stands(const sonde__trial_store *store, const sonde__trial_steps *steps,
-                   uint32_t number)
+/* Whether the item is in one of the blocks that count at its global step, or before one. */
+static bool is_kept(const sonde__trial_items *items, const sonde__trial_steps *steps,
+                    uint32_t number)
 {
-    const uint32_t step = sonde__trial_store_at(store, number)->step;
-    const size_t span = sonde__trial_store_span(store, steps, steps->items[step].global);
+    const uint32_t step = sonde__trial_items_at(items, number)->step;
+    const size_t block =
+        sonde__trial_items_block(items, steps, steps->items[step].global);
 
-    return span < store->span_count && store->spans[span].step == step &&
-           store->spans[span].first <= number;
+    return block < items->block_count && items->blocks[block].step == step &&
+           items->blocks[block].first <= number;
 }
 
-static void settle_track(sonde__trial_store *store, const sonde__trial_steps *steps,
-                         sonde__trial_track *track, bool overruled)
+static void sort_history(sonde__trial_items *items, const sonde__trial_steps *steps,
+                         sonde__trial_history *history, bool replaced)
 {
-    order by = {store, steps};
+    sort_order order = {items, steps};
     uint32_t kept = 0;
 
-    if (track->unsorted) {
-        qsort_r(track->items, track->count, sizeof *track->items, compare_items, &by);
+    if (history->unsorted) {
+        qsort_r(history->numbers, history->count, sizeof *history->numbers, compare_items,
+                &order);
     }
-    for (uint32_t i = 0; i < track->count; i++) {
-        const uint32_t number = track->items[i];
-        const sonde__trial_item *item = sonde__trial_store_at(store, number);
+    for (uint32_t i = 0; i < history->count; i++) {
+        const uint32_t number = history->numbers[i];
+        const sonde__trial_item *item = sonde__trial_items_at(items, number);
 
-        if (overruled && !stands(store, steps, number)) {
+        if (replaced && !is_kept(items, steps, number)) {
             continue;
         }
         if (kept > 0) {
             const sonde__trial_item *before =
-                sonde__trial_store_at(store, track->items[kept - 1]);
+                sonde__trial_items_at(items, history->numbers[kept - 1]);
 
-            if (sonde__trial_lane(before) == sonde__trial_lane(item) &&
+            if (sonde__trial_shard(before) == sonde__trial_shard(item) &&
                 steps->items[before->step].global == steps->items[item->step].global) {
-                kept--; /* the later one counts */
-                store->repeated = true;
+                kept--; /* the later one replaces it */
+                items->repeated = true;
             }
         }
-        track->items[kept++] = number;
+        history->numbers[kept++] = number;
     }
-    track->count = kept;
-    track->unsorted = false;
-    if (kept > 0) {
-        track->last_step = global_of(store, steps, track->items[kept - 1]);
-        track->last_lane =
-            sonde__trial_lane(sonde__trial_store_at(store, track->items[kept - 1]));
-    }
+    history->count = kept;
+    history->unsorted = false;
+    note_last(items, steps, history);
 }
 
-void sonde__trial_store_settle(sonde__trial_store *store, const sonde__trial_steps *steps)
+void sonde__trial_items_sort(sonde__trial_items *items, const sonde__trial_steps *steps)
 {
-    order by = {store, steps};
-    bool overruled = false;
+    sort_order order = {items, steps};
+    bool replaced = false;
 
-    if (!store->unsorted) {
+    if (!items->unsorted) {
         return;
     }
-    qsort_r(store->spans, store->span_count, sizeof *store->spans, compare_spans, &by);
-    overruled = drop_overruled(store, steps);
-    for (size_t t = 0; t < store->track_count; t++) {
-        if (store->tracks[t].unsorted || overruled) {
-            settle_track(store, steps, &store->tracks[t], overruled);
+    qsort_r(items->blocks, items->block_count, sizeof *items->blocks, compare_blocks,
+            &order);
+    replaced = drop_replaced(items, steps);
+    for (size_t t = 0; t < items->history_count; t++) {
+        if (items->histories[t].unsorted || replaced) {
+            sort_history(items, steps, &items->histories[t], replaced);
         }
     }
-    store->unsorted = false;
-    store->fresh = true;
-    if (store->span_count > 0) {
-        store->last_step = steps->items[store->spans[store->span_count - 1].step].global;
+    items->unsorted = false;
+    items->fresh = true;
+    if (items->block_count > 0) {
+        items->last_step =
+            steps->items[items->blocks[items->block_count - 1].step].global;
     }
 }
 
-/* --- cutting ---------------------------------------------------------------------- */
+/* --- superseding ------------------------------------------------------------------ */
 
-static void cut_track(const sonde__trial_store *store, const sonde__trial_steps *steps,
-                      sonde__trial_track *track)
+static void supersede_in_history(const sonde__trial_items *items,
+                                 const sonde__trial_steps *steps,
+                                 sonde__trial_history *history)
 {
     uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < track->count; i++) {
-        if (!sonde__trial_store_at(store, track->items[i])->superseded) {
-            track->items[kept++] = track->items[i];
+    for (uint32_t i = 0; i < history->count; i++) {
+        if (!sonde__trial_items_at(items, history->numbers[i])->superseded) {
+            history->numbers[kept++] = history->numbers[i];
         }
     }
-    track->count = kept;
-    if (kept > 0) {
-        track->last_step = global_of(store, steps, track->items[kept - 1]);
-        track->last_lane =
-            sonde__trial_lane(sonde__trial_store_at(store, track->items[kept - 1]));
-    }
+    history->count = kept;
+    note_last(items, steps, history);
 }
 
-static void cut_spans(sonde__trial_store *store, const sonde__trial_steps *steps,
-                      int64_t global)
+static void supersede_blocks(sonde__trial_items *items, const sonde__trial_steps *steps,
+                             int64_t global)
 {
     size_t kept = 0;
 
-    for (size_t i = 0; i < store->span_count; i++) {
-        if (steps->items[store->spans[i].step].global < global) {
-            store->spans[kept++] = store->spans[i];
+    for (size_t i = 0; i < items->block_count; i++) {
+        if (steps->items[items->blocks[i].step].global < global) {
+            items->blocks[kept++] = items->blocks[i];
         }
     }
-    store->span_count = kept;
-    store->fresh = true;
+    items->block_count = kept;
+    items->fresh = true;
     if (kept > 0) {
-        store->last_step = steps->items[store->spans[kept - 1].step].global;
+        items->last_step = steps->items[items->blocks[kept - 1].step].global;
     }
 }
 
-void sonde__trial_store_cut(sonde__trial_store *store, const sonde__trial_steps *steps,
-                            int64_t global,
-                            void (*gone)(void *user, const sonde__trial_item *item),
-                            void *user)
+void sonde__trial_items_supersede(sonde__trial_items *items,
+                                  const sonde__trial_steps *steps, int64_t global,
+                                  void (*gone)(void *user, const sonde__trial_item *item),
+                                  void *user)
 {
-    const uint32_t before = store->superseded;
+    const uint32_t before = items->superseded;
 
-    for (uint32_t i = 0; i < store->count; i++) {
-        sonde__trial_item *item = item_at(store, i);
+    for (uint32_t i = 0; i < items->count; i++) {
+        sonde__trial_item *item = item_at(items, i);
 
         if (!item->superseded && steps->items[item->step].global >= global) {
             item->superseded = 1;
-            store->superseded++;
+            items->superseded++;
             if (gone != NULL) {
                 gone(user, item);
             }
         }
     }
-    for (size_t t = 0; t < store->track_count && store->superseded > before; t++) {
-        cut_track(store, steps, &store->tracks[t]);
+    for (size_t t = 0; t < items->history_count && items->superseded > before; t++) {
+        supersede_in_history(items, steps, &items->histories[t]);
     }
-    cut_spans(store, steps, global);
+    supersede_blocks(items, steps, global);
 }
 
 /* --- finding ---------------------------------------------------------------------- */
 
-const sonde__trial_track *sonde__trial_store_track(const sonde__trial_store *store,
-                                                   uint32_t tensor)
+const sonde__trial_history *sonde__trial_items_history(const sonde__trial_items *items,
+                                                       uint32_t tensor)
 {
-    static const sonde__trial_track none;
+    static const sonde__trial_history none;
 
-    return tensor < store->track_count ? &store->tracks[tensor] : &none;
+    return tensor < items->history_count ? &items->histories[tensor] : &none;
 }
 
-uint32_t sonde__trial_track_lower(const sonde__trial_store *store,
-                                  const sonde__trial_steps *steps,
-                                  const sonde__trial_track *track, int64_t global,
-                                  uint64_t lane)
+uint32_t sonde__trial_history_lower(const sonde__trial_items *items,
+                                    const sonde__trial_steps *steps,
+                                    const sonde__trial_history *history, int64_t global,
+                                    uint64_t shard)
 {
-    uint32_t low = 0, high = track->count;
+    uint32_t low = 0, high = history->count;
 
     while (low < high) {
         const uint32_t middle = low + (high - low) / 2;
         const sonde__trial_item *item =
-            sonde__trial_store_at(store, track->items[middle]);
+            sonde__trial_items_at(items, history->numbers[middle]);
         const int64_t step = steps->items[item->step].global;
 
-        if (step < global || (step == global && sonde__trial_lane(item) < lane)) {
+        if (step < global || (step == global && sonde__trial_shard(item) < shard)) {
             low = middle + 1;
         } else {
             high = middle;
@@ -414,37 +418,89 @@ uint32_t sonde__trial_track_lower(const sonde__trial_store *store,
     return low;
 }
 
-uint32_t sonde__trial_store_find(const sonde__trial_store *store,
+uint32_t sonde__trial_items_find(const sonde__trial_items *items,
                                  const sonde__trial_steps *steps, uint32_t tensor,
-                                 int64_t global, uint64_t lane)
+                                 int64_t global, uint64_t shard)
 {
-    const sonde__trial_track *track = sonde__trial_store_track(store, tensor);
-    const uint32_t place = sonde__trial_track_lower(store, steps, track, global, lane);
+    const sonde__trial_history *history = sonde__trial_items_history(items, tensor);
+    const uint32_t place =
+        sonde__trial_history_lower(items, steps, history, global, shard);
 
-    if (place < track->count) {
-        const sonde__trial_item *item = sonde__trial_store_at(store, track->items[place]);
+    if (place < history->count) {
+        const sonde__trial_item *item =
+            sonde__trial_items_at(items, history->numbers[place]);
 
         if (steps->items[item->step].global == global &&
-            sonde__trial_lane(item) == lane) {
-            return track->items[place];
+            sonde__trial_shard(item) == shard) {
+            return history->numbers[place];
         }
     }
     return SONDE__NONE;
 }
 
-size_t sonde__trial_store_span(const sonde__trial_store *store,
-                               const sonde__trial_steps *steps, int64_t global)
+size_t sonde__trial_items_block(const sonde__trial_items *items,
+                                const sonde__trial_steps *steps, int64_t global)
 {
-    size_t low = 0, high = store->span_count;
+    size_t low = 0, high = items->block_count;
 
     while (low < high) {
         const size_t middle = low + (high - low) / 2;
 
-        if (steps->items[store->spans[middle].step].global < global) {
+        if (steps->items[items->blocks[middle].step].global < global) {
             low = middle + 1;
         } else {
             high = middle;
         }
     }
     return low;
+}
+
+/* --- layouts ---------------------------------------------------------------------- */
+
+void sonde__trial_layouts_init(sonde__trial_layouts *layouts)
+{
+    *layouts = (sonde__trial_layouts){0};
+    sonde__names_init(&layouts->keys);
+}
+
+void sonde__trial_layouts_fini(sonde__trial_layouts *layouts)
+{
+    sonde__free(layouts->items);
+    sonde__names_fini(&layouts->keys);
+    layouts->items = NULL;
+    layouts->capacity = 0;
+}
+
+/* "11 2 0 64 3": dtype, rank, packing and shape. */
+static const char *layout_key(const sonde__trial_layout *layout, char key[LAYOUT_KEY])
+{
+    int used = snprintf(key, LAYOUT_KEY, "%d %d %d", layout->dtype, layout->rank,
+                        layout->packing);
+
+    for (int d = 0; d < layout->rank; d++) {
+        used += snprintf(key + used, LAYOUT_KEY - (size_t)used, " %lld",
+                         (long long)layout->shape[d]);
+    }
+    return key;
+}
+
+uint32_t sonde__trial_layouts_intern(sonde__trial_layouts *layouts,
+                                     const sonde__trial_layout *layout, uint32_t guess)
+{
+    char key[LAYOUT_KEY];
+    uint32_t index = SONDE__NONE;
+
+    if (guess < layouts->keys.count &&
+        memcmp(&layouts->items[guess], layout, sizeof *layout) == 0) {
+        return guess;
+    }
+    if (!sonde__reserve(&layouts->items, &layouts->capacity, layouts->keys.count + 1,
+                        sizeof *layouts->items)) {
+        return SONDE__NONE;
+    }
+    index = sonde__names_intern(&layouts->keys, layout_key(layout, key));
+    if (index != SONDE__NO_NAME) {
+        layouts->items[index] = *layout;
+    }
+    return index;
 }

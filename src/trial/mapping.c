@@ -1,15 +1,11 @@
 /*
- * mapping.c - numbered files by the name they have at the moment, and parts of them in
- * memory.
- *
- * A `.part` becomes a closed file by being renamed: the bytes stay, and so does what is
- * mapped of them. One that grows is mapped anew, larger, when something behind the mapped
- * part is asked for; what was mapped before stays for those who have borrowed it.
+ * mapping.c - see mapping.h.
  */
-#include "trial/trial_state.h"
+#include "trial/mapping.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "trial/trial_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +17,13 @@
 /* A part is mapped with this much room to grow into, so that few mappings pile up. */
 #define ROOM ((uint64_t)64 << 20)
 
-sonde__trial_file *sonde__trial_file_of(sonde__trial_file_list *list, uint64_t number)
+sonde__trial_file *sonde__trial_file_numbered(sonde__trial_file_list *list,
+                                              uint64_t number)
 {
     if (list->count > 0 && list->items[list->count - 1].number == number) {
         return &list->items[list->count - 1];
     }
-    if (list->count >= SONDE__NONE - 1 ||
+    if (list->count >= UINT32_MAX - 1 ||
         !sonde__reserve(&list->items, &list->capacity, list->count + 1,
                         sizeof *list->items)) {
         return NULL;
@@ -53,12 +50,12 @@ void sonde__trial_file_list_fini(sonde__trial_file_list *list)
         sonde__free(list->items[i].name);
     }
     sonde__free(list->items);
-    *list = (sonde__trial_file_list){0};
+    list->items = NULL;
+    list->count = list->capacity = 0;
 }
 
 /* The two names take turns: the file may be renamed between two looks. */
-int sonde__trial_file_open(const sonde_trial *trial, const sonde__trial_worker *worker,
-                           sonde__record_file_kind kind, sonde__trial_file *file,
+int sonde__trial_file_open(const sonde__trial_file_list *list, sonde__trial_file *file,
                            char *path)
 {
     for (int i = 0; i < 3; i++) {
@@ -66,8 +63,8 @@ int sonde__trial_file_open(const sonde_trial *trial, const sonde__trial_worker *
         char name[SONDE__FILE_NAME];
         int fd = -1;
 
-        sonde__record_file_name(name, kind, file->number, part);
-        fd = open(sonde__trial_path(trial, worker, name, path),
+        sonde__record_file_name(name, list->kind, file->number, part);
+        fd = open(sonde__trial_path(list->folder, name, path),
                   O_RDONLY | O_CLOEXEC | O_NONBLOCK);
         if (fd >= 0) {
             file->closed = !part;
@@ -103,22 +100,21 @@ static sonde_err map(sonde__trial_file *file, int fd, const struct stat *about,
     return SONDE_OK;
 }
 
-/* Whether what is mapped will do, and was looked at since the question was asked. */
-static bool is_ready(const sonde_trial *trial, const sonde__trial_file *file,
-                     uint64_t offset, uint64_t count)
+/* Whether the mapping suffices, and the file was looked at for this question. */
+static bool is_ready(const sonde__trial_file *file, uint64_t question, uint64_t offset,
+                     uint64_t count)
 {
-    return file->look == trial->look && file->mapping != NULL &&
+    return file->question == question && file->mapping != NULL &&
            file->mapping->size >= offset && file->size >= offset &&
            SONDE_MIN(file->size, (uint64_t)file->mapping->size) - offset >= count;
 }
 
 /*
- * Opens the file to see that it is still as long as it was: what is mapped behind its end
- * cannot be touched without the process being killed.
+ * Opens the file to see that it is still as long as before: touching a mapping beyond the end
+ * of its file kills the process.
  */
-sonde_err sonde__trial_file_map(const sonde_trial *trial,
-                                const sonde__trial_worker *worker,
-                                sonde__record_file_kind kind, sonde__trial_file *file,
+sonde_err sonde__trial_file_map(const sonde__trial_file_list *list,
+                                sonde__trial_file *file, uint64_t question,
                                 uint64_t offset, uint64_t count,
                                 const unsigned char **bytes, sonde_diag *diag)
 {
@@ -128,11 +124,11 @@ sonde_err sonde__trial_file_map(const sonde_trial *trial,
     sonde_err err = SONDE_OK;
     int fd = -1;
 
-    if (is_ready(trial, file, offset, count)) {
+    if (is_ready(file, question, offset, count)) {
         *bytes = file->mapping->base + offset;
         return SONDE_OK;
     }
-    fd = sonde__trial_file_open(trial, worker, kind, file, path);
+    fd = sonde__trial_file_open(list, file, path);
     if (fd < 0) {
         return sonde__fail_errno(diag, path, "cannot be opened");
     }
@@ -150,27 +146,22 @@ sonde_err sonde__trial_file_map(const sonde_trial *trial,
     (void)close(fd);
     if (err == SONDE_OK) {
         *bytes = end > 0 ? file->mapping->base + offset : (const unsigned char *)"";
-        file->look = trial->look;
+        file->question = question;
         file->size = (uint64_t)about.st_size;
     }
     return err;
 }
 
-void sonde__trial_file_ahead(const sonde_trial *trial, const sonde__trial_worker *worker,
-                             uint32_t segment, uint64_t offset, uint64_t count)
+void sonde__trial_file_ahead(const sonde__trial_file_list *list, sonde__trial_file *file,
+                             uint64_t question, uint64_t offset, uint64_t count)
 {
-    sonde__trial_file *file = &worker->files[SONDE__RAW].items[segment];
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     const unsigned char *bytes = NULL;
     uintptr_t begin = 0;
-    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 
-    if (trial->smdebug != NULL) {
-        sonde__trial_smdebug_ahead(trial, worker, file, offset, count);
-        return;
-    }
-    if (sonde__trial_file_map(trial, worker, SONDE__FILE_SEGMENT, file,
-                              file->head + offset, count, &bytes, NULL) != SONDE_OK) {
-        return; /* whoever reads it will hear why */
+    if (sonde__trial_file_map(list, file, question, file->head + offset, count, &bytes,
+                              NULL) != SONDE_OK) {
+        return; /* reading it reports why */
     }
     begin = (uintptr_t)bytes / page * page;
     (void)madvise((void *)begin, (size_t)((uintptr_t)bytes + count - begin),

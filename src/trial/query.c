@@ -1,77 +1,116 @@
 /*
- * query.c - which steps there are, which will come, and waiting for them.
+ * query.c - from a place (mode, step, worker, micro-batch, replica) to the items there, and
+ * from items to values, vital signs, sketches, reductions and series.
  */
-#include "trial/trial_state.h"
-#include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "tensor/reduction.h"
+#include "trial/value.h"
 
-#include <stdlib.h>
-#include <time.h>
+#include <stdio.h>
+#include <string.h>
 
-/* --- lists of steps ---------------------------------------------------------------- */
+/* Items of one tensor at one step of one worker. */
+typedef struct found_items {
+    sonde__trial_worker *worker;
+    const sonde__trial_items *items;
+    const uint32_t *numbers; /* borrowed until an item is added */
+    uint32_t count;
+} found_items;
 
-static bool fill_list(const sonde_trial *trial, sonde_mode mode, bool incomplete,
-                      sonde__trial_step_list *list)
+/* --- steps at a place --------------------------------------------------------------- */
+
+typedef struct candidates {
+    const sonde_trial *trial;
+    sonde_mode mode;
+    int64_t step;
+    size_t place, begin; /* in sorted[mode]; begin ... place - 1 are left */
+} candidates;
+
+/*
+ * A step of a mode can be several global steps: if the workers count differently, or if the
+ * run was resumed from between. The one that arrived last comes first.
+ */
+static candidates find_candidates(const sonde_trial *trial, const sonde_trial_at *at)
 {
     const sonde__trial_steps *steps = &trial->steps;
+    candidates left = {trial, at->mode, at->step, 0, 0};
 
-    list->count = 0;
-    for (size_t i = 0; i < steps->sorted_count[mode]; i++) {
-        const sonde__trial_step *step = &steps->items[steps->sorted[mode][i]];
-        const int64_t value = sonde__trial_steps_at(steps, mode, i);
-
-        if (!step->saved || (!incomplete && !sonde__trial_step_complete(trial, step)) ||
-            (list->count > 0 && list->steps[list->count - 1] == value)) {
-            continue;
-        }
-        if (!sonde__reserve(&list->steps, &list->capacity, list->count + 1,
-                            sizeof *list->steps)) {
-            return false;
-        }
-        list->steps[list->count++] = value;
+    left.begin = sonde__trial_steps_lower(steps, at->mode, at->step);
+    left.place = left.begin;
+    while (left.place < steps->sorted_count[at->mode] &&
+           sonde__trial_steps_at(steps, at->mode, left.place) == at->step) {
+        left.place++;
     }
+    return left;
+}
+
+static bool next_candidate(candidates *left, uint32_t *step)
+{
+    if (left->place == left->begin) {
+        return false;
+    }
+    *step = left->trial->steps.sorted[left->mode][--left->place];
     return true;
 }
 
-const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode, bool incomplete,
-                                 size_t *count)
-{
-    static const int64_t none;
-    sonde__trial_step_list *list = NULL;
+/* --- items ------------------------------------------------------------------------ */
 
-    *count = 0;
-    if ((unsigned)mode >= SONDE_MODE_COUNT) {
-        return &none;
-    }
-    list = &trial->lists[mode][incomplete];
-    if (!list->valid) {
-        if (!fill_list(trial, mode, incomplete, list)) {
-            return NULL;
+static bool is_valid(const sonde_trial *trial, uint32_t id, const sonde_trial_at *at)
+{
+    return id < sonde_catalogue_count(trial->catalogue) &&
+           (unsigned)at->mode < SONDE_MODE_COUNT && at->replica >= -1 &&
+           at->replica <= UINT16_MAX && at->micro_batch >= -1 && at->worker >= -1;
+}
+
+/* The items of a step in a history, of one shard or of all. */
+static bool find_range(const sonde_trial *trial, const sonde__trial_items *items,
+                       uint32_t id, uint32_t step, const sonde_trial_at *at,
+                       found_items *found)
+{
+    const sonde__trial_steps *steps = &trial->steps;
+    const int64_t global = steps->items[step].global;
+    const sonde__trial_history *history = sonde__trial_items_history(items, id);
+    const bool all = at->micro_batch < 0 || at->replica < 0;
+    const uint64_t shard =
+        all ? 0 : (uint64_t)at->micro_batch << 16 | (uint64_t)at->replica;
+    uint32_t first = sonde__trial_history_lower(items, steps, history, global, shard),
+             count = 0;
+
+    while (first + count < history->count) {
+        const sonde__trial_item *item =
+            sonde__trial_items_at(items, history->numbers[first + count]);
+
+        if (item->step != step || (!all && sonde__trial_shard(item) != shard)) {
+            break;
         }
-        list->valid = true;
+        count++;
     }
-    *count = list->count;
-    return list->count > 0 ? list->steps : &none;
+    found->numbers = history->numbers != NULL ? history->numbers + first : NULL;
+    found->count = count;
+    return count > 0;
 }
 
-static unsigned bit_of(int kind)
+/* The items at a place: one, or those of all shards if micro-batch or replica is -1. */
+static bool find(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+                 const sonde_trial_at *at, found_items *found)
 {
-    return kind == SONDE__RAW      ? SONDE_HOW_RAW
-           : kind == SONDE__VITALS ? SONDE_HOW_VITALS
-                                   : SONDE_HOW_SKETCH;
-}
-
-bool sonde__trial_worker_has(const sonde_trial *trial, int rank, uint32_t id,
-                             unsigned how)
-{
+    if (!is_valid(trial, id, at)) {
+        return false;
+    }
     for (size_t w = 0; w < trial->worker_count; w++) {
-        const sonde__trial_worker *worker = trial->workers[w];
+        sonde__trial_worker *worker = trial->workers[w];
+        candidates left = find_candidates(trial, at);
+        uint32_t step = 0;
 
-        for (int kind = 0; kind < SONDE__KINDS && worker->rank == rank; kind++) {
-            if ((how & bit_of(kind)) != 0 &&
-                sonde__trial_store_track(&worker->stores[kind], id)->count > 0) {
+        if (at->worker >= 0 && at->worker != worker->rank) {
+            continue;
+        }
+        while (next_candidate(&left, &step)) {
+            if (find_range(trial, &worker->items[kind], id, step, at, found)) {
+                found->worker = worker;
+                found->items = &worker->items[kind];
                 return true;
             }
         }
@@ -79,233 +118,618 @@ bool sonde__trial_worker_has(const sonde_trial *trial, int rank, uint32_t id,
     return false;
 }
 
-/* The steps of one track into steps, as mode counts, each once; how many. */
-static size_t steps_of_track(const sonde_trial *trial, const sonde__trial_store *store,
-                             const sonde__trial_track *track, sonde_mode mode,
-                             int64_t *steps)
+/* Whether a worker has an item of a kind at any step of a mode. */
+static bool has_any(const sonde_trial *trial, const sonde__trial_items *items,
+                    uint32_t id, sonde_mode mode)
 {
+    const sonde__trial_history *history = sonde__trial_items_history(items, id);
+
+    for (uint32_t i = 0; i < history->count; i++) {
+        const uint32_t step = sonde__trial_items_at(items, history->numbers[i])->step;
+
+        if (mode == SONDE_MODE_GLOBAL || trial->steps.items[step].mode == mode) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_kind(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+                     const sonde_trial_at *at)
+{
+    found_items found;
+
+    if (at->step >= 0) {
+        return find(trial, kind, id, at, &found);
+    }
+    for (size_t w = 0; w < trial->worker_count && is_valid(trial, id, at); w++) {
+        const sonde__trial_worker *worker = trial->workers[w];
+
+        if ((at->worker < 0 || at->worker == worker->rank) &&
+            has_any(trial, &worker->items[kind], id, at->mode)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *at)
+{
+    static const unsigned bits[SONDE__KINDS] = {SONDE_HOW_RAW, SONDE_HOW_VITALS,
+                                                SONDE_HOW_SKETCH};
+    unsigned how = 0;
+
+    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+        how |= has_kind(trial, (sonde__trial_kind)kind, id, at) ? bits[kind] : 0;
+    }
+    return how;
+}
+
+/* --- missing items ----------------------------------------------------------------- */
+
+/* "train step 100, micro-batch 2" */
+static const char *place_text(const sonde_trial_at *at, char *text, size_t size)
+{
+    const int n = snprintf(text, size, "%s step %lld", sonde_mode_name(at->mode),
+                           (long long)at->step);
+
+    if (n > 0 && (at->micro_batch > 0 || at->replica > 0)) {
+        (void)snprintf(text + n, size - (size_t)n, ", micro-batch %d, replica %d",
+                       at->micro_batch, at->replica);
+    }
+    return text;
+}
+
+/* What exists instead: another kind here, or this kind nearby. NULL: not known. */
+static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+                               const sonde_trial_at *at, char *text, size_t size)
+{
+    const unsigned how = sonde_trial_has(trial, id, at);
+    const unsigned bit = kind == SONDE__RAW ? SONDE_HOW_RAW : SONDE_HOW_VITALS;
+    int64_t *steps = NULL, before = -1, after = -1;
     size_t count = 0;
 
-    for (uint32_t i = 0; i < track->count; i++) {
-        const sonde__trial_item *item = sonde__trial_store_at(store, track->items[i]);
-        const sonde__trial_step *step = &trial->steps.items[item->step];
-        const int64_t value = mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
+    if ((how & SONDE_HOW_VITALS) != 0) {
+        return "its vital signs, which are there";
+    }
+    if ((how & SONDE_HOW_SKETCH) != 0) {
+        return "its sketch, which is there";
+    }
+    if (sonde_trial_tensor_steps(trial, id, at->mode, bit, &steps, &count, NULL) !=
+        SONDE_OK) {
+        return NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        before = steps[i] <= at->step ? steps[i] : before;
+        after = steps[i] >= at->step && after < 0 ? steps[i] : after;
+    }
+    sonde_trial_free(steps);
+    if (before < 0 && after < 0) {
+        (void)snprintf(text, size, "a tensor saved in mode %s",
+                       sonde_mode_name(at->mode));
+    } else if (before >= 0 && after >= 0 && before != after) {
+        (void)snprintf(text, size, "step %lld or %lld", (long long)before,
+                       (long long)after);
+    } else {
+        (void)snprintf(text, size, "step %lld, or another worker or micro-batch",
+                       (long long)(before >= 0 ? before : after));
+    }
+    return text;
+}
 
-        if ((mode == SONDE_MODE_GLOBAL || step->mode == mode) &&
-            (count == 0 || steps[count - 1] != value)) {
-            steps[count++] = value;
+static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
+                              const sonde_trial_at *at, sonde_diag *diag)
+{
+    static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch"};
+    char place[96], other[200];
+
+    if (id >= sonde_catalogue_count(trial->catalogue)) {
+        return sonde__fail(diag, SONDE_ERANGE, trial->path, "an id of its catalogue",
+                           "tensor %lu", (unsigned long)id);
+    }
+    if (!is_valid(trial, id, at)) {
+        return sonde__fail(diag, SONDE_EINVAL, trial->path,
+                           "a mode, and -1 or more for the rest",
+                           "mode %d, worker %d, micro-batch %d, replica %d",
+                           (int)at->mode, at->worker, at->micro_batch, at->replica);
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, trial->path,
+                       alternative(trial, kind, id, at, other, sizeof other),
+                       "no %s of '%.200s' at %s", whats[kind],
+                       sonde_catalogue_info(trial->catalogue, id)->name,
+                       place_text(at, place, sizeof place));
+}
+
+/* --- values ------------------------------------------------------------------------ */
+
+static const sonde__trial_raw_item *raw_item(const found_items *found, uint32_t i)
+{
+    return (const void *)sonde__trial_items_at(found->items, found->numbers[i]);
+}
+
+sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+                            sonde_view *view, sonde_diag *diag)
+{
+    found_items found;
+
+    trial->question++;
+    if (at->micro_batch < 0 || at->replica < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, trial->path, "one of them",
+                           "a value of all micro-batches or replicas");
+    }
+    if (!find(trial, SONDE__RAW, id, at, &found)) {
+        return fail_missing(trial, SONDE__RAW, id, at, diag);
+    }
+    return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
+}
+
+static sonde_err saved_vitals(const sonde_trial *trial, const found_items *found,
+                              sonde_vitals *vitals, sonde_diag *diag)
+{
+    sonde__trial_rows rows = {0};
+
+    sonde_vitals_init(vitals);
+    for (uint32_t i = 0; i < found->count; i++) {
+        const sonde__trial_row_item *item =
+            (const void *)sonde__trial_items_at(found->items, found->numbers[i]);
+        const sonde__record_stats_row *row = NULL;
+        sonde_vitals part;
+        const sonde_err err =
+            sonde__trial_load_row(trial, found->worker, item->row, &rows, &row, diag);
+
+        if (err != SONDE_OK) {
+            return err;
         }
+        sonde__record_stats_to_vitals(row, found->count == 1 ? vitals : &part);
+        if (found->count > 1) {
+            sonde_vitals_merge(vitals, &part);
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err vitals_of_values(sonde_trial *trial, const found_items *found,
+                                  sonde_vitals *vitals, sonde_diag *diag)
+{
+    sonde_vitals_init(vitals);
+    for (uint32_t i = 0; i < found->count; i++) {
+        sonde_view view;
+        sonde_vitals part;
+        const sonde_err err = sonde__trial_load_value(trial, found->worker,
+                                                      raw_item(found, i), &view, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        sonde_vitals_of(&view, found->count == 1 ? vitals : &part);
+        if (found->count > 1) {
+            sonde_vitals_merge(vitals, &part);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+                             sonde_vitals *vitals, sonde_diag *diag)
+{
+    found_items found;
+    sonde_vitals result;
+    sonde_err err = SONDE_OK;
+
+    trial->question++;
+    if (find(trial, SONDE__VITALS, id, at, &found)) {
+        err = saved_vitals(trial, &found, &result, diag);
+    } else if (find(trial, SONDE__RAW, id, at, &found)) {
+        err = vitals_of_values(trial, &found, &result, diag);
+    } else {
+        return fail_missing(trial, SONDE__VITALS, id, at, diag);
+    }
+    if (err == SONDE_OK) {
+        *vitals = result;
+    }
+    return err;
+}
+
+static sonde_err sketch_of_all(sonde_trial *trial, const found_items *found, bool raw,
+                               sonde_sketch *sum, sonde_sketch *part, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    sonde_sketch_init(sum);
+    for (uint32_t i = 0; i < found->count && err == SONDE_OK; i++) {
+        const sonde__trial_item *item =
+            sonde__trial_items_at(found->items, found->numbers[i]);
+        sonde_view view;
+
+        if (raw) {
+            err = sonde__trial_load_value(trial, found->worker, raw_item(found, i), &view,
+                                          diag);
+            if (err == SONDE_OK) {
+                sonde_sketch_add(sum, &view);
+            }
+            continue;
+        }
+        err = sonde__trial_load_sketch(trial, found->worker, (const void *)item, part,
+                                       diag);
+        if (err == SONDE_OK) {
+            sonde_sketch_merge(sum, part);
+        }
+    }
+    return err;
+}
+
+sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+                             sonde_sketch *sketch, sonde_diag *diag)
+{
+    const bool saved = (sonde_trial_has(trial, id, at) & SONDE_HOW_SKETCH) != 0;
+    found_items found;
+    sonde_sketch *work = NULL; /* two of 18 KB, too large for the stack */
+    sonde_err err = SONDE_OK;
+
+    trial->question++;
+    if (!find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, at, &found)) {
+        return fail_missing(trial, SONDE__SKETCH, id, at, diag);
+    }
+    work = sonde__malloc(2 * sizeof *work);
+    if (work == NULL) {
+        return sonde__fail_nomem(diag, "a sketch");
+    }
+    err = sketch_of_all(trial, &found, !saved, &work[0], &work[1], diag);
+    if (err == SONDE_OK) {
+        *sketch = work[0];
+    }
+    sonde__free(work);
+    return err;
+}
+
+/* --- reductions ------------------------------------------------------------------- */
+
+static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
+                               const sonde_reduction *reduction, sonde_reduced *out,
+                               sonde_diag *diag)
+{
+    sonde__reducer reducer;
+    sonde_err err = SONDE_OK;
+
+    sonde__reducer_init(&reducer, reduction);
+    for (uint32_t i = 0; i < found->count && err == SONDE_OK; i++) {
+        const sonde__trial_item *item =
+            sonde__trial_items_at(found->items, found->numbers[i]);
+        sonde_view view;
+
+        err = sonde__trial_load_value(trial, found->worker, (const void *)item, &view,
+                                      diag);
+        if (err == SONDE_OK) {
+            err = sonde__reducer_add(&reducer, &view, diag);
+        }
+    }
+    if (err == SONDE_OK) {
+        sonde__reducer_finish(&reducer, out);
+    }
+    sonde__reducer_fini(&reducer);
+    return err;
+}
+
+static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+                               const sonde_reduction *reduction, sonde_reduced *out,
+                               sonde_diag *diag)
+{
+    sonde_sketch *sketch = sonde__malloc(sizeof *sketch);
+    sonde_err err = SONDE_OK;
+
+    if (sketch == NULL) {
+        return sonde__fail_nomem(diag, "a sketch");
+    }
+    err = sonde_trial_sketch(trial, id, at, sketch, diag);
+    if (err == SONDE_OK) {
+        sonde_reduce_sketch(reduction, sketch, out);
+    }
+    sonde__free(sketch);
+    return err;
+}
+
+static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+                               const sonde_reduction *reduction, sonde_reduced *out,
+                               sonde_diag *diag)
+{
+    sonde_vitals vitals;
+    const sonde_err err = sonde_trial_vitals(trial, id, at, &vitals, diag);
+
+    if (err == SONDE_OK) {
+        sonde_reduce_vitals(reduction, &vitals, out);
+    }
+    return err;
+}
+
+sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+                             const sonde_reduction *reduction, sonde_reduced *out,
+                             sonde_diag *diag)
+{
+    const unsigned evidence = sonde_reduction_evidence(reduction);
+    found_items found;
+
+    trial->question++;
+    if ((evidence & SONDE_HOW_VITALS) != 0 &&
+        find(trial, SONDE__VITALS, id, at, &found)) {
+        return reduce_vitals(trial, id, at, reduction, out, diag);
+    }
+    if (find(trial, SONDE__RAW, id, at, &found)) {
+        return reduce_values(trial, &found, reduction, out, diag);
+    }
+    if ((evidence & SONDE_HOW_SKETCH) != 0 &&
+        find(trial, SONDE__SKETCH, id, at, &found)) {
+        return reduce_sketch(trial, id, at, reduction, out, diag);
+    }
+    return fail_missing(trial,
+                        (evidence & SONDE_HOW_VITALS) != 0 ? SONDE__VITALS : SONDE__RAW,
+                        id, at, diag);
+}
+
+/* --- series ----------------------------------------------------------------------- */
+
+/*
+ * Two histories, saved rows and raw values, are walked side by side; where a step is in both,
+ * the saved row is used. The rows of consecutive steps lie far apart in the file, so the time
+ * goes into memory: some 100 ns a step.
+ */
+typedef struct series_walk {
+    sonde_trial *trial;
+    sonde__trial_worker *worker;
+    const sonde__trial_items *items[2]; /* rows, raw values */
+    const sonde__trial_history *histories[2];
+    uint32_t place[2];
+    sonde_mode mode;
+    int64_t begin, end; /* as mode counts */
+    sonde__trial_rows rows;
+    int64_t *steps;
+    sonde_vitals *vitals;
+    size_t count;
+    uint64_t left_out;
+    sonde_diag first; /* of the steps left out */
+} series_walk;
+
+static const sonde__trial_item *item_at(const series_walk *walk, int which,
+                                        uint32_t place)
+{
+    return sonde__trial_items_at(walk->items[which],
+                                 walk->histories[which]->numbers[place]);
+}
+
+static const sonde__trial_step *step_of(const series_walk *walk,
+                                        const sonde__trial_item *item)
+{
+    return &walk->trial->steps.items[item->step];
+}
+
+/* The history with the next step; -1: both are at their ends. */
+static int choose(const series_walk *walk)
+{
+    const bool left[2] = {walk->place[0] < walk->histories[0]->count,
+                          walk->place[1] < walk->histories[1]->count};
+
+    if (!left[0] || !left[1]) {
+        return left[0] ? 0 : left[1] ? 1 : -1;
+    }
+    return step_of(walk, item_at(walk, 0, walk->place[0]))->global <=
+                   step_of(walk, item_at(walk, 1, walk->place[1]))->global
+               ? 0
+               : 1;
+}
+
+/* Number of items of the next step. */
+static uint32_t count_step(const series_walk *walk, int which)
+{
+    const uint32_t first = walk->place[which];
+    const int64_t global = step_of(walk, item_at(walk, which, first))->global;
+    uint32_t count = 1;
+
+    while (first + count < walk->histories[which]->count &&
+           step_of(walk, item_at(walk, which, first + count))->global == global) {
+        count++;
     }
     return count;
 }
 
-static int ascending(const void *left, const void *right)
+static sonde_err read_rows(series_walk *walk, uint32_t count, sonde_vitals *vitals,
+                           sonde_diag *diag)
 {
-    const int64_t a = *(const int64_t *)left, b = *(const int64_t *)right;
+    for (uint32_t i = 0; i < count; i++) {
+        const sonde__trial_row_item *item =
+            (const void *)item_at(walk, 0, walk->place[0] + i);
+        const sonde__record_stats_row *row = NULL;
+        sonde_vitals part;
+        const sonde_err err = sonde__trial_load_row(walk->trial, walk->worker, item->row,
+                                                    &walk->rows, &row, diag);
 
-    return (a > b) - (a < b);
-}
-
-static size_t sort_steps(int64_t *steps, size_t count)
-{
-    size_t kept = 0;
-    bool sorted = true;
-
-    for (size_t i = 1; i < count; i++) {
-        sorted = sorted && steps[i - 1] < steps[i];
-    }
-    if (sorted) {
-        return count;
-    }
-    qsort(steps, count, sizeof *steps, ascending);
-    for (size_t i = 0; i < count; i++) {
-        if (kept == 0 || steps[kept - 1] != steps[i]) {
-            steps[kept++] = steps[i];
-        }
-    }
-    return kept;
-}
-
-sonde_err sonde_trial_tensor_steps(sonde_trial *trial, uint32_t id, sonde_mode mode,
-                                   unsigned how, int64_t **steps, size_t *count,
-                                   sonde_diag *diag)
-{
-    size_t most = 0, n = 0;
-    int64_t *all = NULL;
-
-    if (id >= sonde_catalogue_count(trial->catalogue) ||
-        (unsigned)mode >= SONDE_MODE_COUNT) {
-        return sonde__fail(diag, SONDE_ERANGE, trial->path,
-                           "an id of its catalogue, and a mode", "tensor %lu, mode %d",
-                           (unsigned long)id, (int)mode);
-    }
-    for (int pass = 0; pass < 2; pass++) {
-        for (size_t w = 0; w < trial->worker_count; w++) {
-            for (int kind = 0; kind < SONDE__KINDS; kind++) {
-                const sonde__trial_store *store = &trial->workers[w]->stores[kind];
-                const sonde__trial_track *track = sonde__trial_store_track(store, id);
-
-                if (how != 0 && (how & bit_of(kind)) == 0) {
-                    continue;
-                }
-                most += pass == 0 ? track->count : 0;
-                n += pass == 1 ? steps_of_track(trial, store, track, mode, all + n) : 0;
-            }
-        }
-        if (pass == 0) {
-            all = sonde__malloc(most * sizeof *all);
-            if (all == NULL) {
-                return sonde__fail_nomem(diag, "a list of steps");
-            }
-        }
-    }
-    *count = sort_steps(all, n);
-    *steps = all;
-    return SONDE_OK;
-}
-
-void sonde_trial_free(void *array)
-{
-    sonde__free(array);
-}
-
-/* --- completeness ------------------------------------------------------------------ */
-
-sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
-                                             sonde_mode mode)
-{
-    const sonde__trial_steps *steps = &trial->steps;
-    size_t place = 0;
-    bool there = false, complete = false;
-
-    if ((unsigned)mode >= SONDE_MODE_COUNT) {
-        return SONDE_STEP_UNAVAILABLE;
-    }
-    place = sonde__trial_steps_lower(steps, mode, step);
-    for (; place < steps->sorted_count[mode] &&
-           sonde__trial_steps_at(steps, mode, place) == step;
-         place++) {
-        const sonde__trial_step *of = &steps->items[steps->sorted[mode][place]];
-
-        complete = complete || sonde__trial_step_complete(trial, of);
-        there = there || of->saved;
-    }
-    if (there) {
-        return complete ? SONDE_STEP_AVAILABLE : SONDE_STEP_NOT_YET;
-    }
-    if (complete || trial->status != SONDE_RUN_RUNNING) {
-        return SONDE_STEP_UNAVAILABLE; /* ended, and nothing was saved at it */
-    }
-    if (mode == SONDE_MODE_GLOBAL) {
-        return step <= trial->last_complete ? SONDE_STEP_UNAVAILABLE : SONDE_STEP_NOT_YET;
-    }
-    return place < steps->sorted_count[mode] &&
-                   steps->items[steps->sorted[mode][place]].global <= trial->last_complete
-               ? SONDE_STEP_UNAVAILABLE
-               : SONDE_STEP_NOT_YET;
-}
-
-/* The last step of a mode that is known; -1: none. */
-static int64_t last_of(const sonde_trial *trial, sonde_mode mode)
-{
-    const size_t count = trial->steps.sorted_count[mode];
-
-    return count > 0 ? sonde__trial_steps_at(&trial->steps, mode, count - 1) : -1;
-}
-
-static sonde_err fail_unavailable(const sonde_trial *trial, int64_t step, sonde_mode mode,
-                                  sonde_diag *diag)
-{
-    const int64_t last = last_of(trial, mode);
-
-    if (trial->status != SONDE_RUN_RUNNING && step > last) {
-        return sonde__fail(diag, SONDE_EEND, trial->path, NULL,
-                           "the run %s at %s step %lld, before step %lld",
-                           trial->status == SONDE_RUN_ENDED ? "ended" : "crashed",
-                           sonde_mode_name(mode), (long long)last, (long long)step);
-    }
-    return sonde__fail(diag, SONDE_ENOTFOUND, trial->path, NULL,
-                       "nothing was saved at %s step %lld", sonde_mode_name(mode),
-                       (long long)step);
-}
-
-static void pause_for(double seconds)
-{
-    struct timespec length = {.tv_sec = (time_t)seconds};
-
-    length.tv_nsec = (long)((seconds - (double)length.tv_sec) * 1e9);
-    (void)nanosleep(&length, NULL);
-}
-
-sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
-                                     size_t count, sonde_mode mode, double seconds,
-                                     sonde_diag *diag)
-{
-    const double until = sonde__now() + seconds, most = 0.05;
-    double pause = 0.001;
-    bool changed = false;
-    size_t i = 0;
-
-    for (;;) {
-        sonde_step_state state = SONDE_STEP_AVAILABLE;
-        sonde_err err = SONDE_OK;
-        double left = until - sonde__now();
-
-        while (i < count && state == SONDE_STEP_AVAILABLE) {
-            state = sonde_trial_has_passed_step(trial, steps[i], mode);
-            i += state == SONDE_STEP_AVAILABLE;
-        }
-        if (i == count) {
-            return SONDE_OK;
-        }
-        if (state == SONDE_STEP_UNAVAILABLE) {
-            return fail_unavailable(trial, steps[i], mode, diag);
-        }
-        if (seconds >= 0 && left <= 0) {
-            return sonde__fail(diag, SONDE_ETIMEOUT, trial->path, NULL,
-                               "%s step %lld did not come within %g s",
-                               sonde_mode_name(mode), (long long)steps[i], seconds);
-        }
-        pause = changed ? 0.001 : SONDE_MIN(pause * 1.5, most);
-        pause_for(seconds >= 0 ? SONDE_MIN(pause, left) : pause);
-        err = sonde_trial_refresh(trial, &changed, diag);
         if (err != SONDE_OK) {
             return err;
         }
+        if (count == 1) {
+            sonde__record_stats_to_vitals(row, vitals);
+            break;
+        }
+        if (i == 0) {
+            sonde_vitals_init(vitals);
+        }
+        sonde__record_stats_to_vitals(row, &part);
+        sonde_vitals_merge(vitals, &part);
     }
+    return SONDE_OK;
 }
 
-/* --- one count to the other --------------------------------------------------------- */
-
-bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *mode,
-                           int64_t *mode_step)
+static sonde_err take_step(series_walk *walk, int which, uint32_t count, int64_t value,
+                           sonde_diag *diag)
 {
-    const sonde__trial_steps *steps = &trial->steps;
-    const size_t place = sonde__trial_steps_lower(
-        steps, SONDE_MODE_GLOBAL, global_step + (global_step < INT64_MAX));
+    sonde_vitals *vitals = &walk->vitals[walk->count];
+    sonde_err err = SONDE_OK;
 
-    if (place == 0 ||
-        sonde__trial_steps_at(steps, SONDE_MODE_GLOBAL, place - 1) != global_step) {
+    if (which == 0) {
+        err = read_rows(walk, count, vitals, diag);
+    } else {
+        const found_items found = {walk->worker, walk->items[1],
+                                   walk->histories[1]->numbers + walk->place[1], count};
+
+        err = vitals_of_values(walk->trial, &found, vitals, diag);
+    }
+    if (err == SONDE_OK) {
+        walk->steps[walk->count++] = value;
+    }
+    return err;
+}
+
+enum { MOST_REPORTED = 5 };
+
+/* Leaves out a step for an error that concerns it alone; false for other errors. */
+static bool leave_out(series_walk *walk, int which, sonde_err err, const sonde_diag *why)
+{
+    sonde__trial_items *items =
+        &walk->worker->items[which == 0 ? SONDE__VITALS : SONDE__RAW];
+
+    if (err != SONDE_EFORMAT && err != SONDE_EUNSUPPORTED && err != SONDE_EIO) {
         return false;
     }
-    *mode = (sonde_mode)steps->items[steps->sorted[SONDE_MODE_GLOBAL][place - 1]].mode;
-    *mode_step = steps->items[steps->sorted[SONDE_MODE_GLOBAL][place - 1]].mode_step;
+    if (walk->left_out++ == 0) {
+        walk->first = *why;
+    }
+    if (err != SONDE_EUNSUPPORTED && walk->left_out <= MOST_REPORTED &&
+        sonde__trial_items_report(items,
+                                  walk->histories[which]->numbers[walk->place[which]])) {
+        sonde__trial_damage(&walk->trial->damage, why->where, "%s", why->found);
+    }
     return true;
 }
 
-bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode, int64_t mode_step,
-                             int64_t *global_step)
+/* Skips the steps before the range by bisection: histories ascend in global steps. */
+static void skip_before(series_walk *walk, int which)
 {
-    const sonde__trial_steps *steps = &trial->steps;
-    size_t place = 0;
+    uint32_t low = 0, high = walk->histories[which]->count;
 
-    if ((unsigned)mode >= SONDE_MODE_COUNT) {
-        return false;
+    while (walk->mode == SONDE_MODE_GLOBAL && low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+
+        if (step_of(walk, item_at(walk, which, middle))->global < walk->begin) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
     }
-    place = sonde__trial_steps_lower(steps, mode, mode_step + (mode_step < INT64_MAX));
-    if (place == 0 || sonde__trial_steps_at(steps, mode, place - 1) != mode_step) {
-        return false;
+    walk->place[which] = low;
+}
+
+static sonde_err take_all(series_walk *walk, sonde_diag *diag)
+{
+    int64_t last = -1;
+    int which = 0;
+
+    skip_before(walk, 0);
+    skip_before(walk, 1);
+    while ((which = choose(walk)) >= 0) {
+        const sonde__trial_step *step =
+            step_of(walk, item_at(walk, which, walk->place[which]));
+        const int64_t value =
+            walk->mode == SONDE_MODE_GLOBAL ? step->global : step->mode_step;
+        const uint32_t count = count_step(walk, which);
+        sonde_err err = SONDE_OK;
+
+        if (walk->mode == SONDE_MODE_GLOBAL && walk->end != 0 && value >= walk->end) {
+            break;
+        }
+        if ((walk->mode == SONDE_MODE_GLOBAL || step->mode == walk->mode) &&
+            value >= walk->begin && (walk->end == 0 || value < walk->end) &&
+            step->global != last) {
+            sonde_diag why = {0};
+
+            err = take_step(walk, which, count, value, &why);
+            last = err == SONDE_OK ? step->global : last;
+            if (leave_out(walk, which, err, &why)) {
+                err = SONDE_OK;
+            } else if (err != SONDE_OK && diag != NULL) {
+                *diag = why;
+            }
+        }
+        if (err != SONDE_OK) {
+            return err;
+        }
+        walk->place[which] += count;
     }
-    *global_step = steps->items[steps->sorted[mode][place - 1]].global;
-    return true;
+    return SONDE_OK;
+}
+
+static bool start(series_walk *walk, sonde__trial_worker *worker, uint32_t id)
+{
+    walk->worker = worker;
+    walk->items[0] = &worker->items[SONDE__VITALS];
+    walk->items[1] = &worker->items[SONDE__RAW];
+    for (int which = 0; which < 2; which++) {
+        walk->histories[which] = sonde__trial_items_history(walk->items[which], id);
+    }
+    return walk->histories[0]->count + walk->histories[1]->count > 0;
+}
+
+/* The worker asked for, or the first one with any. */
+static bool choose_worker(series_walk *walk, uint32_t id, int rank)
+{
+    for (size_t i = 0; i < walk->trial->worker_count; i++) {
+        sonde__trial_worker *worker = walk->trial->workers[i];
+
+        if ((rank < 0 || rank == worker->rank) && start(walk, worker, id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static sonde_err run(series_walk *walk, sonde_diag *diag)
+{
+    const size_t all = (size_t)walk->histories[0]->count + walk->histories[1]->count;
+    const size_t most =
+        walk->end != 0 ? SONDE_MIN(all, (size_t)(walk->end - walk->begin)) : all;
+    sonde_err err = SONDE_OK;
+
+    walk->steps = sonde__malloc(most * sizeof *walk->steps);
+    walk->vitals = sonde__malloc(most * sizeof *walk->vitals);
+    err = walk->steps != NULL && walk->vitals != NULL
+              ? take_all(walk, diag)
+              : sonde__fail_nomem(diag, "vital signs of many steps");
+    if (err != SONDE_OK) {
+        sonde__free(walk->steps);
+        sonde__free(walk->vitals);
+    }
+    return err;
+}
+
+sonde_err sonde_trial_vitals_series(sonde_trial *trial, uint32_t id, sonde_mode mode,
+                                    int worker, int64_t begin, int64_t end,
+                                    int64_t **steps, sonde_vitals **vitals, size_t *count,
+                                    sonde_diag *diag)
+{
+    series_walk series = {.trial = trial, .mode = mode, .begin = begin, .end = end};
+    sonde_err err = SONDE_OK;
+
+    if (id >= sonde_catalogue_count(trial->catalogue)) {
+        return sonde__fail(diag, SONDE_ERANGE, trial->path, "an id of its catalogue",
+                           "tensor %lu", (unsigned long)id);
+    }
+    if ((unsigned)mode >= SONDE_MODE_COUNT || begin < 0 || end < 0 ||
+        (end != 0 && end <= begin)) {
+        return sonde__fail(
+            diag, SONDE_EINVAL, trial->path, "a mode, and 0 <= begin < end",
+            "mode %d, begin %lld, end %lld", (int)mode, (long long)begin, (long long)end);
+    }
+    if (!choose_worker(&series, id, worker)) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, trial->path, NULL,
+                           "neither vital signs nor values of '%s' were saved",
+                           sonde_catalogue_info(trial->catalogue, id)->name);
+    }
+    trial->question++;
+    err = run(&series, diag);
+    if (err == SONDE_OK) {
+        *steps = series.steps;
+        *vitals = series.vitals;
+        *count = series.count;
+    }
+    if (err == SONDE_OK && series.left_out > 0 && diag != NULL) {
+        *diag = series.first;
+    }
+    return err;
 }

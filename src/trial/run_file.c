@@ -1,8 +1,7 @@
 /*
- * run_file.c - the three small JSON files of a run, and what follows from them: who is still
- * writing, and up to which step everything is there.
+ * run_file.c - see run_file.h.
  */
-#include "trial/trial_state.h"
+#include "trial/run_file.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -21,8 +20,8 @@
 
 enum { MOST_WORLD = 1 << 20 };
 
-/* The object in a small file. NULL with *err OK: there is no file, or it is damaged, which
- * was noted. */
+/* The JSON object in a small file. NULL with *err OK: there is none, or it is damaged, which
+ * is noted. */
 static json_t *load(sonde_trial *trial, const char *path, const char *where, bool *found,
                     sonde_err *err, sonde_diag *diag)
 {
@@ -31,7 +30,7 @@ static json_t *load(sonde_trial *trial, const char *path, const char *where, boo
     json_t *object = NULL;
     size_t size = 0;
 
-    *err = sonde__trial_read_small(trial, path, &size, &why);
+    *err = sonde__trial_read_small(&trial->buffer, path, &size, &why);
     *found = *err != SONDE_ENOTFOUND;
     if (*err == SONDE_ENOMEM) {
         (void)sonde__fail_nomem(diag, path);
@@ -39,14 +38,14 @@ static json_t *load(sonde_trial *trial, const char *path, const char *where, boo
     }
     if (*err != SONDE_OK) {
         if (*found) {
-            sonde__trial_damage(trial, where, "%s", why.found);
+            sonde__trial_damage(&trial->damage, where, "%s", why.found);
         }
         *err = SONDE_OK;
         return NULL;
     }
     object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
     if (object == NULL || !json_is_object(object)) {
-        sonde__trial_damage(trial, where, "not a JSON object: %s",
+        sonde__trial_damage(&trial->damage, where, "not a JSON object: %s",
                             object == NULL ? error.text : "something else");
         json_decref(object);
         return NULL;
@@ -54,7 +53,7 @@ static json_t *load(sonde_trial *trial, const char *path, const char *where, boo
     return object;
 }
 
-/* Replaces *text by the string under key; leaves it if there is none. */
+/* Replaces *text by the string under key, if there is one. False: out of memory. */
 static bool take_string(const json_t *object, const char *key, char **text)
 {
     const char *value = json_string_value(json_object_get(object, key));
@@ -91,7 +90,7 @@ static sonde_err read_version(sonde_trial *trial, const json_t *run, const char 
                            "a run of format version %lld", (long long)version);
     }
     if (version < 1) {
-        sonde__trial_damage(trial, SONDE__RUN_FILE, "no usable \"sonde_run\"");
+        sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "no usable \"sonde_run\"");
     }
     return SONDE_OK;
 }
@@ -106,11 +105,10 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
         return err;
     }
     if (world < 1 || world > MOST_WORLD) {
-        sonde__trial_damage(trial, SONDE__RUN_FILE, "\"world\" is %lld",
+        sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "\"world\" is %lld",
                             (long long)world);
     } else {
         trial->world = (int)world;
-        trial->world_said = true;
     }
     if (!take_string(run, "id", &trial->id) ||
         !take_string(run, "program", &trial->program) ||
@@ -125,7 +123,7 @@ sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *dia
 {
     char path[SONDE__PATH];
     sonde_err err = SONDE_OK;
-    json_t *run = load(trial, sonde__trial_path(trial, NULL, SONDE__RUN_FILE, path),
+    json_t *run = load(trial, sonde__trial_path(trial->path, SONDE__RUN_FILE, path),
                        SONDE__RUN_FILE, found, &err, diag);
 
     if (run != NULL) {
@@ -135,10 +133,9 @@ sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *dia
     return err;
 }
 
-/* --- times --------------------------------------------------------------------------
- */
+/* --- times ------------------------------------------------------------------------ */
 
-double sonde__trial_seconds_of(const char *text)
+double sonde__trial_seconds(const char *text)
 {
     struct tm when = {0};
     double fraction = 0.0;
@@ -169,9 +166,9 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
     json_t *end = NULL;
     struct stat about;
     const bool is_there =
-        stat(sonde__trial_path(trial, NULL, SONDE__END_FILE, path), &about) == 0;
+        stat(sonde__trial_path(trial->path, SONDE__END_FILE, path), &about) == 0;
 
-    if (trial->ended && !is_there) { /* somebody goes on with the run */
+    if (trial->ended && !is_there) { /* the run was resumed */
         trial->ended = false;
         trial->changed = true;
     }
@@ -179,14 +176,14 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
         return SONDE_OK;
     }
     end = load(trial, path, SONDE__END_FILE, &found, &err, diag);
-    if (err == SONDE_OK && found) { /* the file says it, whatever is in it */
+    if (err == SONDE_OK && found) { /* the run has ended, even if the file is damaged */
         if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
                             !take_string(end, "text", &trial->end_text))) {
             err = sonde__fail_nomem(diag, path);
         } else {
             trial->ended = trial->changed = true;
             trial->ended_at =
-                sonde__trial_seconds_of(json_string_value(json_object_get(end, "ended")));
+                sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));
         }
     }
     json_decref(end);
@@ -208,18 +205,18 @@ static bool has_process(int64_t pid)
     return pid > 0 && pid <= INT32_MAX && (kill((pid_t)pid, 0) == 0 || errno == EPERM);
 }
 
-/* Whether there is a lock that no process of this machine holds. */
-static bool is_let_go(const sonde_trial *trial, const sonde__trial_worker *worker)
+/* Whether the lock exists and no process of this machine holds it. */
+static bool is_released(const sonde__trial_worker *worker)
 {
     char path[SONDE__PATH];
-    const int lock = open(sonde__trial_path(trial, worker, SONDE__LOCK_FILE, path),
+    const int lock = open(sonde__trial_path(worker->path, SONDE__LOCK_FILE, path),
                           O_RDONLY | O_CLOEXEC);
-    const bool let_go = lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) == 0;
+    const bool released = lock >= 0 && flock(lock, LOCK_SH | LOCK_NB) == 0;
 
     if (lock >= 0) {
         (void)close(lock);
     }
-    return let_go;
+    return released;
 }
 
 static bool is_crashed(const sonde_trial *trial, const sonde__trial_worker *worker,
@@ -227,18 +224,17 @@ static bool is_crashed(const sonde_trial *trial, const sonde__trial_worker *work
 {
     const char *host = json_string_value(json_object_get(state, "host"));
     const double beat =
-        sonde__trial_seconds_of(json_string_value(json_object_get(state, "heartbeat")));
+        sonde__trial_seconds(json_string_value(json_object_get(state, "heartbeat")));
     const bool here = host != NULL && strcmp(host, trial->host) == 0;
 
     if (here && has_process(take_integer(state, "pid", 0))) {
         return false;
     }
-    return now_seconds() - beat > SONDE__CRASHED_AFTER ||
-           (here && is_let_go(trial, worker));
+    return now_seconds() - beat > SONDE__CRASHED_AFTER || (here && is_released(worker));
 }
 
-/* Without a state, the age of what was written last has to do. */
-static bool is_silent(const sonde_trial *trial, const sonde__trial_worker *worker)
+/* Without a state: whether the last write is too long ago. */
+static bool is_silent(const sonde__trial_worker *worker)
 {
     static const char *const names[] = {".", SONDE__CATALOGUE_FILE};
     char path[SONDE__PATH], name[SONDE__FILE_NAME];
@@ -247,9 +243,9 @@ static bool is_silent(const sonde_trial *trial, const sonde__trial_worker *worke
 
     sonde__record_file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
     for (size_t i = 0; i <= SONDE_COUNT_OF(names); i++) {
-        const char *of = i < SONDE_COUNT_OF(names) ? names[i] : name;
+        const char *file = i < SONDE_COUNT_OF(names) ? names[i] : name;
 
-        if (stat(sonde__trial_path(trial, worker, of, path), &about) == 0) {
+        if (stat(sonde__trial_path(worker->path, file, path), &about) == 0) {
             latest = SONDE_MAX(latest, (double)about.st_mtim.tv_sec);
         }
     }
@@ -281,10 +277,10 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     sonde_err err = SONDE_OK;
     json_t *state = NULL;
 
-    (void)sonde__trial_where(worker, SONDE__STATE_FILE, where);
-    (void)sonde__trial_path(trial, worker, SONDE__STATE_FILE, path);
-    if (worker->no_state) { /* it was damaged: told once */
-        worker->crashed = !worker->said_ended && is_silent(trial, worker);
+    (void)sonde__trial_path(worker->name, SONDE__STATE_FILE, where);
+    (void)sonde__trial_path(worker->path, SONDE__STATE_FILE, path);
+    if (worker->no_state) { /* it was damaged, which was noted */
+        worker->crashed = !worker->said_ended && is_silent(worker);
         return SONDE_OK;
     }
     state = load(trial, path, where, &found, &err, diag);
@@ -300,7 +296,7 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
         worker->lost = count_lost(state);
         json_decref(state);
     } else {
-        worker->crashed = is_silent(trial, worker);
+        worker->crashed = is_silent(worker);
     }
     if (ended != worker->said_ended || crashed != worker->crashed) {
         trial->changed = true;
@@ -308,7 +304,7 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     return SONDE_OK;
 }
 
-/* --- judging ---------------------------------------------------------------------- */
+/* --- status ----------------------------------------------------------------------- */
 
 static sonde_run_status status_of(const sonde_trial *trial)
 {
@@ -325,7 +321,7 @@ static sonde_run_status status_of(const sonde_trial *trial)
                                                                       : SONDE_RUN_RUNNING;
 }
 
-/* The last step that every worker has ended that may still write. */
+/* The last step that every worker which may still write has ended. */
 static int64_t last_of_all(const sonde_trial *trial)
 {
     int64_t last = INT64_MAX;
@@ -346,7 +342,7 @@ static int64_t last_of_all(const sonde_trial *trial)
     return last;
 }
 
-void sonde__trial_judge(sonde_trial *trial)
+void sonde__trial_update_status(sonde_trial *trial)
 {
     const sonde_run_status status = status_of(trial);
 
@@ -355,9 +351,4 @@ void sonde__trial_judge(sonde_trial *trial)
         trial->changed = true;
     }
     trial->last_complete = last_of_all(trial);
-}
-
-bool sonde__trial_step_complete(const sonde_trial *trial, const sonde__trial_step *step)
-{
-    return step->global <= trial->last_complete || step->ended >= (uint32_t)trial->world;
 }

@@ -1,7 +1,7 @@
 /*
- * steps.c - the steps of a run, each once, and their order.
+ * steps.c - see steps.h.
  */
-#include "trial/store.h"
+#include "trial/steps.h"
 #include "base/memory.h"
 
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static bool reserve(sonde__trial_steps *steps, int mode)
            ((steps->count + 1) * 2 <= steps->slot_count || rehash(steps));
 }
 
-/* Likewise. */
+/* Room is there. */
 static void list_step(sonde__trial_steps *steps, int mode, uint32_t index)
 {
     if (mode != SONDE_MODE_GLOBAL) {
@@ -148,7 +148,7 @@ uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
     return steps->last = index;
 }
 
-void sonde__trial_steps_prune(sonde__trial_steps *steps, int64_t global)
+void sonde__trial_steps_drop_empty(sonde__trial_steps *steps, int64_t global)
 {
     for (size_t i = 0; i < steps->count; i++) {
         sonde__trial_step *step = &steps->items[i];
@@ -171,29 +171,29 @@ void sonde__trial_steps_prune(sonde__trial_steps *steps, int64_t global)
 
 /* --- order ------------------------------------------------------------------------ */
 
-typedef struct order {
+typedef struct sort_order {
     const sonde__trial_steps *steps;
     int mode;
-} order;
+} sort_order;
 
 static int compare(const void *left, const void *right, void *context)
 {
-    const order *by = context;
+    const sort_order *order = context;
     const uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    const int64_t x = value_in(by->steps, by->mode, a);
-    const int64_t y = value_in(by->steps, by->mode, b);
+    const int64_t x = value_in(order->steps, order->mode, a);
+    const int64_t y = value_in(order->steps, order->mode, b);
 
     return x != y ? (x > y) - (x < y) : (a > b) - (a < b);
 }
 
-void sonde__trial_steps_settle(sonde__trial_steps *steps)
+void sonde__trial_steps_sort(sonde__trial_steps *steps)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         if (steps->unsorted[mode]) {
-            order by = {steps, mode};
+            sort_order order = {steps, mode};
 
             qsort_r(steps->sorted[mode], steps->sorted_count[mode],
-                    sizeof *steps->sorted[mode], compare, &by);
+                    sizeof *steps->sorted[mode], compare, &order);
             steps->unsorted[mode] = false;
         }
     }

@@ -1,51 +1,29 @@
 /*
  * trial.c - opening, refreshing and describing a run.
  */
-#include "trial/trial_state.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "trial/foreign.h"
+#include "trial/generations.h"
+#include "trial/index_file.h"
+#include "trial/row_files.h"
+#include "trial/run_file.h"
+#include "trial/trial_catalogue.h"
+#include "trial/trial_open.h"
+#include "trial/worker.h"
 
 #include <dirent.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What must fit behind the path of a run: "/w0000000/" and the name of a file. */
+/* After the path of a run, "/w0000000/" and the name of a file must fit. */
 enum { MOST_PATH = SONDE__PATH - 256 };
 
 /* --- workers ---------------------------------------------------------------------- */
-
-sonde_err sonde__trial_add_worker(sonde_trial *trial, int rank, const char *name,
-                                  sonde__trial_worker **out, sonde_diag *diag)
-{
-    sonde__trial_worker *worker = NULL;
-    size_t at = trial->worker_count;
-    sonde_err err = SONDE_OK;
-
-    if (!sonde__reserve(&trial->workers, &trial->worker_capacity, trial->worker_count + 1,
-                        sizeof(sonde__trial_worker *))) {
-        return sonde__fail_nomem(diag, "the workers of a run");
-    }
-    err = sonde__trial_worker_create(trial, rank, name, &worker, diag);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (; at > 0 && trial->workers[at - 1]->rank > rank; at--) {
-        trial->workers[at] = trial->workers[at - 1];
-    }
-    trial->workers[at] = worker;
-    trial->worker_count++;
-    trial->world = SONDE_MAX(trial->world, rank + 1);
-    trial->changed = true;
-    if (out != NULL) {
-        *out = worker;
-    }
-    return SONDE_OK;
-}
 
 static bool has_worker(const sonde_trial *trial, int rank)
 {
@@ -57,7 +35,7 @@ static bool has_worker(const sonde_trial *trial, int rank)
     return false;
 }
 
-/* Workers whose folders have come. */
+/* Adds workers whose folders have appeared. */
 static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
 {
     const struct dirent *entry = NULL;
@@ -73,7 +51,7 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
         struct stat about;
 
         if (rank >= 0 && rank < INT32_MAX && !has_worker(trial, rank) &&
-            stat(sonde__trial_path(trial, NULL, entry->d_name, path), &about) == 0 &&
+            stat(sonde__trial_path(trial->path, entry->d_name, path), &about) == 0 &&
             S_ISDIR(about.st_mode)) {
             err = sonde__trial_add_worker(trial, rank, entry->d_name, NULL, diag);
         }
@@ -104,7 +82,7 @@ static sonde_err read_worker(sonde_trial *trial, sonde__trial_worker *worker,
     if (err == SONDE_OK) {
         err = sonde__trial_sketches_read(trial, worker, diag);
     }
-    sonde__trial_damage_flush(trial, &worker->catalogue, worker->name);
+    sonde__trial_damage_flush(&trial->damage, &worker->catalogue.bad, worker->name);
     return err;
 }
 
@@ -113,7 +91,7 @@ static bool is_part(const sonde__trial_file_list *files)
     return files->count > 0 && !files->items[files->count - 1].closed;
 }
 
-/* Of a worker that writes no more: whatever of its files is not complete will never be. */
+/* Notes incomplete ends of files of a worker that writes no more. */
 static void note_ends(sonde_trial *trial, sonde__trial_worker *worker)
 {
     const struct {
@@ -135,17 +113,17 @@ static void note_ends(sonde_trial *trial, sonde__trial_worker *worker)
             sonde__record_file_name(name, all[i].kind, all[i].progress->number,
                                     all[i].part);
         }
-        sonde__trial_progress_end(trial, all[i].progress,
-                                  sonde__trial_where(worker, name, where));
+        sonde__trial_progress_end(&trial->damage, all[i].progress,
+                                  sonde__trial_path(worker->name, name, where));
     }
 }
 
-static void settle(sonde_trial *trial)
+static void sort_all(sonde_trial *trial)
 {
-    sonde__trial_steps_settle(&trial->steps);
+    sonde__trial_steps_sort(&trial->steps);
     for (size_t i = 0; i < trial->worker_count; i++) {
         for (int kind = 0; kind < SONDE__KINDS; kind++) {
-            sonde__trial_store_settle(&trial->workers[i]->stores[kind], &trial->steps);
+            sonde__trial_items_sort(&trial->workers[i]->items[kind], &trial->steps);
         }
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
@@ -178,15 +156,18 @@ static sonde_err read_all(sonde_trial *trial, sonde_diag *diag)
 
 sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *diag)
 {
+    const uint64_t noted = trial->damage.damaged + trial->damage.torn;
     sonde_err err = SONDE_OK;
 
     trial->changed = false;
-    trial->look++;
-    err = trial->smdebug != NULL ? sonde__trial_smdebug_refresh(trial, diag)
-                                 : read_all(trial, diag);
-    sonde__trial_judge(trial);
+    trial->question++;
+    err = trial->format != NULL ? trial->format->refresh(trial, diag)
+                                : read_all(trial, diag);
+    trial->changed =
+        trial->changed || noted != trial->damage.damaged + trial->damage.torn;
+    sonde__trial_update_status(trial);
     if (trial->changed) {
-        settle(trial);
+        sort_all(trial);
     }
     if (err == SONDE_OK && changed != NULL) {
         *changed = trial->changed;
@@ -220,7 +201,7 @@ static sonde_err check_arguments(const char *path, const sonde_trial_options *op
     return SONDE_OK;
 }
 
-/* NULL if memory is out. */
+/* NULL: out of memory. */
 static sonde_trial *create(const char *path, const sonde_trial_options *options)
 {
     sonde_trial *trial = sonde__calloc(1, sizeof *trial);
@@ -236,8 +217,9 @@ static sonde_trial *create(const char *path, const sonde_trial_options *options)
     trial->end = options != NULL ? options->end : 0;
     trial->world = 1;
     trial->last_complete = -1;
-    trial->look = 1;
+    trial->question = 1;
     sonde__trial_steps_init(&trial->steps);
+    sonde__trial_layouts_init(&trial->layouts);
     sonde__names_init(&trial->collections);
     sonde__names_init(&trial->members);
     (void)gethostname(trial->host, sizeof trial->host - 1);
@@ -250,32 +232,58 @@ static sonde_trial *create(const char *path, const sonde_trial_options *options)
     return trial;
 }
 
-/* run.json and the workers' folders, or what there is of them. */
+/* The format of another program that the folder has; NULL: none. */
+static const sonde__trial_foreign *find_format(const char *path)
+{
+    for (size_t i = 0; sonde__trial_foreign_formats[i] != NULL; i++) {
+        if (sonde__trial_foreign_formats[i]->is_one(path)) {
+            return sonde__trial_foreign_formats[i];
+        }
+    }
+    return NULL;
+}
+
+static sonde_err fail_not_a_run(const sonde_trial *trial, sonde_diag *diag)
+{
+    char expected[256] = SONDE__RUN_FILE;
+
+    for (size_t i = 0; sonde__trial_foreign_formats[i] != NULL; i++) {
+        const size_t used = strlen(expected);
+
+        (void)snprintf(expected + used, sizeof expected - used, ", or %s",
+                       sonde__trial_foreign_formats[i]->expected);
+    }
+    return sonde__fail(diag, SONDE_EFORMAT, trial->path, expected,
+                       "not a run: neither " SONDE__RUN_FILE
+                       " nor a worker's folder is in it");
+}
+
+/* Finds run.json and the workers' folders, or some of them. */
 static sonde_err find_run(sonde_trial *trial, sonde_diag *diag)
 {
     bool found = false;
     sonde_err err = sonde__trial_run_read(trial, &found, diag);
 
-    if (err == SONDE_OK && !found && sonde__trial_smdebug_is(trial)) {
-        return sonde__trial_smdebug_open(trial, diag);
+    if (err == SONDE_OK && !found) {
+        trial->format = find_format(trial->path);
+    }
+    if (trial->format != NULL) {
+        return trial->format->open(trial, diag);
     }
     if (err == SONDE_OK) {
         err = find_workers(trial, diag);
     }
     if (err == SONDE_OK && !found && trial->worker_count == 0) {
-        return sonde__fail(diag, SONDE_EFORMAT, trial->path,
-                           SONDE__RUN_FILE ", or the folders of smdebug",
-                           "not a run: neither " SONDE__RUN_FILE
-                           " nor a worker's folder is in it");
+        return fail_not_a_run(trial, diag);
     }
     if (err == SONDE_OK && !found) {
-        sonde__trial_damage(trial, SONDE__RUN_FILE, "missing");
+        sonde__trial_damage(&trial->damage, SONDE__RUN_FILE, "missing");
     }
     return err;
 }
 
 static sonde_err open_trial(const char *path, const sonde_trial_options *options,
-                            bool everything, void (*told)(void *user, const char *text),
+                            bool everything, void (*report)(void *user, const char *text),
                             void *user, sonde_trial **out, sonde_diag *diag)
 {
     sonde_err err = check_arguments(path, options, diag);
@@ -288,8 +296,8 @@ static sonde_err open_trial(const char *path, const sonde_trial_options *options
     if (trial == NULL) {
         return sonde__fail_nomem(diag, "a trial");
     }
-    trial->told = told;
-    trial->told_user = user;
+    trial->damage.report = report;
+    trial->damage.user = user;
     trial->everything = everything;
     err = find_run(trial, diag);
     if (err == SONDE_OK) {
@@ -310,10 +318,10 @@ sonde_err sonde_trial_open(const char *path, const sonde_trial_options *options,
 }
 
 sonde_err sonde__trial_open_all(const char *path,
-                                void (*told)(void *user, const char *text), void *user,
+                                void (*report)(void *user, const char *text), void *user,
                                 sonde_trial **out, sonde_diag *diag)
 {
-    return open_trial(path, NULL, true, told, user, out, diag);
+    return open_trial(path, NULL, true, report, user, out, diag);
 }
 
 static void free_texts(sonde_trial *trial)
@@ -325,10 +333,7 @@ static void free_texts(sonde_trial *trial)
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         sonde__free(texts[i]);
     }
-    for (size_t i = 0; i < trial->damage_count; i++) {
-        sonde__free(trial->damage[i]);
-    }
-    sonde__free(trial->damage);
+    sonde__trial_damage_fini(&trial->damage);
 }
 
 void sonde_trial_close(sonde_trial *trial)
@@ -349,11 +354,140 @@ void sonde_trial_close(sonde_trial *trial)
     sonde__names_fini(&trial->collections);
     sonde__names_fini(&trial->members);
     sonde__trial_steps_fini(&trial->steps);
-    sonde__trial_forms_fini(&trial->forms);
+    sonde__trial_layouts_fini(&trial->layouts);
     sonde__free(trial->packed.bytes);
     sonde__free(trial->value.bytes);
     sonde__free(trial->buffer.bytes);
-    sonde__trial_smdebug_close(trial->smdebug);
+    if (trial->format != NULL) {
+        trial->format->close(trial->foreign);
+    }
     free_texts(trial);
     sonde__free(trial);
+}
+
+/* --- describing ------------------------------------------------------------------- */
+
+static const char *or_empty(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+static int64_t last_step_of(const sonde_trial *trial)
+{
+    const sonde__trial_steps *steps = &trial->steps;
+    const size_t count = steps->sorted_count[SONDE_MODE_GLOBAL];
+    const int64_t last =
+        count > 0 ? sonde__trial_steps_at(steps, SONDE_MODE_GLOBAL, count - 1) : -1;
+
+    return SONDE_MIN(last, trial->last_complete);
+}
+
+static uint64_t count_of(const sonde__trial_worker *worker, sonde__trial_kind kind)
+{
+    return worker->items[kind].count - worker->items[kind].superseded;
+}
+
+/* Times of the first and the last step that has one. */
+static void find_times(const sonde_trial *trial, sonde_run_info *info)
+{
+    const uint32_t *sorted = trial->steps.sorted[SONDE_MODE_GLOBAL];
+    const size_t count = trial->steps.sorted_count[SONDE_MODE_GLOBAL];
+
+    if (trial->format != NULL) {
+        return;
+    }
+    for (size_t i = 0; i < count && info->first_time == 0; i++) {
+        info->first_time = sonde__trial_ended_at(trial, sorted[i], -1);
+    }
+    for (size_t i = count; i > 0 && info->last_time == 0; i--) {
+        info->last_time = sonde__trial_ended_at(trial, sorted[i - 1], -1);
+    }
+}
+
+bool sonde_trial_resume(const sonde_trial *trial, size_t i, sonde_trial_resumed *out)
+{
+    for (size_t w = 0; w < trial->worker_count; w++) {
+        const sonde__trial_worker *worker = trial->workers[w];
+
+        if (i < worker->generation_count) {
+            *out = (sonde_trial_resumed){.worker = worker->rank,
+                                         .step = worker->generations[i].step,
+                                         .time = worker->generations[i].time};
+            return true;
+        }
+        i -= worker->generation_count;
+    }
+    return false;
+}
+
+bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen, int64_t *step)
+{
+    int64_t least = INT64_MAX;
+
+    for (size_t i = *seen; i < trial->cut_count; i++) {
+        least = SONDE_MIN(least, trial->cuts[i]);
+    }
+    *seen = trial->cut_count;
+    if (least == INT64_MAX) {
+        return false;
+    }
+    *step = least;
+    return true;
+}
+
+void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info)
+{
+    *info = (sonde_run_info){
+        .path = trial->path,
+        .id = or_empty(trial->id),
+        .program = or_empty(trial->program),
+        .model = or_empty(trial->model),
+        .created = or_empty(trial->created),
+        .end_reason = or_empty(trial->end_reason),
+        .end_text = or_empty(trial->end_text),
+        .status = trial->status,
+        .world = trial->world,
+        .workers = (int)trial->worker_count,
+        .last_step = last_step_of(trial),
+        .bytes = trial->bytes,
+        .foreign = trial->format != NULL,
+        .seconds = -1.0,
+    };
+    if (trial->ended && trial->ended_at >= 0.0 &&
+        sonde__trial_seconds(trial->created) >= 0.0) {
+        info->seconds = trial->ended_at - sonde__trial_seconds(trial->created);
+    }
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        const sonde__trial_worker *worker = trial->workers[i];
+
+        info->records += count_of(worker, SONDE__RAW);
+        info->rows += count_of(worker, SONDE__VITALS);
+        info->sketches += count_of(worker, SONDE__SKETCH);
+        info->lost += worker->lost;
+        info->superseded += worker->superseded;
+        info->superseded_steps += worker->superseded_steps;
+        info->resumed = info->resumed || worker->generation_count > 0;
+    }
+    find_times(trial, info);
+}
+
+int sonde_trial_worker(const sonde_trial *trial, size_t i)
+{
+    return i < trial->worker_count ? trial->workers[i]->rank : -1;
+}
+
+const char *sonde_trial_worker_name(const sonde_trial *trial, size_t i)
+{
+    return i < trial->worker_count ? trial->workers[i]->name : NULL;
+}
+
+const char *sonde_trial_damage(const sonde_trial *trial, size_t i)
+{
+    static const char more[] = "and more that is damaged than is listed here";
+    const sonde__trial_damage_list *damage = &trial->damage;
+
+    if (i < damage->count) {
+        return damage->lines[i];
+    }
+    return i == damage->count && damage->more > 0 ? more : NULL;
 }

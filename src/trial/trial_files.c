@@ -1,11 +1,7 @@
 /*
- * files.c - reading files that somebody may be writing: small ones whole, text line by line,
- * numbered ones one after another.
- *
- * No file stays open between two refreshes: a run with many workers would take too many
- * descriptors. Looking whether a file has grown costs a stat.
+ * trial_files.c - see trial_files.h.
  */
-#include "trial/trial_state.h"
+#include "trial/trial_files.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -25,19 +21,10 @@ enum { PIECE = 1 << 20 };
 #endif
 enum { MOST_SMALL = 1 << 26 };
 
-const char *sonde__trial_path(const sonde_trial *trial, const sonde__trial_worker *worker,
-                              const char *name, char *path)
+const char *sonde__trial_path(const char *folder, const char *name, char *path)
 {
-    (void)snprintf(path, SONDE__PATH, "%s/%s%s%s", trial->path,
-                   worker != NULL ? worker->name : "", worker != NULL ? "/" : "", name);
+    (void)snprintf(path, SONDE__PATH, "%s/%s", folder, name);
     return path;
-}
-
-const char *sonde__trial_where(const sonde__trial_worker *worker, const char *name,
-                               char *where)
-{
-    (void)snprintf(where, SONDE__PATH, "%s/%s", worker->name, name);
-    return where;
 }
 
 sonde_err sonde__trial_read_at(int fd, void *bytes, size_t most, uint64_t offset,
@@ -98,8 +85,8 @@ static sonde_err open_regular(const char *path, int *out, uint64_t *size,
     return SONDE_OK;
 }
 
-sonde_err sonde__trial_read_small(sonde_trial *trial, const char *path, size_t *size,
-                                  sonde_diag *diag)
+sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path,
+                                  size_t *size, sonde_diag *diag)
 {
     uint64_t length = 0;
     int fd = -1;
@@ -111,113 +98,114 @@ sonde_err sonde__trial_read_small(sonde_trial *trial, const char *path, size_t *
     if (length > MOST_SMALL) {
         err = sonde__fail(diag, SONDE_EFORMAT, path, "at most 64 MiB",
                           "a file of %llu bytes", (unsigned long long)length);
-    } else if (!sonde__trial_scratch_reserve(&trial->buffer, (size_t)length + 1)) {
+    } else if (!sonde__trial_scratch_reserve(buffer, (size_t)length + 1)) {
         err = sonde__fail_nomem(diag, path);
     } else {
-        err = sonde__trial_read_at(fd, trial->buffer.bytes, (size_t)length, 0, size, path,
-                                   diag);
+        err =
+            sonde__trial_read_at(fd, buffer->bytes, (size_t)length, 0, size, path, diag);
     }
     (void)close(fd);
     if (err == SONDE_OK) {
-        trial->buffer.bytes[*size] = '\0';
+        buffer->bytes[*size] = '\0';
     }
     return err;
 }
 
 /* --- lines ------------------------------------------------------------------------ */
 
-/* What has been read of a file and not been given out as lines. */
-typedef struct reading {
-    sonde_trial *trial;
+/* Bytes of a file that were read and not yet passed on as lines. */
+typedef struct line_reader {
+    sonde__trial_damage_list *damage;
     sonde__trial_progress *progress;
     const char *where;
     sonde__trial_line_fn *line;
     void *user;
     char *bytes;
     size_t capacity, held;
-    uint64_t skipped; /* of a line that is too long */
-} reading;
+    uint64_t skipped; /* bytes of a line that is too long */
+} line_reader;
 
-static sonde_err give_line(reading *of, char *text, size_t length)
+static sonde_err give_line(line_reader *reader, char *text, size_t length)
 {
-    sonde__trial_progress *progress = of->progress;
+    sonde__trial_progress *progress = reader->progress;
     sonde_err err = SONDE_OK;
 
     progress->line++;
-    if (of->skipped + length + 1 > SONDE__MOST_LINE) {
-        sonde__trial_damage_in(of->trial, progress, of->where,
+    if (reader->skipped + length + 1 > SONDE__MOST_LINE) {
+        sonde__trial_damage_in(reader->damage, &progress->bad, reader->where,
                                "line %llu is longer than 64 KiB",
                                (unsigned long long)progress->line);
     } else {
         text[length] = '\0';
-        err = of->line(of->user, text, length);
+        err = reader->line(reader->user, text, length);
     }
     if (err != SONDE_OK) {
         progress->line--;
         return err;
     }
-    progress->offset += of->skipped + length + 1;
-    of->skipped = 0;
+    progress->offset += reader->skipped + length + 1;
+    reader->skipped = 0;
     return SONDE_OK;
 }
 
-/* Gives out the complete lines among what is held. */
-static sonde_err give_lines(reading *of)
+/* Passes on the complete lines held. */
+static sonde_err give_lines(line_reader *reader)
 {
     size_t at = 0;
     sonde_err err = SONDE_OK;
 
-    while (err == SONDE_OK && at < of->held) {
-        char *const text = of->bytes + at;
-        const char *const end = memchr(text, '\n', of->held - at);
+    while (err == SONDE_OK && at < reader->held) {
+        char *const text = reader->bytes + at;
+        const char *const end = memchr(text, '\n', reader->held - at);
 
         if (end == NULL) {
             break;
         }
-        err = give_line(of, text, (size_t)(end - text));
+        err = give_line(reader, text, (size_t)(end - text));
         at += (size_t)(end - text) + 1;
     }
-    of->held -= at;
-    memmove(of->bytes, of->bytes + at, of->held);
+    reader->held -= at;
+    memmove(reader->bytes, reader->bytes + at, reader->held);
     return err;
 }
 
-static sonde_err read_pieces(reading *of, int fd, const char *path, sonde_diag *diag)
+static sonde_err read_pieces(line_reader *reader, int fd, const char *path,
+                             sonde_diag *diag)
 {
     for (;;) {
-        const size_t room = SONDE_MIN(of->capacity - of->held, (size_t)PIECE);
-        const uint64_t at = of->progress->offset + of->skipped + of->held;
+        const size_t room = SONDE_MIN(reader->capacity - reader->held, (size_t)PIECE);
+        const uint64_t at = reader->progress->offset + reader->skipped + reader->held;
         size_t count = 0;
         sonde_err err = SONDE_OK;
 
-        if (room == 0 && of->capacity <= SONDE__MOST_LINE) {
-            return SONDE_OK; /* it has grown meanwhile: the next time */
+        if (room == 0 && reader->capacity <= SONDE__MOST_LINE) {
+            return SONDE_OK; /* it grew meanwhile: next time */
         }
         if (room == 0) {
-            of->skipped += of->held;
-            of->held = 0;
+            reader->skipped += reader->held;
+            reader->held = 0;
             continue;
         }
-        err =
-            sonde__trial_read_at(fd, of->bytes + of->held, room, at, &count, path, diag);
-        of->progress->pieces++;
+        err = sonde__trial_read_at(fd, reader->bytes + reader->held, room, at, &count,
+                                   path, diag);
+        reader->progress->pieces++;
         if (err != SONDE_OK || count == 0) {
             return err;
         }
-        of->held += count;
-        err = give_lines(of);
+        reader->held += count;
+        err = give_lines(reader);
         if (err != SONDE_OK) {
             return err;
         }
     }
 }
 
-/* Whether there is something new to read. */
-static bool has_grown(sonde_trial *trial, sonde__trial_progress *progress,
+/* Whether there are new bytes. */
+static bool has_grown(sonde__trial_damage_list *damage, sonde__trial_progress *progress,
                       const char *where, uint64_t size)
 {
     if (size < progress->offset) {
-        sonde__trial_damage(trial, where, "%llu bytes long, where %llu had been read",
+        sonde__trial_damage(damage, where, "%llu bytes long, where %llu had been read",
                             (unsigned long long)size,
                             (unsigned long long)progress->offset);
         progress->offset = progress->size = size;
@@ -226,34 +214,36 @@ static bool has_grown(sonde_trial *trial, sonde__trial_progress *progress,
     return size != progress->size;
 }
 
-static sonde_err read_opened(reading *of, int fd, uint64_t size, const char *path,
+static sonde_err read_opened(line_reader *reader, int fd, uint64_t size, const char *path,
                              sonde_diag *diag)
 {
-    sonde__trial_progress *progress = of->progress;
+    sonde__trial_progress *progress = reader->progress;
     sonde_err err = SONDE_OK;
 
-    of->capacity = (size_t)SONDE_MIN(size - SONDE_MIN(size, progress->offset) + 1,
-                                     (uint64_t)(PIECE + SONDE__MOST_LINE));
-    of->bytes = sonde__malloc(of->capacity + 1);
-    if (of->bytes == NULL) {
+    reader->capacity = (size_t)SONDE_MIN(size - SONDE_MIN(size, progress->offset) + 1,
+                                         (uint64_t)(PIECE + SONDE__MOST_LINE));
+    reader->bytes = sonde__malloc(reader->capacity + 1);
+    if (reader->bytes == NULL) {
         return sonde__fail_nomem(diag, path);
     }
-    err = read_pieces(of, fd, path, diag);
-    sonde__free(of->bytes);
+    err = read_pieces(reader, fd, path, diag);
+    sonde__free(reader->bytes);
     if (err == SONDE_OK) {
-        progress->size = progress->offset + of->skipped + of->held;
+        progress->size = progress->offset + reader->skipped + reader->held;
     }
     return err;
 }
 
-/* What cannot be opened or read is damage; only want of memory is an error. */
-sonde_err sonde__trial_read_lines(sonde_trial *trial, sonde__trial_progress *progress,
-                                  const char *path, const char *where,
-                                  sonde__trial_line_fn *line, void *user, bool *found,
-                                  sonde_diag *diag)
+sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
+                                  sonde__trial_progress *progress, const char *path,
+                                  const char *where, sonde__trial_line_fn *line,
+                                  void *user, bool *found, sonde_diag *diag)
 {
-    reading of = {
-        .trial = trial, .progress = progress, .where = where, .line = line, .user = user};
+    line_reader reader = {.damage = damage,
+                          .progress = progress,
+                          .where = where,
+                          .line = line,
+                          .user = user};
     struct stat about;
     sonde_diag why = {0};
     uint64_t size = 0;
@@ -261,20 +251,20 @@ sonde_err sonde__trial_read_lines(sonde_trial *trial, sonde__trial_progress *pro
     sonde_err err = SONDE_OK;
 
     *found = stat(path, &about) == 0;
-    if (!*found || !has_grown(trial, progress, where, (uint64_t)about.st_size)) {
+    if (!*found || !has_grown(damage, progress, where, (uint64_t)about.st_size)) {
         return SONDE_OK;
     }
     err = open_regular(path, &fd, &size, &why);
     if (err == SONDE_OK) {
-        err = read_opened(&of, fd, size, path, &why);
+        err = read_opened(&reader, fd, size, path, &why);
         (void)close(fd);
     }
-    sonde__trial_damage_flush(trial, progress, where);
+    sonde__trial_damage_flush(damage, &progress->bad, where);
     if (err == SONDE_OK || err == SONDE_ENOMEM) {
         return err == SONDE_OK ? SONDE_OK : sonde__fail_nomem(diag, path);
     }
-    progress->size = (uint64_t)about.st_size; /* told once, until it changes */
-    sonde__trial_damage(trial, where, "%s", why.found);
+    progress->size = (uint64_t)about.st_size; /* noted once, until it changes */
+    sonde__trial_damage(damage, where, "%s", why.found);
     return SONDE_OK;
 }
 
@@ -311,25 +301,22 @@ void sonde__trial_progress_fini(sonde__trial_progress *progress)
     *progress = (sonde__trial_progress){0};
 }
 
-/* Under any of its names; a part that is being renamed has one or the other. */
-static bool exists(const sonde_trial *trial, const sonde__trial_worker *worker,
-                   sonde__record_file_kind kind, uint64_t number)
+/* Under either of its names: the file may be renamed between two looks. */
+static bool exists(const char *folder, sonde__record_file_kind kind, uint64_t number)
 {
     for (int i = 0; i < 3; i++) {
         char name[SONDE__FILE_NAME], path[SONDE__PATH];
         struct stat about;
 
         sonde__record_file_name(name, kind, number, kind != SONDE__FILE_INDEX && i != 1);
-        if (stat(sonde__trial_path(trial, worker, name, path), &about) == 0) {
+        if (stat(sonde__trial_path(folder, name, path), &about) == 0) {
             return true;
         }
     }
     return false;
 }
 
-bool sonde__trial_progress_peek(const sonde_trial *trial,
-                                const sonde__trial_worker *worker,
-                                const sonde__trial_progress *progress,
+bool sonde__trial_progress_peek(const char *folder, const sonde__trial_progress *progress,
                                 sonde__record_file_kind kind, uint64_t *next)
 {
     const uint64_t wanted = progress->begun ? progress->number + 1 : 0;
@@ -339,7 +326,7 @@ bool sonde__trial_progress_peek(const sonde_trial *trial,
         *next = wanted;
         return true;
     }
-    if (exists(trial, worker, kind, wanted)) {
+    if (exists(folder, kind, wanted)) {
         *next = wanted;
         return true;
     }
@@ -358,43 +345,39 @@ static const char *kind_stem(sonde__record_file_kind kind)
                                        : "sketch-";
 }
 
-void sonde__trial_progress_end(sonde_trial *trial, sonde__trial_progress *progress,
-                               const char *where)
+void sonde__trial_progress_end(sonde__trial_damage_list *damage,
+                               sonde__trial_progress *progress, const char *where)
 {
-    if (progress->begun && !progress->end_told && progress->size > progress->offset) {
-        sonde__trial_torn(trial, where, "the last %llu bytes are torn",
+    if (progress->begun && !progress->end_reported && progress->size > progress->offset) {
+        sonde__trial_torn(damage, where, "the last %llu bytes are torn",
                           (unsigned long long)(progress->size - progress->offset));
-        progress->end_told = true;
+        progress->end_reported = true;
     }
 }
 
-sonde_err sonde__trial_progress_move(sonde_trial *trial, sonde__trial_worker *worker,
-                                     sonde__trial_progress *progress,
-                                     sonde__record_file_kind kind, uint64_t next,
-                                     sonde_diag *diag)
+void sonde__trial_progress_move(sonde__trial_damage_list *damage, const char *worker,
+                                sonde__trial_progress *progress,
+                                sonde__record_file_kind kind, uint64_t next)
 {
     const uint64_t wanted = progress->begun ? progress->number + 1 : 0;
     char name[SONDE__FILE_NAME], where[SONDE__PATH];
 
     if (progress->begun) {
         sonde__record_file_name(name, kind, progress->number, false);
-        sonde__trial_progress_end(trial, progress,
-                                  sonde__trial_where(worker, name, where));
+        sonde__trial_progress_end(damage, progress,
+                                  sonde__trial_path(worker, name, where));
     }
     if (next != wanted) {
-        sonde__trial_damage(trial, worker->name, "%s%08llu to %08llu missing",
-                            kind_stem(kind), (unsigned long long)wanted,
-                            (unsigned long long)(next - 1));
+        sonde__trial_damage(damage, worker, "%s%08llu to %08llu missing", kind_stem(kind),
+                            (unsigned long long)wanted, (unsigned long long)(next - 1));
     }
     progress->number = next;
     progress->begun = true;
     progress->offset = progress->line = progress->size = 0;
     progress->bad = 0;
-    progress->end_told = false;
+    progress->end_reported = false;
     while (progress->listed_at < progress->listed_count &&
            progress->listed[progress->listed_at] <= next) {
         progress->listed_at++;
     }
-    return sonde__trial_generations_read(trial, worker,
-                                         diag); /* written before the file was */
 }

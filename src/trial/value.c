@@ -1,8 +1,9 @@
 /*
- * value.c - the bytes of one item: mapped, unpacked if need be, and checked.
+ * value.c - see value.h.
  */
-#include "trial/trial_state.h"
+#include "trial/value.h"
 #include "base/fail.h"
+#include "trial/foreign.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +13,8 @@
 #include <zstd.h>
 
 /* "conv1.weight at train step 100, worker w0000", for diagnostics. */
-static const char *title_of(const sonde_trial *trial, const sonde__trial_worker *worker,
-                            const sonde__trial_item *item, char *text, size_t size)
+static const char *item_title(const sonde_trial *trial, const sonde__trial_worker *worker,
+                              const sonde__trial_item *item, char *text, size_t size)
 {
     const sonde__trial_step *step = &trial->steps.items[item->step];
 
@@ -25,28 +26,28 @@ static const char *title_of(const sonde_trial *trial, const sonde__trial_worker 
 
 /* --- unpacking -------------------------------------------------------------------- */
 
-/* First bytes of all elements, then all second bytes ..., to elements. */
-static void unshuffle(const unsigned char *from, size_t count, size_t size,
-                      unsigned char *to)
+/* Makes elements of planes: all first bytes, then all second bytes, and so on. */
+static void unshuffle(const unsigned char *planes, size_t count, size_t size,
+                      unsigned char *elements)
 {
     for (size_t b = 0; b < size; b++) {
-        const unsigned char *plane = from + b * count;
+        const unsigned char *plane = planes + b * count;
 
         for (size_t i = 0; i < count; i++) {
-            to[i * size + b] = plane[i];
+            elements[i * size + b] = plane[i];
         }
     }
 }
 
-/* One frame of exactly bytes, to trial->value. */
+/* Unpacks a zstd frame of exactly bytes to trial->value. */
 static sonde_err unpack(sonde_trial *trial, const sonde__trial_raw_item *item,
-                        const sonde__trial_form *form, const unsigned char *stored,
+                        const sonde__trial_layout *layout, const unsigned char *stored,
                         size_t bytes, const char *title, sonde_diag *diag)
 {
-    const size_t element = sonde_dtype_size((sonde_dtype)form->dtype);
-    const bool shuffled = form->packing == SONDE__PACKED_ZSTD_SHUFFLE && element > 1;
+    const size_t element = sonde_dtype_size((sonde_dtype)layout->dtype);
+    const bool shuffled = layout->packing == SONDE__PACKED_ZSTD_SHUFFLE && element > 1;
     const unsigned long long inside = ZSTD_getFrameContentSize(stored, item->bytes);
-    sonde__trial_scratch *to = shuffled ? &trial->packed : &trial->value;
+    sonde__trial_scratch *unpacked = shuffled ? &trial->packed : &trial->value;
     size_t got = 0;
 
     if (inside == ZSTD_CONTENTSIZE_ERROR ||
@@ -55,10 +56,10 @@ static sonde_err unpack(sonde_trial *trial, const sonde__trial_raw_item *item,
                            "no zstd frame of %zu bytes where one is said to be", bytes);
     }
     if (!sonde__trial_scratch_reserve(&trial->value, bytes) ||
-        !sonde__trial_scratch_reserve(to, bytes)) {
+        !sonde__trial_scratch_reserve(unpacked, bytes)) {
         return sonde__fail_nomem(diag, title);
     }
-    got = ZSTD_decompress(to->bytes, bytes, stored, item->bytes);
+    got = ZSTD_decompress(unpacked->bytes, bytes, stored, item->bytes);
     if (got != bytes) {
         return sonde__fail(diag, SONDE_EFORMAT, title, NULL, "cannot be decompressed: %s",
                            ZSTD_isError(got) ? ZSTD_getErrorName(got) : "too short");
@@ -85,11 +86,11 @@ static sonde_err check_hash(const unsigned char *bytes, size_t size, uint64_t wa
                        "its bytes have the hash %016llx", (unsigned long long)hash);
 }
 
-sonde_err sonde__trial_value_of(sonde_trial *trial, sonde__trial_worker *worker,
-                                const sonde__trial_raw_item *item, sonde_view *view,
-                                sonde_diag *diag)
+sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worker,
+                                  const sonde__trial_raw_item *item, sonde_view *view,
+                                  sonde_diag *diag)
 {
-    const sonde__trial_form *form = NULL;
+    const sonde__trial_layout *layout = NULL;
     sonde__trial_file *segment = NULL;
     const unsigned char *bytes = NULL;
     char title[256];
@@ -97,25 +98,25 @@ sonde_err sonde__trial_value_of(sonde_trial *trial, sonde__trial_worker *worker,
     size_t size = 0;
     sonde_err err = SONDE_OK;
 
-    if (item->form == SONDE__FOREIGN) {
-        return sonde__trial_smdebug_value(trial, worker, item, view, diag);
+    if (item->layout == SONDE__FOREIGN) {
+        return trial->format->value(trial, worker, item, view, diag);
     }
-    (void)title_of(trial, worker, &item->item, title, sizeof title);
-    form = &trial->forms.items[item->form];
+    (void)item_title(trial, worker, &item->item, title, sizeof title);
+    layout = &trial->layouts.items[item->layout];
     segment = &worker->files[SONDE__RAW].items[item->segment];
-    value = sonde_view_of((sonde_dtype)form->dtype, form->rank, form->shape, NULL);
+    value = sonde_view_of((sonde_dtype)layout->dtype, layout->rank, layout->shape, NULL);
     size = (size_t)sonde_view_count(&value) * sonde_dtype_size(value.dtype);
-    err = sonde__trial_file_map(trial, worker, SONDE__FILE_SEGMENT, segment,
+    err = sonde__trial_file_map(&worker->files[SONDE__RAW], segment, trial->question,
                                 segment->head + item->offset, item->bytes, &bytes, diag);
-    if (err == SONDE_OK && form->packing != SONDE__PACKED_NOT) {
-        err = unpack(trial, item, form, bytes, size, title, diag);
+    if (err == SONDE_OK && layout->packing != SONDE__PACKED_NOT) {
+        err = unpack(trial, item, layout, bytes, size, title, diag);
         bytes = trial->value.bytes;
     }
     if (err == SONDE_OK) {
         err = check_hash(bytes, size, item->hash, title, diag);
     }
     if (err == SONDE_OK) {
-        value.data = (void *)(uintptr_t)bytes; /* views have no const form */
+        value.data = (void *)(uintptr_t)bytes; /* views have no const layout */
         *view = value;
     }
     return err;
@@ -152,7 +153,7 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
         at + 1 < files->count ? files->items[at + 1].first : worker->stats_rows;
     const unsigned char *bytes = NULL;
     const sonde_err err = sonde__trial_file_map(
-        trial, worker, SONDE__FILE_STATS, file, SONDE__STATS_HEAD,
+        files, file, trial->question, SONDE__STATS_HEAD,
         (uint64_t)(end - file->first) * SONDE__STATS_ROW, &bytes, diag);
 
     if (err == SONDE_OK) {
@@ -161,9 +162,9 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
     return err;
 }
 
-sonde_err sonde__trial_row_of(const sonde_trial *trial, sonde__trial_worker *worker,
-                              uint32_t row, sonde__trial_rows *rows,
-                              const sonde__record_stats_row **out, sonde_diag *diag)
+sonde_err sonde__trial_load_row(const sonde_trial *trial, sonde__trial_worker *worker,
+                                uint32_t row, sonde__trial_rows *rows,
+                                const sonde__record_stats_row **out, sonde_diag *diag)
 {
     if (row < rows->first || row >= rows->end) {
         const sonde_err err =
@@ -177,16 +178,16 @@ sonde_err sonde__trial_row_of(const sonde_trial *trial, sonde__trial_worker *wor
     return SONDE_OK;
 }
 
-sonde_err sonde__trial_sketch_of(const sonde_trial *trial, sonde__trial_worker *worker,
-                                 const sonde__trial_sketch_item *item,
-                                 sonde_sketch *sketch, sonde_diag *diag)
+sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker *worker,
+                                   const sonde__trial_sketch_item *item,
+                                   sonde_sketch *sketch, sonde_diag *diag)
 {
+    const sonde__trial_file_list *files = &worker->files[SONDE__SKETCH];
     const unsigned char *bytes = NULL;
     const sonde__record_sketch_record *record = NULL;
     char title[256];
     const sonde_err err =
-        sonde__trial_file_map(trial, worker, SONDE__FILE_SKETCH,
-                              &worker->files[SONDE__SKETCH].items[item->file],
+        sonde__trial_file_map(files, &files->items[item->file], trial->question,
                               item->offset, item->length, &bytes, diag);
 
     if (err != SONDE_OK) {
@@ -197,7 +198,7 @@ sonde_err sonde__trial_sketch_of(const sonde_trial *trial, sonde__trial_worker *
         !sonde__record_sketch_valid(record, item->length) ||
         sonde__record_sketch_check(record) != record->check) {
         return sonde__fail(diag, SONDE_EFORMAT,
-                           title_of(trial, worker, &item->item, title, sizeof title),
+                           item_title(trial, worker, &item->item, title, sizeof title),
                            NULL, "its sketch is damaged");
     }
     sonde__record_sketch_decode(record, sketch);

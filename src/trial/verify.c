@@ -1,18 +1,20 @@
 /*
- * verify.c - looks at every byte of a run that has a hash.
+ * verify.c - checks every byte of a run that has a hash.
  *
- * Opening has read every line, row and sketch already, and has told what is wrong with them.
- * What is left are the values, and the headers that closed segments have for other readers.
+ * Opening has already read every line, row and sketch and noted the damaged ones. Here follow
+ * the values, and the headers that closed segments have for other readers.
  */
-#include "trial/trial_state.h"
 #include "base/fail.h"
+#include "trial/trial_open.h"
+#include "trial/trial_state.h"
+#include "trial/value.h"
 
 #include <sonde/safetensors.h>
 
 #include <stdio.h>
 #include <string.h>
 
-/* "0000000100/train/conv1.weight", perhaps with "@1.0" and "#1" behind. */
+/* "0000000100/train/conv1.weight", perhaps followed by "@1.0" and "#1". */
 static bool is_key(const sonde_trial *trial, const sonde__trial_raw_item *item,
                    const char *key)
 {
@@ -28,14 +30,14 @@ static bool is_key(const sonde_trial *trial, const sonde__trial_raw_item *item,
     }
     key += n;
     if (strncmp(key, name, length) != 0) {
-        /* Of a tensor whose catalogue line is missing any name will do. */
+        /* Any name is right if the tensor's catalogue line is missing. */
         return strstr(name, "/tensor_") != NULL;
     }
     return key[length] == '\0' || key[length] == '@' || key[length] == '#';
 }
 
-/* Whether item is the next of the header's values, *at, or behind some that a recovery made
- * of bytes that belong to nobody. */
+/* Whether item is the header's value *at, or a later one: a recovery makes values of bytes
+ * that no index line mentions. Moves *at beyond it. */
 static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
                        const sonde__trial_raw_item *item, size_t *at)
 {
@@ -62,24 +64,25 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
                          const sonde__trial_file *segment, uint32_t first, uint32_t end)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
-    const sonde__trial_store *store = &worker->stores[SONDE__RAW];
+    const sonde__trial_items *items = &worker->items[SONDE__RAW];
     sonde_safetensors *file = NULL;
     sonde_diag why = {0};
     size_t at = 0;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
-    (void)sonde__trial_where(worker, name, where);
-    if (sonde_safetensors_open(sonde__trial_path(trial, worker, name, path), &file,
+    (void)sonde__trial_path(worker->name, name, where);
+    if (sonde_safetensors_open(sonde__trial_path(worker->path, name, path), &file,
                                &why) != SONDE_OK) {
-        sonde__trial_damage(trial, where, "not a safetensors file: %s", why.found);
+        sonde__trial_damage(&trial->damage, where, "not a safetensors file: %s",
+                            why.found);
         return;
     }
     for (uint32_t i = first; i < end; i++) {
-        const sonde__trial_raw_item *item = (const void *)sonde__trial_store_at(store, i);
+        const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
 
         if (!find_entry(trial, file, item, &at)) {
             sonde__trial_damage(
-                trial, where, "its header has not '%s' of step %lld at %llu",
+                &trial->damage, where, "its header lacks '%s' of step %lld at %llu",
                 sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
                 (long long)trial->steps.items[item->item.step].global,
                 (unsigned long long)item->offset);
@@ -92,20 +95,20 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
 static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
 {
     const sonde__trial_file_list *segments = &worker->files[SONDE__RAW];
-    const sonde__trial_store *store = &worker->stores[SONDE__RAW];
+    const sonde__trial_items *items = &worker->items[SONDE__RAW];
     uint32_t first = 0;
 
     for (size_t s = 0; s < segments->count; s++) {
         const sonde__trial_file *segment = &segments->items[s];
         uint32_t end = first;
 
-        while (end < store->count &&
-               ((const sonde__trial_raw_item *)(const void *)sonde__trial_store_at(store,
+        while (end < items->count &&
+               ((const sonde__trial_raw_item *)(const void *)sonde__trial_items_at(items,
                                                                                    end))
                        ->segment == s) {
             end++;
         }
-        /* The name at this moment: it may have been closed since it was looked at. */
+        /* By the name it has now: it may have been closed meanwhile. */
         if (segment->closed && !segment->broken && end > first) {
             check_header(trial, worker, segment, first, end);
         }
@@ -116,15 +119,15 @@ static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
 static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
                               sonde_verify_report *report, sonde_diag *diag)
 {
-    const sonde__trial_store *store = &worker->stores[SONDE__RAW];
+    const sonde__trial_items *items = &worker->items[SONDE__RAW];
 
-    for (uint32_t i = 0; i < store->count; i++) {
-        const sonde__trial_raw_item *item = (const void *)sonde__trial_store_at(store, i);
+    for (uint32_t i = 0; i < items->count; i++) {
+        const sonde__trial_raw_item *item = (const void *)sonde__trial_items_at(items, i);
         sonde_view view;
         sonde_diag why = {0};
 
-        trial->look += i % 1024 == 0;
-        const sonde_err err = sonde__trial_value_of(trial, worker, item, &view, &why);
+        trial->question += i % 1024 == 0;
+        const sonde_err err = sonde__trial_load_value(trial, worker, item, &view, &why);
 
         if (err == SONDE_ENOMEM) {
             return sonde__fail_nomem(diag, "a value");
@@ -133,22 +136,24 @@ static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
             report->records++;
             report->bytes +=
                 (uint64_t)sonde_view_count(&view) * sonde_dtype_size(view.dtype);
-        } else if (err == SONDE_EUNSUPPORTED) { /* right, but not ours to decode */
+        } else if (
+            err ==
+            SONDE_EUNSUPPORTED) { /* right, but of a dtype that Sonde does not have */
             report->records++;
         } else {
-            sonde__trial_damage(trial, why.where, "%s", why.found);
+            sonde__trial_damage(&trial->damage, why.where, "%s", why.found);
         }
     }
     return SONDE_OK;
 }
 
 sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
-                           void (*told)(void *user, const char *text), void *user,
+                           void (*report_line)(void *user, const char *text), void *user,
                            sonde_diag *diag)
 {
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};
-    sonde_err err = sonde__trial_open_all(path, told, user, &trial, diag);
+    sonde_err err = sonde__trial_open_all(path, report_line, user, &trial, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -157,17 +162,17 @@ sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
         sonde__trial_worker *worker = trial->workers[i];
 
         err = check_values(trial, worker, &sum, diag);
-        if (trial->smdebug == NULL) {
+        if (trial->format == NULL) {
             check_headers(trial, worker);
         }
-        sum.rows += worker->stores[SONDE__VITALS].count;
-        sum.sketches += worker->stores[SONDE__SKETCH].count;
+        sum.rows += worker->items[SONDE__VITALS].count;
+        sum.sketches += worker->items[SONDE__SKETCH].count;
         sum.lost += worker->lost;
         sum.superseded += worker->superseded;
         sum.resumed = sum.resumed || worker->generation_count > 0;
     }
-    sum.damaged = trial->damaged;
-    sum.torn = trial->torn;
+    sum.damaged = trial->damage.damaged;
+    sum.torn = trial->damage.torn;
     sum.ended = trial->status == SONDE_RUN_ENDED;
     sum.crashed = trial->status == SONDE_RUN_CRASHED;
     sonde_trial_close(trial);

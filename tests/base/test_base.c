@@ -36,9 +36,9 @@ static void nearest_name_is_the_one_meant(void **state)
     static const char *const names[] = {"conv1.weight", "conv1.bias", "fc1.weight"};
 
     (void)state;
-    assert_string_equal(sonde__nearest("conv1.wieght", names, 3), "conv1.weight");
-    assert_string_equal(sonde__nearest("fc1.weigh", names, 3), "fc1.weight");
-    assert_null(sonde__nearest("zzzzzzzzzz", names, 3));
+    assert_string_equal(sonde_diag_nearest("conv1.wieght", names, 3), "conv1.weight");
+    assert_string_equal(sonde_diag_nearest("fc1.weigh", names, 3), "fc1.weight");
+    assert_null(sonde_diag_nearest("zzzzzzzzzz", names, 3));
     assert_int_equal(sonde__edit_distance("kitten", "sitting"), 3);
 }
 

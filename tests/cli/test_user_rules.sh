@@ -65,7 +65,7 @@ check "./bad.lua:2: unexpected symbol near <eof>" show X --plugin ./bad.lua
 check "LossJump:factor: 'x' (expected a finite number from 0 to 1e+06)" run \
     --rule ./loss_jump.so --param factor=x
 check "LossJump: unknown parameter 'faktor' (expected factor)" run --rule ./loss_jump.lua:faktor=1
-check "./loss_jump.so: rule LossJump: another file has one of this name (expected a name of its own)" \
+check "./loss_jump.so: rule LossJump: another file has a rule of this name (expected a unique name)" \
     run --plugin ./loss_jump.lua --plugin ./loss_jump.so
 check "--rule-seconds: '0' (expected more than 0)" run --rule-seconds 0
 check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expected rule interface 1)" \

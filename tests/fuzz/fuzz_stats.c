@@ -8,7 +8,7 @@
 #include "run_folder.h"
 
 #include "record/format.h"
-#include "trial/trial_state.h"
+#include "trial/row_files.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- asserting -------------------------------------------------------------------- */
+/* --- asserting ---------------------------------------------------------------------- */
 
 static sonde_diag engine_diag;
 
@@ -56,7 +56,7 @@ static inline void engine_expect_line(const char *want, const char *file, int li
 /* The last diag, as a user reads it. */
 #define expect_line(want) engine_expect_line((want), __FILE__, __LINE__)
 
-/* --- networks --------------------------------------------------------------------- */
+/* --- networks ----------------------------------------------------------------------- */
 
 typedef struct engine_net {
     sonde_nn_model *model;
@@ -167,7 +167,7 @@ static inline void engine_net_fini(engine_net *net)
     net->model = NULL;
 }
 
-/* --- batches ---------------------------------------------------------------------- */
+/* --- batches ------------------------------------------------------------------------ */
 
 typedef struct engine_batch {
     float *samples;
@@ -219,7 +219,7 @@ static inline void engine_train(const engine_net *net, sonde_nn_session *session
     engine_batch_fini(&batch);
 }
 
-/* --- weights ---------------------------------------------------------------------- */
+/* --- weights ------------------------------------------------------------------------ */
 
 static inline size_t engine_weight_count(const sonde_nn_model *model)
 {
@@ -282,7 +282,7 @@ static inline float *engine_parameter(const sonde_nn_model *model, const char *n
 #define assert_same_bits(a, b, count)                                                    \
     assert_memory_equal((a), (b), (size_t)(count) * sizeof *(a))
 
-/* --- a sink that remembers all ---------------------------------------------------- */
+/* --- a sink that remembers all ------------------------------------------------------ */
 
 typedef struct engine_seen {
     char name[160];

@@ -64,7 +64,7 @@ static inline void interpreter_fini(interpreter *in)
     free(in->values);
 }
 
-/* --- ops -------------------------------------------------------------------------- */
+/* --- ops ---------------------------------------------------------------------------- */
 
 /* x at (n, c, y, x); outside: `outside`. */
 static inline double interpreter_pixel(const double *data, const int64_t *dim, int64_t n,

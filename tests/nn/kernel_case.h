@@ -274,7 +274,7 @@ static inline float *case_random(size_t count, uint64_t seed)
 
 enum { MAX_PARTS = 3 };
 
-/* --- every kernel of a list, on every instruction set ----------------------------- */
+/* --- every kernel of a list, on every instruction set ------------------------------- */
 
 typedef void (*check_fn)(const sonde__op_kernel *kernel, const void *argument);
 
@@ -322,7 +322,7 @@ static inline void check_op(const sonde__op_kernel *kernel, const void *argument
     free(expected);
 }
 
-/* --- vital signs and rules -------------------------------------------------------- */
+/* --- vital signs and rules ---------------------------------------------------------- */
 
 /* live of SGD: lr, momentum, dampening, decay, nesterov, scale, first. */
 static const float sgd_rules[][7] = {

@@ -20,7 +20,7 @@
 
 enum { MAX_PARTS = 3, ALL = 0xFF };
 
-/* --- running ---------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------ */
 
 static inline float *random_floats(size_t count, uint64_t seed)
 {
@@ -154,7 +154,7 @@ static inline void free_outputs(void *out[], int count)
     }
 }
 
-/* --- comparing -------------------------------------------------------------------- */
+/* --- comparing ---------------------------------------------------------------------- */
 
 /* NaN with NaN, infinities and close numbers alike. */
 static inline void assert_close(const op_run *run, int i, const void *got,

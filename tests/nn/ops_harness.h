@@ -43,7 +43,7 @@ static inline size_t plain_bytes(const sonde__op_shape *shape)
     return (size_t)sonde__op_shape_count(shape) * sonde_dtype_size(shape->dtype);
 }
 
-/* --- layouts, spelled out a second time ------------------------------------------- */
+/* --- layouts, spelled out a second time --------------------------------------------- */
 
 static inline int64_t harness_samples(const sonde__op_shape *shape)
 {
@@ -117,7 +117,7 @@ static inline void *harness_lay(const sonde__operand *plain, sonde__op_layout la
     return block;
 }
 
-/* --- running ---------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------ */
 
 static inline sonde_err infer_run(op_run *run, sonde_diag *diag)
 {

@@ -188,7 +188,7 @@ static sonde_nn_value modules_called_again(const part *p)
 
 typedef sonde_nn_value (*maker)(const part *p);
 
-/* --- differences ------------------------------------------------------------------ */
+/* --- differences -------------------------------------------------------------------- */
 
 typedef struct network {
     engine_net net;

@@ -43,7 +43,7 @@ static void expect_name(const char *names, const char *name, bool there)
     }
 }
 
-/* --- names ------------------------------------------------------------------------ */
+/* --- names -------------------------------------------------------------------------- */
 
 static void modules_and_functions_have_their_names(void **state)
 {
@@ -220,7 +220,7 @@ static void metadata_says_what_a_value_is(void **state)
     engine_net_fini(&net);
 }
 
-/* --- shapes ----------------------------------------------------------------------- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 static void expect_value_shape(const sonde_nn_model *model, sonde_nn_value value,
                                int rank, const int64_t *want)
@@ -286,7 +286,7 @@ static void shapes_are_inferred(void **state)
     sonde_nn_model_destroy(m);
 }
 
-/* --- parameters ------------------------------------------------------------------- */
+/* --- parameters --------------------------------------------------------------------- */
 
 static void a_module_called_again_shares_its_parameters(void **state)
 {

@@ -180,7 +180,7 @@ static void inference_loads_what_training_saved(void **state)
     engine_net_fini(&fresh);
 }
 
-/* --- weights alone ---------------------------------------------------------------- */
+/* --- weights alone ------------------------------------------------------------------ */
 
 static void a_model_saves_and_loads_its_weights(void **state)
 {
@@ -212,7 +212,7 @@ static void a_model_saves_and_loads_its_weights(void **state)
     engine_net_fini(&wrong);
 }
 
-/* --- files that do not fit -------------------------------------------------------- */
+/* --- files that do not fit ---------------------------------------------------------- */
 
 /* The session, its weights and its step are as before. */
 static void expect_load_fails(engine_net *net, sonde_nn_session *session, sonde_err err,

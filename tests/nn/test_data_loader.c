@@ -169,8 +169,7 @@ static void borrowed_batches_lie_still(void **state)
     sonde_nn_loader_destroy(loader);
 }
 
-/* --- transforms, errors ----------------------------------------------------------------
- */
+/* --- transforms, errors ------------------------------------------------------------- */
 
 static void transforms_do_not_depend_on_workers(void **state)
 {
@@ -298,8 +297,7 @@ static void impossible_options_are_refused(void **state)
         SONDE_EINVAL, "probability 7");
 }
 
-/* --- memory ----------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------- */
 
 static sonde_err build(void *user)
 {

@@ -41,8 +41,7 @@ static void no_transforms_copy(void **state)
     sonde_nn_pipeline_destroy(pipeline);
 }
 
-/* --- images ----------------------------------------------------------------------------
- */
+/* --- images ------------------------------------------------------------------------- */
 
 /* Made with Pillow 13.0.0: Image.resize of v(y, x) = (37 x + 91 y + 13 x y) mod 256. */
 static const struct {
@@ -284,8 +283,7 @@ static void a_whole_list_runs_in_order(void **state)
     }
 }
 
-/* --- what cannot be --------------------------------------------------------------------
- */
+/* --- what cannot be ----------------------------------------------------------------- */
 
 static void impossible_lists_are_refused(void **state)
 {

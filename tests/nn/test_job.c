@@ -17,7 +17,7 @@ static sonde_nn_job *parse(const char *text)
     return job;
 }
 
-/* --- built-in jobs ---------------------------------------------------------------- */
+/* --- built-in jobs ------------------------------------------------------------------ */
 
 static void built_in_jobs_build(void **state)
 {
@@ -79,7 +79,7 @@ static void an_unknown_built_in_job_lists_the_known(void **state)
     sonde_nn_job_destroy(NULL);
 }
 
-/* --- meaning ---------------------------------------------------------------------- */
+/* --- meaning ------------------------------------------------------------------------ */
 
 static void a_job_replaces_single_values_of_a_built_in_one(void **state)
 {
@@ -265,7 +265,7 @@ static void a_job_is_read_from_a_file(void **state)
     expect_err(SONDE_EIO, sonde_nn_job_load("/tmp", &job, &engine_diag));
 }
 
-/* --- mistakes --------------------------------------------------------------------- */
+/* --- mistakes ----------------------------------------------------------------------- */
 
 static void refuse(const char *text, sonde_err err, const char *want, int line)
 {

@@ -17,7 +17,7 @@ DEFINE_PICK(grad_weight_kernel, conv2d_weight->weight)
 DEFINE_PICK(channel_sum_kernel, conv2d_weight->channel_sum)
 DEFINE_PICK(pool_relu_conv_grad_kernel, conv2d_weight->pool_relu)
 
-/* --- convolutions ----------------------------------------------------------------- */
+/* --- convolutions ------------------------------------------------------------------- */
 
 typedef struct conv_case {
     int64_t n, c, h, w, o, kh, kw, stride, padding, dilation, groups;
@@ -158,7 +158,7 @@ static void sums_of_channels(void **state)
     }
 }
 
-/* --- fused against separate ------------------------------------------------------- */
+/* --- fused against separate --------------------------------------------------------- */
 
 /* A member op that reads blocks of others; nothing of it is freed with it. */
 static op_run member_run(const sonde__op_kind *kind, const sonde__op_attrs *attrs,
@@ -354,7 +354,7 @@ static void fused_backward_gives_the_bits_of_the_separate_ops(void **state)
     }
 }
 
-/* --- numbers that are not finite -------------------------------------------------- */
+/* --- numbers that are not finite ---------------------------------------------------- */
 
 static void convolutions_propagate_nan_and_inf(void **state)
 {
@@ -389,7 +389,7 @@ static void convolutions_propagate_nan_and_inf(void **state)
     }
 }
 
-/* --- parts ------------------------------------------------------------------------ */
+/* --- parts -------------------------------------------------------------------------- */
 
 static void little_work_is_not_divided(void **state)
 {

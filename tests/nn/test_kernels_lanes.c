@@ -18,7 +18,7 @@ DEFINE_PICK(log_softmax_grad_kernel, softmax->log_softmax_grad)
 DEFINE_PICK(nll_kernel, nll->forward)
 DEFINE_PICK(nll_grad_kernel, nll->grad)
 
-/* --- pooling ---------------------------------------------------------------------- */
+/* --- pooling ------------------------------------------------------------------------ */
 
 typedef struct pool_case {
     int64_t n, c, h, w, kh, kw, stride, padding, dilation;
@@ -81,7 +81,7 @@ static void pooling_gradient(void **state)
     }
 }
 
-/* --- group norm ------------------------------------------------------------------- */
+/* --- group norm --------------------------------------------------------------------- */
 
 typedef struct norm_case {
     int rank;
@@ -172,7 +172,7 @@ static void group_norm_of_a_large_mean(void **state)
     check(&run, norm_kernel, 1000 * (double)FLT_EPSILON);
 }
 
-/* --- softmax and NLL -------------------------------------------------------------- */
+/* --- softmax and NLL ---------------------------------------------------------------- */
 
 static void softmax(void **state)
 {
@@ -284,7 +284,7 @@ static void nll_gradient_of_padding_lanes_is_zero(void **state)
     }
 }
 
-/* --- exp and log ------------------------------------------------------------------ */
+/* --- exp and log -------------------------------------------------------------------- */
 
 /* Units in the last place between a float and the true value. */
 static double ulps(float got, double expected)
@@ -365,7 +365,7 @@ static void exp_and_log_of_special_numbers(void **state)
     }
 }
 
-/* --- lists, and what is declined -- ----------------------------------------------- */
+/* --- lists, and what is declined -- ------------------------------------------------- */
 
 static void lists_hold_the_kernels_of_this_processor(void **state)
 {

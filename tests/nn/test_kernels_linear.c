@@ -22,7 +22,7 @@ static double sum_tolerance(int64_t depth)
     return (double)FLT_EPSILON * (double)(depth + 8);
 }
 
-/* --- matrices --------------------------------------------------------------------- */
+/* --- matrices ----------------------------------------------------------------------- */
 
 typedef struct matrices {
     int64_t n, k, o;
@@ -133,7 +133,7 @@ static void test_nan_and_infinity_propagate(void **state)
     }
 }
 
-/* --- fused: the bits of the members ----------------------------------------------- */
+/* --- fused: the bits of the members ------------------------------------------------- */
 
 /* linear_relu gives the bits of linear and relu, whether or not the former is kept. */
 static void test_linear_relu_is_its_members(void **state)
@@ -308,7 +308,7 @@ static void test_bad_gradients_are_told(void **state)
     }
 }
 
-/* --- how many parts --------------------------------------------------------------- */
+/* --- how many parts ----------------------------------------------------------------- */
 
 static void test_parts(void **state)
 {

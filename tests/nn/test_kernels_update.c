@@ -5,7 +5,7 @@
 #include "kernel_case.h"
 #include "base/macros.h"
 
-/* --- updates ---------------------------------------------------------------------- */
+/* --- updates ------------------------------------------------------------------------ */
 
 enum { MOST = 3 * 4096 + 37, STATES = 3 };
 
@@ -158,7 +158,7 @@ static void test_adam(void **state)
     }
 }
 
-/* --- element-wise ----------------------------------------------------------------- */
+/* --- element-wise ------------------------------------------------------------------- */
 
 static void test_elementwise(void **state)
 {
@@ -216,7 +216,7 @@ static void test_add_declines_broadcasts(void **state)
     assert_false(add->accepts(&c.call));
 }
 
-/* --- reorder ---------------------------------------------------------------------- */
+/* --- reorder ------------------------------------------------------------------------ */
 
 /* From and to are set in the row, as the reorder's own row names no layouts. */
 static void check_reorder(const sonde__op_kernel *kernel, const void *argument)

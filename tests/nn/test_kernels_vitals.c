@@ -21,7 +21,7 @@ static const sonde__op_kernel *linear_kernel(sonde__isa isa)
     return sonde__kernel_fast_kernels_of(isa, SONDE__FAST_LINEAR_RELU)[0];
 }
 
-/* --- what is told ----------------------------------------------------------------- */
+/* --- what is told ------------------------------------------------------------------- */
 
 /* Outputs whose vital signs the kernel tells if so much is kept. */
 static unsigned told_of(const op_run *run, const sonde__op_kernel *kernel,
@@ -120,7 +120,7 @@ static unsigned check_told(op_run *run, pick_fn pick, kernel_fn choose)
     return told;
 }
 
-/* --- a layer and its ReLU --------------------------------------------------------- */
+/* --- a layer and its ReLU ----------------------------------------------------------- */
 
 typedef struct layer_case {
     int64_t n, c, h, w, o, k, groups, padding;
@@ -205,7 +205,7 @@ static void linear_layers_and_their_relu(void **state)
     }
 }
 
-/* --- the gradient that a pool spreads --------------------------------------------- */
+/* --- the gradient that a pool spreads ----------------------------------------------- */
 
 static op_run gradient_run(const layer_case *c)
 {

@@ -37,7 +37,7 @@ static char *path_of(const char *file, char *buf, size_t size)
     return buf;
 }
 
-/* --- reading a case --------------------------------------------------------------- */
+/* --- reading a case ----------------------------------------------------------------- */
 
 static sonde__operand load(const char *name)
 {
@@ -190,7 +190,7 @@ static void free_case(golden *g)
     }
 }
 
-/* --- comparing -------------------------------------------------------------------- */
+/* --- comparing ---------------------------------------------------------------------- */
 
 static double element(sonde_dtype dtype, const void *data, int64_t i)
 {
@@ -255,7 +255,7 @@ static void free_outputs(const golden *g, void *out[])
     }
 }
 
-/* --- the ways to run a case ------------------------------------------------------- */
+/* --- the ways to run a case --------------------------------------------------------- */
 
 static void run_reference(golden *g, const char *how)
 {
@@ -355,7 +355,7 @@ static void check_all_kernels(golden *g)
     }
 }
 
-/* --- tests ------------------------------------------------------------------------ */
+/* --- tests -------------------------------------------------------------------------- */
 
 static void for_each_case(void (*check)(golden *))
 {

@@ -97,7 +97,7 @@ static const gradient_case cases[] = {
     {&sonde__op_scale, 1, {D(2, 3)}, {.scale = -0.75f}},
 };
 
-/* --- a graph and its values ------------------------------------------------------- */
+/* --- a graph and its values --------------------------------------------------------- */
 
 typedef struct bench {
     sonde__op_graph graph;
@@ -165,7 +165,7 @@ static void close_bench(bench *b)
     sonde__graph_fini(&b->graph);
 }
 
-/* --- gradients both ways ---------------------------------------------------------- */
+/* --- gradients both ways ------------------------------------------------------------ */
 
 /* Emits the op and its gradient. */
 static void build(bench *b, const gradient_case *c)

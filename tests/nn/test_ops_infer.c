@@ -15,7 +15,7 @@
     }
 #define F(...) T(F32, __VA_ARGS__)
 
-/* --- what is let through runs ----------------------------------------------------- */
+/* --- what is let through runs ------------------------------------------------------- */
 
 static uint64_t drawn;
 
@@ -117,7 +117,7 @@ static void whatever_is_let_through_runs(void **state)
     assert_true(kinds_run >= 28);
 }
 
-/* --- optional operands, normalised attrs ------------------------------------------ */
+/* --- optional operands, normalised attrs -------------------------------------------- */
 
 static void attrs_are_completed(void **state)
 {

@@ -174,7 +174,7 @@ static const refusal of_the_rest[] = {
     {&sonde__op_reshape, 1, {F(2, 3)}, {.rank = 2, .dims = {-1, -1}},
      SONDE_EINVAL, "target dim 1 is -1", "at most one -1, else positive"},
     {&sonde__op_reshape, 1, {F(2, 3)}, {.rank = 3, .dims = {2, 3, 0}},
-     SONDE_EINVAL, "target dim 2 copies one that an input of rank 2 has not", ""},
+     SONDE_EINVAL, "target dim 2 copies a dim that an input of rank 2 lacks", ""},
     {&sonde__op_transpose, 1, {F(2, 3)}, {.rank = 2, .dims = {1, 1}},
      SONDE_EINVAL, "permutation (1, 1)", "each dim once"},
     {&sonde__op_transpose, 1, {F(2, 3)}, {.rank = 1, .dims = {0}},

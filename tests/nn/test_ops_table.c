@@ -5,7 +5,7 @@
 #include "nn/ops_harness.h"
 #include "base/macros.h"
 
-/* --- the table -------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------- */
 
 static void rows_are_complete(void **state)
 {
@@ -52,7 +52,7 @@ static void lists_end_with_a_reference_that_takes_everything(void **state)
     }
 }
 
-/* --- layouts ---------------------------------------------------------------------- */
+/* --- layouts ------------------------------------------------------------------------ */
 
 static const sonde__op_shape shapes[] = {
     {.dtype = SONDE_F32, .rank = 2, .dim = {17, 33}},
@@ -151,7 +151,7 @@ static void reorder_goes_between_all_layouts(void **state)
     }
 }
 
-/* --- targets ---------------------------------------------------------------------- */
+/* --- targets ------------------------------------------------------------------------ */
 
 /* PyTorch raises an error here. Targets are checked before they get to a step; the op has
  * to survive them, and must not hide them. */

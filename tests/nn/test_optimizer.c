@@ -211,7 +211,7 @@ static void adamw_follows_its_equations(void **state)
     expect_all_reductions(&o);
 }
 
-/* --- what may change -------------------------------------------------------------- */
+/* --- what may change ---------------------------------------------------------------- */
 
 static void only_the_learning_rate_may_change(void **state)
 {

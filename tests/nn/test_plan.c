@@ -46,7 +46,7 @@ static sonde_nn_session *compile(sonde_nn_model *model, int64_t batch, const set
     return session;
 }
 
-/* --- memory ----------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------- */
 
 /* A stretch of the arena and the steps during which it is somebody's. */
 typedef struct life {
@@ -222,7 +222,7 @@ static void built_in_models_waste_little(void **state)
     }
 }
 
-/* --- results ---------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------ */
 
 /* A convolution's lanes under another leading dimension: two samples become one, one two.
  */
@@ -317,7 +317,7 @@ static void values_are_the_interpreters(void **state)
     }
 }
 
-/* --- allocating ------------------------------------------------------------------- */
+/* --- allocating --------------------------------------------------------------------- */
 
 static void put_nothing(sonde_sink *sink, const sonde_observation *observation)
 {

@@ -165,7 +165,7 @@ static void a_label_seen_through_a_view_is_checked(void **state)
     sonde_nn_model_destroy(model);
 }
 
-/* --- options ---------------------------------------------------------------------- */
+/* --- options ------------------------------------------------------------------------ */
 
 static void options_are_frozen_by_compile(void **state)
 {
@@ -333,7 +333,7 @@ static void the_environment_has_the_last_word(void **state)
                      "device_iterations: 0 (expected at least 1)");
 }
 
-/* --- what a model must have ------------------------------------------------------- */
+/* --- what a model must have --------------------------------------------------------- */
 
 static void a_model_without_purpose_is_refused(void **state)
 {

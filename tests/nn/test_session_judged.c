@@ -310,7 +310,7 @@ static void steps_of_all_sessions_are_counted(void **state)
     }
 }
 
-/* --- control ---------------------------------------------------------------------- */
+/* --- control ------------------------------------------------------------------------ */
 
 static sonde_control *control;
 

@@ -122,7 +122,7 @@ static void a_loop_is_as_many_calls(void **state)
     expect_same_as_calls(engine_branches, 2, 2, &sgd);
 }
 
-/* --- parameters at every step ----------------------------------------------------- */
+/* --- parameters at every step ------------------------------------------------------- */
 
 /* With G = 1 a parameter has, at step d, the value after the update of step d. */
 static void a_parameter_is_seen_after_its_update(void **state)
@@ -225,7 +225,7 @@ static void a_step_subtracts_the_sum_of_its_gradients(void **state)
     expect_relation(SONDE_NN_REDUCTION_MEAN, 1.0F);
 }
 
-/* --- accumulating ----------------------------------------------------------------- */
+/* --- accumulating ------------------------------------------------------------------- */
 
 /* Weights after three steps of 12 samples, in G micro-batches. */
 static float *accumulate(engine_builder build, int accumulation,
@@ -280,7 +280,7 @@ static void accumulation_equals_one_large_batch(void **state)
     }
 }
 
-/* --- inference beside training ---------------------------------------------------- */
+/* --- inference beside training ------------------------------------------------------ */
 
 static void inference_uses_the_weights_just_trained(void **state)
 {

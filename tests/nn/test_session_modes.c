@@ -5,7 +5,7 @@
 #include "engine.h"
 #include "base/macros.h"
 
-/* --- networks that give back what they are fed ------------------------------------ */
+/* --- networks that give back what they are fed -------------------------------------- */
 
 typedef enum echo { ECHO_INPUT, ECHO_RESHAPE, ECHO_RELU, ECHO_KINDS } echo;
 
@@ -153,7 +153,7 @@ static void training_returns_by_mode(void **state)
     }
 }
 
-/* --- shapes ----------------------------------------------------------------------- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 static void expect_shape(const sonde_view *view, int rank, const int64_t *shape)
 {
@@ -251,7 +251,7 @@ static void a_view_as_output_has_its_own_shape(void **state)
     sonde_nn_model_destroy(model);
 }
 
-/* --- errors ----------------------------------------------------------------------- */
+/* --- errors ------------------------------------------------------------------------- */
 
 static void expect_refused(sonde_anchor_mode mode, int period, bool of_output,
                            const char *want, int line)

@@ -1,6 +1,6 @@
 /*
  * test_print_session.c - prints inside a model: forward in the order of the program, gradients
- * in the opposite one, to stderr; gone, with a warning, if nobody uses what they return.
+ * in the opposite one, to stderr; gone, with a warning, if its result is unused what they return.
  */
 #include "nn/engine.h"
 
@@ -215,12 +215,12 @@ static void an_unused_print_goes_with_a_warning(void **state)
     assert_string_equal(caught, "z: (\n ( 9.00)\n (36.00)\n)\n"
                                 "z_gradient: (\n (0.5000)\n (0.5000)\n)\n");
     assert_int_equal(warnings, 1);
-    assert_string_equal(warning, "print 'y' is removed: nobody uses its result");
+    assert_string_equal(warning, "print 'y' is removed: its result is unused");
     /* An untitled one is told apart, too. */
     train(&(printed){.second = "z", .use = false}, 1);
     assert_int_equal(warnings, 1);
-    assert_string_equal(warning, "print of 'fc_output_0' is removed: nobody uses its "
-                                 "result");
+    assert_string_equal(warning,
+                        "print of 'fc_output_0' is removed: its result is unused");
 }
 
 static void options_that_cannot_be_fail_compile(void **state)

@@ -17,8 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- scenes ----------------------------------------------------------------------------
- */
+/* --- scenes ------------------------------------------------------------------------- */
 
 /* A picture's scene; err is what building gave. To be freed with sonde__plot_scene_fini. */
 static inline sonde_err build_scene(sonde__plot_builder build, const void *plot,
@@ -110,8 +109,7 @@ static inline void check_texts(const sonde__plot_scene *scene)
     }
 }
 
-/* --- files -----------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------- */
 
 static char folder[64];     /* of this test program */
 static char file_name[128]; /* of the last picture */

@@ -8,8 +8,7 @@
 
 #define MINUS "\xe2\x88\x92"
 
-/* --- histogram -------------------------------------------------------------------------
- */
+/* --- histogram ---------------------------------------------------------------------- */
 
 static sonde_histogram make_histogram(int bins, double lower, double upper)
 {
@@ -144,8 +143,7 @@ static void test_histogram_errors(void **state)
     assert_int_equal(sonde_plot_histogram(file_name, &plot, &diag), SONDE_OK);
 }
 
-/* --- heat map --------------------------------------------------------------------------
- */
+/* --- heat map ----------------------------------------------------------------------- */
 
 static void test_heatmap(void **state)
 {

@@ -6,7 +6,7 @@
 
 #include "plot/axes.h"
 #include "plot/colour.h"
-#include "plot/series.h"
+#include "plot/curves.h"
 
 #define MINUS "\xe2\x88\x92"
 

@@ -150,8 +150,7 @@ static size_t count_files(void)
     return count;
 }
 
-/* --- kinds -----------------------------------------------------------------------------
- */
+/* --- kinds -------------------------------------------------------------------------- */
 
 static void test_endings(void **state)
 {
@@ -232,8 +231,7 @@ static void test_svg_of_each(void **state)
     }
 }
 
-/* --- places ----------------------------------------------------------------------------
- */
+/* --- places ------------------------------------------------------------------------- */
 
 static void test_places(void **state)
 {
@@ -323,8 +321,7 @@ static void test_bad_pages(void **state)
     }
 }
 
-/* --- layout ----------------------------------------------------------------------------
- */
+/* --- layout ------------------------------------------------------------------------- */
 
 /* Texts never overlap and never leave the page, on whatever page there is room. */
 static void test_pages_of_every_size(void **state)
@@ -365,8 +362,7 @@ static void test_pages_of_every_size(void **state)
     assert_true(fitted > 200 && refused > 0);
 }
 
-/* --- threads: tsan: yes ----------------------------------------------------------------
- */
+/* --- threads: tsan: yes ------------------------------------------------------------- */
 
 typedef struct drawer {
     char path[128];
@@ -410,8 +406,7 @@ static void test_threads(void **state)
     assert_int_equal(count_files(), 0);
 }
 
-/* --- memory ----------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------- */
 
 static void test_allocation_failures(void **state)
 {

@@ -7,13 +7,12 @@
 
 #include "plot/axes.h"
 #include "plot/colour.h"
-#include "plot/pictures.h"
-#include "plot/series.h"
+#include "plot/images.h"
+#include "plot/curves.h"
 
 #define MINUS "\xe2\x88\x92"
 
-/* --- images ----------------------------------------------------------------------------
- */
+/* --- images ------------------------------------------------------------------------- */
 
 static const char *const fruits[] = {"Apple", "Pear", "Plum", "Cherry", "Fig", "Quince"};
 
@@ -262,8 +261,7 @@ static void test_panels(void **state)
     sonde__plot_scene_fini(&scene);
 }
 
-/* --- confusion matrix ------------------------------------------------------------------
- */
+/* --- confusion matrix --------------------------------------------------------------- */
 
 static void test_confusion(void **state)
 {

@@ -7,14 +7,13 @@
 
 #include "plot/axes.h"
 #include "plot/colour.h"
-#include "plot/plot_text.h"
+#include "plot/scene.h"
 #include "plot/ticks.h"
 
 #define ELLIPSIS "\xe2\x80\xa6"
 #define MINUS "\xe2\x88\x92"
 
-/* --- texts -----------------------------------------------------------------------------
- */
+/* --- texts -------------------------------------------------------------------------- */
 
 static void check_clean(const char *text, const char *expected)
 {
@@ -66,7 +65,7 @@ static void test_fitting(void **state)
         sonde__plot_text(&scene,
                          "\xc3\x84rger mit \xc3\x9c"
                          "berl\xc3\xa4ngen im Text",
-                         font, SONDE__INK, (sonde__plot_text_at){.maximum = most});
+                         font, SONDE__INK, (sonde__plot_place){.maximum = most});
     }
     for (size_t i = 0; i < scene.count; i++) {
         const char *const text = scene.items[i].payload;
@@ -134,11 +133,11 @@ static void test_alignment(void **state)
                 sonde__plot_box box = {0};
 
                 sonde__plot_text(&scene, "Word", font, SONDE__INK,
-                                 (sonde__plot_text_at){.x = 100,
-                                                       .y = 200,
-                                                       .align_x = (sonde__plot_align_x)ax,
-                                                       .align_y = (sonde__plot_align_y)ay,
-                                                       .turned = turned == 1});
+                                 (sonde__plot_place){.x = 100,
+                                                     .y = 200,
+                                                     .align_x = (sonde__plot_align_x)ax,
+                                                     .align_y = (sonde__plot_align_y)ay,
+                                                     .turned = turned == 1});
                 box = scene.items[scene.count - 1].box;
                 assert_true((turned == 1) == (box.h > box.w));
                 if (ax == SONDE__LEFT) {
@@ -161,8 +160,7 @@ static void test_alignment(void **state)
     sonde__plot_scene_fini(&scene);
 }
 
-/* --- colours ---------------------------------------------------------------------------
- */
+/* --- colours ------------------------------------------------------------------------ */
 
 /* Values of matplotlib 3.10's viridis at i / 255. */
 static void test_viridis(void **state)
@@ -203,8 +201,7 @@ static void test_colour_maps(void **state)
     }
 }
 
-/* --- ticks -----------------------------------------------------------------------------
- */
+/* --- ticks -------------------------------------------------------------------------- */
 
 static void check_labels(const sonde__plot_ticks *ticks, size_t count,
                          const char *const *labels)
@@ -286,9 +283,9 @@ static void test_ticks_of_any_range(void **state)
                 for (int i = 0; i < t.count; i++) {
                     const double slack = (high - low) * 1e-6;
 
-                    assert_true(t.at[i] >= low - slack && t.at[i] <= high + slack);
+                    assert_true(t.value[i] >= low - slack && t.value[i] <= high + slack);
                     if (i > 0) {
-                        assert_true(t.at[i] > t.at[i - 1]);
+                        assert_true(t.value[i] > t.value[i - 1]);
                         assert_string_not_equal(t.label[i], t.label[i - 1]);
                     }
                 }

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- a run, recorded as any program would ----------------------------------------------- */
+/* --- a run, recorded as any program would ------------------------------------------- */
 
 static char folder[64], home[4096];
 static sonde_diag diag;
@@ -97,7 +97,7 @@ static void end(sonde_hook *hook)
     must(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &diag));
 }
 
-/* --- its page ------------------------------------------------------------------------- */
+/* --- its page ----------------------------------------------------------------------- */
 
 static char *read_page(const char *path)
 {
@@ -187,7 +187,7 @@ static void cut_line(char *page, const char *beginning)
     memmove(line, behind, strlen(behind) + 1);
 }
 
-/* --- tests ---------------------------------------------------------------------------- */
+/* --- tests -------------------------------------------------------------------------- */
 
 /* A loss that falls, a gradient that dies at step 20, a weight that turns NaN at step 30. */
 static void record_small(const char *run)

@@ -280,8 +280,8 @@ static void a_few_evaluations_are_not_enough(void **state)
         if (rounds < least) {
             assert_string_equal(
                 account.lacked,
-                least == 4 ? "3 of the 4 evaluations between training that it takes"
-                           : "5 of the 6 evaluations between training that it takes");
+                least == 4 ? "3 of the 4 evaluations between training that it needs"
+                           : "5 of the 6 evaluations between training that it needs");
         }
         stream_close(&s);
     }

@@ -2,7 +2,7 @@
  * test_damage.c - runs whose segments, indexes or small files are damaged: each once. What is
  * damaged is named, everything else is read, and verify counts it.
  */
-#include "trial/damage.h"
+#include "trial/damaged_run.h"
 #include "base/macros.h"
 
 static void a_whole_run_is_whole(void **state)
@@ -122,7 +122,7 @@ static void a_truncated_segment_keeps_what_is_left(void **state)
     (void)state;
     write_run(true);
     cut(name, size_of(name) - 60); /* the three values of step 7, and two of step 6 */
-    check(36 - 5, "behind the end of its segment", 5 + 1);
+    check(36 - 5, "beyond the end of its segment", 5 + 1);
     assert_told("not a safetensors file");
     cut(name, 4);
     check(24, "segment 00000001: its header", 1 + 12);
@@ -161,7 +161,7 @@ static void a_header_of_other_names_is_told_by_verify(void **state)
     assert_int_equal(fseek(file, at - bytes + 19, SEEK_SET), 0);
     assert_true(fputc('2', file) == '2' && fclose(file) == 0);
     check(36, NULL, 1);
-    assert_told("its header has not 'fc1.bias' of step 5");
+    assert_told("its header lacks 'fc1.bias' of step 5");
 }
 
 /* What a reader has read may be taken from the end of an index: by a disk, not by us. */
@@ -296,14 +296,14 @@ static void bad_lines_are_left_out(void **state)
         {"{\"e\":5,\"m\":\"train\",\"k\":1} \n", "not an index line"},
         /* points outside */
         {LINE_START "0,\"o\":999999,\"n\":4,\"d\":\"F32\"," HASH ",\"p\":[1]}\n",
-         "behind the end"},
+         "beyond the end"},
         {LINE_START "0,\"o\":9223372036854775800,\"n\":4,\"d\":\"F32\"," HASH
                     ",\"p\":[1]}\n",
-         "behind the end"},
+         "beyond the end"},
         /* a terabyte of float32, as it is and packed */
         {LINE_START "0,\"o\":0,\"n\":1099511627776,\"d\":\"F32\"," HASH
                     ",\"p\":[274877906944]}\n",
-         "behind the end"},
+         "beyond the end"},
         {LINE_START "0,\"o\":0,\"n\":4,\"d\":\"F32\"," HASH ",\"p\":[274877906944]}\n",
          "not an index line"},
         {LINE_START "0,\"o\":0,\"n\":4,\"d\":\"F32\"," HASH

@@ -1,7 +1,7 @@
 /*
  * test_damage_parts.c - the same of catalogues, vital signs, sketches and compressed values.
  */
-#include "trial/damage.h"
+#include "trial/damaged_run.h"
 #include "base/macros.h"
 
 /* --- catalogue ----------------------------------------------------------------------------- */

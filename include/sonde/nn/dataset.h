@@ -46,8 +46,7 @@ typedef struct sonde_nn_sample {
     int64_t label;
 } sonde_nn_sample;
 
-/* --- opening ---------------------------------------------------------------------------
- */
+/* --- opening ------------------------------------------------------------------------ */
 
 /* Not set (zero): found from the data. Strings are copied. */
 typedef struct sonde_nn_dataset_options {
@@ -130,8 +129,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_dataset_split(const sonde_nn_dataset 
 
 SONDE_API void sonde_nn_dataset_destroy(sonde_nn_dataset *set);
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 SONDE_API const sonde_nn_dataset_traits *
 sonde_nn_dataset_get_traits(const sonde_nn_dataset *set);
@@ -157,8 +155,7 @@ SONDE_API int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t in
 /* Where a sample came from: its file in a folder, else the source. Borrowed. */
 SONDE_API const char *sonde_nn_dataset_where(const sonde_nn_dataset *set, int64_t index);
 
-/* --- describing ------------------------------------------------------------------------
- */
+/* --- describing --------------------------------------------------------------------- */
 
 /* What a look at every sample tells. Pixels of uint8 sets are taken as x / 255. */
 typedef struct sonde_nn_dataset_info {

@@ -49,7 +49,7 @@ SONDE_API void sonde_nn_model_destroy(sonde_nn_model *model);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_status(const sonde_nn_model *model,
                                                         sonde_diag *diag);
 
-/* --- inputs, outputs, scopes ------------------------------------------------------ */
+/* --- inputs, outputs, scopes -------------------------------------------------------- */
 
 /* `input`, `input/1`, `input/2` ... in order of creation. */
 SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype,
@@ -73,7 +73,7 @@ SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);
 SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
                                               sonde_nn_value value, int *rank);
 
-/* --- layers with parameters ------------------------------------------------------- */
+/* --- layers with parameters --------------------------------------------------------- */
 /* Fields left 0 mean the default. N is the micro-batch. */
 
 typedef struct sonde_nn_conv2d_options {
@@ -112,7 +112,7 @@ SONDE_API sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *
                                              sonde_nn_value x,
                                              const sonde_nn_group_norm_options *options);
 
-/* --- layers without --------------------------------------------------------------- */
+/* --- layers without ----------------------------------------------------------------- */
 
 typedef struct sonde_nn_pool2d_options {
     int64_t kernel[2]; /* required */
@@ -140,7 +140,7 @@ SONDE_API sonde_nn_value sonde_nn_log_softmax(sonde_nn_model *model, const char 
 SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int first_axis);
 
-/* --- losses: mean over the micro-batch -------------------------------------------- */
+/* --- losses: mean over the micro-batch ---------------------------------------------- */
 
 /* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n, target[n]] */
 SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
@@ -151,7 +151,7 @@ SONDE_API sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const cha
                                                 sonde_nn_value logits,
                                                 sonde_nn_value target);
 
-/* --- functions -------------------------------------------------------------------- */
+/* --- functions ---------------------------------------------------------------------- */
 
 /* Shapes broadcast as PyTorch has it. */
 SONDE_API sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name,
@@ -182,7 +182,7 @@ SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
                                         const char *title, bool print_gradient,
                                         const sonde_print_options *options);
 
-/* --- parameters ------------------------------------------------------------------- */
+/* --- parameters --------------------------------------------------------------------- */
 
 SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
 /* The name, borrowed, of parameter i in order of creation. */

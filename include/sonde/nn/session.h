@@ -39,7 +39,7 @@ sonde_nn_inference_session(sonde_nn_model *model, const sonde_nn_options *option
                            sonde_nn_session **out, sonde_diag *diag);
 SONDE_API void sonde_nn_session_destroy(sonde_nn_session *session);
 
-/* --- before compile; afterwards SONDE_ESTATE -------------------------------------- */
+/* --- before compile; afterwards SONDE_ESTATE ---------------------------------------- */
 
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_options(
     sonde_nn_session *session, const sonde_nn_options *options, sonde_diag *diag);
@@ -91,7 +91,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *se
                                                             sonde_mode mode,
                                                             sonde_diag *diag);
 
-/* --- compile ---------------------------------------------------------------------- */
+/* --- compile ------------------------------------------------------------------------ */
 
 /* Milliseconds. All configuration errors are found here; on failure the session may be
  * destroyed or given other options and compiled again. */
@@ -124,7 +124,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *sessio
                                                         const char *pass, FILE *stream,
                                                         sonde_diag *diag);
 
-/* --- run -------------------------------------------------------------------------- */
+/* --- run ---------------------------------------------------------------------------- */
 
 /*
  * One call. inputs has one view for each of the model's inputs that the session needs, in

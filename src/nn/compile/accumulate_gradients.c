@@ -1,6 +1,6 @@
 /*
- * accumulate.c - gradient accumulation: with G > 1, Accum___W holds the running sum of the
- * micro-batches' gradients; it is zero when a step begins.
+ * accumulate_gradients.c - gradient accumulation: with G > 1, Accum___W holds the running
+ * sum of the micro-batches' gradients; it is zero when a step begins.
  */
 #include "nn/compile/compile.h"
 

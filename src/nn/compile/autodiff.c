@@ -2,7 +2,7 @@
  * autodiff.c - reverse-mode differentiation of the graph: gradients become values.
  *
  * Ops are walked backwards from the loss; each emits the ops of its own gradient. A value
- * read by several ops has the sum of what comes back from each, in the order met. The
+ * read by several ops gets the sum of their gradients, in the order met. The
  * gradient of value X is named Gradient___X.
  */
 #include "nn/compile/compile.h"

@@ -10,8 +10,8 @@
  *   - a view is shown when the buffer that it looks at is written, by a reorder perhaps;
  *   - inputs are shown when a micro-batch starts.
  *
- * Beside that, an update tells whether the gradient that it uses up is finite, where anybody
- * wants to know: the only thing that is looked at in steps at which nothing is due.
+ * In addition an update reports whether the gradient it consumes is finite, if a tap asks
+ * for it: the only observation at a step at which nothing is due.
  */
 #include "nn/compile/compile.h"
 #include "base/fail.h"
@@ -83,7 +83,7 @@ static bool is_updated(const sonde__plan_program *program, size_t i)
            !program->model->params[i].left_out;
 }
 
-/* The parameter whose micro-batch gradient is consumed by its update; SIZE_MAX if none. */
+/* The parameter whose update consumes its micro-batch gradient; SIZE_MAX if none. */
 static size_t trained_by(const sonde__plan_program *program, sonde__op_value gradient)
 {
     for (size_t i = 0; i < program->model->param_count; i++) {
@@ -96,7 +96,7 @@ static size_t trained_by(const sonde__plan_program *program, sonde__op_value gra
     return SIZE_MAX;
 }
 
-/* k if the kernel tells the vital signs of its output (input) k, else -1. */
+/* k if the kernel provides the vital signs of its output (input) k, else -1. */
 static int told_out(const sonde__plan_step *step, int k)
 {
     return sonde__op_tells_out(step->kernel, &step->call, k) ? k : -1;
@@ -112,7 +112,7 @@ static bool computes_gradient(const sonde__plan_step *step)
     return step->kind == &sonde__op_linear_grad_weight_sgd;
 }
 
-/* What an update uses up: an input, or an output of a fused op. */
+/* The gradient an update consumes: an input, or an output of a fused op. */
 static sonde__op_value gradient_of(const sonde__plan_step *step)
 {
     return computes_gradient(step) ? step->out_value[1] : step->in_value[1];
@@ -138,7 +138,7 @@ static void show_update(bind_work *work, const sonde__plan_step *step)
     }
 }
 
-/* Whatever looks at a buffer under another shape. */
+/* The views of a buffer: values with its elements and another shape. */
 static void show_views(bind_work *work, int buffer, int vitals_out)
 {
     const sonde__plan *plan = work->plan;
@@ -205,8 +205,8 @@ static void show_waiting_parameters(bind_work *work)
     plan->end_count = (int)plan->showing_count - plan->first_end;
 }
 
-/* Lists the outputs that exist only to be shown; they are left out until somebody wants
- * them. */
+/* Lists the outputs that exist only to be shown; they are left out until an observer
+ * wants them. */
 static bool list_watched(sonde__plan *plan)
 {
     for (size_t i = 0; i < plan->step_count; i++) {
@@ -225,7 +225,7 @@ static bool list_watched(sonde__plan *plan)
     return true;
 }
 
-/* Has the updates look at their gradients whose badness somebody wants to know of. */
+/* Makes updates check their gradients where a tap has when_bad. */
 static bool watch_gradients(const bind_work *work)
 {
     sonde__plan *plan = work->plan;

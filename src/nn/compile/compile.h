@@ -5,7 +5,7 @@
  *     autodiff      gradients as values              (training)
  *     accumulate    their sums over micro-batches    (G > 1)
  *     optimise      updates as values                (training)
- *     prune         what nobody needs goes
+ *     prune         removes unused ops
  *     fuse          neighbours become one op, same bits
  *     name          the catalogue: everything that can be observed
  *     layout        a kernel for every op, reorders between kernels
@@ -61,8 +61,8 @@ void sonde__pass_fuse(sonde__plan_program *program);
 sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *catalogue,
                            uint32_t *id_of, sonde_diag *diag);
 
-/* Steps and buffers, with kernels and layouts chosen; nothing placed yet. observer (may be
- * NULL) tells which values must exist in memory. */
+/* Steps and buffers, with kernels and layouts chosen; nothing placed yet. observer (may
+ * be NULL) decides which values must exist in memory. */
 sonde_err sonde__pass_layout(const sonde__plan_program *program, const uint32_t *id_of,
                              const sonde_observer *observer, sonde__plan *plan,
                              sonde_diag *diag);
@@ -75,7 +75,7 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
                                 const sonde_observer *observer, sonde__plan *plan,
                                 sonde_diag *diag);
 
-/* --- helpers of the passes -------------------------------------------------------- */
+/* --- helpers of the passes ---------------------------------------------------------- */
 
 /* How many live ops read a value. */
 size_t sonde__plan_use_count(const sonde__op_graph *graph, sonde__op_value value);

@@ -1,7 +1,7 @@
 /*
  * fuse.c - neighbours become one op whose kernel keeps the values between them in registers
  * or cache. Bits do not change: a fused kernel does the arithmetic of its members in their
- * order, and every member's value stays an output, left out only if nobody needs it.
+ * order, and every member's value stays an output, left out only if it is not needed.
  *
  * A rule fires only where a fast kernel takes the fused op; rules are tried in this order.
  */
@@ -148,7 +148,7 @@ static void fuse_pool_relu_conv_grad(sonde__op_graph *graph,
     }
 }
 
-/* Whether any op behind `from` but the one given reads value. */
+/* Whether any op after `from` other than the one given reads value. */
 static bool read_later(const sonde__op_graph *graph, const sonde__graph_node_op *from,
                        const sonde__graph_node_op *but, sonde__op_value value)
 {

@@ -39,7 +39,7 @@ static int add_buffer(layout_work *work, sonde__op_value value, sonde__op_layout
 
     if (node->source != SONDE__FROM_OP && layout == SONDE__PLAIN) {
         buffer.place =
-            (sonde__plan_place)node->source; /* the enums agree behind their first */
+            (sonde__plan_place)node->source; /* the enums agree after their first */
     }
     buffer.bytes = (size_t)sonde__op_layout_count(&node->shape, layout) *
                    sonde_dtype_size(node->shape.dtype);
@@ -149,7 +149,7 @@ static bool lay_view(layout_work *work, const sonde__graph_node_op *op)
 /* Why an output that may be left out must exist all the same. */
 typedef enum need {
     NOT_NEEDED = 0,
-    TO_BE_SHOWN = 1, /* at the steps at which somebody wants it */
+    TO_BE_SHOWN = 1, /* at steps at which an observer wants it */
     TO_BE_READ = 2   /* by another op, or by the caller */
 } need;
 
@@ -238,7 +238,7 @@ static bool needs_no_reorder(const layout_work *work, const sonde__plan_step *st
 }
 
 /* The first fast kernel that takes the operands as they lie, else the first that takes them
- * at all: fast ones beat the reference even behind a reorder. */
+ * at all: fast ones beat the reference even after a reorder. */
 static const sonde__op_kernel *choose_kernel(const layout_work *work,
                                              const sonde__plan_step *step)
 {
@@ -300,7 +300,7 @@ static bool lay_op(layout_work *work, const sonde__graph_node_op *op)
     return lay_operands(work, op, work->plan->step_count - 1);
 }
 
-/* What a session returns lies PLAIN when a micro-batch ends. */
+/* The values a session returns are PLAIN when a micro-batch ends. */
 static bool lay_outputs(layout_work *work)
 {
     const sonde__op_graph *graph = &work->program->graph;

@@ -3,8 +3,8 @@
  *
  * Memory. A buffer of the arena lives from the step that first writes it to the step that
  * last reads it. Buffers are placed largest first, each in the lowest gap left by those
- * whose lives overlap its own; a step's scratch is a buffer that lives for one step. What
- * exists only to be shown comes last, so that it moves nothing else.
+ * whose lives overlap its own; a step's scratch is a buffer that lives for one step.
+ * Buffers that exist only to be shown come last, so that they move no other.
  *
  *     arena   |  buffer a  |   buffer c   |            (steps 0-3)
  *             |     buffer b   | scratch  |  d  |      (steps 4-7)
@@ -27,7 +27,7 @@ static size_t aligned(size_t bytes)
     return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
 }
 
-/* --- lifetimes and places --------------------------------------------------------- */
+/* --- lifetimes and places ----------------------------------------------------------- */
 
 static void touch(sonde__plan *plan, int buffer, int step)
 {
@@ -178,7 +178,7 @@ done:
     return err;
 }
 
-/* --- state ------------------------------------------------------------------------ */
+/* --- state -------------------------------------------------------------------------- */
 
 /* Names a state after the value that the op updating it makes. */
 static void describe_state(sonde__plan *plan, const sonde__op_graph *graph,
@@ -250,7 +250,7 @@ static void point_leaves(const sonde__plan_program *program, sonde__plan *plan)
     }
 }
 
-/* --- calls ------------------------------------------------------------------------ */
+/* --- calls -------------------------------------------------------------------------- */
 
 static void choose_parts(sonde__plan *plan, int max_threads)
 {

@@ -1,7 +1,7 @@
 /*
- * plan.h - what runs: a flat list of steps over one block of memory.
+ * plan.h - a flat list of steps over one block of memory: what a session runs.
  *
- * Immutable once made, but for the pointers to the caller's inputs and to wanted vital
+ * Immutable once made, except for the pointers to the caller's inputs and to wanted vital
  * signs, which the executor sets.
  *
  *     steps   [ micro-batch: forward, backward, accumulate | update ]
@@ -50,7 +50,7 @@ typedef struct sonde__plan_step {
     const sonde__op_kind *kind;
     const sonde__op_kernel *kernel;
     sonde__op_attrs attrs;
-    sonde__op_call call; /* ready to run but for inputs */
+    sonde__op_call call; /* ready to run except for inputs */
     int in_buffer[SONDE__MAX_OPERANDS];
     int out_buffer[SONDE__MAX_OPERANDS]; /* -1: not kept */
     sonde__op_value in_value[SONDE__MAX_OPERANDS];
@@ -59,25 +59,26 @@ typedef struct sonde__plan_step {
     size_t scratch_bytes;
     int first_showing, showing_count;
     unsigned watched; /* bit k: output k exists only to be shown */
-    bool fuses;       /* the kernel tells vital signs of something that is shown */
+    bool fuses;       /* the kernel provides vital signs of a value that is shown */
     bool update;
-    uint32_t
-        gradient; /* of an update: the tensor that it tells to be bad, see call.bad */
+    uint32_t gradient; /* of an update: the tensor it reports as bad, see call.bad */
     const char *module;
 } sonde__plan_step;
 
-/* An output that exists only to be shown: left out at steps at which nobody wants it. */
+/* An output that exists only to be shown: left out at steps at which no observer wants
+ * it. */
 typedef struct sonde__plan_watched {
     int step, operand;
 } sonde__plan_watched;
 
-/* A value that is another one's buffer under its own shape: a reshape, an identity. */
+/* A value that shares another's buffer under its own shape: a reshape, an identity. */
 typedef struct sonde__plan_seen_as {
     sonde__op_value value;
     int buffer;
 } sonde__plan_seen_as;
 
-/* What a session returns: a PLAIN buffer, under the shape of the value, which may be a view. */
+/* An output of a session: a PLAIN buffer, under the shape of the value, which may be a
+ * view. */
 typedef struct sonde__plan_returned {
     int buffer;
     sonde__op_shape shape;
@@ -126,7 +127,7 @@ typedef struct sonde__plan {
     sonde__plan_state *states;
     size_t state_count;
     sonde_vitals *vitals; /* slots of showings, at most one for each */
-    uint8_t *bad;         /* what updates tell of their gradients, an entry a part */
+    uint8_t *bad;         /* updates' reports about their gradients, an entry a part */
     float live[8];        /* numbers of the optimiser, see ops.h */
     unsigned char *arena;
     size_t arena_bytes, largest_live, state_bytes;

@@ -1,6 +1,6 @@
 /*
- * prune.c - what nobody needs goes: ops that lead neither to an output, nor to the loss of a
- * training session, nor to a parameter's gradient, nor to an update.
+ * prune.c - removes ops that lead neither to an output, nor to the loss of a training
+ * session, nor to a parameter's gradient, nor to an update.
  */
 #include "nn/compile/compile.h"
 #include "base/memory.h"
@@ -39,7 +39,7 @@ static void mark_roots(const sonde__plan_program *program, bool *needed)
     }
 }
 
-/* Takes out the prints whose results nobody uses. */
+/* Removes prints whose results are unused. */
 static void drop_prints(sonde__op_graph *graph, const bool *needed)
 {
     for (size_t i = 0; i < graph->print_count; i++) {
@@ -53,7 +53,7 @@ static void drop_prints(sonde__op_graph *graph, const bool *needed)
         }
         if (!needed[request->value]) {
             sonde_log(SONDE_LOG_WARNING, "compile",
-                      "print %s'%s' is removed: nobody uses its result",
+                      "print %s'%s' is removed: its result is unused",
                       request->title != NULL ? "" : "of ",
                       request->title != NULL ? request->title
                       : printed != NULL      ? printed

@@ -11,8 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- building --------------------------------------------------------------------------
- */
+/* --- building ----------------------------------------------------------------------- */
 
 sonde_err sonde__dataset_set_source(sonde_nn_dataset *set, const char *source,
                                     sonde_diag *diag)
@@ -123,8 +122,7 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
     return err;
 }
 
-/* --- over memory -----------------------------------------------------------------------
- */
+/* --- over memory -------------------------------------------------------------------- */
 
 static sonde_err check_memory(const sonde_view *data, const sonde_view *labels,
                               sonde_diag *diag)
@@ -202,8 +200,7 @@ void sonde_nn_dataset_destroy(sonde_nn_dataset *set)
     sonde__free(set);
 }
 
-/* --- reading ---------------------------------------------------------------------------
- */
+/* --- reading ------------------------------------------------------------------------ */
 
 const sonde_nn_dataset_traits *sonde_nn_dataset_get_traits(const sonde_nn_dataset *set)
 {

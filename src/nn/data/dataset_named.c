@@ -88,7 +88,7 @@ static const known_set *find_known(const char *name, sonde_diag *diag)
             return &known[i];
         }
     }
-    nearest = sonde__nearest(name, names, SONDE_COUNT_OF(names));
+    nearest = sonde_diag_nearest(name, names, SONDE_COUNT_OF(names));
     (void)sonde__fail(diag, SONDE_ENOTFOUND, "data set",
                       nearest ? nearest : "fashion-mnist, mnist or fashion-synth",
                       "no data set is called '%s'", name);

@@ -64,8 +64,7 @@ typedef struct fetch_job {
     sonde_diag *diag;
 } fetch_job;
 
-/* --- digests ---------------------------------------------------------------------------
- */
+/* --- digests ------------------------------------------------------------------------ */
 
 /* Of the bytes as they lie there, or of the gzip content. */
 static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA256_HEX],
@@ -118,8 +117,7 @@ static sonde_err check(const fetch_job *job, const char *path)
     return err;
 }
 
-/* --- one transfer ----------------------------------------------------------------------
- */
+/* --- one transfer ------------------------------------------------------------------- */
 
 static bool take(void *user, const void *bytes, size_t size)
 {
@@ -260,8 +258,7 @@ sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path
     return fetch(&job);
 }
 
-/* --- sets ------------------------------------------------------------------------------
- */
+/* --- sets --------------------------------------------------------------------------- */
 
 /* NULL, with diag filled, if there is none. */
 static const public_set *find_set(const char *name, sonde_diag *diag)

@@ -103,8 +103,7 @@ void sonde__data_image_planar(const sonde__data_image_info *info, const uint8_t 
     }
 }
 
-/* --- files -----------------------------------------------------------------------------
- */
+/* --- files -------------------------------------------------------------------------- */
 
 sonde_err sonde__data_file_size(const char *path, size_t *size, sonde_diag *diag)
 {
@@ -149,8 +148,7 @@ sonde_err sonde__data_file_read(const char *path, void *room, size_t capacity,
     return SONDE_OK;
 }
 
-/* --- whole images ----------------------------------------------------------------------
- */
+/* --- whole images ------------------------------------------------------------------- */
 
 sonde_err sonde_nn_image_parse(const void *bytes, size_t size, const char *name,
                                sonde_nn_image *out, sonde_diag *diag)

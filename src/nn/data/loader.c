@@ -19,8 +19,7 @@ enum { CHUNK_BYTES = 1, RING_BYTES = 1 }; /* one batch a chunk, the smallest rin
 enum { CHUNK_BYTES = 192 * 1024, RING_BYTES = 2 * 1024 * 1024 };
 #endif
 
-/* --- the epoch of this rank ------------------------------------------------------------
- */
+/* --- the epoch of this rank --------------------------------------------------------- */
 
 static sonde_err check_options(const sonde_nn_loader_options *options, int64_t count,
                                sonde_diag *diag)
@@ -73,8 +72,7 @@ static sonde_err split_epoch(sonde_nn_loader *loader, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* --- memory ----------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------- */
 
 /* How many batches make a chunk and chunks a ring: chunks small enough to stay in cache,
  * never so many batches that an epoch has none. */
@@ -178,8 +176,7 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* --- building --------------------------------------------------------------------------
- */
+/* --- building ----------------------------------------------------------------------- */
 
 /* Workers take no signals: those are for the program's own threads. */
 static sonde_err start_workers(sonde_nn_loader *loader, sonde_diag *diag)
@@ -287,8 +284,7 @@ void sonde_nn_loader_destroy(sonde_nn_loader *loader)
     sonde__free(loader);
 }
 
-/* --- the consumer ----------------------------------------------------------------------
- */
+/* --- the consumer ------------------------------------------------------------------- */
 
 /* The ticket of the chunk that holds the next batch (one past the epoch's at its end). */
 static uint64_t ticket_of_next(const sonde_nn_loader *loader)
@@ -450,8 +446,7 @@ sonde_err sonde_nn_loader_next(sonde_nn_loader *loader, sonde_nn_batch *out,
     return give_batch(loader, slot, out, diag);
 }
 
-/* --- describing ------------------------------------------------------------------------
- */
+/* --- describing --------------------------------------------------------------------- */
 
 int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader)
 {

@@ -96,8 +96,7 @@ void sonde__data_loader_fill(sonde__data_filler *filler, sonde__data_slot *slot,
     }
 }
 
-/* --- threads ---------------------------------------------------------------------------
- */
+/* --- threads ------------------------------------------------------------------------ */
 
 /* Under the lock: whether the next ticket may be claimed now. */
 static bool may_claim(const sonde_nn_loader *loader)

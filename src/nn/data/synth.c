@@ -29,8 +29,7 @@ const char *sonde_nn_garment_name(int label)
                                                         : NULL;
 }
 
-/* --- one sample ------------------------------------------------------------------------
- */
+/* --- one sample --------------------------------------------------------------------- */
 
 static sonde__data_pose draw_pose(sonde__data_dice *dice)
 {
@@ -135,8 +134,7 @@ int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
     return label;
 }
 
-/* --- a set -----------------------------------------------------------------------------
- */
+/* --- a set -------------------------------------------------------------------------- */
 
 /* What is written, and how far it is. */
 typedef struct synth_work {

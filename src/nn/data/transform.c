@@ -81,8 +81,7 @@ sonde_nn_transform sonde_nn_flip(float probability)
 
 enum { SIDE_MAX = 1 << 30 }; /* of any array: sides are int from here on */
 
-/* --- composing -------------------------------------------------------------------------
- */
+/* --- composing ---------------------------------------------------------------------- */
 
 static const char *const names[] = {
     "to_float", "normalise",       "resize",      "greyscale",   "rgb",

@@ -245,7 +245,7 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
     return op.out[0];
 }
 
-/* --- instantiating ---------------------------------------------------------------- */
+/* --- instantiating ------------------------------------------------------------------ */
 
 /* Names and metadata of a value of source, with its strings interned in copy. */
 static void copy_metadata(const sonde__op_graph *source, sonde__op_graph *copy,

@@ -16,7 +16,7 @@
 #include "base/names.h"
 #include "nn/ops/ops.h"
 
-/* What a value without producer is. */
+/* The kind of a value without producer. */
 typedef enum sonde__graph_source {
     SONDE__FROM_OP = 0,
     SONDE__FROM_INPUT = 1, /* fed by the caller; index counts the model's inputs */
@@ -126,7 +126,7 @@ static inline sonde__graph_node_value *sonde__graph_value(const sonde__op_graph 
 sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_size,
                                    sonde__op_graph *copy, sonde_diag *diag);
 
-/* --- the model -------------------------------------------------------------------- */
+/* --- the model ---------------------------------------------------------------------- */
 
 typedef struct sonde__graph_param {
     sonde__op_value value;

@@ -14,7 +14,7 @@ typedef struct sonde__graph_layer {
     bool named;        /* a module, not a function */
 } sonde__graph_layer;
 
-/* false: an error sticks and nothing is to be done. */
+/* false: the graph has an error; do nothing. */
 bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
                               const char *name);
 void sonde__graph_layer_input(sonde__graph_layer *layer, sonde_nn_value value);

@@ -25,7 +25,7 @@ static float fan_in_bound(int64_t fan_in)
     return (float)(1.0 / sqrt((double)fan_in));
 }
 
-/* --- layers with parameters ------------------------------------------------------- */
+/* --- layers with parameters --------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_conv2d(sonde_nn_model *model, const char *name, sonde_nn_value x,
                                const sonde_nn_conv2d_options *options)
@@ -143,7 +143,7 @@ sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *name,
                                       options->no_affine ? 1 : 3));
 }
 
-/* --- layers without --------------------------------------------------------------- */
+/* --- layers without ----------------------------------------------------------------- */
 
 /* A layer of one op. */
 static sonde_nn_value one_op(sonde_nn_model *model, const char *name,
@@ -228,7 +228,7 @@ sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *name, sonde_n
     return one_op(model, name, &sonde__op_reshape, &attrs, &x, 1);
 }
 
-/* --- losses ----------------------------------------------------------------------- */
+/* --- losses ------------------------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                  sonde_nn_value log_probabilities, sonde_nn_value target)
@@ -256,7 +256,7 @@ sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const char *name,
         &layer, sonde__graph_layer_op(&layer, &sonde__op_nll, &nll, in, 2));
 }
 
-/* --- functions -------------------------------------------------------------------- */
+/* --- functions ---------------------------------------------------------------------- */
 
 sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name, sonde_nn_value a,
                             sonde_nn_value b)

@@ -148,7 +148,7 @@ const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value 
     return shape->dim;
 }
 
-/* --- modules ---------------------------------------------------------------------- */
+/* --- modules ------------------------------------------------------------------------ */
 
 const char *sonde__graph_module_path(sonde_nn_model *model, const char *name)
 {
@@ -224,7 +224,7 @@ static const char *function_name(sonde_nn_model *model, const char *module,
                          : NULL;
 }
 
-/* --- layers ----------------------------------------------------------------------- */
+/* --- layers ------------------------------------------------------------------------- */
 
 bool sonde__graph_layer_begin(sonde_nn_model *model, sonde__graph_layer *layer,
                               const char *name)
@@ -310,7 +310,7 @@ sonde_nn_value sonde__graph_layer_end(sonde__graph_layer *layer, sonde_nn_value 
         const char *name =
             sonde__graph_string(graph, "%s_output_%d", layer->path, calls->outputs++);
 
-        /* The op that ends a module bears the module's name; the count of its function name
+        /* The last op of a module has the module's name; the count of its function name
          * stays unused. */
         graph->values[result].name = name;
         graph->values[result].role = SONDE_ROLE_OUTPUT;

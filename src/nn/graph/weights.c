@@ -54,7 +54,7 @@ sonde_err sonde_nn_model_save(const sonde_nn_model *model, const char *path,
                               sonde_diag *diag)
 {
     static const sonde_metadata format = {"format",
-                                          "pt"}; /* what torch's own writer says */
+                                          "pt"}; /* the value torch's own writer uses */
     sonde_named_view *named = sonde__calloc(model->param_count, sizeof *named);
     sonde_err err = SONDE_OK;
 

@@ -343,7 +343,7 @@ static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
         }
     }
     return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
-                            sonde__nearest(asked, names, SONDE_COUNT_OF(names)),
+                            sonde_diag_nearest(asked, names, SONDE_COUNT_OF(names)),
                             "unknown layer '%s'", asked);
 }
 

@@ -1,7 +1,6 @@
 /*
  * adam_kernels.c - the Adam and AdamW op, with vital signs of gradient, weight and
- * moments in the same pass. Included by adam_generic.c, _avx2.c and _avx512.c, which
- * define ISA(name).
+ * moments in the same pass.
  *
  * Equations: adam.c. Bias corrections are taken in double, everything an element in
  * float32 and in the order of torch's own kernels. One part only: the step count is an

@@ -1,18 +1,19 @@
 /*
  * conv2d_grad_kernels.c - the input gradient of a convolution over LANES. Weight
- * gradients: conv2d_weight_kernels.h.
+ * gradients: conv2d_weight_kernels.c.
  *
- *   dx[c][i][j] = sum over o, k, l of w[o][c][k][l] dy[o][(i + p - k d) / s][(j + p - l
- * d) / s]
+ *   dx[c][i][j] = sum over o, k, l of
+ *       w[o][c][k][l] dy[o][(i + p - k d) / s][(j + p - l d) / s]
  *
  * Two ways, chosen by shape alone:
  *
  *   scatter  Stride and dilation 1, kernels 3 or 5 wide. For one row of dx, one or two
- *            channels and a stretch of dy `width` pixels wide, the width + kw - 1 pixels
- * of dx that it touches stay in registers: every tap of the stretch adds to them, and
- * nothing is computed that a border cuts off. Pixels that two stretches touch are carried
- * over through dx itself. gather   Everything else: the runs of conv2d_lanes.h, with
- * lists of the taps that reach a pixel.
+ *            channels and a stretch of dy `width` pixels wide, the width + kw - 1 pixels of
+ *            dx that it touches stay in registers: every tap of the stretch adds to them,
+ *            and nothing is computed that a border cuts off. Pixels that two stretches
+ *            touch are carried over through dx itself.
+ *   gather   Everything else: the runs of conv2d_lanes.h, with lists of the taps that reach
+ *            a pixel.
  */
 #include "base/isa.h"
 #include "base/macros.h"
@@ -20,7 +21,7 @@
 #include "nn/kernels/conv2d_lanes.h"
 #include "nn/kernels/fast_conv.h"
 
-/* --- scatter ---------------------------------------------------------------------- */
+/* --- scatter ------------------------------------------------------------------------ */
 
 /* A stretch of one row. Lengths in floats. */
 typedef struct scatter_job {
@@ -187,7 +188,7 @@ static const scatter_fn *scatter_functions(int64_t kw, int64_t channels,
     return kw == 3 ? scatter_3_1 : scatter_5_1;
 }
 
-/* --- rows ------------------------------------------------------------------------- */
+/* --- rows --------------------------------------------------------------------------- */
 
 typedef struct input_job {
     conv2d_geometry g;
@@ -344,7 +345,7 @@ static void gather_rows(const input_job *job, const float *dy, const float *weig
     }
 }
 
-/* --- kernel ----------------------------------------------------------------------- */
+/* --- kernel ------------------------------------------------------------------------- */
 
 /* dy and w in, dx out */
 static conv2d_geometry input_geometry(const sonde__op_call *call)

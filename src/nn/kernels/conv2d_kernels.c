@@ -6,7 +6,7 @@
  * where the ISA has it: the fused kernels give the bits of the plain one. The work itself
  * is done by tiles (conv2d_tile.h).
  *
- * Left out: reuse of the input across channel tiles beyond what caches give. Layers of
+ * Omitted: reuse of the input across channel tiles beyond what caches give. Layers of
  * many channels are better served by a blocked matrix product.
  */
 #include "base/isa.h"
@@ -16,7 +16,7 @@
 #include "nn/kernels/fast_conv.h"
 #include "nn/kernels/relu_vitals.h"
 
-/* --- images ----------------------------------------------------------------------- */
+/* --- images ------------------------------------------------------------------------- */
 
 /* What a part works with. y and relu are given per call of convolve. */
 typedef struct conv2d_job {
@@ -157,7 +157,7 @@ static void convolve_pixels(const conv2d_job *job, int64_t block, int64_t first,
     run_groups(job, &run);
 }
 
-/* --- kernels ---------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
 static bool conv2d_accepts(const sonde__op_call *call)
 {
@@ -251,7 +251,7 @@ static void conv2d_relu_run_lanes(const sonde__op_call *call, int part, int part
 
 #include "nn/kernels/conv2d_windows.h"
 
-/* --- rows of the table ------------------------------------------------------------ */
+/* --- rows of the table -------------------------------------------------------------- */
 
 #define CONV2D_IN                                                                        \
     {                                                                                    \

@@ -15,7 +15,7 @@
 #include "base/macros.h"
 #include "nn/ops/lanes.h"
 
-/* --- geometry --------------------------------------------------------------------- */
+/* --- geometry ----------------------------------------------------------------------- */
 
 typedef struct conv2d_geometry {
     int64_t samples, blocks, groups;
@@ -106,7 +106,7 @@ static inline bool conv2d_is_padded(const conv2d_geometry *g)
     return g->padding[0] > 0 || g->padding[1] > 0;
 }
 
-/* --- runs ------------------------------------------------------------------------- */
+/* --- runs --------------------------------------------------------------------------- */
 
 /* One tap: where its input lies, from the pixel's place, and its weight, in floats. */
 typedef struct conv2d_tap {
@@ -120,7 +120,7 @@ typedef struct conv2d_tap {
  *       weight[o weight_stride + t.w] * x[from(i) + t.x + lane]
  *
  * from(i) and to(i) go in steps of x_step and y_step, and by x_skip and y_skip more
- * behind every `columns` pixels, beginning at column `column`. All lengths are in floats.
+ * after every `columns` pixels, beginning at column `column`. All lengths are in floats.
  */
 typedef struct conv2d_run {
     const float *x;
@@ -134,7 +134,7 @@ typedef struct conv2d_run {
     int64_t count, column, columns, x_step, x_skip;
 } conv2d_run;
 
-/* Does a run. (conv2d_kernels.h) */
+/* Does a run. (conv2d_kernels.c) */
 void sonde__kernel_conv2d_run_generic(const conv2d_run *run);
 void sonde__kernel_conv2d_run_avx2(const conv2d_run *run);
 void sonde__kernel_conv2d_run_avx512(const conv2d_run *run);

@@ -1,5 +1,5 @@
 /*
- * conv2d_tile.h - the micro-kernel behind conv2d_lanes.h's runs.
+ * conv2d_tile.h - the micro-kernel of conv2d_lanes.h's runs.
  *
  * A tile keeps (output channels) x (pixels) accumulators in registers, 24 of the 32 that
  * AVX-512 has, and goes over the taps: each tap costs one load a pixel and one broadcast
@@ -11,7 +11,7 @@
 
 #include "nn/kernels/conv2d_lanes.h"
 
-/* --- tiles ------------------------------------------------------------------------ */
+/* --- tiles -------------------------------------------------------------------------- */
 
 /* X(channels, pixels), falling; the last has one channel. */
 #if VF_WIDTH == 16 /* 32 registers */

@@ -1,6 +1,6 @@
 /*
  * conv2d_weight_fused.h - the gradients of max-pool, ReLU and convolution in one; the
- * rest of conv2d_weight_kernels.h, which includes it.
+ * second half of conv2d_weight_kernels.c, which includes it.
  *
  * The pooled gradient is expanded to two rows of dy at a time, in cache, and these go the
  * way of the separate op, so the bits are its own: zeros are added like others, and a

@@ -1,6 +1,6 @@
 /*
  * conv2d_weight_kernels.c - weight and bias gradients of a convolution over LANES, alone
- * and fused with the gradients of the max-pool and the ReLU behind it.
+ * and fused with the gradients of the max-pool and the ReLU that follow it.
  *
  *   dw[o][c][k][l] = sum over samples and pixels (i, j) of
  *       dy[o][i][j] x[c][i s - p + k d][j s - p + l d]
@@ -12,7 +12,7 @@
 #include "nn/kernels/fast_conv.h"
 #include "nn/kernels/operand_vitals.h"
 
-/* --- weight gradient -------------------------------------------------------------- */
+/* --- weight gradient ---------------------------------------------------------------- */
 
 /* dy and x in, dw out */
 static conv2d_geometry weight_geometry(const sonde__op_call *call)
@@ -131,7 +131,7 @@ static void weight_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-/* --- sums of channels ------------------------------------------------------------- */
+/* --- sums of channels --------------------------------------------------------------- */
 
 /*
  * A channel has two sums, of its even rows and of its odd ones, each pixel after pixel:
@@ -240,7 +240,7 @@ static void sum_run(const sonde__op_call *call, int part, int parts)
 
 #include "nn/kernels/conv2d_weight_fused.h"
 
-/* --- rows of the table ------------------------------------------------------------ */
+/* --- rows of the table -------------------------------------------------------------- */
 
 const sonde__kernel_conv2d_weight_kernels ISA(sonde__kernel_conv2d_weight) = {
     .weight = {.name = "lanes",

@@ -15,7 +15,7 @@
 #include "base/memory.h"
 #include "nn/kernels/conv2d_lanes.h"
 
-/* --- tiles ------------------------------------------------------------------------ */
+/* --- tiles -------------------------------------------------------------------------- */
 
 /* X(channels, taps), taps rising from 1 */
 #if VF_WIDTH == 16 /* channels * taps + channels + 1 registers of 32 */
@@ -124,7 +124,7 @@ static const weight_tile_fn weight_tiles[TILE_CHANNELS][TILE_TAPS] = {
 #endif
 };
 
-/* --- the plan: how the gradient is divided ---------------------------------------- */
+/* --- the plan: how the gradient is divided ------------------------------------------ */
 
 typedef struct tap_tile {
     int64_t first, count;
@@ -267,7 +267,7 @@ static void channel_range(const weight_plan *p, int64_t tile, int64_t *first,
     *count = p->g.o * (tile + 1) / p->channel_tiles - *first;
 }
 
-/* --- one tile over some rows ------------------------------------------------------ */
+/* --- one tile over some rows -------------------------------------------------------- */
 
 /* Rows of dy of `channels` channels, and all of x of their group, of one block. */
 typedef struct weight_rows {
@@ -344,7 +344,7 @@ static void sum_rows(const weight_plan *p, const weight_rows *in, const tap_tile
     }
 }
 
-/* --- sums to gradients ------------------------------------------------------------ */
+/* --- sums to gradients -------------------------------------------------------------- */
 
 /* to[i] = the sum over lanes of row i of sums, i = 0 ... 15; rows past count are 0. */
 static void sum_lanes(const float *sums, int64_t count, float to[16])

@@ -1,6 +1,6 @@
 /*
- * conv2d_windows.h - convolution, ReLU and 2 x 2 max-pool in one; the rest of
- * conv2d_kernels.h, which includes it.
+ * conv2d_windows.h - convolution, ReLU and 2 x 2 max-pool in one; the second half of
+ * conv2d_kernels.c, which includes it.
  *
  * Without padding a tile is (output channels) x (the four pixels of a window), and
  * windows are taken from registers. With padding two rows of pixels are convolved and
@@ -193,7 +193,7 @@ static void run_window_row(const window_row *row)
 typedef struct pool_outputs {
     float *conv, *relu, *pooled;
     uint8_t *index;
-    relu_signs *signs; /* NULL: nobody looks */
+    relu_signs *signs; /* NULL: not wanted */
 } pool_outputs;
 
 /* Where pixel `row` * ow of a block goes. */
@@ -251,8 +251,8 @@ static void pool_row_direct(const conv2d_job *job, const pool_outputs *out, int6
     }
 }
 
-/* One row of windows by way of two rows of pixels, which lie in conv or relu if somebody
- * wants them, else in spare. */
+/* One row of windows by way of two rows of pixels, which lie in conv or relu if they are
+ * wanted, else in spare. */
 static void pool_row_indirect(const conv2d_job *job, const pool_outputs *out,
                               int64_t block, int64_t pool_row, float *spare)
 {

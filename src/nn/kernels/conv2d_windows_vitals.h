@@ -2,8 +2,8 @@
  * conv2d_windows_vitals.h - vital signs of the convolution and of its ReLU, which
  * conv2d_relu_pool does not keep; part of conv2d_windows.h.
  *
- * A row of windows is convolved for a few channels into a buffer in cache, looked at there,
- * and copied to where somebody wants it. What a row and its channels come to is kept:
+ * A row of windows is convolved for a few channels into a buffer in cache, measured
+ * there, and copied to where it is wanted. The signs of a row and its channels are kept:
  *
  *     signs   [blocks][rows of windows][groups][chunks of channels]
  *
@@ -61,7 +61,7 @@ static void seen_copy(const float *rows, int64_t channels, int64_t columns,
     }
 }
 
-/* run_window_row, and what it looks like. to: where the first pixel goes. */
+/* run_window_row, with the vital signs of its pixels. to: where the first pixel goes. */
 static void run_seen_row(const conv2d_geometry *g, const window_row *row,
                          const conv2d_target *to, float *rows, int valid,
                          relu_signs *signs)

@@ -1,9 +1,9 @@
 /*
  * elementwise_kernels.c - ops that do one thing to every element, whatever the layout:
- * the padding of a layout is worked on like the rest, it holds nothing that matters.
+ * the padding of a layout is computed like the rest; its content is unspecified.
  *
- * Included by elementwise_generic.c, _avx2.c and _avx512.c, which define ISA(name). The
- * values are those of the references, but for the last bit of accumulate with a scale.
+ * The values equal those of the references, except the last bit of accumulate with a
+ * scale.
  */
 #include "base/isa.h"
 #include "nn/kernels/fast_linear.h"

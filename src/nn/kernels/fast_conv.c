@@ -1,5 +1,5 @@
 /*
- * fast_conv.c - which of the kernels compiled per instruction set the processor gets.
+ * fast_conv.c - the choice among the instruction sets' kernels.
  */
 #include "nn/ops/common.h"
 #include "base/cpu.h"

@@ -2,15 +2,14 @@
  * fast_conv.h - the kernels over LANES of convolution, pooling, group norm, softmax and
  * NLL, by instruction set, and their lists for the op table.
  *
- * Each set is a constant of its ISA's file (conv2d_avx2.c ...). Of all ops the operands
- * are those of ops.h; where a call is declined (other dtypes, an axis 0) the reference
- * serves.
+ * Each set is a constant per ISA (sonde__kernel_conv2d_avx2 ...). The operands are those
+ * of ops.h; where a call is declined (other dtypes, an axis 0) the reference serves.
  *
  * Conventions that ops.h leaves open:
  *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups
- * of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
+ *     of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
  *   - An index is u8, row * window width + column; of equal numbers the first wins, of
- * NaN the last, as in PyTorch.
+ *     NaN the last, as in PyTorch.
  */
 #ifndef SONDE_NN_KERNELS_FAST_CONV_H
 #define SONDE_NN_KERNELS_FAST_CONV_H
@@ -70,7 +69,7 @@ typedef struct sonde__kernel_lane_kernels {
 #pragma GCC visibility push(default) /* for tests, which link the shared library */
 #endif
 
-/* Of an instruction set that the processor must have: for tests and benchmarks. */
+/* For one instruction set, which the processor must have: for tests and benchmarks. */
 const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa);
 
 /* NULL-terminated lists for this processor, fastest first. */
@@ -80,7 +79,7 @@ const sonde__op_kernel *const *sonde__kernel_conv2d_relu_pool_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_grad_input_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_grad_weight_fast(void);
 const sonde__op_kernel *const *
-sonde__kernel_channel_sum_fast(void); /* behind fast_linear.h's */
+sonde__kernel_channel_sum_fast(void); /* after fast_linear.h's */
 const sonde__op_kernel *const *sonde__kernel_pool_relu_conv_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_grad_fast(void);

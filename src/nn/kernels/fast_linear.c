@@ -1,5 +1,5 @@
 /*
- * fast_linear.c - which of the kernels compiled per instruction set the processor gets.
+ * fast_linear.c - the choice among the instruction sets' kernels.
  */
 #include "nn/kernels/fast_linear.h"
 #include "base/cpu.h"

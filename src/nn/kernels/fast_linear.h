@@ -12,8 +12,8 @@
  *   linear_grad_weight(_sgd)      dy LANES, x PANELS, LANES or PLAIN → dw PLAIN
  *   linear_channel_sum            dy (N, C) LANES → PLAIN
  *   relu, relu_grad, add, scale, accumulate, reshape of nothing: ANY layout, element-wise
- *   sgd, adam                     PLAIN, vital signs of gradient and weight in the same
- * loop reorder                       every pair of layouts
+ *   sgd, adam                     PLAIN, vital signs of gradient and weight in the same loop
+ *   reorder                       every pair of layouts
  */
 #ifndef SONDE_NN_KERNELS_FAST_LINEAR_H
 #define SONDE_NN_KERNELS_FAST_LINEAR_H

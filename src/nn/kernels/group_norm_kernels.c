@@ -39,7 +39,7 @@ static grouping grouping_of(const sonde__op_shape *x, const sonde__op_attrs *att
     return g;
 }
 
-/* --- sums over pixels ------------------------------------------------------------- */
+/* --- sums over pixels --------------------------------------------------------------- */
 
 /* What a pixel adds to one or two sums. */
 typedef enum term {
@@ -142,7 +142,7 @@ static void find_moments(const float *x, int64_t pixels, float eps, float mean[L
     }
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static void normalise(const float *x, int64_t pixels, const float *mean,
                       const float *rstd, float gamma, float beta, float *y)
@@ -202,7 +202,7 @@ static void norm_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-/* --- gradient --------------------------------------------------------------------- */
+/* --- gradient ----------------------------------------------------------------------- */
 
 /* Sums over a channel's pixels, of each sample: of dy, and of dy z. */
 typedef struct channel_sums {

@@ -1,15 +1,12 @@
 /*
  * linear_kernels.c - the linear layer and its gradients in LANES, and the bias gradient.
  *
- * Included by linear_generic.c, linear_avx2.c and linear_avx512.c, which define
- * ISA(name).
- *
- * The matrix products are cut so that what is read again and again stays near: forward
+ * The matrix products are cut so that operands read repeatedly stay in cache: forward
  * and backward take as many sample blocks at once as half of L2 holds and run each group
- * of weight rows over them, so w is read from far once per such batch; the weight
+ * of weight rows over them, so w is read from memory once per such batch; the weight
  * gradient takes one panel of x and a chunk of rows of dw at a time. x in a layout that a
- * tile cannot read is brought into scratch on the way, which costs less than a reorder
- * op: it is read from far anyway.
+ * tile cannot read is copied into scratch on the way, which costs less than a reorder op:
+ * it is read from memory once in any case.
  *
  * Threads get blocks of samples where there are enough, else rows of w; of the weight
  * gradient they get rows, the same ones as in a forward op that divides rows, so that a
@@ -65,8 +62,7 @@ static inline bool all_f32(const sonde__op_call *call)
     return call->in[0].shape.dtype == SONDE_F32;
 }
 
-/* --- forward and backward --------------------------------------------------------------
- */
+/* --- forward and backward ----------------------------------------------------------- */
 
 /* C (rows, samples) = A (rows, depth) B (depth, samples), B and C in LANES. */
 typedef struct product {

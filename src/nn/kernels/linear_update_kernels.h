@@ -1,24 +1,23 @@
 /*
- * linear_update_kernels.h - the weight gradient that is used up by SGD while it is in
- * cache. Part of linear_kernels.h.
+ * linear_update_kernels.h - the weight gradient that SGD consumes while it is in cache.
+ * Part of linear_kernels.c.
  *
- * With momentum alone and nobody watching, each tile of dw updates w and v out of
- * registers and is never stored. Else chunks of rows of dw go to scratch, or to dw if
- * somebody wants it whole, and the update runs over them, along memory, in blocks of
- * vital signs:
+ * With momentum alone and no tap on dw, each tile of dw updates w and v out of
+ * registers and is never stored. Else chunks of rows of dw go to scratch, or to dw if it
+ * is wanted whole, and the update runs over them, along memory, in blocks of vital signs:
  *
  *     element of dw  done        limit      end
  *                    | updated   | left     |     next chunk of rows     |
  *
- * What is left stays for the next round. A block that parts share is updated in pieces,
+ * The remainder stays for the next round. A block that parts share is updated in pieces,
  * whose dw is kept in a slot in scratch; its vital signs are taken when all parts are
  * done:
  *
  *     scratch  | signs of every block | one slot a part | part 0 | part 1 | ...
  *     part     | chunks of dw, and a block that is left | panels of x |
  *
- * Where dw turns out to hold NaN or infinities, its vital signs are taken of a dw that is
- * computed again: `again` below, which updates nothing.
+ * Where dw turns out to hold NaN or infinities, its vital signs are taken from a dw that
+ * is computed again: `again` below, which updates nothing.
  */
 #ifndef SONDE_NN_KERNELS_LINEAR_UPDATE_KERNELS_H
 #define SONDE_NN_KERNELS_LINEAR_UPDATE_KERNELS_H

@@ -1,6 +1,6 @@
 /*
- * linear_weight_kernels.h - the second half of linear_kernels.h: gradients of weight and
- * bias, the update that uses up the former while it is in cache, and the lists of
+ * linear_weight_kernels.h - the second half of linear_kernels.c: gradients of weight and
+ * bias, the update that consumes the former while it is in cache, and the lists of
  * kernels.
  */
 #ifndef SONDE_NN_KERNELS_LINEAR_WEIGHT_KERNELS_H
@@ -130,7 +130,7 @@ static void weight_panel(const weight_product *p, tile *t, const span rows, int6
     }
 }
 
-/* Rows of dw, to c and behind. */
+/* Rows of dw, to c and after it. */
 static void weight_rows(const weight_product *p, const span rows, float *c)
 {
     tile t = {.a_stride = p->rows * 16,
@@ -200,7 +200,7 @@ static int grad_weight_parts(const sonde__op_call *call, int max)
     return worth(2 * x->dim[0] * dy->dim[1] * x->dim[1], GRAIN_FLOPS, max);
 }
 
-/* --- gradient of the bias --------------------------------------------------------- */
+/* --- gradient of the bias ----------------------------------------------------------- */
 
 /* Sums over all lanes of 16 channels at c (count of them exist), the valid lanes only. */
 static v16 sum_channels(const float *dy, int64_t samples, int64_t channels, int64_t c,
@@ -260,7 +260,7 @@ static bool accepts_matrix(const sonde__op_call *call)
 
 #include "nn/kernels/linear_update_kernels.h"
 
-/* --- lists ------------------------------------------------------------------------ */
+/* --- lists -------------------------------------------------------------------------- */
 
 static const sonde__op_kernel linear_lanes = {
     .name = "lanes",

@@ -15,7 +15,7 @@
 
 enum { LANES = SONDE__LANE_WIDTH, BLOCK = SONDE__VITALS_BLOCK, PAIR = 2 * BLOCK };
 
-/* Elements in memory, float32 or bytes, perhaps behind a gate. */
+/* Elements in memory, float32 or bytes, perhaps gated. */
 typedef struct source {
     const unsigned char *x;
     size_t size; /* of an element: 4 or 1 */
@@ -57,7 +57,7 @@ static void add_whole(sonde_vitals *into, const source *from, size_t count)
     }
 }
 
-/* Elements from `at` up to `full`, which are less than a block, and behind them the first
+/* Elements from `at` up to `full`, which are less than a block, followed by the first
  * `valid` of every 16. */
 static void add_partial(sonde_vitals *into, const source *from, size_t at, size_t full,
                         size_t rows, size_t valid)

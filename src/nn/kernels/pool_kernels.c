@@ -8,7 +8,7 @@
 #include "nn/kernels/fast_conv.h"
 #include "nn/ops/lanes.h"
 
-/* --- shapes ----------------------------------------------------------------------- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 typedef struct pool_geometry {
     int64_t planes; /* blocks * channels */
@@ -66,7 +66,7 @@ static int pool_parts_of(const pool_geometry *g, int max)
                        max);
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static void max_of_window(const pool_geometry *g, const pool_window *window,
                           const float *x, float *y, uint8_t *index)
@@ -140,7 +140,7 @@ static void pool_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-/* --- gradient --------------------------------------------------------------------- */
+/* --- gradient ----------------------------------------------------------------------- */
 
 static void spread_window(const pool_geometry *g, const pool_window *window, bool alone,
                           const float *dy, const uint8_t *index, float *dx)

@@ -6,8 +6,9 @@
  * Order of things. Elements are taken as they lie, in blocks of RELU_BLOCK and in vectors of
  * 16. The sum of the value is that of vitals_accum.h; of its ReLU, what is not 0 or less and
  * its squares go to sixteen lanes each, so either of the two may be read for it. The value's
- * l1 is twice the ReLU's sum less its own sum. Blocks of which sums do not tell all (see sonde__vitals_is_plain; and a value with
- * zeros) go the way of any array in memory. So every instruction set comes to the same bits.
+ * l1 is twice the ReLU's sum less its own sum. Blocks whose sums do not suffice (see
+ * sonde__vitals_is_plain; and a value with zeros) are measured like any array in memory.
+ * So every instruction set gives the same bits.
  */
 #ifndef SONDE_NN_KERNELS_RELU_VITALS_H
 #define SONDE_NN_KERNELS_RELU_VITALS_H
@@ -25,7 +26,7 @@ typedef struct relu_signs {
     sonde_vitals pre, relu;
 } relu_signs;
 
-/* --- sums in registers ------------------------------------------------------------ */
+/* --- sums in registers -------------------------------------------------------------- */
 
 #if VF_WIDTH == 16
 typedef struct relu_acc {
@@ -254,7 +255,7 @@ static inline void relu_acc_close(const relu_acc *a, size_t n, sonde__vitals_sum
     }
 }
 
-/* --- arrays ----------------------------------------------------------------------- */
+/* --- arrays ------------------------------------------------------------------------- */
 
 /* The ReLU of n elements as an array like any other. */
 static void relu_vitals_by_memory(const float *x, size_t n, sonde_vitals *into)

@@ -2,7 +2,7 @@
  * reorder_kernels.c - any layout into any other, by tiles of 16 x 16 transposed in
  * registers.
  *
- * Included by reorder_generic.c, _avx2.c and _avx512.c, which define ISA(name). Like the
+ * Like the
  * reference it goes by the layouts of the call's operands, not by those in its row. Lanes
  * past N and columns of panels past K become zeros.
  */

@@ -2,9 +2,9 @@
  * reorder_tile.h - 16 x 16 numbers of a matrix (N, K) from one layout into another.
  *
  * For the kernel files that are compiled once per instruction set. A tile is `samples` x
- * `columns` numbers, both at most 16; what is past them in the destination's tile is
- * written as zeros where its layout has room for it (lanes, columns of a panel) and left
- * alone where it has not. Nothing past them is read.
+ * `columns` numbers, both at most 16; the rest of the destination's tile is written as
+ * zeros where its layout has room for it (lanes, columns of a panel) and not touched
+ * where it has none. Nothing past them is read.
  */
 #ifndef SONDE_NN_KERNELS_REORDER_TILE_H
 #define SONDE_NN_KERNELS_REORDER_TILE_H
@@ -38,7 +38,7 @@ static inline float *layout_tile(const layout_view *m, int64_t n, int64_t k,
     return m->data + n * m->columns + k;
 }
 
-/* rows x columns copied, zeros up to width behind each row and in rows up to height. */
+/* rows x columns copied, zeros up to width after each row and in rows up to height. */
 static inline void copy_rows(const float *from, int64_t from_stride, int rows,
                              int columns, float *to, int64_t to_stride, int height,
                              int width)

@@ -1,7 +1,6 @@
 /*
  * sgd_kernels.c - the SGD op, with vital signs of gradient, weight and momentum buffer in
- * the same pass. Included by sgd_generic.c, _avx2.c and _avx512.c, which define
- * ISA(name). The loop itself is in sgd_update.h.
+ * the same pass. The loop itself is in sgd_update.h.
  */
 #include "base/isa.h"
 #include "base/macros.h"

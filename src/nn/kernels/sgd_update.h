@@ -7,8 +7,8 @@
  * same instructions, so an array may be updated in any pieces.
  *
  * Vital signs are taken block by block, of SONDE__VITALS_BLOCK elements: from registers
- * where there are enough of them, else right behind the update of the block, which is in
- * L1 then.
+ * where there are enough of them, else right after the update of the block, which is then
+ * in L1.
  */
 #ifndef SONDE_NN_KERNELS_SGD_UPDATE_H
 #define SONDE_NN_KERNELS_SGD_UPDATE_H
@@ -18,14 +18,14 @@
 #include "nn/kernels/vec.h"
 #include "tensor/vitals_accum.h"
 
-/* What `live` of an SGD op says. */
+/* The numbers in `live` of an SGD op. */
 typedef struct sgd_rule {
     float lr, momentum, damping, decay, scale; /* damping: 1 - dampening */
     bool has_v, first, nesterov;
 } sgd_rule;
 
 /* Where one stretch of the arrays lies; v may be NULL if the rule has none. *bad is set to 1
- * if g holds NaN or infinities; NULL: nobody looks. */
+ * if g holds NaN or infinities; NULL: not wanted. */
 typedef struct sgd_arrays {
     const float *w, *g, *v;
     float *w_out, *v_out;
@@ -279,7 +279,7 @@ static void sgd_block_seen(unsigned see, const sgd_rule *rule, const sgd_arrays 
 }
 #endif
 
-/* Of a block in cache, where no update looks at it in passing. */
+/* Of a block in cache, where the update does not measure it in passing. */
 static inline void sgd_look_at(const float *g, int64_t n, uint8_t *bad)
 {
     vf seen = {0};
@@ -326,7 +326,7 @@ static inline void sgd_block(const sgd_rule *rule, const sgd_arrays *block, int6
     take_block(vitals->v, block->v_out, n);
 }
 
-/* --- vital signs of a call, block by block ---------------------------------------- */
+/* --- vital signs of a call, block by block ------------------------------------------ */
 
 /* Room in scratch for the vital signs of every block of count elements. */
 static inline size_t sgd_signs_bytes(int64_t count)

@@ -3,7 +3,7 @@
  * batch, and their gradients. Equations: softmax_kernels.h.
  *
  * A line of the axis is one column of every sample block: whole blocks are added up lane by
- * lane, then the lanes in their order, then what the last block holds of valid lanes.
+ * lane, then the lanes in their order, then the valid lanes of the last block.
  */
 #include "base/isa.h"
 #include "nn/kernels/fast_conv.h"
@@ -153,7 +153,7 @@ static void log_softmax_grad_column(const float *dy, const float *y, const colum
     }
 }
 
-/* --- kernels ---------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
 typedef void (*column_fn)(const float *a, const float *b, const column *c, float *to);
 

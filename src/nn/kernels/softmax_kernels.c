@@ -36,7 +36,7 @@ static int64_t start_of(const lines *l, int64_t line)
     return (line / inner * l->length * inner + line % inner) * LANES;
 }
 
-/* --- one line, one chunk of lanes ------------------------------------------------- */
+/* --- one line, one chunk of lanes --------------------------------------------------- */
 
 /* m and s */
 VEC_INLINE void max_and_sum(const float *x, const lines *l, vf *max, vf *sum)
@@ -114,7 +114,7 @@ static void log_softmax_grad_line(const float *dy, const float *y, const lines *
     }
 }
 
-/* --- kernels ---------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
 typedef void (*line_fn)(const float *a, const float *b, const lines *l, float *to);
 

@@ -2,7 +2,7 @@
  * tile_kernels.h - the micro-kernels of the linear layer: one tile of C += A B in
  * registers.
  *
- * For linear_kernels.h alone, compiled once per instruction set.
+ * For linear_kernels.c alone, compiled once per instruction set.
  *
  * A tile is `rows` x TILE_COLS numbers of C, two vectors a row ("wide"; with AVX-512 also
  * one vector a row, "narrow", for the last block or half panel). Every step of the sum
@@ -66,8 +66,7 @@ typedef void (*tile_fn)(const tile *t, const float *a, const float *b, float *c,
  * than there are. */
 #define TILE_POINTER(p) __asm__("" : "+r"(p))
 
-/* --- accumulators --------------------------------------------------------------------
- */
+/* --- accumulators ------------------------------------------------------------------- */
 
 VEC_INLINE void tile_init(const int rows, const int vecs, const tile *t, const float *c,
                           ptrdiff_t c_stride, int64_t row, vf acc[MAX_TILE_ROWS][2])
@@ -148,7 +147,7 @@ VEC_INLINE void tile_store_lanes(const int rows, const int vecs, const tile *t, 
     }
 }
 
-/* --- forward: A (row, k) at a[row * a_stride + k] --------------------------------- */
+/* --- forward: A (row, k) at a[row * a_stride + k] ----------------------------------- */
 
 /* One k of the sum; A through every third row's pointer, so that few registers hold all.
  */
@@ -202,7 +201,7 @@ VEC_INLINE void forward_tile(const int rows, const int vecs, const tile *t,
     tile_store_lanes(rows, vecs, t, c, acc);
 }
 
-/* --- backward: A (row, o) at a[row + o * a_stride] -------------------------------- */
+/* --- backward: A (row, o) at a[row + o * a_stride] ---------------------------------- */
 
 VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
                               const float *a, const float *b, float *c, int64_t row)
@@ -228,8 +227,7 @@ VEC_INLINE void backward_tile(const int rows, const int vecs, const tile *t,
     tile_store_lanes(rows, vecs, t, c, acc);
 }
 
-/* --- weight: A (row, n) at a[n / 16 * a_stride + 16 * row + n % 16] -------------------
- */
+/* --- weight: A (row, n) at a[n / 16 * a_stride + 16 * row + n % 16] ----------------- */
 
 VEC_INLINE void weight_block(const int rows, const int vecs, const float *a,
                              const float *b, int64_t samples, vf acc[MAX_TILE_ROWS][2])
@@ -264,7 +262,7 @@ VEC_INLINE vf weight_load(const float *p, int cols)
     return cols >= VF_WIDTH ? vf_load(p) : vf_load_n(p, cols < 0 ? 0 : cols);
 }
 
-/* What the update will want: there is time for it to come while the sum is made. */
+/* Prefetches the update's operands while the sum is computed. */
 VEC_INLINE void weight_prefetch(const int rows, const int vecs, const tile *t,
                                 ptrdiff_t at)
 {
@@ -294,7 +292,7 @@ VEC_INLINE bool weight_is_bad(const int rows, const int vecs, vf acc[MAX_TILE_RO
     return vf_any(seen);
 }
 
-/* C is used up by SGD with momentum, where it stands in registers. */
+/* C is consumed by SGD with momentum while it is in registers. */
 VEC_INLINE void weight_update(const int rows, const int vecs, const tile *t, ptrdiff_t at,
                               vf acc[MAX_TILE_ROWS][2])
 {
@@ -380,8 +378,7 @@ VEC_INLINE void weight_tile(const int rows, const int vecs, const tile *t, const
     }
 }
 
-/* --- one function per number of rows --------------------------------------------------
- */
+/* --- one function per number of rows ------------------------------------------------ */
 
 #define TILE_ROWS_6(F) F(1) F(2) F(3) F(4) F(5) F(6)
 #define TILE_ROWS_12(F) TILE_ROWS_6(F) F(7) F(8) F(9) F(10) F(11) F(12)
@@ -429,8 +426,7 @@ static const tile_family backward_tiles = {{NULL, TILE_ROWS_6(BACKWARD_WIDE)}, {
 static const tile_family weight_tiles = {{NULL, TILE_ROWS_6(WEIGHT_WIDE)}, {NULL}};
 #endif
 
-/* --- cutting rows into tiles -----------------------------------------------------------
- */
+/* --- cutting rows into tiles -------------------------------------------------------- */
 
 /* count into the fewest groups of at most max, all nearly alike: a group of two rows
  * would keep the multipliers waiting. */

@@ -1,15 +1,14 @@
 /*
  * vec.h - sixteen floats at once, on every instruction set by one source.
  *
- * For the kernel files that are compiled once per instruction set (x_generic.c, x_avx2.c,
- * x_avx512.c); everything is static inline and takes the ISA of the file that includes
- * it.
+ * For the kernel files that are compiled once per instruction set; everything is static
+ * inline and takes the ISA of the file that includes it.
  *
  *   vf    the widest native vector of float, VF_WIDTH numbers (16, 8 or 4). A compiler
- *         vector: + - * and comparisons work on it. For micro-kernels that count
- * registers. v16   16 floats, a whole lane block of the LANES layout: one, two or four
- * vf. Use the functions below, not operators: where it is wider than a register, it is a
- * struct (a 64-byte compiler vector on AVX2 lives in memory, 10 times slower).
+ *         vector: + - * and comparisons work on it. For micro-kernels that count registers.
+ *   v16   16 floats, a whole lane block of the LANES layout: one, two or four vf. Use the
+ *         functions below, not operators: where it is wider than a register, it is a struct
+ *         (a 64-byte compiler vector on AVX2 lives in memory, 10 times slower).
  *
  * Loads and stores need no alignment. a * b + c is contracted to one FMA wherever the ISA
  * has it (-ffp-contract=fast in these files), so write one product per sum where bits
@@ -38,7 +37,7 @@
 #endif
 
 #define VEC_INLINE static inline __attribute__((always_inline, unused))
-/* Unrolls the loop behind it: needed where arrays of vectors are to become registers. */
+/* Unrolls the loop after it: needed where arrays of vectors are to become registers. */
 #if defined(__clang__)
 #define VEC_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -49,8 +48,7 @@ typedef float vf __attribute__((vector_size(VF_WIDTH * 4)));
 typedef int32_t vi __attribute__((vector_size(VF_WIDTH * 4)));
 typedef float vf_memory __attribute__((vector_size(VF_WIDTH * 4), aligned(4), may_alias));
 
-/* --- vf ------------------------------------------------------------------------------
- */
+/* --- vf ----------------------------------------------------------------------------- */
 
 VEC_INLINE vf vf_load(const float *p)
 {
@@ -62,7 +60,7 @@ VEC_INLINE void vf_store(float *p, vf a)
     *(vf_memory *)p = a;
 }
 
-/* The first n (0 ... VF_WIDTH) floats at p, zeros behind; nothing else is read. */
+/* The first n (0 ... VF_WIDTH) floats at p, then zeros; nothing else is read. */
 VEC_INLINE vf vf_load_n(const float *p, int n)
 {
 #if VF_WIDTH == 16
@@ -199,8 +197,7 @@ VEC_INLINE vf vf_rounded(vf a)
     return a;
 }
 
-/* --- v16 -----------------------------------------------------------------------------
- */
+/* --- v16 ---------------------------------------------------------------------------- */
 
 #if VF_WIDTH == 16
 typedef vf v16;
@@ -364,7 +361,7 @@ VEC_INLINE v16 v16_gate(v16 gate, v16 a)
     return V16_MAP2(vf_gate, gate, a);
 }
 
-/* The first n (0 ... 16) floats at p, zeros behind; nothing else is read. */
+/* The first n (0 ... 16) floats at p, then zeros; nothing else is read. */
 VEC_INLINE v16 v16_load_n(const float *p, int n)
 {
 #if VF_WIDTH == 16

@@ -20,7 +20,7 @@
         }                                                                                \
     } while (0)
 
-/* --- checks for shape rules (check.c); all fill diag and say found and expected --- */
+/* --- checks for shape rules (check.c); all fill diag and say found and expected ----- */
 
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };
 
@@ -31,7 +31,7 @@ const char *sonde__op_shape_text(const sonde__op_shape *shape,
 /* float32 or float64, of a size that sonde__op_expect_size takes. */
 sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
                                  sonde_diag *diag);
-/* A float tensor of that rank; form tells what it stands for: "(N, C, H, W)". */
+/* A float tensor of that rank; form names its dims: "(N, C, H, W)". */
 sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
                                 const char *form, sonde_diag *diag);
 /* The dtype and shape of expected. */
@@ -57,7 +57,7 @@ sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dt
 sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
                                  int64_t *count, sonde_diag *diag);
 
-/* --- element access --------------------------------------------------------------- */
+/* --- element access ----------------------------------------------------------------- */
 
 /* Whether an optional input was given. */
 static inline bool sonde__op_has_in(const sonde__op_call *call, int i)
@@ -72,7 +72,7 @@ static inline double sonde__op_load(const sonde__operand *operand, int64_t i)
                                              : (double)((const float *)operand->data)[i];
 }
 
-/* Does nothing for an output that nobody needs. */
+/* Does nothing for an output that is not computed (data NULL). */
 static inline void sonde__op_store(const sonde__operand *operand, int64_t i, double value)
 {
     if (operand->data == NULL) {
@@ -115,9 +115,9 @@ int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shap
 int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
                             int64_t n, int64_t k);
 
-/* --- gradient rules (gradient.c) -------------------------------------------------- */
+/* --- gradient rules (gradient.c) ---------------------------------------------------- */
 
-/* Emits an op with the attrs of the forward op, but for dims: those of the value `like`.
+/* Emits an op with the attrs of the forward op, and the dims of the value `like`.
  */
 sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_kind *kind, sonde__op_value like,
@@ -127,7 +127,7 @@ sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
 sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
                                       sonde__op_value from, sonde__op_value like);
 
-/* --- kernels ---------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------ */
 
 enum { SONDE__MAX_KERNELS = 15 };
 

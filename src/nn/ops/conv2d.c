@@ -1,13 +1,13 @@
 /*
  * conv2d.c - two-dimensional convolution, its input gradient and its weight gradient.
  *
- *   y[n,o,i,j] = b[o] + sum over c, k, l of w[o,c,k,l] x[n, g C/G + c, i s - p + k d,
- * ...]
+ *   y[n,o,i,j] = b[o] + sum over c, k, l of
+ *       w[o,c,k,l] x[n, g C/G + c, i s - p + k d, j s - p + l d]
  *
  * where g is the group of o: a cross-correlation, as PyTorch's torch.nn.Conv2d documents.
- * The gradients are the transposes of that sum. What lies in the padding takes no part,
- * so an infinite weight over padding gives no NaN; PyTorch's answer there depends on
- * which of its kernels runs.
+ * The gradients are the transposes of that sum. Elements in the padding take no part, so
+ * an infinite weight over padding gives no NaN; PyTorch's answer there depends on which
+ * of its kernels runs.
  *
  * attrs: stride, padding, dilation, groups; kernel is filled in from the weight. The
  * gradients have those of the forward op, and in dims the shape to give back.
@@ -70,7 +70,7 @@ static int64_t window_of(const sonde__op_attrs *attrs, int d, int64_t at, int64_
                : -1;
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static sonde_err conv2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
@@ -164,7 +164,7 @@ const sonde__op_kind sonde__op_conv2d = {
     .kernels = conv2d_kernels,
 };
 
-/* --- gradient of the input -------------------------------------------------------- */
+/* --- gradient of the input ---------------------------------------------------------- */
 
 static sonde_err conv2d_grad_input_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
@@ -236,7 +236,7 @@ const sonde__op_kind sonde__op_conv2d_grad_input = {
     .kernels = conv2d_grad_input_kernels,
 };
 
-/* --- gradient of the weight ------------------------------------------------------- */
+/* --- gradient of the weight --------------------------------------------------------- */
 
 static sonde_err conv2d_grad_weight_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                           sonde_diag *diag)

@@ -42,7 +42,7 @@ int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shap
     return at;
 }
 
-/* --- add, mul --------------------------------------------------------------------- */
+/* --- add, mul ----------------------------------------------------------------------- */
 
 static sonde_err binary_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
@@ -147,7 +147,7 @@ const sonde__op_kind sonde__op_mul = {
     .kernels = mul_kernels,
 };
 
-/* --- scale ------------------------------------------------------------------------ */
+/* --- scale -------------------------------------------------------------------------- */
 
 static sonde_err scale_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                              sonde_diag *diag)
@@ -187,7 +187,7 @@ const sonde__op_kind sonde__op_scale = {
     .kernels = scale_kernels,
 };
 
-/* --- fill ------------------------------------------------------------------------- */
+/* --- fill --------------------------------------------------------------------------- */
 
 static sonde_err fill_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                             sonde_diag *diag)
@@ -217,7 +217,7 @@ const sonde__op_kind sonde__op_fill = {
     .kernels = fill_kernels,
 };
 
-/* --- accumulate ------------------------------------------------------------------- */
+/* --- accumulate --------------------------------------------------------------------- */
 
 static sonde_err accumulate_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)

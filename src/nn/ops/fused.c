@@ -1,16 +1,17 @@
 /*
  * fused.c - ops that the fuse pass puts in the place of several: their shape rules, and
- * references that run the members one after the other, so that fast kernels have
- * something to be compared with. Every member's value is an output; one whose data is
- * NULL is kept in scratch or not computed.
+ * references that run the members one after the other: the oracle of the fast kernels.
+ * Every member's value is an output; one whose data is NULL is kept in scratch or not
+ * computed.
  *
- *   conv2d_relu        y = relu(conv2d(x, w, b))
- *   conv2d_relu_pool   y, index = max_pool2d(relu(conv2d(x, w, b)))
- *   linear_relu        y = relu(linear(x, w, b))
- *   pool_relu_conv_grad       drelu = max_pool2d_grad(dy, index), dconv = relu_grad of
- * it, dw = conv2d_grad_weight(dconv, x), db = channel_sum(dconv). Only winners have a
- * gradient, and the ReLU of a winner is the pool's output: so that stands in for the
- * ReLU's. linear_grad_weight_sgd    dw = linear_grad_weight(dy, x), then sgd(w, dw, v)
+ *   conv2d_relu             y = relu(conv2d(x, w, b))
+ *   conv2d_relu_pool        y, index = max_pool2d(relu(conv2d(x, w, b)))
+ *   linear_relu             y = relu(linear(x, w, b))
+ *   pool_relu_conv_grad     drelu = max_pool2d_grad(dy, index), dconv = relu_grad(drelu),
+ *                           dw = conv2d_grad_weight(dconv, x), db = channel_sum(dconv).
+ *                           Only winners have a gradient, and the ReLU of a winner is the
+ *                           pool's output, which therefore stands in for the ReLU's.
+ *   linear_grad_weight_sgd  dw = linear_grad_weight(dy, x), then sgd(w, dw, v)
  *
  * attrs are those of the convolution. The pool is always 2 x 2 with stride 2, without
  * padding or dilation: windows that tile.
@@ -48,7 +49,7 @@ static size_t bytes_of(const sonde__op_shape *shape)
 static const sonde__op_attrs two_by_two = {
     .kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 0}, .dilation = {1, 1}};
 
-/* --- conv2d_relu ------------------------------------------------------------------ */
+/* --- conv2d_relu -------------------------------------------------------------------- */
 
 static sonde_err conv2d_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
@@ -91,7 +92,7 @@ const sonde__op_kind sonde__op_conv2d_relu = {
     .kernels = conv2d_relu_kernels,
 };
 
-/* --- linear_relu ------------------------------------------------------------------ */
+/* --- linear_relu -------------------------------------------------------------------- */
 
 static sonde_err linear_relu_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)
@@ -120,7 +121,7 @@ const sonde__op_kind sonde__op_linear_relu = {
     .kernels = linear_relu_kernels,
 };
 
-/* --- conv2d_relu_pool ------------------------------------------------------------- */
+/* --- conv2d_relu_pool --------------------------------------------------------------- */
 
 static sonde_err conv2d_relu_pool_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                         sonde_diag *diag)
@@ -172,7 +173,7 @@ const sonde__op_kind sonde__op_conv2d_relu_pool = {
     .kernels = conv2d_relu_pool_kernels,
 };
 
-/* --- pool_relu_conv_grad ---------------------------------------------------------- */
+/* --- pool_relu_conv_grad ------------------------------------------------------------ */
 
 enum { DY = 0, INDEX = 1, POOL_Y = 2, X = 3 };
 enum { DRELU = 0, DCONV = 1, DW = 2, DB = 3 };
@@ -199,7 +200,7 @@ static sonde_err pool_relu_conv_grad_infer(sonde__op_call *call, sonde__op_attrs
     return SONDE_OK;
 }
 
-/* Room for the convolution's output gradient, and for dy behind the ReLU. */
+/* Room for the convolution's output gradient, and for the ReLU's gradient. */
 static size_t pool_relu_conv_grad_scratch(const sonde__op_call *call, int parts)
 {
     (void)parts;
@@ -243,7 +244,7 @@ const sonde__op_kind sonde__op_pool_relu_conv_grad = {
     .kernels = pool_relu_conv_grad_kernels,
 };
 
-/* --- linear_grad_weight_sgd ------------------------------------------------------- */
+/* --- linear_grad_weight_sgd --------------------------------------------------------- */
 
 static sonde_err linear_grad_weight_sgd_infer(sonde__op_call *call,
                                               sonde__op_attrs *attrs, sonde_diag *diag)

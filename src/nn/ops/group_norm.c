@@ -9,10 +9,10 @@
  * as torch.nn.GroupNorm; gamma and beta may be missing (beta alone may), which means 1
  * and 0. With z = (x - mean) rstd and h = dy gamma[c], the gradient is
  *
- *   dgamma[c] = sum dy z,  dbeta[c] = sum dy,  dx = rstd (h - sum h / D - z sum (h z) /
- * D)
+ *   dgamma[c] = sum dy z,  dbeta[c] = sum dy
+ *   dx = rstd (h - sum h / D - z sum (h z) / D)
  *
- * No gradient flows through the outputs mean and rstd: they are there to be looked at.
+ * No gradient flows through the outputs mean and rstd: they exist to be observed.
  *
  * attrs: groups, eps.
  */
@@ -57,7 +57,7 @@ static sonde_err expect_groups(const sonde__op_shape *x, const sonde__op_attrs *
     return SONDE_OK;
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static sonde_err group_norm_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                   sonde_diag *diag)
@@ -148,7 +148,7 @@ const sonde__op_kind sonde__op_group_norm = {
     .kernels = group_norm_kernels,
 };
 
-/* --- gradient --------------------------------------------------------------------- */
+/* --- gradient ----------------------------------------------------------------------- */
 
 enum { DY = 0, X = 1, MEAN = 2, RSTD = 3, GAMMA = 4 };
 

@@ -20,7 +20,7 @@
 
 enum { LANES = SONDE__LANE_WIDTH };
 
-/* --- shapes ----------------------------------------------------------------------- */
+/* --- shapes ------------------------------------------------------------------------- */
 
 static inline int64_t lanes_blocks(int64_t samples)
 {
@@ -66,7 +66,7 @@ static inline float *lanes_out(const sonde__op_call *call, int i)
     return i < call->out_count ? (float *)call->out[i].data : NULL;
 }
 
-/* --- parts ------------------------------------------------------------------------ */
+/* --- parts -------------------------------------------------------------------------- */
 
 /* Of count units, those of a part: *first ... *last - 1. */
 static inline void lanes_split(int64_t count, int part, int parts, int64_t *first,
@@ -86,7 +86,7 @@ static inline int lanes_parts(double operations, int64_t units, int max)
     return units < most ? (units < 1 ? 1 : (int)units) : most;
 }
 
-/* --- masks ------------------------------------------------------------------------ */
+/* --- masks -------------------------------------------------------------------------- */
 
 #if VF_WIDTH == 16
 typedef __mmask16 vm;
@@ -163,7 +163,7 @@ VEC_INLINE vi vi_set1(int32_t s)
     return s - (vi){0};
 }
 
-/* --- bytes (the index of a max-pool) ---------------------------------------------- */
+/* --- bytes (the index of a max-pool) ------------------------------------------------ */
 
 /* By hand: compilers make __builtin_convertvector of bytes element by element. */
 VEC_INLINE vi vi_load_u8(const uint8_t *p)
@@ -199,7 +199,7 @@ VEC_INLINE void vi_store_u8(uint8_t *p, vi a)
 #endif
 }
 
-/* --- partial sums ----------------------------------------------------------------- */
+/* --- partial sums ------------------------------------------------------------------- */
 
 /* Lanes valid ... 15 of rows of sums get their former numbers back. */
 static inline void lanes_restore(float *sums, const float *former, int64_t rows,

@@ -31,7 +31,7 @@ static sonde_err expect_common(const sonde__operand *a, int dim_a,
                        sonde__op_shape_text(&b->shape, text_b));
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static sonde_err linear_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                               sonde_diag *diag)
@@ -105,7 +105,7 @@ const sonde__op_kind sonde__op_linear = {
     .kernels = linear_kernels,
 };
 
-/* --- gradient of the input -------------------------------------------------------- */
+/* --- gradient of the input ---------------------------------------------------------- */
 
 static sonde_err linear_grad_input_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                          sonde_diag *diag)
@@ -155,7 +155,7 @@ const sonde__op_kind sonde__op_linear_grad_input = {
     .kernels = linear_grad_input_kernels,
 };
 
-/* --- gradient of the weight ------------------------------------------------------- */
+/* --- gradient of the weight --------------------------------------------------------- */
 
 static sonde_err linear_grad_weight_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                           sonde_diag *diag)

@@ -5,8 +5,9 @@
  *   dlogp[n, c] = c == target[n] ? - dloss : 0      (likewise)
  *
  * as torch.nn.functional.nll_loss without class weights. PyTorch's ignore_index is not
- * done. Whoever feeds targets checks them; a target outside 0 ... C - 1 that gets here
- * all the same reads nothing: it makes the loss NaN, and its row of the gradient too.
+ * supported. The session checks targets before a run; a target outside 0 ... C - 1 that
+ * still reaches the kernel reads nothing and makes the loss and its row of the gradient
+ * NaN.
  *
  * attrs: mean; of the gradient, the shape of logp in dims.
  */

@@ -1,5 +1,5 @@
 /*
- * layout.c - counting elements and finding them, in every layout.
+ * op_layout.c - counting elements and finding them, in every layout.
  */
 #include "nn/ops/common.h"
 

@@ -2,9 +2,8 @@
  * ops.h - the op table: what every op of a network is to the rest of the engine.
  *
  * An op family lives in one file (conv2d.c, pool.c, linear.c ...): its shape rule, its
- * gradient, its scalar reference kernel and its rows in the table. Fast kernels of a family
- * lie beside it, one source compiled per instruction set (conv2d_kernels.h included by
- * conv2d_generic.c, conv2d_avx2.c, conv2d_avx512.c).
+ * gradient, its scalar reference kernel and its rows in the table. Its fast kernels are
+ * in nn/kernels/ (conv2d_kernels.c), compiled once per instruction set.
  *
  * A kernel is a function of operands only: it allocates nothing, keeps nothing and prints
  * nothing. The executor calls it once per thread with (part, parts); a kernel divides its
@@ -25,7 +24,7 @@
 #pragma GCC visibility push(default) /* for tests, which link the shared library */
 #endif
 
-/* --- layouts ---------------------------------------------------------------------- */
+/* --- layouts ------------------------------------------------------------------------ */
 
 /*
  * How a value of shape (N, inner ...) lies in memory.
@@ -46,7 +45,7 @@ typedef enum sonde__op_layout {
 
 enum { SONDE__LANE_WIDTH = 16, SONDE__PANEL_WIDTH = 32 };
 
-/* --- operands and calls ----------------------------------------------------------- */
+/* --- operands and calls ------------------------------------------------------------- */
 
 typedef struct sonde__op_shape {
     sonde_dtype dtype;
@@ -71,7 +70,7 @@ typedef struct sonde__op_attrs {
     bool keep_dims; /* reduce */
     bool mean;      /* reduce, nll: mean instead of sum */
     float eps;      /* group_norm; adam */
-    bool relu;      /* a fused ReLU behind the op */
+    bool relu;      /* a fused ReLU follows the op */
     float scale;    /* accumulate, scale */
 } sonde__op_attrs;
 
@@ -80,7 +79,7 @@ enum { SONDE__MAX_OPERANDS = 10 };
 typedef struct sonde__operand {
     sonde__op_shape shape;
     sonde__op_layout layout;
-    void *data; /* NULL: an optional input not given, or an output that nobody needs */
+    void *data; /* NULL: an optional input not given, or an output not needed */
 } sonde__operand;
 
 typedef struct sonde__op_call {
@@ -92,16 +91,16 @@ typedef struct sonde__op_call {
     const float
         *live; /* numbers that may change between calls (learning rate ...), or NULL */
     /* Where to put vital signs of an operand that streams through anyway; NULL: not wanted.
-     * Set only as sonde__op_tells_in and sonde__op_tells_out say; parts is 1 then, unless it has
-     * finish. */
+     * Set only where sonde__op_tells_in or sonde__op_tells_out is true; parts is 1 then,
+     * unless it has finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
-    /* Of updates: where each part tells whether its share of the gradient holds NaN or
+    /* Of updates: where each part reports whether its share of the gradient holds NaN or
      * infinities, 1 or 0; NULL: not wanted. */
     uint8_t *bad;
 } sonde__op_call;
 
-/* Where a part tells, with nothing told yet; NULL: not wanted. */
+/* Where a part reports, cleared; NULL: not wanted. */
 static inline uint8_t *sonde__op_part_bad(const sonde__op_call *call, int part)
 {
     if (call->bad == NULL) {
@@ -140,7 +139,7 @@ typedef struct sonde__op_kernel {
     void (*again)(const sonde__op_call *call);
 } sonde__op_kernel;
 
-/* Whether a kernel tells the vital signs of an operand of a call (shapes are set). */
+/* Whether a kernel provides the vital signs of an operand of a call (shapes are set). */
 static inline bool sonde__op_tells_in(const sonde__op_kernel *kernel, int operand)
 {
     return (kernel->vitals_in >> (unsigned)operand & 1U) != 0;
@@ -154,7 +153,7 @@ static inline bool sonde__op_tells_out(const sonde__op_kernel *kernel,
     return ((kernel->vitals_out | more) >> (unsigned)operand & 1U) != 0;
 }
 
-/* --- the table -------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------- */
 
 /* The graph as gradients see it; implemented in nn/graph. Values are ids, 0 is "none". */
 typedef struct sonde__op_graph sonde__op_graph;
@@ -163,7 +162,7 @@ typedef uint32_t sonde__op_value;
 typedef struct sonde__op_kind sonde__op_kind;
 
 /* Everything a gradient rule may look at and do. emit returns the first output's id (0 on
- * failure, which the graph remembers); further outputs have the ids behind it. */
+ * failure, which the graph remembers); further outputs have the ids after it. */
 typedef struct sonde__op_gradient_context {
     sonde__op_graph *graph;
     const sonde__op_attrs *attrs;
@@ -183,7 +182,7 @@ const sonde__op_shape *sonde__op_value_shape(const sonde__op_graph *graph,
 struct sonde__op_kind {
     const char *name; /* "Conv2d", "Relu", "Conv2dGradWeight" */
     int in_min, in_max, out_count;
-    const char *out_names[SONDE__MAX_OPERANDS]; /* of outputs behind the first: "Index" */
+    const char *out_names[SONDE__MAX_OPERANDS]; /* of outputs after the first: "Index" */
     /*
      * Shape rule: from call->in[].shape and attrs to call->out[].shape (and normalised
      * attrs: inferred dims, resolved negative axes). diag->where is the caller's to fill.
@@ -195,7 +194,8 @@ struct sonde__op_kind {
      * everything that infer accepted. */
     const sonde__op_kernel *const *(*kernels)(void);
     unsigned
-        optional_out; /* bit i: output i may be left out (data NULL) if nobody needs it */
+        optional_out; /* bit i: output i may be left out (data NULL) if it is not needed
+        */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */
     int alias[SONDE__MAX_OPERANDS];
 };
@@ -262,8 +262,9 @@ extern const sonde__op_kind
     sonde__op_pool_relu_conv_grad; /* dy, index, pool y, x → drelu?,
                                                               dconv?, dw, db?; dims: of w */
 /* A weight gradient whose rows are used up by the update while in cache: rows of dw are
- * computed into a small buffer (or into dw, if somebody wants it whole) and fed to SGD at
- * once; the arithmetic is that of the two ops one after the other. live: as SGD. */
+ * computed into a small buffer (or into dw, if the whole of it is observed) and fed to
+ * SGD at once; the arithmetic is that of the two ops one after the other. live: as SGD.
+ * */
 extern const sonde__op_kind
     sonde__op_linear_grad_weight_sgd; /* w, dy, x, v? → w, dw?, v? */
 

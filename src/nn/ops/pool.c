@@ -137,7 +137,7 @@ const sonde__op_kind sonde__op_max_pool2d = {
     .kernels = max_pool2d_kernels,
 };
 
-/* --- gradient --------------------------------------------------------------------- */
+/* --- gradient ----------------------------------------------------------------------- */
 
 static sonde_err max_pool2d_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                        sonde_diag *diag)

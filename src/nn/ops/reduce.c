@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "nn/kernels/fast_conv.h"
 
-/* --- reduce ----------------------------------------------------------------------- */
+/* --- reduce ------------------------------------------------------------------------- */
 
 static bool is_reduced(const sonde__op_attrs *attrs, int dim)
 {
@@ -116,7 +116,7 @@ const sonde__op_kind sonde__op_reduce = {
     .kernels = reduce_kernels,
 };
 
-/* --- channel sum ------------------------------------------------------------------ */
+/* --- channel sum -------------------------------------------------------------------- */
 
 static sonde_err channel_sum_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                    sonde_diag *diag)

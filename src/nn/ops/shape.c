@@ -5,7 +5,7 @@
  *   identity   y = x: a place to print.
  *   reshape    the same elements, in row-major order, under other dims. attrs.dims, of
  *              attrs.rank entries: 0 copies the input's dim at that place, one -1 takes
- *              what is left (ONNX's Reshape).
+ *              the rest (ONNX's Reshape).
  *   transpose  dim i of y is dim attrs.dims[i] of x (torch.permute); negative ones count
  *              from the end.
  *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
@@ -37,7 +37,7 @@ static void copy(const sonde__op_call *call)
     }
 }
 
-/* --- identity --------------------------------------------------------------------- */
+/* --- identity ----------------------------------------------------------------------- */
 
 static sonde_err identity_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                 sonde_diag *diag)
@@ -71,7 +71,7 @@ const sonde__op_kind sonde__op_identity = {
     .kernels = identity_kernels,
 };
 
-/* --- reshape ---------------------------------------------------------------------- */
+/* --- reshape ------------------------------------------------------------------------ */
 
 /* Replaces 0 and -1 in dims. */
 static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
@@ -86,7 +86,7 @@ static sonde_err resolve_dims(const sonde__op_shape *x, sonde__op_attrs *attrs,
             if (i >= x->rank) {
                 return sonde__fail(
                     diag, SONDE_EINVAL, NULL, NULL,
-                    "target dim %d copies one that an input of rank %d has not", i,
+                    "target dim %d copies a dim that an input of rank %d lacks", i,
                     x->rank);
             }
             attrs->dims[i] = x->dim[i];
@@ -156,7 +156,7 @@ const sonde__op_kind sonde__op_reshape = {
     .kernels = reshape_kernels,
 };
 
-/* --- transpose -------------------------------------------------------------------- */
+/* --- transpose ---------------------------------------------------------------------- */
 
 static sonde_err transpose_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                  sonde_diag *diag)
@@ -231,7 +231,7 @@ const sonde__op_kind sonde__op_transpose = {
     .kernels = transpose_kernels,
 };
 
-/* --- broadcast -------------------------------------------------------------------- */
+/* --- broadcast ---------------------------------------------------------------------- */
 
 static sonde_err broadcast_infer(sonde__op_call *call, sonde__op_attrs *attrs,
                                  sonde_diag *diag)

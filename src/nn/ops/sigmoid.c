@@ -8,7 +8,7 @@
  * infinite input gives 0, 1 or -1, and a gradient of 0 there, or NaN if dy is infinite, as in
  * PyTorch.
  *
- * attrs: none. There are no fast kernels: networks that are trained in earnest use ReLUs.
+ * attrs: none. There are no fast kernels.
  */
 #include "nn/ops/common.h"
 

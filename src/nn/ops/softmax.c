@@ -54,7 +54,7 @@ static sonde_err softmax_grad_infer(sonde__op_call *call, sonde__op_attrs *attrs
     return SONDE_OK;
 }
 
-/* m and s of one line. A NaN need not become m: it gets into s all the same. */
+/* m and s of one line. A NaN need not become m: it reaches s either way. */
 static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
                         double *max, double *sum)
 {
@@ -70,7 +70,7 @@ static void max_and_sum(const sonde__operand *x, const lines *l, int64_t start,
     }
 }
 
-/* --- forward ---------------------------------------------------------------------- */
+/* --- forward ------------------------------------------------------------------------ */
 
 static void softmax_run(const sonde__op_call *call, int part, int parts)
 {
@@ -150,7 +150,7 @@ const sonde__op_kind sonde__op_log_softmax = {
     .kernels = log_softmax_kernels,
 };
 
-/* --- gradients -------------------------------------------------------------------- */
+/* --- gradients ---------------------------------------------------------------------- */
 
 static void softmax_grad_run(const sonde__op_call *call, int part, int parts)
 {

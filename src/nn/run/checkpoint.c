@@ -3,8 +3,8 @@
  *
  * Parameters have their own names; state is named after the value that an update makes
  * (Accl1___conv1.weight). Metadata: sonde.step, sonde.optimizer. Random numbers are pure
- * functions of the seed and the step, so nothing else is needed to go on bit for bit.
- * Accumulators are left out: they are zero between steps.
+ * functions of the seed and the step, so nothing else is needed to resume bit for bit.
+ * Accumulators are not saved: they are zero between steps.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"

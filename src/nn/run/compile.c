@@ -1,6 +1,6 @@
 /*
- * compile.c - makes a session ready: runs the passes, resolves what is observed, starts the
- * team. What fails leaves the session as it was before.
+ * compile.c - makes a session ready: runs the passes, resolves taps, starts the team. A
+ * failure leaves the session unchanged.
  */
 #include "nn/run/session_state.h"
 #include "base/clock.h"
@@ -56,7 +56,7 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
     return err;
 }
 
-/* --- what is observed ------------------------------------------------------------- */
+/* --- what is observed --------------------------------------------------------------- */
 
 static sonde_err add_tap(sonde_nn_session *session, const char *selector,
                          const sonde_schedule *schedule, unsigned how, sonde_sink *sink,
@@ -131,7 +131,7 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
     return err;
 }
 
-/* --- inputs ----------------------------------------------------------------------- */
+/* --- inputs ------------------------------------------------------------------------- */
 
 /* Numbers the inputs that the plan reads 0, 1, 2 ... and remembers their shapes. */
 static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
@@ -174,7 +174,7 @@ static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* --- compile ---------------------------------------------------------------------- */
+/* --- compile ------------------------------------------------------------------------ */
 
 void sonde__session_release(sonde_nn_session *session)
 {

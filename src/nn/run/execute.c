@@ -2,10 +2,10 @@
  * execute.c - the device loop: D steps of G micro-batches over the plan's list.
  *
  * Members of the team walk the same list. A step of one part is member 0's; members meet
- * where a step of several parts begins or ends. Observing is member 0's too, before anybody
- * goes on to what might overwrite it. With one thread there is no barrier,
- * and without anything due there is no observer: the loop is the kernels and nothing else.
- * Which of team or member 0 alone is faster is found by trying (pace.h); bits do not differ.
+ * where a step of several parts begins or ends. Member 0 also observes, before any member
+ * starts a step that might overwrite the value. With one thread there is no barrier, and
+ * with nothing due no observer: the loop runs kernels and nothing else. Which of team or
+ * member 0 alone is faster is found by trying (pace.h); bits do not differ.
  */
 #include "nn/run/execution.h"
 #include "base/clock.h"
@@ -25,7 +25,7 @@ void *sonde__session_buffer_data(const sonde_nn_session *session,
                : buffer->data;
 }
 
-/* --- running ---------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------ */
 
 /* A step's kernel among the team, or by member 0 alone. Members have met if it has several
  * parts. Returns the parts. */
@@ -38,7 +38,7 @@ static int run_parts(execution *run, sonde__plan_step *step, int member)
     if (step->fuses && member == 0) {
         sonde__session_ask_vitals(run, step, true);
     }
-    if (step->fuses && parts > 1) { /* the question goes round before the work */
+    if (step->fuses && parts > 1) { /* ask before the work */
         sonde__session_team_barrier(team);
     }
     if (member < parts) {
@@ -53,8 +53,8 @@ static int run_parts(execution *run, sonde__plan_step *step, int member)
     return parts;
 }
 
-/* A list with something due. What member 0 runs alone it also shows without a meeting; what
- * several have run is shown before anybody goes on. */
+/* A list with something due. Member 0 shows what it ran alone without a barrier; what
+ * several members ran is shown before any of them continues. */
 static void run_observed(execution *run, size_t from, size_t to, int member)
 {
     sonde__plan *plan = &run->session->plan;
@@ -163,7 +163,7 @@ static void begin_step(execution *run)
         }
     }
     sonde__session_outputs_begin_step(session, &run->at);
-#if SONDE_OBSERVE
+#ifndef SONDE_UNOBSERVED /* defined only where the cost of these calls is measured */
     run->due = session->observer != NULL &&
                sonde_observer_begin_step(session->observer, session->gate, &run->at);
     if (run->due || plan->watching) {
@@ -172,7 +172,7 @@ static void begin_step(execution *run)
 #endif
 }
 
-/* --- looking again ---------------------------------------------------------------- */
+/* --- looking again ------------------------------------------------------------------ */
 
 static bool is_bad_loss(const execution *run)
 {
@@ -197,8 +197,8 @@ static size_t count_to_loss(const sonde_nn_session *session)
 }
 
 /*
- * The loss is there, and nothing that lasts has been changed yet. If it is not finite and somebody
- * wants to know why, the same is computed once more, bit for bit, this time observed.
+ * The loss has been computed and no state has changed yet. If it is not finite and a tap
+ * has when_bad, the steps up to it run once more, with the same bits, observed.
  */
 static void look_again(execution *run, size_t end, int member)
 {
@@ -229,7 +229,7 @@ static void look_again(execution *run, size_t end, int member)
     }
 }
 
-/* --- the loops -------------------------------------------------------------------- */
+/* --- the loops ---------------------------------------------------------------------- */
 
 static void run_micro_batch(execution *run, int member)
 {

@@ -1,5 +1,5 @@
 /*
- * inputs.c - what is checked of a call's inputs before anything runs.
+ * inputs.c - the checks of a call's inputs before anything runs.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"

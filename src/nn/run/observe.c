@@ -19,11 +19,11 @@ static sonde_anchor_options anchor_options(const sonde_nn_session *session)
     return options;
 }
 
-/* --- anchors ---------------------------------------------------------------------- */
+/* --- anchors ------------------------------------------------------------------------ */
 
 /*
- * With G > 1 a parameter is observed at every micro-batch, before the update. Who wants its
- * final value wants the one after it, which has a name of its own.
+ * With G > 1 a parameter is observed at every micro-batch, before the update. Its final
+ * value is the one after the update, which has a name of its own.
  */
 static const char *final_name(const sonde_nn_session *session, const char *tensor,
                               sonde_anchor_mode mode, char *buf, size_t size)
@@ -83,7 +83,7 @@ sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
     return sonde_anchors_get(session->anchors, user_name, view, diag);
 }
 
-/* --- outputs ---------------------------------------------------------------------- */
+/* --- outputs ------------------------------------------------------------------------ */
 
 static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag *diag)
 {
@@ -134,8 +134,7 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
     }
     if (err == SONDE_OK) {
         err = sonde_observer_bind(session->output_observer, &shape, diag);
-        if (err == SONDE_EINVAL &&
-            diag != NULL) { /* not of an anchor that somebody named */
+        if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
             (void)snprintf(diag->where, sizeof diag->where, "output_mode");
         }
     }
@@ -198,7 +197,7 @@ sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
     return sonde_anchors_get(session->outputs, name, view, diag);
 }
 
-/* --- prints ----------------------------------------------------------------------- */
+/* --- prints ------------------------------------------------------------------------- */
 
 /* Taps one value into a printer under a title (NULL: its name). */
 static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,

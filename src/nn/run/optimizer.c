@@ -1,6 +1,5 @@
 /*
- * optimizer.c - what optimisers are called, their defaults, and the numbers their kernels
- * read.
+ * optimizer.c - names and defaults of optimisers, and the numbers their kernels read.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"
@@ -115,7 +114,7 @@ void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float sc
     }
 }
 
-/* The first field but the learning rate that differs; NULL if none does. */
+/* The first field other than the learning rate that differs; NULL if none does. */
 const char *sonde__session_optimizer_difference(const sonde_nn_optimizer *a,
                                                 const sonde_nn_optimizer *b)
 {

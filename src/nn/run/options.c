@@ -1,5 +1,5 @@
 /*
- * options.c - a session's options: defaults, chaining setters, and what is wrong with them.
+ * options.c - a session's options: defaults, setters and checks.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"
@@ -65,7 +65,7 @@ sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
     return options;
 }
 
-/* A whole number from the environment; *value stays as it is if there is none. */
+/* A whole number from the environment; *value is unchanged if there is none. */
 static sonde_err override_number(const char *variable, int64_t *value, sonde_diag *diag)
 {
     const char *text = getenv(variable);

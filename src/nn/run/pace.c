@@ -1,5 +1,5 @@
 /*
- * pace.c - see pace.h. A stretch is short while trying, long while going on with the faster.
+ * pace.c - see pace.h. A stretch is short while trying and long with the faster kind.
  */
 #include "nn/run/pace.h"
 
@@ -48,7 +48,7 @@ void sonde__session_pace_took(sonde__session_pace *pace, double seconds)
         pace->together = !pace->together;
         pace->trying = true;
         pace->left = TRY_CALLS;
-    } else { /* both are known: on with the faster */
+    } else { /* both are known: take the faster */
         pace->together = pace->mean[1] < pace->mean[0];
         pace->trying = false;
         pace->left = long_stretch(pace->mean[pace->together]);

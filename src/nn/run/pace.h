@@ -1,10 +1,10 @@
 /*
  * pace.h - whether a team of threads is faster than one thread, found by trying.
  *
- * Steps are microseconds long, so a member that the system has put to sleep costs the others
- * more than it ever brought: on a busy machine one thread alone is many times faster than
- * two. Results do not depend on the number of threads, so each call may choose anew: a few
- * calls of one kind, a few of the other, then many of the faster, and again.
+ * Steps are microseconds long, so a member that the system has put to sleep costs the
+ * others more time than it saves: on a busy machine one thread alone is many times faster
+ * than two. Results do not depend on the number of threads, so each call may choose anew:
+ * a few calls of one kind, a few of the other, then many of the faster, and again.
  */
 #ifndef SONDE_NN_RUN_PACE_H
 #define SONDE_NN_RUN_PACE_H

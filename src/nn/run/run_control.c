@@ -1,5 +1,5 @@
 /*
- * control.c - what a session does about requests: between calls of run, never within one.
+ * run_control.c - how a session serves requests: between calls of run, never within one.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"
@@ -43,7 +43,7 @@ const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *session)
     return session->stopped ? &session->stop : NULL;
 }
 
-/* A checkpoint that cannot be saved is told, and training goes on. */
+/* A checkpoint that cannot be saved is reported, and training continues. */
 static void save_checkpoint(const sonde_nn_session *session, const sonde_request *request)
 {
     char path[PATH], line[SONDE_DIAG_LINE];

@@ -79,7 +79,7 @@ void sonde_nn_session_destroy(sonde_nn_session *session)
     sonde__free(session);
 }
 
-/* --- before compile --------------------------------------------------------------- */
+/* --- before compile ----------------------------------------------------------------- */
 
 static sonde_err check_open(const sonde_nn_session *session, const char *what,
                             sonde_diag *diag)
@@ -219,7 +219,7 @@ sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *ho
     return err;
 }
 
-/* --- after it --------------------------------------------------------------------- */
+/* --- after it ----------------------------------------------------------------------- */
 
 static sonde_err check_compiled(const sonde_nn_session *session, sonde_diag *diag)
 {

@@ -1,5 +1,5 @@
 /*
- * show.c - what of a running step is told to the observer.
+ * session_show.c - hands the values of a running step to the observer.
  */
 #include "nn/run/execution.h"
 
@@ -37,7 +37,7 @@ static void *find_data(const execution *run, const sonde__plan_showing *showing)
     return plan->show_scratch;
 }
 
-/* Vital signs of a value that no kernel tells, without reordering it. */
+/* Vital signs of a value that no kernel provides, taken without reordering it. */
 static void take_vitals(const execution *run, const sonde__plan_showing *showing,
                         sonde_vitals *vitals)
 {
@@ -111,7 +111,7 @@ void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, boo
     }
 }
 
-/* --- gradients that are not finite ------------------------------------------------ */
+/* --- gradients that are not finite -------------------------------------------------- */
 
 bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member)
 {
@@ -145,10 +145,10 @@ void sonde__session_tell_bad(execution *run, sonde__plan_step *step)
     run->bad = true;
 }
 
-/* --- outputs that exist only to be shown ------------------------------------------- */
+/* --- outputs that exist only to be shown -------------------------------------------- */
 
-/* Whether anybody wants, at this step, what a kernel does not tell of its output
- * without keeping it. */
+/* Whether a tap wants, at this step, more of an output than the kernel provides without
+ * keeping it. */
 static bool is_wanted(const execution *run, const sonde__plan_step *step, int operand)
 {
     const int buffer = step->out_buffer[operand];

@@ -1,5 +1,5 @@
 /*
- * run.h - a session's inside, and the executor that loops over its plan.
+ * session_state.h - the inside of a session, and the executor that loops over its plan.
  */
 #ifndef SONDE_NN_RUN_SESSION_STATE_H
 #define SONDE_NN_RUN_SESSION_STATE_H
@@ -10,7 +10,7 @@
 #include "nn/run/pace.h"
 #include "nn/run/team.h"
 
-/* What was asked for before compile; resolved by it. */
+/* Requests made before compile, which resolves them. */
 typedef struct sonde__session_anchor_request {
     char *user_name, *tensor_name;
     sonde_anchor_mode mode;
@@ -43,8 +43,8 @@ struct sonde_nn_session {
     sonde__session_attach_request *attach_requests;
     size_t attach_count, attach_capacity;
     sonde_hook *hook;       /* borrowed; NULL: nothing is recorded */
-    sonde_control *control; /* borrowed; NULL: nobody asks */
-    char *checkpoints;      /* folder of those asked for; NULL: none */
+    sonde_control *control; /* borrowed; NULL: no requests */
+    char *checkpoints;      /* folder of requested checkpoints; NULL: none */
     sonde_request stop;     /* if stopped */
     bool stopped;
 
@@ -61,7 +61,7 @@ struct sonde_nn_session {
     size_t printer_count;
     sonde__plan plan;
     sonde__session_team *team;     /* NULL: one thread */
-    sonde__session_pace pace;      /* whether the team is worth it just now */
+    sonde__session_pace pace;      /* whether the team is faster at present */
     sonde__op_shape *input_shapes; /* of a whole call, in the order of run's inputs */
     const char **input_names;      /* borrowed from the model */
     size_t input_count;
@@ -70,7 +70,7 @@ struct sonde_nn_session {
     int64_t step; /* the next one's number */
 };
 
-/* What the environment says, over what the options say. */
+/* The environment's values override the options'. */
 sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag *diag);
 sonde_err sonde__session_options_check(const sonde_nn_options *options, bool training,
                                        sonde_diag *diag);

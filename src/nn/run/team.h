@@ -19,7 +19,8 @@ void sonde__session_team_destroy(sonde__session_team *team); /* joins; NULL is f
 /* Calls job(user, member) on every member, the caller included; returns when all are done. */
 void sonde__session_team_run(sonde__session_team *team,
                              void (*job)(void *user, int member), void *user);
-/* Within a job: nobody passes before all have come. Memory written before is seen behind. */
+/* Within a job: no member passes before all have arrived. Memory written before it is
+ * seen after it. */
 void sonde__session_team_barrier(sonde__session_team *team);
 
 #endif

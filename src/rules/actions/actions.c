@@ -228,7 +228,7 @@ sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *r
             known = strcasecmp(names[j], rule) == 0;
         }
         if (!known) {
-            const char *near = sonde__nearest(rule, names, count);
+            const char *near = sonde_diag_nearest(rule, names, count);
 
             err = sonde__fail(diag, SONDE_ENOTFOUND, "action",
                               near != NULL ? near

@@ -1,93 +1,16 @@
 /*
- * builtin.c - the table of built-in rules, and what their files share.
+ * builtin.c - what built-in rules share: which tensors a rule wants, and which belong together.
  */
 #include "rules/builtin/builtin.h"
 
-#include <sonde/error.h>
-#include <sonde/rules.h>
-
-#include "base/fail.h"
 #include "base/macros.h"
-#include "observe/tensor_names.h"
+#include "rules/engine.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-/* By name. */
-static const sonde_rule *const table[] = {
-    &sonde__builtin_all_zero,
-    &sonde__builtin_check_input_images,
-    &sonde__builtin_class_imbalance,
-    &sonde__builtin_confusion,
-    &sonde__builtin_dead_relu,
-    &sonde__builtin_dtype_changed,
-    &sonde__builtin_duplicate_batch,
-    &sonde__builtin_eval_nondeterminism,
-    &sonde__builtin_exploding_tensor,
-    &sonde__builtin_feature_importance,
-    &sonde__builtin_frozen_parameter,
-    &sonde__builtin_gradient_spike,
-    &sonde__builtin_input_range,
-    &sonde__builtin_label_noise,
-    &sonde__builtin_loss_not_decreasing,
-    &sonde__builtin_loss_spike,
-    &sonde__builtin_missing_zero_grad,
-    &sonde__builtin_nlp_sequence_ratio,
-    &sonde__builtin_non_finite,
-    &sonde__builtin_optimizer_state,
-    &sonde__builtin_overfit,
-    &sonde__builtin_overtraining,
-    &sonde__builtin_poor_weight_initialization,
-    &sonde__builtin_replica_divergence,
-    &sonde__builtin_saturated_activation,
-    &sonde__builtin_similar_across_runs,
-    &sonde__builtin_softmax_misuse,
-    &sonde__builtin_stalled_training,
-    &sonde__builtin_symmetric_units,
-    &sonde__builtin_tensor_variance,
-    &sonde__builtin_tree_depth,
-    &sonde__builtin_unchanged_tensor,
-    &sonde__builtin_unfrozen_parameter,
-    &sonde__builtin_update_spike,
-    &sonde__builtin_vanishing_gradient,
-    &sonde__builtin_weight_update_ratio,
-};
-
-const sonde_rule *sonde_rule_at_index(size_t i)
-{
-    return i < SONDE_COUNT_OF(table) ? table[i] : NULL;
-}
-
-static const char *rule_name_at(const void *list, size_t i)
-{
-    return ((const sonde_rule *const *)list)[i]->name;
-}
-
-sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_diag *diag)
-{
-    char near[SONDE__NEAREST_TEXT] = "";
-
-    for (size_t i = 0; i < SONDE_COUNT_OF(table); i++) {
-        if (strcasecmp(table[i]->name, name) == 0) {
-            *rule = table[i];
-            return SONDE_OK;
-        }
-    }
-    (void)sonde__observe_nearest_names(name, table, rule_name_at, SONDE_COUNT_OF(table),
-                                       near, sizeof near);
-    for (size_t i = 0; i < SONDE_COUNT_OF(table) && near[0] == '\0'; i++) {
-        if (strlen(name) > 2 && strcasestr(table[i]->name, name) != NULL) {
-            (void)snprintf(near, sizeof near, "%s", table[i]->name);
-        }
-    }
-    return sonde__fail(diag, SONDE_ENOTFOUND, NULL,
-                       near[0] != '\0' ? near : "one of 'sonde rules list'",
-                       "unknown rule '%s'", name);
-}
+/* --- tensors that belong together --------------------------------------------------- */
 
 sonde__builtin_span sonde__builtin_parameter_of(const char *name)
 {
@@ -97,13 +20,13 @@ sonde__builtin_span sonde__builtin_parameter_of(const char *name)
         ".max_exp_avg_sq", ".step"};
     const size_t length = strlen(name);
 
-    for (const char *at = strstr(name, "___"); at != NULL;) {
-        const char *next = strstr(at + 3, "___");
+    for (const char *bar = strstr(name, "___"); bar != NULL;) {
+        const char *next = strstr(bar + 3, "___");
 
         if (next == NULL) {
-            return (sonde__builtin_span){at + 3, strlen(at + 3)};
+            return (sonde__builtin_span){bar + 3, strlen(bar + 3)};
         }
-        at = next;
+        bar = next;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(starts); i++) {
         const size_t n = strlen(starts[i]);
@@ -122,51 +45,106 @@ sonde__builtin_span sonde__builtin_parameter_of(const char *name)
     return (sonde__builtin_span){NULL, 0};
 }
 
-void sonde__builtin_link(sonde_rule_run *run, int from, int to,
+/* The first tensor of need `parts` that belongs to the parameter of that name, or SIZE_MAX. */
+static size_t find_part(sonde_rule_run *run, const char *parameter, int parts,
+                        bool (*fits)(const sonde_tensor_info *info))
+{
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
+        const sonde__builtin_span span = sonde__builtin_parameter_of(info->name);
+
+        if (tensors[i].need == parts && span.text != NULL &&
+            strlen(parameter) == span.length &&
+            strncmp(span.text, parameter, span.length) == 0 &&
+            (fits == NULL || fits(info))) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
                          bool (*fits)(const sonde_tensor_info *info), size_t offset)
 {
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const char *name = sonde_rule_info(run, tensors[i].id)->name;
-        size_t of = SIZE_MAX;
+        if (tensors[i].need == parameters) {
+            const char *name = sonde_rule_info(run, tensors[i].id)->name;
+            const size_t part = find_part(run, name, parts, fits);
 
-        for (size_t j = 0; j < count && tensors[i].need == from && of == SIZE_MAX; j++) {
-            const sonde_tensor_info *info = sonde_rule_info(run, tensors[j].id);
-            const sonde__builtin_span span = sonde__builtin_parameter_of(info->name);
-
-            if (tensors[j].need == to && span.text != NULL &&
-                strlen(name) == span.length &&
-                strncmp(span.text, name, span.length) == 0 &&
-                (fits == NULL || fits(info))) {
-                of = j;
-            }
-        }
-        if (tensors[i].need == from) {
-            memcpy((char *)tensors[i].memory + offset, &of, sizeof of);
+            memcpy((char *)tensors[i].memory + offset, &part, sizeof part);
         }
     }
 }
 
-bool sonde__builtin_is_input_of(const char *name, const char *activation)
+static bool is_input_of(const char *name, const char *activation)
 {
-    const char *at = strcasestr(name, activation);
+    const char *found = strcasestr(name, activation);
 
-    return at != NULL && strcasestr(at, "_input") != NULL;
+    return found != NULL && strcasestr(found, "_input") != NULL;
 }
 
-bool sonde__builtin_is_gradient(const sonde_tensor_info *info)
+const char *sonde__builtin_goes_into(const sonde_rule_run *run,
+                                     const sonde_tensor_info *info)
 {
-    return info->role == SONDE_ROLE_GRADIENT;
+    static const char *const names[] = {"relu", "gelu",    "selu", "elu",
+                                        "tanh", "sigmoid", "silu", "softplus"};
+    const sonde_catalogue *catalogue = run->rules->catalogue;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+        if (is_input_of(info->name, names[i])) {
+            return names[i];
+        }
+    }
+    if (info->role != SONDE_ROLE_INPUT || info->module[0] == '\0') {
+        return NULL;
+    }
+    for (uint32_t id = 0; id < sonde_catalogue_count(catalogue); id++) {
+        const sonde_tensor_info *output = sonde_catalogue_info(catalogue, id);
+
+        for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
+            if (output->role == SONDE_ROLE_OUTPUT &&
+                strcmp(output->module, info->module) == 0 &&
+                strcasecmp(output->op, names[i]) == 0) {
+                return names[i];
+            }
+        }
+    }
+    return NULL;
 }
 
-bool sonde__builtin_is_bias(const sonde_tensor_info *info)
-{
-    const char *dot = strrchr(info->name, '.');
+/* --- tensors that a rule wants ------------------------------------------------------ */
 
-    return info->role == SONDE_ROLE_BIAS ||
-           strncmp(dot != NULL ? dot + 1 : info->name, "bias", 4) == 0;
+static int first_need(bool wanted)
+{
+    return wanted ? 0 : SONDE_RULE_IGNORE;
+}
+
+int sonde__builtin_wants_loss(sonde_rule_run *run, const sonde_tensor_info *info,
+                              uint32_t id)
+{
+    (void)run;
+    return first_need(sonde__builtin_is_loss(info, id));
+}
+
+int sonde__builtin_wants_parameter(sonde_rule_run *run, const sonde_tensor_info *info,
+                                   uint32_t id)
+{
+    (void)run;
+    return first_need(sonde__builtin_is_parameter(info) &&
+                      sonde__builtin_is_own(info, id));
+}
+
+int sonde__builtin_wants_matched(sonde_rule_run *run, const sonde_tensor_info *info,
+                                 uint32_t id)
+{
+    (void)info;
+    return first_need(sonde_rule_matches(run, 0, id));
 }
 
 int sonde__builtin_wants_chosen(sonde_rule_run *run, uint32_t id, bool otherwise)
@@ -174,68 +152,32 @@ int sonde__builtin_wants_chosen(sonde_rule_run *run, uint32_t id, bool otherwise
     bool given = false;
     const bool selected = sonde_rule_selected(run, id, &given);
 
-    return (given ? selected : otherwise) ? 0 : SONDE_RULE_IGNORE;
+    return first_need(given ? selected : otherwise);
 }
 
-sonde_err sonde__builtin_need_choice(const char *rule, const char *collection_names,
-                                     const char *tensor_regex, sonde_diag *diag)
+int sonde__builtin_wants_any(sonde_rule_run *run, const sonde_tensor_info *info,
+                             uint32_t id)
 {
-    if (collection_names == NULL && tensor_regex == NULL) {
-        return sonde__fail(diag, SONDE_EINVAL, rule, "collection_names or tensor_regex",
-                           "it has to be told which tensors");
-    }
-    return SONDE_OK;
+    return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_own(info, id));
 }
 
-void sonde__builtin_reader_init(sonde__builtin_reader *reader, const sonde_view *view)
+int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *info,
+                                uint32_t id)
 {
-    reader->dtype = view->dtype;
-    sonde__tensor_cursor_init(&reader->cursor, view);
+    return sonde__builtin_wants_chosen(
+        run, id, info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id));
 }
 
-size_t sonde__builtin_reader_take(sonde__builtin_reader *reader,
-                                  double room[SONDE__CHUNK])
-{
-    uint64_t elements[SONDE__CHUNK];
-    const void *at = NULL;
-    const size_t n =
-        sonde__tensor_cursor_take(&reader->cursor, SONDE__CHUNK, elements, &at);
+/* --- numbers ------------------------------------------------------------------------ */
 
-    if (n > 0) {
-        sonde__tensor_load_f64(reader->dtype, at, n, room);
-    }
-    return n;
+static int by_size(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
 }
 
-size_t sonde__builtin_sample(const sonde_view *view, size_t most, double *out)
+void sonde__builtin_sort(double *values, size_t count)
 {
-    const size_t all = (size_t)sonde_view_count(view),
-                 size = sonde_dtype_size(view->dtype);
-    const size_t count = SONDE_MIN(all, most);
-    const size_t stride = count > 0 ? all / count : 1;
-    sonde__builtin_reader reader;
-    double chunk[SONDE__CHUNK];
-    size_t at = 0;
-
-    if (sonde_view_is_contiguous(view)) {
-        for (size_t i = 0; i < count; i++) {
-            const void *element = (const char *)view->data + i * stride * size;
-
-            if (view->dtype == SONDE_F32) { /* may be unaligned */
-                float value = 0.0F;
-
-                memcpy(&value, element, sizeof value);
-                out[i] = (double)value;
-            } else {
-                out[i] = sonde_element_get(view->dtype, element);
-            }
-        }
-        return count;
-    }
-    sonde__builtin_reader_init(&reader, view);
-    for (size_t n = 1; at < count && n > 0; at += n) {
-        n = SONDE_MIN(sonde__builtin_reader_take(&reader, chunk), count - at);
-        memcpy(out + at, chunk, n * sizeof *out);
-    }
-    return at;
+    qsort(values, count, sizeof *values, by_size);
 }

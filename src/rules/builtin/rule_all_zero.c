@@ -7,6 +7,8 @@
  */
 #include "rules/builtin/builtin.h"
 
+#include "base/fail.h"
+
 typedef struct all_zero {
     const char *collection_names, *tensor_regex;
     double threshold;
@@ -14,8 +16,7 @@ typedef struct all_zero {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(all_zero),
-    {"threshold", SONDE_RULE_REAL, "100", 0, 100, "percent of values that are 0",
-     offsetof(all_zero, threshold), false},
+    SONDE__REAL(all_zero, threshold, "100", 0, 100, "percent of values that are 0"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of the tensors chosen", SONDE_HOW_VITALS, false, false}};
@@ -24,8 +25,11 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
     const all_zero *state = sonde_rule_state(run);
 
-    return sonde__builtin_need_choice("AllZero", state->collection_names,
-                                      state->tensor_regex, diag);
+    if (state->collection_names == NULL && state->tensor_regex == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "AllZero",
+                           "collection_names or tensor_regex", "no tensors are chosen");
+    }
+    return SONDE_OK;
 }
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
@@ -55,19 +59,13 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_all_zero = {
-    .abi = SONDE_RULE_ABI,
-    .name = "AllZero",
+    SONDE__RULE("AllZero", all_zero),
     .summary = "a tensor consists of zeros",
     .condition = "At least `threshold` percent of a tensor's values are 0.",
     .advice =
         "A weight: look at its initialisation; an activation or a gradient: look for "
         "dead units before it, or a mask that hides everything.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .by_name_only = true,
-    .state_size = sizeof(all_zero),
     .init = init,
     .wants = wants,
     .step = step,

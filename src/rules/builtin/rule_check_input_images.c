@@ -7,29 +7,29 @@
  * when it is named; InputRange looks for what nobody wants. Evidence: raw values.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
+
+#include <math.h>
 
 enum { CHANNELS = 64, REGEX = 0 };
 
 typedef struct images {
-    const char *tensor_regex;
+    const char *regex;
     double threshold_mean;
     int64_t threshold_samples, channel;
 } images;
 
-typedef struct memory {
+typedef struct tensor_memory {
     double sum[CHANNELS];
     int64_t samples, elements; /* elements of a channel */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"regex", SONDE_RULE_REGEX, ".*hybridsequential0_input_0,^input$", 0, 0,
-     "expressions that select images", offsetof(images, tensor_regex), false},
-    {"threshold_mean", SONDE_RULE_REAL, "0.2", 0, 1e300, "how far a mean may be from 0",
-     offsetof(images, threshold_mean), false},
-    {"threshold_samples", SONDE_RULE_COUNT, "500", 1, 1e12, "images before it judges",
-     offsetof(images, threshold_samples), false},
-    {"channel", SONDE_RULE_COUNT, "1", 0, SONDE_MAX_DIMS - 1, "dimension of channels",
-     offsetof(images, channel), false},
+    SONDE__REGEX(images, regex, ".*hybridsequential0_input_0,^input$",
+                 "expressions that select images"),
+    SONDE__REAL(images, threshold_mean, "0.2", 0, 1e300, "how far a mean may be from 0"),
+    SONDE__COUNT(images, threshold_samples, "500", 1, 1e12, "images before it judges"),
+    SONDE__COUNT(images, channel, "1", 0, SONDE_MAX_DIMS - 1, "dimension of channels"),
 };
 static const sonde_rule_need needs[] = {{"images", SONDE_HOW_RAW, false, false}};
 
@@ -47,7 +47,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     const images *state = sonde_rule_state(run);
     const sonde_view *view = seen->view;
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
     int64_t inner = 1, at = 0, channels = 0;
@@ -65,11 +65,11 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         for (size_t i = 0; i < n; i++, at++) {
             const int64_t c = at / inner % channels;
 
-            of->sum[c < CHANNELS ? c : CHANNELS - 1] += values[i];
+            memory->sum[c < CHANNELS ? c : CHANNELS - 1] += values[i];
         }
     }
-    of->samples += view->shape[0];
-    of->elements += sonde_view_count(view) / channels;
+    memory->samples += view->shape[0];
+    memory->elements += sonde_view_count(view) / channels;
 }
 
 static void step(sonde_rule_run *run)
@@ -79,40 +79,34 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
-        if (of->samples < state->threshold_samples) {
+        if (memory->samples < state->threshold_samples) {
             continue;
         }
         for (int c = 0; c < CHANNELS; c++) {
-            const double mean = of->sum[c] / (double)of->elements;
+            const double mean = memory->sum[c] / (double)memory->elements;
 
             if (fabs(mean) > state->threshold_mean &&
                 sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean,
                                  state->threshold_mean)) {
                 sonde_rule_say(run, NULL,
                                "Over %lld images channel %d has a mean of %.4g.",
-                               (long long)of->samples, c, mean);
+                               (long long)memory->samples, c, mean);
             }
         }
-        *of = (memory){.samples = 0};
+        *memory = (tensor_memory){.samples = 0};
     }
 }
 
 const sonde_rule sonde__builtin_check_input_images = {
-    .abi = SONDE_RULE_ABI,
-    .name = "CheckInputImages",
+    SONDE__RULE("CheckInputImages", images),
     .summary = "images that go in are not centred",
     .condition = "Over `threshold_samples` images the mean of a channel is more than "
                  "`threshold_mean` from 0.",
     .advice = "Subtract the mean of each channel over the training data.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .by_name_only = true,
-    .state_size = sizeof(images),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
     .step = step,

@@ -16,6 +16,7 @@
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
 
+#include <math.h>
 #include <string.h>
 
 typedef struct imbalance {
@@ -31,25 +32,18 @@ typedef struct imbalance {
 } imbalance;
 
 static const sonde_rule_param params[] = {
-    {"labels_regex", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
-     offsetof(imbalance, labels_regex), false},
-    {"predictions_regex", SONDE_RULE_REGEX, ".*predictions", 0, 0,
-     "expressions that select predictions", offsetof(imbalance, predictions_regex),
-     false},
-    {"threshold_imbalance", SONDE_RULE_REAL, "10", 1, 1e300,
-     "times that a class may be more frequent than another",
-     offsetof(imbalance, threshold_imbalance), false},
-    {"threshold_misprediction", SONDE_RULE_REAL, "0.7", 0, 1,
-     "share of a class that may be mistaken",
-     offsetof(imbalance, threshold_misprediction), false},
-    {"samples", SONDE_RULE_COUNT, "500", 1, 1e12, "labels before it judges",
-     offsetof(imbalance, samples), false},
-    {"patience", SONDE_RULE_COUNT, "20", 1, 1e9,
-     "stretches of samples at which a class is mistaken", offsetof(imbalance, patience),
-     false},
-    {"argmax", SONDE_RULE_FLAG, "false", 0, 0,
-     "accepted: whether predictions are scores is seen from their shape",
-     offsetof(imbalance, argmax), false},
+    SONDE__REGEX(imbalance, labels_regex, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(imbalance, predictions_regex, ".*predictions",
+                 "expressions that select predictions"),
+    SONDE__REAL(imbalance, threshold_imbalance, "10", 1, 1e300,
+                "times that a class may be more frequent than another"),
+    SONDE__REAL(imbalance, threshold_misprediction, "0.7", 0, 1,
+                "share of a class that may be mistaken"),
+    SONDE__COUNT(imbalance, samples, "500", 1, 1e12, "labels before it judges"),
+    SONDE__COUNT(imbalance, patience, "20", 1, 1e9,
+                 "stretches of samples at which a class is mistaken"),
+    SONDE__FLAG(imbalance, argmax, "false",
+                "accepted: whether predictions are scores is seen from their shape"),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
                                         {"predictions", SONDE_HOW_RAW, true, false}};
@@ -188,8 +182,7 @@ static void destroy(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_class_imbalance = {
-    .abi = SONDE_RULE_ABI,
-    .name = "ClassImbalance",
+    SONDE__RULE("ClassImbalance", imbalance),
     .summary = "some classes are far more frequent, or never recognised",
     .condition =
         "In `samples` labels the most frequent class is clearly more than "
@@ -197,12 +190,7 @@ const sonde_rule sonde__builtin_class_imbalance = {
         "stretches on end more than `threshold_misprediction` of a class is mistaken "
         "while most others are not.",
     .advice = "Weight the classes in the loss, or draw the rare ones more often.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(imbalance),
     .wants = sonde__builtin_wants_classes,
     .observe = observe,
     .step = step,

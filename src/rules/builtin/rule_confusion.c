@@ -19,25 +19,21 @@ typedef struct confusion {
     double min_diag, max_off_diag;
     int64_t category_no;
     sonde__builtin_labels truth, guesses; /* of this step */
-    int64_t of[MOST][MOST];               /* taken for, is */
+    int64_t taken[MOST][MOST];            /* as a class, being a class */
     int64_t seen;
     int classes;
 } confusion;
 
 static const sonde_rule_param params[] = {
-    {"labels", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
-     offsetof(confusion, labels), false},
-    {"predictions", SONDE_RULE_REGEX, ".*predictions", 0, 0,
-     "expressions that select predictions", offsetof(confusion, predictions), false},
-    {"category_no", SONDE_RULE_COUNT, NULL, 2, MOST,
-     "number of classes (default: as many as occur)", offsetof(confusion, category_no),
-     false},
-    {"min_diag", SONDE_RULE_REAL, "0.9", 0, 1,
-     "least share of what an even spread gives a class", offsetof(confusion, min_diag),
-     false},
-    {"max_off_diag", SONDE_RULE_REAL, "0.1", 0, 1,
-     "largest share of a class that is taken for another",
-     offsetof(confusion, max_off_diag), false},
+    SONDE__REGEX(confusion, labels, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(confusion, predictions, ".*predictions",
+                 "expressions that select predictions"),
+    SONDE__COUNT(confusion, category_no, NULL, 2, MOST,
+                 "number of classes (default: as many as occur)"),
+    SONDE__REAL(confusion, min_diag, "0.9", 0, 1,
+                "least share of what an even spread gives a class"),
+    SONDE__REAL(confusion, max_off_diag, "0.1", 0, 1,
+                "largest share of a class that is taken for another"),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
                                         {"predictions", SONDE_HOW_RAW, false, true}};
@@ -60,13 +56,13 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0;
          i < state->truth.count && state->truth.count == state->guesses.count; i++) {
-        const int32_t is = state->truth.value[i], taken = state->guesses.value[i];
+        const int32_t is = state->truth.value[i], guess = state->guesses.value[i];
 
-        if (is >= 0 && is < MOST && taken >= 0 && taken < MOST) {
-            state->of[taken][is]++;
+        if (is >= 0 && is < MOST && guess >= 0 && guess < MOST) {
+            state->taken[guess][is]++;
             state->seen++;
             state->classes = is >= state->classes ? is + 1 : state->classes;
-            state->classes = taken >= state->classes ? taken + 1 : state->classes;
+            state->classes = guess >= state->classes ? guess + 1 : state->classes;
         }
     }
     state->truth.count = state->guesses.count = 0;
@@ -77,18 +73,18 @@ static void judge(sonde_rule_run *run, const confusion *state, int classes)
     int64_t right = 0;
 
     for (int c = 0; c < classes; c++) {
-        right += state->of[c][c];
+        right += state->taken[c][c];
     }
     for (int c = 0; c < classes; c++) {
         const double share =
-            right > 0 ? (double)state->of[c][c] * classes / (double)right : 0.0;
+            right > 0 ? (double)state->taken[c][c] * classes / (double)right : 0.0;
         int64_t all = 0;
 
         for (int j = 0; j < classes; j++) {
-            all += state->of[j][c];
+            all += state->taken[j][c];
         }
         for (int j = 0; j < classes && all > 0; j++) {
-            const double off = j == c ? 0.0 : (double)state->of[j][c] / (double)all;
+            const double off = j == c ? 0.0 : (double)state->taken[j][c] / (double)all;
 
             if (off > state->max_off_diag &&
                 sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
@@ -131,8 +127,7 @@ static void destroy(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_confusion = {
-    .abi = SONDE_RULE_ABI,
-    .name = "Confusion",
+    SONDE__RULE("Confusion", confusion),
     .summary = "classes are taken for each other",
     .condition =
         "At the end, of what is recognised in evaluation a class has less than "
@@ -140,13 +135,8 @@ const sonde_rule sonde__builtin_confusion = {
         "of an even share, or more than `max_off_diag` of a class is taken for another.",
     .advice = "Look at samples of both classes: they may be mislabelled, or need other "
               "features.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = 1U << SONDE_MODE_EVAL,
     .by_name_only = true,
-    .state_size = sizeof(confusion),
     .wants = sonde__builtin_wants_classes,
     .observe = observe,
     .step = step,

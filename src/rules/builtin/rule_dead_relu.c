@@ -12,8 +12,9 @@
  * outputs; vital signs alone show only a layer that is 0 throughout.
  */
 #include "rules/builtin/builtin.h"
-#include "base/fail.h"
 #include "rules/builtin/units.h"
+
+#include "base/fail.h"
 
 #include <float.h>
 #include <string.h>
@@ -27,25 +28,22 @@ typedef struct dead {
     int64_t patience;
 } dead;
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde__builtin_units units;
     int64_t all_zero; /* steps on end */
-} memory;
+} tensor_memory;
 
 enum { REGEX = 0 };
 #define MOST_DEAD 90.0
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
-     "expressions that select outputs of ReLUs", offsetof(dead, tensor_regex), false},
-    {"threshold_inactivity", SONDE_RULE_REAL, "1.0", 0, 100,
-     "percent of samples up to which a unit is inactive",
-     offsetof(dead, threshold_inactivity), false},
-    {"threshold_layer", SONDE_RULE_REAL, "50", 0, 100,
-     "percent of a layer's units that may be inactive", offsetof(dead, threshold_layer),
-     false},
-    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "observed steps on end",
-     offsetof(dead, patience), false},
+    SONDE__REGEX(dead, tensor_regex, DEFAULT_REGEX,
+                 "expressions that select outputs of ReLUs"),
+    SONDE__REAL(dead, threshold_inactivity, "1.0", 0, 100,
+                "percent of samples up to which a unit is inactive"),
+    SONDE__REAL(dead, threshold_layer, "50", 0, 100,
+                "percent of a layer's units that may be inactive"),
+    SONDE__COUNT(dead, patience, "3", 1, 1e9, "observed steps on end"),
 };
 static const sonde_rule_need needs[] = {
     {"outputs of ReLUs", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
@@ -68,8 +66,8 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
 
-    return sonde__builtin_units_make(&((memory *)tensors[i].memory)->units, info->rank,
-                                     info->shape)
+    return sonde__builtin_units_make(&((tensor_memory *)tensors[i].memory)->units,
+                                     info->rank, info->shape)
                ? SONDE_OK
                : sonde__fail_nomem(diag, "DeadRelu");
 }
@@ -77,10 +75,10 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
 
     if (seen->view != NULL &&
-        !sonde__builtin_units_take(&of->units, seen->view, DBL_TRUE_MIN, DBL_MAX)) {
+        !sonde__builtin_units_take(&memory->units, seen->view, DBL_TRUE_MIN, DBL_MAX)) {
         sonde_rule_fail(run, "out of memory");
     }
 }
@@ -92,15 +90,16 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         double share =
-            sonde__builtin_units_end(&of->units, 100.0 - state->threshold_inactivity,
+            sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
                                      state->threshold_layer, state->patience);
 
         if (v != NULL) {
-            of->all_zero = v->count > 0 && v->zero == v->count ? of->all_zero + 1 : 0;
-            share = of->all_zero >= state->patience ? 100.0 : share;
+            memory->all_zero =
+                v->count > 0 && v->zero == v->count ? memory->all_zero + 1 : 0;
+            share = memory->all_zero >= state->patience ? 100.0 : share;
         }
         if (share > state->threshold_layer &&
             sonde_rule_found(
@@ -120,13 +119,12 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__builtin_units_free(&((memory *)tensors[i].memory)->units);
+        sonde__builtin_units_free(&((tensor_memory *)tensors[i].memory)->units);
     }
 }
 
 const sonde_rule sonde__builtin_dead_relu = {
-    .abi = SONDE_RULE_ABI,
-    .name = "DeadRelu",
+    SONDE__RULE("DeadRelu", dead),
     .summary = "most ReLUs of a layer give 0 whatever comes in",
     .condition =
         "More than `threshold_layer` % of a layer's units were active for less than "
@@ -134,12 +132,7 @@ const sonde_rule sonde__builtin_dead_relu = {
     .advice =
         "Lower the learning rate, look at biases that are far below 0, or use a leaky "
         "ReLU.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(dead),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -5,10 +5,10 @@
  */
 #include "rules/builtin/builtin.h"
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde_dtype dtype;
     bool has;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_RAW, false, true}};
 
@@ -23,17 +23,16 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    memory *of = tensor->memory;
-    size_t count = 0;
+    tensor_memory *memory = tensor->memory;
 
-    if (of->has && of->dtype != seen->view->dtype &&
-        sonde_rule_found(run, (size_t)(tensor - sonde_rule_tensors(run, &count)),
-                         SONDE_SEVERITY_WARNING, "dtype", (double)seen->view->dtype,
-                         (double)of->dtype)) {
+    if (memory->has && memory->dtype != seen->view->dtype &&
+        sonde_rule_found(run, sonde__builtin_index(run, tensor), SONDE_SEVERITY_WARNING,
+                         "dtype", (double)seen->view->dtype, (double)memory->dtype)) {
         sonde_rule_say(run, NULL, "Its values were %s and are now %s.",
-                       sonde_dtype_name(of->dtype), sonde_dtype_name(seen->view->dtype));
+                       sonde_dtype_name(memory->dtype),
+                       sonde_dtype_name(seen->view->dtype));
     }
-    *of = (memory){seen->view->dtype, true};
+    *memory = (tensor_memory){seen->view->dtype, true};
 }
 
 const sonde_rule sonde__builtin_dtype_changed = {
@@ -43,10 +42,9 @@ const sonde_rule sonde__builtin_dtype_changed = {
     .condition = "A raw value has another dtype than the one before.",
     .advice =
         "Look for a cast, or for mixed precision that is switched on or off midway.",
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
+    SONDE_RULE_NEEDS(needs),
     .by_name_only = true, /* reads what is large */
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
 };

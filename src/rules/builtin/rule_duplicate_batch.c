@@ -8,15 +8,16 @@
  * are not looked at: they may well be alike. Evidence: hashes of inputs, else their vital signs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde_vitals before;
     bool changed, hashed;
     uint64_t hash,
         hash_before; /* of the first value of the step, and of the step before */
     int64_t hash_step, last;
     int replica;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_need needs[] = {
     {"inputs", SONDE_HOW_VITALS | SONDE_HOW_HASH, false, true}};
@@ -36,33 +37,26 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                : SONDE_RULE_IGNORE;
 }
 
-static size_t index_of(sonde_rule_run *run, const sonde_rule_tensor *tensor)
-{
-    size_t count = 0;
-
-    return (size_t)(tensor - sonde_rule_tensors(run, &count));
-}
-
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
 
     if (seen->hash == 0) {
         return;
     }
-    if (!of->hashed || of->hash_step != seen->at.global_step) {
-        of->hash_before = of->hash;
-        of->hash = seen->hash;
-        of->hash_step = seen->at.global_step;
-        of->replica = seen->at.replica;
-        of->hashed = true;
-    } else if (seen->at.micro_batch == 0 && seen->at.replica != of->replica &&
-               seen->hash == of->hash &&
-               sonde_rule_found(run, index_of(run, tensor), SONDE_SEVERITY_ERROR, "hash",
-                                1.0, 0.0)) {
-        sonde_rule_say(run, NULL, "Replicas %d and %d have the same batch.", of->replica,
-                       seen->at.replica);
+    if (!memory->hashed || memory->hash_step != seen->at.global_step) {
+        memory->hash_before = memory->hash;
+        memory->hash = seen->hash;
+        memory->hash_step = seen->at.global_step;
+        memory->replica = seen->at.replica;
+        memory->hashed = true;
+    } else if (seen->at.micro_batch == 0 && seen->at.replica != memory->replica &&
+               seen->hash == memory->hash &&
+               sonde_rule_found(run, sonde__builtin_index(run, tensor),
+                                SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
+        sonde_rule_say(run, NULL, "Replicas %d and %d have the same batch.",
+                       memory->replica, seen->at.replica);
     }
 }
 
@@ -73,23 +67,23 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
-        const bool by_hash = of->hashed && of->hash_step == now;
-        const bool by_vitals = !of->hashed && v != NULL;
+        const bool by_hash = memory->hashed && memory->hash_step == now;
+        const bool by_vitals = !memory->hashed && v != NULL;
         const bool follows =
-            (by_hash || by_vitals) && sonde__builtin_steps_since(run, &of->last) == 1;
+            (by_hash || by_vitals) && sonde__builtin_steps_since(run, &memory->last) == 1;
         const bool same =
-            follows && (by_hash ? of->hash == of->hash_before
-                                : sonde__builtin_same_vitals(v, &of->before));
+            follows && (by_hash ? memory->hash == memory->hash_before
+                                : sonde__builtin_same_vitals(v, &memory->before));
 
-        if (same && of->changed &&
+        if (same && memory->changed &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
             sonde_rule_say(run, NULL, "It is the batch of the step before, bit for bit.");
         }
-        of->changed = of->changed || (follows && !same);
+        memory->changed = memory->changed || (follows && !same);
         if (v != NULL) {
-            of->before = *v;
+            memory->before = *v;
         }
     }
 }
@@ -102,10 +96,9 @@ const sonde_rule sonde__builtin_duplicate_batch = {
         "An input that has changed before is the same as at the training step before, or "
         "as on another replica.",
     .advice = "Look at the loader: its shuffling, its workers' seeds, how it is sharded.",
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
+    SONDE_RULE_NEEDS(needs),
     .modes = SONDE__TRAIN,
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
     .step = step,

@@ -12,7 +12,9 @@
  * twice, or a buffer, can tell.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { INPUTS = 0, OUTPUTS = 1, BUFFERS = 2, REMEMBERED = 1024 };
@@ -26,7 +28,7 @@ typedef struct nondeterminism {
     int64_t others; /* steps of other modes so far */
 } nondeterminism;
 
-typedef struct memory {
+typedef struct tensor_memory {
     union {
         struct {
             double l1[REMEMBERED],
@@ -35,7 +37,7 @@ typedef struct memory {
         sonde_vitals before; /* of a buffer */
     } as;
     bool has_before;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_need needs[] = {
     {"inputs", SONDE_HOW_HASH, true, true},
@@ -62,7 +64,7 @@ static void forget(sonde_rule_run *run)
 
     memset(state->kept, 0, sizeof state->kept);
     for (size_t i = 0; i < count; i++) {
-        ((memory *)tensors[i].memory)->has_before = false;
+        ((tensor_memory *)tensors[i].memory)->has_before = false;
     }
 }
 
@@ -76,12 +78,12 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
-static void judge_output(sonde_rule_run *run, size_t i, memory *of, const sonde_vitals *v,
-                         bool again)
+static void judge_output(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                         const sonde_vitals *v, bool again)
 {
     const nondeterminism *state = sonde_rule_state(run);
     const size_t at = state->inputs % REMEMBERED;
-    double *l1 = &of->as.output.l1[at], *sum = &of->as.output.sum[at];
+    double *l1 = &memory->as.output.l1[at], *sum = &memory->as.output.sum[at];
     const double apart = fmax(fabs(v->l1 - *l1), fabs(v->sum - *sum));
 
     if (again && !(apart <= APART * *l1) && sonde__builtin_bad(v) == 0 &&
@@ -97,21 +99,22 @@ static void judge_output(sonde_rule_run *run, size_t i, memory *of, const sonde_
     *sum = v->sum;
 }
 
-static void judge_buffer(sonde_rule_run *run, size_t i, memory *of, const sonde_vitals *v)
+static void judge_buffer(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                         const sonde_vitals *v)
 {
     nondeterminism *state = sonde_rule_state(run);
 
-    state->buffers = state->buffers || of->has_before;
-    if (of->has_before && !sonde__builtin_same_vitals(v, &of->as.before) &&
+    state->buffers = state->buffers || memory->has_before;
+    if (memory->has_before && !sonde__builtin_same_vitals(v, &memory->as.before) &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", v->mean,
-                         of->as.before.mean)) {
+                         memory->as.before.mean)) {
         sonde_rule_say(
             run, NULL,
             "It changes from one evaluation step to the next: evaluation depends "
             "on what was evaluated before, and leaves traces in training.");
     }
-    of->as.before = *v;
-    of->has_before = true;
+    memory->as.before = *v;
+    memory->has_before = true;
 }
 
 static void step(sonde_rule_run *run)
@@ -161,11 +164,10 @@ const sonde_rule sonde__builtin_eval_nondeterminism = {
         "that differ, or a buffer changes.",
     .advice = "Switch the model to evaluation: dropout off, batch norm with its running "
               "statistics.",
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
+    SONDE_RULE_NEEDS(needs),
     .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_PREDICT,
     .state_size = sizeof(nondeterminism),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
     .step = step,

@@ -13,15 +13,9 @@ typedef struct exploding {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(exploding),
-    {"only_nan", SONDE_RULE_FLAG, "false", 0, 0, "infinities are in order",
-     offsetof(exploding, only_nan), false},
+    SONDE__FLAG(exploding, only_nan, "false", "infinities are in order"),
 };
 static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_own(info, id));
-}
 
 static void step(sonde_rule_run *run)
 {
@@ -48,18 +42,12 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_exploding_tensor = {
-    .abi = SONDE_RULE_ABI,
-    .name = "ExplodingTensor",
+    SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
     .condition = "A tensor has a NaN, or an infinity unless only_nan.",
     .advice =
         "Lower the learning rate or clip gradients; NonFinite names the tensor that "
         "turned bad first.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(exploding),
-    .wants = wants,
+    .wants = sonde__builtin_wants_any,
     .step = step,
 };

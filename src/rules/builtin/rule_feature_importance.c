@@ -5,8 +5,9 @@
  * `threshold` of its sum, where it has more features than that. Evidence: raw values.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
 
-enum { REGEX = 0, MOST = 64 };
+enum { MOST = 64 };
 
 typedef struct importance {
     const char *tensor_regex;
@@ -15,22 +16,13 @@ typedef struct importance {
 } importance;
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, ".*feature_importance/weight", 0, 0,
-     "expressions that select feature importances", offsetof(importance, tensor_regex),
-     false},
-    {"threshold", SONDE_RULE_REAL, "0.8", 0, 1, "share that they may have",
-     offsetof(importance, threshold), false},
-    {"nfeatures", SONDE_RULE_COUNT, "3", 1, MOST, "how many features are added up",
-     offsetof(importance, nfeatures), false},
+    SONDE__REGEX(importance, tensor_regex, ".*feature_importance/weight",
+                 "expressions that select feature importances"),
+    SONDE__REAL(importance, threshold, "0.8", 0, 1, "share that they may have"),
+    SONDE__COUNT(importance, nfeatures, "3", 1, MOST, "how many features are added up"),
 };
 static const sonde_rule_need needs[] = {
     {"feature importances", SONDE_HOW_RAW, false, false}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)info;
-    return sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
-}
 
 /* Puts a value among the largest, which are kept in descending order. */
 static void keep_largest(double *largest, int64_t count, double value)
@@ -51,7 +43,6 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const importance *state = sonde_rule_state(run);
     double largest[MOST] = {0}, values[SONDE__CHUNK], sum = 0.0, top = 0.0;
     sonde__builtin_reader reader;
-    size_t count = 0;
 
     sonde__builtin_reader_init(&reader, seen->view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
@@ -66,8 +57,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     if (sonde_view_count(seen->view) > state->nfeatures && sum > 0.0 &&
         top / sum > state->threshold &&
-        sonde_rule_found(run, (size_t)(tensor - sonde_rule_tensors(run, &count)),
-                         SONDE_SEVERITY_WARNING, "share", top / sum, state->threshold)) {
+        sonde_rule_found(run, sonde__builtin_index(run, tensor), SONDE_SEVERITY_WARNING,
+                         "share", top / sum, state->threshold)) {
         sonde_rule_say(run, NULL, "The %lld largest of %lld features have %.3g %% of it.",
                        (long long)state->nfeatures,
                        (long long)sonde_view_count(seen->view), 100.0 * top / sum);
@@ -75,17 +66,11 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 }
 
 const sonde_rule sonde__builtin_feature_importance = {
-    .abi = SONDE_RULE_ABI,
-    .name = "FeatureImportanceOverweight",
+    SONDE__RULE("FeatureImportanceOverweight", importance),
     .summary = "a few features decide everything",
     .condition =
         "The `nfeatures` largest importances are more than `threshold` of their sum.",
     .advice = "See whether these features give the label away; drop them, or regularise.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(importance),
-    .wants = wants,
+    .wants = sonde__builtin_wants_matched,
     .observe = observe,
 };

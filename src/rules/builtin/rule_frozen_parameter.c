@@ -15,8 +15,9 @@
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
-#include <stdlib.h>
+#include <math.h>
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
 
@@ -25,16 +26,15 @@ typedef struct frozen {
     size_t linked; /* tensors when parameters were linked to theirs */
 } frozen;
 
-typedef struct memory {
+typedef struct tensor_memory {
     size_t gradient, state; /* of a parameter: indices of what is of it */
     sonde_vitals before;
     bool has_before, same;
     int64_t steps; /* comparisons on end at which it was the same */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"patience", SONDE_RULE_COUNT, "2", 1, 1e9, "comparisons on end",
-     offsetof(frozen, patience), false},
+    SONDE__COUNT(frozen, patience, "2", 1, 1e9, "comparisons on end"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
@@ -47,17 +47,10 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
-           : sonde__builtin_is_gradient(info)                               ? GRADIENTS
-           : info->role == SONDE_ROLE_OPTIMIZER                             ? STATE
+    return sonde__builtin_is_parameter(info)    ? PARAMETERS
+           : sonde__builtin_is_gradient(info)   ? GRADIENTS
+           : info->role == SONDE_ROLE_OPTIMIZER ? STATE
                                                 : SONDE_RULE_IGNORE;
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* Compares everything but gradients with its last value; the learning rate as the header has it, 0
@@ -68,45 +61,47 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
     size_t changed = 0;
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals, *g = NULL;
 
         if (tensors[i].need == GRADIENTS || now == NULL) {
             continue;
         }
-        of->same = of->has_before && sonde__builtin_same_vitals(now, &of->before);
-        g = tensors[i].need == PARAMETERS && of->gradient != SIZE_MAX
-                ? tensors[of->gradient].vitals
+        memory->same =
+            memory->has_before && sonde__builtin_same_vitals(now, &memory->before);
+        g = tensors[i].need == PARAMETERS && memory->gradient != SIZE_MAX
+                ? tensors[memory->gradient].vitals
                 : NULL;
-        if (of->has_before && !of->same && g != NULL && changed < MOST_RATES &&
+        if (memory->has_before && !memory->same && g != NULL && changed < MOST_RATES &&
             fabs(g->sum) > 1e-3 * g->l1 && g->l1 > 0.0) {
-            rates[changed++] = fabs(now->sum - of->before.sum) / fabs(g->sum);
+            rates[changed++] = fabs(now->sum - memory->before.sum) / fabs(g->sum);
         }
     }
     if (changed == 0) {
         return 0.0;
     }
-    qsort(rates, changed, sizeof *rates, by_size);
+    sonde__builtin_sort(rates, changed);
     return rates[changed / 2];
 }
 
 /* Whether the optimiser has gone on with this parameter, or with what it takes for it. */
-static bool goes_on(const sonde_rule_tensor *tensors, const memory *of)
+static bool goes_on(const sonde_rule_tensor *tensors, const tensor_memory *memory)
 {
-    const memory *state = of->state != SIZE_MAX ? tensors[of->state].memory : NULL;
+    const tensor_memory *state =
+        memory->state != SIZE_MAX ? tensors[memory->state].memory : NULL;
 
-    return state != NULL && tensors[of->state].vitals != NULL && state->has_before &&
+    return state != NULL && tensors[memory->state].vitals != NULL && state->has_before &&
            !state->same;
 }
 
-static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_vitals *g,
-                  bool others)
+static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                  const sonde_vitals *g, bool others)
 {
     const frozen *state = sonde_rule_state(run);
 
-    if (of->steps >= state->patience &&
+    if (memory->steps >= state->patience &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unchanged",
-                         (double)of->steps, (double)state->patience)) {
+                         (double)memory->steps, (double)state->patience)) {
         sonde_rule_say(
             run, NULL, "It has a gradient (mean %.3g) but does not change, %s.",
             g->l1 / (double)g->count,
@@ -123,42 +118,42 @@ static void step(sonde_rule_run *run)
     double rate = 0.0;
 
     if (state->linked != count) {
-        sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL, offsetof(memory, gradient));
-        sonde__builtin_link(run, PARAMETERS, STATE, NULL, offsetof(memory, state));
+        sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL,
+                            offsetof(tensor_memory, gradient));
+        sonde__builtin_link(run, PARAMETERS, STATE, NULL, offsetof(tensor_memory, state));
         state->linked = count;
     }
     rate = compare(tensors, count);
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals, *g = NULL;
         bool stuck = false;
 
         if (tensors[i].need != PARAMETERS || now == NULL) {
             continue;
         }
-        g = of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
-        stuck =
-            of->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
-            sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
-            (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max : goes_on(tensors, of));
-        of->steps = stuck ? of->steps + 1 : 0;
+        g = memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
+        stuck = memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
+                sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
+                (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max
+                            : goes_on(tensors, memory));
+        memory->steps = stuck ? memory->steps + 1 : 0;
         if (g != NULL) {
-            judge(run, i, of, g, rate > 0.0);
+            judge(run, i, memory, g, rate > 0.0);
         }
     }
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need != GRADIENTS && tensors[i].vitals != NULL) {
-            of->before = *tensors[i].vitals;
-            of->has_before = true;
+            memory->before = *tensors[i].vitals;
+            memory->has_before = true;
         }
     }
 }
 
 const sonde_rule sonde__builtin_frozen_parameter = {
-    .abi = SONDE_RULE_ABI,
-    .name = "FrozenParameter",
+    SONDE__RULE("FrozenParameter", frozen),
     .summary = "a parameter has a gradient and does not change",
     .condition =
         "Over `patience` observed steps a parameter stays the same to the bit while its "
@@ -166,13 +161,8 @@ const sonde_rule sonde__builtin_frozen_parameter = {
     .advice =
         "See whether the optimiser has this parameter itself, not a copy that was made "
         "before, and whether its learning rate is 0.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(frozen),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
 };

@@ -12,26 +12,27 @@
  * vital signs of gradients and optimiser values.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/spikes.h"
+#include "rules/builtin/builtin_vitals.h"
+#include "rules/builtin/series.h"
+
+#include <math.h>
 
 typedef struct spike {
     double factor;
     int64_t least;
 } spike;
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde__builtin_recent recent;
     double largest; /* ever, but forgotten by and by */
-} memory;
+} tensor_memory;
 
 #define KEPT 0.99864711 /* 2^(-1/512) */
 #define SPREAD 4.45     /* 6 deviations by 1.349 between quartiles */
 
 static const sonde_rule_param params[] = {
-    {"factor", SONDE_RULE_REAL, "100", 1, 1e300, "times the median of the last 32",
-     offsetof(spike, factor), false},
-    {"least", SONDE_RULE_COUNT, "5", 1, 32, "observed steps before it judges",
-     offsetof(spike, least), false},
+    SONDE__REAL(spike, factor, "100", 1, 1e300, "times the median of the last 32"),
+    SONDE__COUNT(spike, least, "5", 1, 32, "observed steps before it judges"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of gradients", SONDE_HOW_VITALS, false, false},
@@ -66,16 +67,16 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
-        sonde__builtin_recent *recent = &of->recent;
+        tensor_memory *memory = tensors[i].memory;
+        sonde__builtin_recent *recent = &memory->recent;
         double norm = 0.0;
 
         if (v == NULL || sonde__builtin_bad(v) > 0) {
             continue;
         }
         norm = sqrt(v->sumsq);
-        if (recent->count >= state->least && of->largest > 0.0 &&
-            norm > state->factor / 10.0 * of->largest) {
+        if (recent->count >= state->least && memory->largest > 0.0 &&
+            norm > state->factor / 10.0 * memory->largest) {
             const double median = sonde__builtin_recent_median(recent);
             const double limit = limit_of(recent, state->factor);
 
@@ -88,13 +89,12 @@ static void step(sonde_rule_run *run)
             }
         }
         sonde__builtin_recent_take(recent, norm);
-        of->largest = fmax(norm, KEPT * of->largest);
+        memory->largest = fmax(norm, KEPT * memory->largest);
     }
 }
 
 const sonde_rule sonde__builtin_gradient_spike = {
-    .abi = SONDE_RULE_ABI,
-    .name = "GradientSpike",
+    SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
     .condition = "|g|2 > `factor` times the median of the last 32 observed steps, > six "
                  "deviations "
@@ -102,13 +102,8 @@ const sonde_rule sonde__builtin_gradient_spike = {
                  "which half "
                  "is forgotten in 512 steps).",
     .advice = "Clip gradients; look at the batch of this step, and for a corrupt value.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(spike),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
 };

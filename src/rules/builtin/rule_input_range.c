@@ -6,6 +6,9 @@
  * vital signs of inputs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
+
+#include <math.h>
 
 typedef struct range {
     const char *tensor_regex;
@@ -14,13 +17,10 @@ typedef struct range {
 } range;
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, NULL, 0, 0,
-     "expressions that select inputs (default: those of the session)",
-     offsetof(range, tensor_regex), false},
-    {"threshold", SONDE_RULE_REAL, "16", 0, 1e300, "largest root mean square",
-     offsetof(range, threshold), false},
-    {"patience", SONDE_RULE_COUNT, "1", 1, 1e9, "observed steps on end",
-     offsetof(range, patience), false},
+    SONDE__REGEX(range, tensor_regex, NULL,
+                 "expressions that select inputs (default: those of the session)"),
+    SONDE__REAL(range, threshold, "16", 0, 1e300, "largest root mean square"),
+    SONDE__COUNT(range, patience, "1", 1, 1e9, "observed steps on end"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of inputs", SONDE_HOW_VITALS, false, false}};
@@ -59,17 +59,11 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_input_range = {
-    .abi = SONDE_RULE_ABI,
-    .name = "InputRange",
+    SONDE__RULE("InputRange", range),
     .summary = "an input looks as if it had not been normalised",
     .condition = "The root mean square of an input is above `threshold`.",
     .advice =
         "Subtract the mean and divide by the deviation, or bring values into 0 ... 1.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(range),
     .tensor_size = sizeof(int64_t),
     .wants = wants,
     .step = step,

@@ -24,16 +24,14 @@
  * H below 0.1 (a single class) is ClassImbalance's. Evidence: losses, raw labels and gradients.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
+#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
 
-#include <sonde/error.h>
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 
 enum {
     LOSSES = 0,
@@ -59,7 +57,7 @@ typedef struct noise {
     bool gradients; /* whether any has been seen */
 } noise;
 
-typedef struct memory {
+typedef struct tensor_memory {
     int64_t steps, in_window, windows;
     double sum, sumsq;           /* of this window */
     double before, error_before; /* mean and standard error of the one before */
@@ -67,19 +65,14 @@ typedef struct memory {
     int64_t agreements;          /* steps with gradients since they were last judged */
     double agreement, agreement_sq;
     float *gradient; /* of a gradient: SAMPLE elements of the last one */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"labels_regex", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
-     offsetof(noise, labels_regex), false},
-    {"window", SONDE_RULE_COUNT, "30", 2, 1e9, "observed steps that are averaged",
-     offsetof(noise, window), false},
-    {"skip", SONDE_RULE_COUNT, "5", 0, 1e9, "steps that are left out at first",
-     offsetof(noise, skip), false},
-    {"tolerance", SONDE_RULE_REAL, "0.02", 0, 1, "relative distance from the entropy",
-     offsetof(noise, tolerance), false},
-    {"samples", SONDE_RULE_COUNT, "2000", 0, 1e12, "samples trained on before it judges",
-     offsetof(noise, samples), false},
+    SONDE__REGEX(noise, labels_regex, ".*labels", "expressions that select labels"),
+    SONDE__COUNT(noise, window, "30", 2, 1e9, "observed steps that are averaged"),
+    SONDE__COUNT(noise, skip, "5", 0, 1e9, "steps that are left out at first"),
+    SONDE__REAL(noise, tolerance, "0.02", 0, 1, "relative distance from the entropy"),
+    SONDE__COUNT(noise, samples, "2000", 0, 1e12, "samples trained on before it judges"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
                                         {"labels", SONDE_HOW_RAW, false, false},
@@ -102,28 +95,28 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
     const sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
 
     if (tensor->need != GRADIENTS) {
         return SONDE_OK;
     }
-    of->gradient = sonde__calloc(SAMPLE, sizeof *of->gradient);
-    return of->gradient != NULL ? SONDE_OK : sonde__fail_nomem(diag, "LabelNoise");
+    memory->gradient = sonde__calloc(SAMPLE, sizeof *memory->gradient);
+    return memory->gradient != NULL ? SONDE_OK : sonde__fail_nomem(diag, "LabelNoise");
 }
 
 /* The cosine of a gradient and the one that was seen before. */
-static void take_gradient(noise *state, memory *of, const sonde_view *view)
+static void take_gradient(noise *state, tensor_memory *memory, const sonde_view *view)
 {
     double values[SAMPLE], dot = 0.0, now = 0.0, before = 0.0;
     const size_t count = sonde__builtin_sample(view, SAMPLE, values);
 
     for (size_t i = 0; i < count; i++) {
-        const double then = (double)of->gradient[i];
+        const double then = (double)memory->gradient[i];
 
         dot += values[i] * then;
         now += values[i] * values[i];
         before += then * then;
-        of->gradient[i] = (float)values[i];
+        memory->gradient[i] = (float)values[i];
     }
     if (now * before > 0.0 && isfinite(now * before)) {
         state->cosines += dot / sqrt(now * before);
@@ -172,12 +165,12 @@ static double entropy(const noise *state)
 }
 
 /* Whether gradients have a common part. */
-static bool agrees(const memory *of)
+static bool agrees(const tensor_memory *memory)
 {
-    const double n = (double)of->agreements, mean = of->agreement / n;
-    const double spread = PRIOR * PRIOR + of->agreement_sq - n * mean * mean;
+    const double n = (double)memory->agreements, mean = memory->agreement / n;
+    const double spread = PRIOR * PRIOR + memory->agreement_sq - n * mean * mean;
 
-    return of->agreements > 0 && mean > AGREE &&
+    return memory->agreements > 0 && mean > AGREE &&
            mean * n > CLEARLY * sqrt(fmax(spread, 0.0));
 }
 
@@ -192,34 +185,37 @@ static double samples_so_far(sonde_rule_run *run)
                : 0.0;
 }
 
-static void end_window(sonde_rule_run *run, size_t i, memory *of)
+static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 {
     const noise *state = sonde_rule_state(run);
-    const double n = (double)of->in_window, mean = of->sum / n;
-    const double error = sqrt(fmax(of->sumsq / n - mean * mean, 0.0) / n);
+    const double n = (double)memory->in_window, mean = memory->sum / n;
+    const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
     const double h = entropy(state);
     const bool there = h > 0.1 && error < 0.003 * h && mean > h - 2.0 * error &&
                        mean < h * (1.0 + state->tolerance);
     const bool falls =
-        of->windows == 0 ||
-        of->before - mean > sqrt(error * error + of->error_before * of->error_before);
+        memory->windows == 0 ||
+        memory->before - mean >
+            sqrt(error * error + memory->error_before * memory->error_before);
 
-    const bool from_above = of->before > h + 2.0 * of->error_before && mean > h;
+    const bool from_above = memory->before > h + 2.0 * memory->error_before && mean > h;
 
-    const bool noise_only = state->gradients ? of->agreements > 0 && !agrees(of) : true;
+    const bool noise_only =
+        state->gradients ? memory->agreements > 0 && !agrees(memory) : true;
     const bool enough = samples_so_far(run) >= (double)state->samples;
 
-    of->stays = there && (!falls || (of->windows > 0 && from_above)) ? of->stays + 1 : 0;
-    if (of->agreements >= ENOUGH) {
-        of->agreement = of->agreement_sq = 0.0;
-        of->agreements = 0;
+    memory->stays =
+        there && (!falls || (memory->windows > 0 && from_above)) ? memory->stays + 1 : 0;
+    if (memory->agreements >= ENOUGH) {
+        memory->agreement = memory->agreement_sq = 0.0;
+        memory->agreements = 0;
     }
-    of->sum = of->sumsq = 0.0;
-    of->in_window = 0;
-    of->windows++;
-    of->before = mean;
-    of->error_before = error;
-    if (of->stays >= 2 && mean > h && noise_only && enough &&
+    memory->sum = memory->sumsq = 0.0;
+    memory->in_window = 0;
+    memory->windows++;
+    memory->before = mean;
+    memory->error_before = error;
+    if (memory->stays >= 2 && mean > h && noise_only && enough &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
         sonde_rule_say(
             run, NULL,
@@ -240,19 +236,19 @@ static void step(sonde_rule_run *run)
     state->labelled = false;
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need != LOSSES || v == NULL || sonde__builtin_finite(v) == 0) {
             continue;
         }
-        if (++of->steps > state->skip) {
-            of->agreements += state->pairs > 0;
-            of->agreement += cosine;
-            of->agreement_sq += cosine * cosine;
-            of->sum += v->mean;
-            of->sumsq += v->mean * v->mean;
-            if (++of->in_window >= state->window) {
-                end_window(run, i, of);
+        if (++memory->steps > state->skip) {
+            memory->agreements += state->pairs > 0;
+            memory->agreement += cosine;
+            memory->agreement_sq += cosine * cosine;
+            memory->sum += v->mean;
+            memory->sumsq += v->mean * v->mean;
+            if (++memory->in_window >= state->window) {
+                end_window(run, i, memory);
             }
         }
     }
@@ -266,14 +262,13 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__free(((memory *)tensors[i].memory)->gradient);
+        sonde__free(((tensor_memory *)tensors[i].memory)->gradient);
     }
     sonde__builtin_labels_free(&((noise *)sonde_rule_state(run))->labels);
 }
 
 const sonde_rule sonde__builtin_label_noise = {
-    .abi = SONDE_RULE_ABI,
-    .name = "LabelNoise",
+    SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
     .condition =
         "Over windows of `window` steps the mean loss is at the entropy of the labels, "
@@ -282,13 +277,8 @@ const sonde_rule sonde__builtin_label_noise = {
     .advice = "See whether labels still belong to their inputs; if so, raise the "
               "learning rate or "
               "look at the initialisation.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(noise),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -17,20 +17,23 @@
  * collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/spikes.h"
+#include "rules/builtin/builtin_vitals.h"
+#include "rules/builtin/series.h"
+
+#include <math.h>
 
 typedef struct not_decreasing {
     const char *collection_names, *tensor_regex;
     bool use_losses_collection;
     int64_t num_steps, window;
-    double diff_percent, increase;
+    double diff_percent, increase_threshold_percent;
 } not_decreasing;
 
 enum { KEPT = 64 }; /* saved steps looked back over, at most */
 #define SPREAD 6.0
 #define BEND 1.652 /* 0.6745 sqrt 6 */
 
-typedef struct memory {
+typedef struct tensor_memory {
     double loss[KEPT]; /* a ring: the last saved ones */
     int64_t step[KEPT];
     int64_t saved, next_check;
@@ -40,113 +43,115 @@ typedef struct memory {
     double mean, slope;          /* of the last window; from the one before to it */
     sonde__builtin_recent bends; /* |second differences| */
     int64_t windows, above;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(not_decreasing),
-    {"use_losses_collection", SONDE_RULE_FLAG, "true", 0, 0, "the loss tensors as well",
-     offsetof(not_decreasing, use_losses_collection), false},
-    {"num_steps", SONDE_RULE_COUNT, "10", 1, 1e9, "steps to look back, with window=0",
-     offsetof(not_decreasing, num_steps), false},
-    {"diff_percent", SONDE_RULE_REAL, "0.1", 0, 100,
-     "percent that it has to fall by, with window=0",
-     offsetof(not_decreasing, diff_percent), false},
-    {"increase_threshold_percent", SONDE_RULE_REAL, "5", 0, 1e9,
-     "percent that it may rise by", offsetof(not_decreasing, increase), false},
-    {"window", SONDE_RULE_COUNT, "50", 0, 1e9,
-     "observed steps that are averaged; 0: compare single steps",
-     offsetof(not_decreasing, window), false},
+    SONDE__FLAG(not_decreasing, use_losses_collection, "true",
+                "the loss tensors as well"),
+    SONDE__COUNT(not_decreasing, num_steps, "10", 1, 1e9,
+                 "steps to look back, with window=0"),
+    SONDE__REAL(not_decreasing, diff_percent, "0.1", 0, 100,
+                "percent that it has to fall by, with window=0"),
+    SONDE__REAL(not_decreasing, increase_threshold_percent, "5", 0, 1e9,
+                "percent that it may rise by"),
+    SONDE__COUNT(not_decreasing, window, "50", 0, 1e9,
+                 "observed steps that are averaged; 0: compare single steps"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    const bool loss = state->use_losses_collection && info->role == SONDE_ROLE_LOSS &&
-                      sonde__builtin_is_own(info, id);
+    const bool loss = state->use_losses_collection && sonde__builtin_is_loss(info, id);
 
     return loss || sonde_rule_selected(run, id, NULL) ? 0 : SONDE_RULE_IGNORE;
 }
 
 /* The newest saved step that is at least num_steps back; false if there is none. */
-static bool look_back(const not_decreasing *state, const memory *of, int64_t step,
-                      double *loss)
+static bool look_back(const not_decreasing *state, const tensor_memory *memory,
+                      int64_t step, double *loss)
 {
-    const int64_t kept = of->saved < KEPT ? of->saved : KEPT;
+    const int64_t kept = memory->saved < KEPT ? memory->saved : KEPT;
 
     for (int64_t i = 1; i <= kept; i++) {
-        const int64_t at = (of->saved - i) % KEPT;
+        const int64_t at = (memory->saved - i) % KEPT;
 
-        if (of->step[at] <= step - state->num_steps) {
-            *loss = of->loss[at];
+        if (memory->step[at] <= step - state->num_steps) {
+            *loss = memory->loss[at];
             return true;
         }
     }
     return false;
 }
 
-static void compare_steps(sonde_rule_run *run, size_t i, memory *of, double loss)
+static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                          double loss)
 {
     const not_decreasing *state = sonde_rule_state(run);
     const int64_t step = sonde_rule_at(run)->global_step;
     double before = 0.0;
 
-    if (step >= of->next_check && look_back(state, of, step, &before)) {
+    if (step >= memory->next_check && look_back(state, memory, step, &before)) {
         const double fell = before != 0.0 ? 100.0 * (before - loss) / fabs(before) : 0.0;
 
-        of->next_check = step + state->num_steps;
-        if (fell < state->diff_percent || -fell > state->increase) {
-            const bool rose = -fell > state->increase;
+        memory->next_check = step + state->num_steps;
+        if (fell < state->diff_percent || -fell > state->increase_threshold_percent) {
+            const bool rose = -fell > state->increase_threshold_percent;
 
             if (sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent_fallen", fell,
-                                 rose ? -state->increase : state->diff_percent)) {
+                                 rose ? -state->increase_threshold_percent
+                                      : state->diff_percent)) {
                 sonde_rule_say(run, NULL,
                                "The loss went from %.5g to %.5g in %lld steps or more.",
                                before, loss, (long long)state->num_steps);
             }
         }
     }
-    of->loss[of->saved % KEPT] = loss;
-    of->step[of->saved % KEPT] = step;
-    of->saved++;
+    memory->loss[memory->saved % KEPT] = loss;
+    memory->step[memory->saved % KEPT] = step;
+    memory->saved++;
 }
 
-static void end_window(sonde_rule_run *run, size_t i, memory *of)
+static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
 {
     const not_decreasing *state = sonde_rule_state(run);
-    const double n = (double)of->in_window;
-    const double mean = of->sum / n;
-    const double error = sqrt(fmax(of->sumsq / n - mean * mean, 0.0) / n);
-    const double both = sqrt(error * error + of->best_error * of->best_error);
+    const double n = (double)memory->in_window;
+    const double mean = memory->sum / n;
+    const double error = sqrt(fmax(memory->sumsq / n - mean * mean, 0.0) / n);
+    const double both = sqrt(error * error + memory->best_error * memory->best_error);
 
-    if (of->windows == 0 || mean < of->best) {
-        of->best = mean;
-        of->best_error = error;
-        of->above = 0;
+    if (memory->windows == 0 || mean < memory->best) {
+        memory->best = mean;
+        memory->best_error = error;
+        memory->above = 0;
     } else {
-        const double wander = sonde__builtin_recent_median(&of->bends) / BEND;
+        const double wander = sonde__builtin_recent_median(&memory->bends) / BEND;
         const double clear = fmax(4.0 * both, SPREAD * wander);
-        const bool rose = mean > of->best + state->increase / 100.0 * fabs(of->best) &&
-                          mean > of->best + clear;
+        const bool rose = mean > memory->best + state->increase_threshold_percent /
+                                                    100.0 * fabs(memory->best) &&
+                          mean > memory->best + clear;
 
-        of->above = rose ? of->above + 1 : 0;
+        memory->above = rose ? memory->above + 1 : 0;
     }
-    if (of->windows >= 2) {
-        sonde__builtin_recent_take(&of->bends, fabs(mean - of->mean - of->slope));
+    if (memory->windows >= 2) {
+        sonde__builtin_recent_take(&memory->bends,
+                                   fabs(mean - memory->mean - memory->slope));
     }
-    of->slope = mean - of->mean;
-    of->mean = mean;
-    of->windows++;
-    of->sum = of->sumsq = 0.0;
-    of->in_window = 0;
-    if (of->above >= 2 &&
+    memory->slope = mean - memory->mean;
+    memory->mean = mean;
+    memory->windows++;
+    memory->sum = memory->sumsq = 0.0;
+    memory->in_window = 0;
+    if (memory->above >= 2 &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent_risen",
-                         100.0 * (mean - of->best) / fabs(of->best), state->increase)) {
+                         100.0 * (mean - memory->best) / fabs(memory->best),
+                         state->increase_threshold_percent)) {
         sonde_rule_say(
             run, NULL,
             "Averaged over %lld steps the loss has risen from %.5g to %.5g, and "
             "stays there.",
-            (long long)state->window, of->best, mean);
+            (long long)state->window, memory->best, mean);
     }
 }
 
@@ -158,39 +163,33 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (v == NULL || sonde__builtin_bad(v) > 0 || v->count == 0) {
             continue;
         }
         if (state->window == 0) {
-            compare_steps(run, i, of, v->mean);
+            compare_steps(run, i, memory, v->mean);
             continue;
         }
-        of->sum += v->mean;
-        of->sumsq += v->mean * v->mean;
-        if (++of->in_window >= state->window) {
-            end_window(run, i, of);
+        memory->sum += v->mean;
+        memory->sumsq += v->mean * v->mean;
+        if (++memory->in_window >= state->window) {
+            end_window(run, i, memory);
         }
     }
 }
 
 const sonde_rule sonde__builtin_loss_not_decreasing = {
-    .abi = SONDE_RULE_ABI,
-    .name = "LossNotDecreasing",
+    SONDE__RULE("LossNotDecreasing", not_decreasing),
     .summary = "the loss rises, or does not fall",
     .condition =
         "Averaged over `window` steps the loss is `increase_threshold_percent` above its "
         "best, twice on end; with window=0: since num_steps it fell by less than "
         "`diff_percent` percent or rose by more than `increase_threshold_percent`.",
     .advice = "Lower the learning rate; see whether labels and inputs belong together.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(not_decreasing),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
 };

@@ -12,11 +12,9 @@
  * signs of losses.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 enum { BEFORE = 64, FEW = 16, MOST = 256 };
@@ -26,28 +24,17 @@ typedef struct spike {
     int64_t patience, least;
 } spike;
 
-typedef struct memory {
+typedef struct tensor_memory {
     double losses[BEFORE + MOST]; /* the last ones, oldest first */
     size_t count;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"factor", SONDE_RULE_REAL, "2", 1, 1e300, "times the median before the jump",
-     offsetof(spike, factor), false},
-    {"patience", SONDE_RULE_COUNT, "15", 1, MOST, "observed steps that it stays up",
-     offsetof(spike, patience), false},
-    {"least", SONDE_RULE_COUNT, "5", 1, BEFORE, "observed steps before the jump",
-     offsetof(spike, least), false},
+    SONDE__REAL(spike, factor, "2", 1, 1e300, "times the median before the jump"),
+    SONDE__COUNT(spike, patience, "15", 1, MOST, "observed steps that it stays up"),
+    SONDE__COUNT(spike, least, "5", 1, BEFORE, "observed steps before the jump"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    return info->role == SONDE_ROLE_LOSS && sonde__builtin_is_own(info, id)
-               ? 0
-               : SONDE_RULE_IGNORE;
-}
 
 /* --- ranks ------------------------------------------------------------------------ */
 
@@ -61,13 +48,6 @@ static size_t count_above(const double *values, size_t count, double limit)
     return above;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* How many of so many may be on the wrong side. */
 static size_t tenth(size_t count)
 {
@@ -76,36 +56,36 @@ static size_t tenth(size_t count)
 
 /* --- judging ---------------------------------------------------------------------- */
 
-static void take(memory *of, double loss, size_t room)
+static void take(tensor_memory *memory, double loss, size_t room)
 {
-    if (of->count == room) {
-        memmove(of->losses, of->losses + 1, (room - 1) * sizeof *of->losses);
-        of->count--;
+    if (memory->count == room) {
+        memmove(memory->losses, memory->losses + 1, (room - 1) * sizeof *memory->losses);
+        memory->count--;
     }
-    of->losses[of->count++] = loss;
+    memory->losses[memory->count++] = loss;
 }
 
-static void judge(sonde_rule_run *run, size_t i, const memory *of)
+static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
 {
     const spike *state = sonde_rule_state(run);
     const size_t patience = (size_t)state->patience;
-    const size_t before = of->count - patience;
-    const double *after = of->losses + before;
-    const double now = of->losses[of->count - 1];
+    const size_t before = memory->count - patience;
+    const double *after = memory->losses + before;
+    const double now = memory->losses[memory->count - 1];
     double sorted[BEFORE], later[MOST], limit = 0.0;
 
     /* The last one tells, mostly, and sorting takes longer. */
-    if (count_above(of->losses, before, now) > tenth(before)) {
+    if (count_above(memory->losses, before, now) > tenth(before)) {
         return;
     }
-    memcpy(sorted, of->losses, before * sizeof *sorted);
-    qsort(sorted, before, sizeof *sorted, by_size);
+    memcpy(sorted, memory->losses, before * sizeof *sorted);
+    sonde__builtin_sort(sorted, before);
     limit = sorted[before - 1 - tenth(before)];
     if (count_above(after, patience, limit) < patience - tenth(patience)) {
         return;
     }
     memcpy(later, after, patience * sizeof *later);
-    qsort(later, patience, sizeof *later, by_size);
+    sonde__builtin_sort(later, patience);
     limit = fmax(limit, state->factor * sorted[before < FEW ? before - 1 : before / 2]);
     if (limit > 0.0 && later[patience / 2] > limit &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", now, limit)) {
@@ -124,21 +104,20 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (v == NULL || sonde__builtin_finite(v) == 0) {
             continue;
         }
-        take(of, v->mean, BEFORE + (size_t)state->patience);
-        if (of->count >= (size_t)(state->least + state->patience)) {
-            judge(run, i, of);
+        take(memory, v->mean, BEFORE + (size_t)state->patience);
+        if (memory->count >= (size_t)(state->least + state->patience)) {
+            judge(run, i, memory);
         }
     }
 }
 
 const sonde_rule sonde__builtin_loss_spike = {
-    .abi = SONDE_RULE_ABI,
-    .name = "LossSpike",
+    SONDE__RULE("LossSpike", spike),
     .summary = "the loss jumps up and does not come back",
     .condition =
         "Over the last `patience` observed steps the median loss is above `factor` times "
@@ -147,13 +126,8 @@ const sonde_rule sonde__builtin_loss_spike = {
     .advice =
         "Lower the learning rate or clip gradients, and go on from a checkpoint before "
         "the jump.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(spike),
-    .tensor_size = sizeof(memory),
-    .wants = wants,
+    .tensor_size = sizeof(tensor_memory),
+    .wants = sonde__builtin_wants_loss,
     .step = step,
 };

@@ -24,15 +24,12 @@
  * Evidence: raw gradients of steps that follow each other; vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
 
-#include <sonde/error.h>
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 
 enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define SHARE 75.0
@@ -55,7 +52,7 @@ typedef struct zero_grad {
     bool paired;
 } zero_grad;
 
-typedef struct memory {
+typedef struct tensor_memory {
     float *before, *fresh; /* g' and f' */
     size_t count;
     int64_t step; /* of its mode */
@@ -63,11 +60,11 @@ typedef struct memory {
     double cosine; /* of f and g' at this step; NAN: there is none */
     double last[MOST_STEPS];
     double l1, sum; /* of a parameter, before */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"patience", SONDE_RULE_COUNT, "4", 2, MOST_STEPS,
-     "steps that are looked at together", offsetof(zero_grad, patience), false},
+    SONDE__COUNT(zero_grad, patience, "4", 2, MOST_STEPS,
+                 "steps that are looked at together"),
 };
 static const sonde_rule_need needs[] = {
     {"gradients", SONDE_HOW_RAW, false, true},
@@ -79,31 +76,30 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return sonde__builtin_is_gradient(info) ? GRADIENTS
-           : info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS
-               ? PARAMETERS
-               : SONDE_RULE_IGNORE;
+    return sonde__builtin_is_gradient(info)    ? GRADIENTS
+           : sonde__builtin_is_parameter(info) ? PARAMETERS
+                                               : SONDE_RULE_IGNORE;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
-    memory *of = sonde_rule_tensors(run, &count)[i].memory;
+    tensor_memory *memory = sonde_rule_tensors(run, &count)[i].memory;
 
     if (sonde_rule_tensors(run, &count)[i].need == PARAMETERS) {
         return SONDE_OK;
     }
-    of->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *of->before);
-    of->fresh = of->before != NULL ? of->before + SAMPLE : NULL;
-    return of->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "MissingZeroGrad");
+    memory->before = sonde__calloc(2 * (size_t)SAMPLE, sizeof *memory->before);
+    memory->fresh = memory->before != NULL ? memory->before + SAMPLE : NULL;
+    return memory->before != NULL ? SONDE_OK : sonde__fail_nomem(diag, "MissingZeroGrad");
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     zero_grad *state = sonde_rule_state(run);
-    memory *of = tensor->memory;
-    const bool paired = of->has && seen->at.mode_step == of->step + 1;
+    tensor_memory *memory = tensor->memory;
+    const bool paired = memory->has && seen->at.mode_step == memory->step + 1;
     double values[SAMPLE], dot = 0.0;
     norms at = {0};
     size_t count = 0;
@@ -113,30 +109,31 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
-        const double before = (double)of->before[i], fresh = values[i] - before;
+        const double before = (double)memory->before[i], fresh = values[i] - before;
 
-        if (paired && i < of->count) {
+        if (paired && i < memory->count) {
             dot += fresh * before;
             at.fresh += fresh * fresh;
             at.now += values[i] * values[i];
             at.before += before * before;
-            at.along += fresh * (double)of->fresh[i];
-            of->fresh[i] = (float)fresh;
+            at.along += fresh * (double)memory->fresh[i];
+            memory->fresh[i] = (float)fresh;
         }
-        of->before[i] = (float)values[i];
+        memory->before[i] = (float)values[i];
     }
     if (paired) {
-        of->cosine = at.before > 0.0 && at.fresh > 0.0 ? dot / sqrt(at.fresh * at.before)
-                                                       : (double)NAN;
+        memory->cosine = at.before > 0.0 && at.fresh > 0.0
+                             ? dot / sqrt(at.fresh * at.before)
+                             : (double)NAN;
         state->at.fresh += at.fresh;
         state->at.now += at.now;
         state->at.before += at.before;
         state->at.along += at.along;
         state->paired = true;
     }
-    of->count = count;
-    of->step = seen->at.mode_step;
-    of->has = true;
+    memory->count = count;
+    memory->step = seen->at.mode_step;
+    memory->has = true;
 }
 
 /* Whether any parameter has changed, or none can be seen. */
@@ -147,14 +144,14 @@ static bool updated(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].need == PARAMETERS ? tensors[i].vitals : NULL;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (v != NULL) {
             seen++;
-            changed += !of->has || v->l1 != of->l1 || v->sum != of->sum;
-            of->l1 = v->l1;
-            of->sum = v->sum;
-            of->has = true;
+            changed += !memory->has || v->l1 != memory->l1 || v->sum != memory->sum;
+            memory->l1 = v->l1;
+            memory->sum = v->sum;
+            memory->has = true;
         }
     }
     return changed > 0 || seen == 0;
@@ -172,10 +169,10 @@ static void take_step(zero_grad *state, sonde_rule_tensor *tensors, size_t count
     at->along = state->at.along / (at->fresh * state->fresh_before);
     for (size_t i = 0; i < count; i++) {
         if (tensors[i].need == GRADIENTS) {
-            memory *of = tensors[i].memory;
+            tensor_memory *memory = tensors[i].memory;
 
-            of->last[place] = of->cosine;
-            of->cosine = (double)NAN;
+            memory->last[place] = memory->cosine;
+            memory->cosine = (double)NAN;
         }
     }
 }
@@ -188,11 +185,11 @@ static double percent_summed(const zero_grad *state, const sonde_rule_tensor *te
     size_t judged = 0, summed = 0;
 
     for (size_t i = 0; i < count; i++) {
-        const memory *of = tensors[i].memory;
+        const tensor_memory *memory = tensors[i].memory;
         double sum = 0.0;
 
         for (int64_t k = 0; k < state->patience && tensors[i].need == GRADIENTS; k++) {
-            sum += of->last[k];
+            sum += memory->last[k];
         }
         if (tensors[i].need == GRADIENTS && isfinite(sum)) {
             judged++;
@@ -273,26 +270,20 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__free(((memory *)tensors[i].memory)->before);
+        sonde__free(((tensor_memory *)tensors[i].memory)->before);
     }
 }
 
 const sonde_rule sonde__builtin_missing_zero_grad = {
-    .abi = SONDE_RULE_ABI,
-    .name = "MissingZeroGrad",
+    SONDE__RULE("MissingZeroGrad", zero_grad),
     .summary = "gradients are not cleared between steps",
     .condition =
         "Over `patience` steps gradients equal those of the step before plus a "
         "fresh part of steady size, which does not oppose them, in three quarters "
         "of all gradients.",
     .advice = "Clear gradients after each update (zero_grad).",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(zero_grad),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

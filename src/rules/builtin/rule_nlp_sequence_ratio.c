@@ -5,17 +5,13 @@
  * token_thresholds_percent are lists that go together. Evidence: raw token numbers.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
 
 #include "base/fail.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 
-#include <sonde/error.h>
-
-enum { TOKENS = 16, REGEX = 0 };
+enum { TOKENS = 16 };
 
 typedef struct ratio_rule {
     const char *tensor_regex, *token_values, *token_thresholds_percent;
@@ -23,18 +19,16 @@ typedef struct ratio_rule {
     size_t tokens;
 } ratio_rule;
 
-typedef struct memory {
-    int64_t of[TOKENS], all; /* at this step */
-} memory;
+typedef struct tensor_memory {
+    int64_t seen[TOKENS], all; /* at this step */
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, ".*embedding0_input_0", 0, 0,
-     "expressions that select token numbers", offsetof(ratio_rule, tensor_regex), false},
-    {"token_values", SONDE_RULE_TEXT, "0", 0, 0, "tokens, by commas",
-     offsetof(ratio_rule, token_values), false},
-    {"token_thresholds_percent", SONDE_RULE_TEXT, "50", 0, 0,
-     "percent that each may have, by commas",
-     offsetof(ratio_rule, token_thresholds_percent), false},
+    SONDE__REGEX(ratio_rule, tensor_regex, ".*embedding0_input_0",
+                 "expressions that select token numbers"),
+    SONDE__TEXT(ratio_rule, token_values, "0", "tokens, by commas"),
+    SONDE__TEXT(ratio_rule, token_thresholds_percent, "50",
+                "percent that each may have, by commas"),
 };
 static const sonde_rule_need needs[] = {{"token numbers", SONDE_HOW_RAW, false, false}};
 
@@ -73,17 +67,11 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)info;
-    return sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
-}
-
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     const ratio_rule *state = sonde_rule_state(run);
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
 
@@ -92,10 +80,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
          n = sonde__builtin_reader_take(&reader, values)) {
         for (size_t i = 0; i < n; i++) {
             for (size_t t = 0; t < state->tokens; t++) {
-                of->of[t] += values[i] == state->value[t];
+                memory->seen[t] += values[i] == state->value[t];
             }
         }
-        of->all += (int64_t)n;
+        memory->all += (int64_t)n;
     }
 }
 
@@ -106,10 +94,10 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
-        for (size_t t = 0; t < state->tokens && of->all > 0; t++) {
-            const double percent = 100.0 * (double)of->of[t] / (double)of->all;
+        for (size_t t = 0; t < state->tokens && memory->all > 0; t++) {
+            const double percent = 100.0 * (double)memory->seen[t] / (double)memory->all;
 
             if (percent > state->percent[t] &&
                 sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent", percent,
@@ -118,25 +106,19 @@ static void step(sonde_rule_run *run)
                                state->value[t]);
             }
         }
-        *of = (memory){.all = 0};
+        *memory = (tensor_memory){.all = 0};
     }
 }
 
 const sonde_rule sonde__builtin_nlp_sequence_ratio = {
-    .abi = SONDE_RULE_ABI,
-    .name = "NLPSequenceRatio",
+    SONDE__RULE("NLPSequenceRatio", ratio_rule),
     .summary = "a token fills too much of the sequences",
     .condition =
         "A token of `token_values` has more than its percentage of the tokens of a step.",
     .advice = "Put sequences of like length into a batch, or cut padding.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(ratio_rule),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .init = init,
-    .wants = wants,
+    .wants = sonde__builtin_wants_matched,
     .observe = observe,
     .step = step,
 };

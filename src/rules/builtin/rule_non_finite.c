@@ -10,14 +10,15 @@
  * belong to it. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
 typedef struct non_finite {
     int64_t open; /* index of the tensor whose bad steps go on; -1: none */
 } non_finite;
 
-typedef struct memory {
+typedef struct tensor_memory {
     bool masks; /* it has had -Inf while all was well */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
 
@@ -120,15 +121,15 @@ static int64_t first_bad(sonde_rule_run *run, size_t *others)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (v != NULL && sonde__builtin_bad(v) > 0) {
             const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
             const int rank = rank_of(info);
 
-            of->masks = of->masks || !sure;
+            memory->masks = memory->masks || !sure;
             bad++;
-            if (only_minus_infinite(info, v) && (of->masks || masked)) {
+            if (only_minus_infinite(info, v) && (memory->masks || masked)) {
                 continue;
             }
             if (first < 0 || rank < first_rank) {
@@ -179,10 +180,9 @@ const sonde_rule sonde__builtin_non_finite = {
     .advice =
         "Look at what computes it: a log or square root of what is not positive, a "
         "division by zero, an exp that overflows, or a learning rate that is too high.",
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
+    SONDE_RULE_NEEDS(needs),
     .state_size = sizeof(non_finite),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .init = init,
     .wants = wants,
     .step = step,

@@ -21,7 +21,9 @@
  * w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2 };
@@ -32,18 +34,17 @@ typedef struct optimizer_state {
     size_t linked;
 } optimizer_state;
 
-typedef struct memory {
+typedef struct tensor_memory {
     size_t g, m, v, t; /* of a parameter: indices */
     double sum_m, sum_v, step;
     int64_t last;
     bool has_before;
     int64_t stuck, swapped; /* steps on end */
     double beta1, beta2;    /* as they were solved for at the last of these */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "steps on end",
-     offsetof(optimizer_state, patience), false},
+    SONDE__COUNT(optimizer_state, patience, "3", 1, 1e9, "steps on end"),
 };
 static const sonde_rule_need needs[] = {
     {"parameters, by their names", SONDE_HOW_VITALS, true, false},
@@ -78,19 +79,19 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
-           : sonde__builtin_is_gradient(info)                               ? GRADIENTS
-           : is_first(info) || is_second(info) || is_step(info)             ? STATE
+    return sonde__builtin_is_parameter(info)                    ? PARAMETERS
+           : sonde__builtin_is_gradient(info)                   ? GRADIENTS
+           : is_first(info) || is_second(info) || is_step(info) ? STATE
                                                                 : SONDE_RULE_IGNORE;
 }
 
 static void link_all(sonde_rule_run *run, size_t count)
 {
     ((optimizer_state *)sonde_rule_state(run))->linked = count;
-    sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL, offsetof(memory, g));
-    sonde__builtin_link(run, PARAMETERS, STATE, is_first, offsetof(memory, m));
-    sonde__builtin_link(run, PARAMETERS, STATE, is_second, offsetof(memory, v));
-    sonde__builtin_link(run, PARAMETERS, STATE, is_step, offsetof(memory, t));
+    sonde__builtin_link(run, PARAMETERS, GRADIENTS, NULL, offsetof(tensor_memory, g));
+    sonde__builtin_link(run, PARAMETERS, STATE, is_first, offsetof(tensor_memory, m));
+    sonde__builtin_link(run, PARAMETERS, STATE, is_second, offsetof(tensor_memory, v));
+    sonde__builtin_link(run, PARAMETERS, STATE, is_step, offsetof(tensor_memory, t));
 }
 
 /* Vital signs of tensor i if they are there and all is finite. */
@@ -101,18 +102,18 @@ static const sonde_vitals *vitals_of(const sonde_rule_tensor *tensors, size_t i)
     return v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 ? v : NULL;
 }
 
-static void judge_values(sonde_rule_run *run, const memory *of, const sonde_vitals *m,
-                         const sonde_vitals *v)
+static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
+                         const sonde_vitals *m, const sonde_vitals *v)
 {
     if (v->min < 0.0 &&
-        sonde_rule_found(run, of->v, SONDE_SEVERITY_ERROR, "min", v->min, 0.0)) {
+        sonde_rule_found(run, memory->v, SONDE_SEVERITY_ERROR, "min", v->min, 0.0)) {
         sonde_rule_say(run, "Look for what writes to it, and for a corrupt checkpoint.",
                        "A second moment is a mean of squares, but one of them is %.4g.",
                        v->min);
     }
     if (m != NULL && v->min >= 0.0 && m->sumsq > 1e-30 * (double)m->count &&
         m->sumsq > LARGEST * v->sum &&
-        sonde_rule_found(run, of->m, SONDE_SEVERITY_ERROR, "l2", sqrt(m->sumsq),
+        sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "l2", sqrt(m->sumsq),
                          sqrt(LARGEST * v->sum))) {
         sonde_rule_say(
             run, "Look for what writes to it, and for a corrupt checkpoint.",
@@ -122,17 +123,18 @@ static void judge_values(sonde_rule_run *run, const memory *of, const sonde_vita
     }
 }
 
-static void judge_counter(sonde_rule_run *run, memory *of, const sonde_vitals *m,
-                          const sonde_vitals *t)
+static void judge_counter(sonde_rule_run *run, tensor_memory *memory,
+                          const sonde_vitals *m, const sonde_vitals *t)
 {
     const optimizer_state *state = sonde_rule_state(run);
-    const bool stays = of->has_before && t->sum == of->step && m->sum != of->sum_m;
+    const bool stays =
+        memory->has_before && t->sum == memory->step && m->sum != memory->sum_m;
 
-    of->stuck = stays ? of->stuck + 1 : 0;
-    of->step = t->sum;
-    if (of->stuck >= state->patience &&
-        sonde_rule_found(run, of->t, SONDE_SEVERITY_ERROR, "steps_unchanged",
-                         (double)of->stuck, (double)state->patience)) {
+    memory->stuck = stays ? memory->stuck + 1 : 0;
+    memory->step = t->sum;
+    if (memory->stuck >= state->patience &&
+        sonde_rule_found(run, memory->t, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)memory->stuck, (double)state->patience)) {
         sonde_rule_say(
             run, "Count a step for every update, and store the counter with the rest.",
             "It stays at %.6g while the moments go on: their bias is corrected "
@@ -154,24 +156,25 @@ static bool near(double a, double b)
     return fabs(a - b) <= 0.25 * fmax(fabs(a), fabs(b));
 }
 
-static void judge_betas(sonde_rule_run *run, memory *of, const sonde_vitals *g,
+static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_vitals *g,
                         const sonde_vitals *m, const sonde_vitals *v)
 {
     const optimizer_state *state = sonde_rule_state(run);
-    const double b1 = solve(m->sum, of->sum_m, g->sum, g->l1);
-    const double b2 = solve(v->sum, of->sum_v, g->sumsq, g->sumsq);
+    const double b1 = solve(m->sum, memory->sum_m, g->sum, g->l1);
+    const double b2 = solve(v->sum, memory->sum_v, g->sumsq, g->sumsq);
     const bool may_be = b1 > 0.0 && b1 < 1.0 && b2 > 0.0 && b2 < 0.98;
-    const bool swapped = of->has_before && may_be && 1.0 - b2 > 4.0 * (1.0 - b1);
-    const bool same = of->swapped == 0 || (near(1.0 - b1, 1.0 - of->beta1) &&
-                                           near(1.0 - b2, 1.0 - of->beta2));
+    const bool swapped = memory->has_before && may_be && 1.0 - b2 > 4.0 * (1.0 - b1);
+    const bool same = memory->swapped == 0 || (near(1.0 - b1, 1.0 - memory->beta1) &&
+                                               near(1.0 - b2, 1.0 - memory->beta2));
 
-    if (of->has_before && isfinite(b1) && isfinite(b2)) { /* else the step says nothing */
-        of->swapped = swapped ? (same ? of->swapped + 1 : 1) : 0;
-        of->beta1 = b1;
-        of->beta2 = b2;
+    if (memory->has_before && isfinite(b1) &&
+        isfinite(b2)) { /* else the step says nothing */
+        memory->swapped = swapped ? (same ? memory->swapped + 1 : 1) : 0;
+        memory->beta1 = b1;
+        memory->beta2 = b2;
     }
-    if (of->swapped >= state->patience &&
-        sonde_rule_found(run, of->m, SONDE_SEVERITY_ERROR, "beta1", b1, b2)) {
+    if (memory->swapped >= state->patience &&
+        sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "beta1", b1, b2)) {
         sonde_rule_say(
             run, "Swap them: the first belongs to the mean of gradients.",
             "The moments move as with beta1 = %.4g and beta2 = %.4g, which look "
@@ -190,32 +193,31 @@ static void step(sonde_rule_run *run)
         link_all(run, count);
     }
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const bool is = tensors[i].need == PARAMETERS;
-        const sonde_vitals *m = is ? vitals_of(tensors, of->m) : NULL;
-        const sonde_vitals *v = is ? vitals_of(tensors, of->v) : NULL;
-        const sonde_vitals *t = is ? vitals_of(tensors, of->t) : NULL;
-        const sonde_vitals *g = is ? vitals_of(tensors, of->g) : NULL;
+        const sonde_vitals *m = is ? vitals_of(tensors, memory->m) : NULL;
+        const sonde_vitals *v = is ? vitals_of(tensors, memory->v) : NULL;
+        const sonde_vitals *t = is ? vitals_of(tensors, memory->t) : NULL;
+        const sonde_vitals *g = is ? vitals_of(tensors, memory->g) : NULL;
 
         if (v != NULL) {
-            judge_values(run, of, m, v);
+            judge_values(run, memory, m, v);
         }
         if (m != NULL && t != NULL) {
-            judge_counter(run, of, m, t);
+            judge_counter(run, memory, m, t);
         }
-        if (m != NULL && v != NULL && sonde__builtin_steps_since(run, &of->last) == 1 &&
-            g != NULL) {
-            judge_betas(run, of, g, m, v);
+        if (m != NULL && v != NULL &&
+            sonde__builtin_steps_since(run, &memory->last) == 1 && g != NULL) {
+            judge_betas(run, memory, g, m, v);
         }
-        of->sum_m = m != NULL ? m->sum : of->sum_m;
-        of->sum_v = v != NULL ? v->sum : of->sum_v;
-        of->has_before = is && m != NULL;
+        memory->sum_m = m != NULL ? m->sum : memory->sum_m;
+        memory->sum_v = v != NULL ? v->sum : memory->sum_v;
+        memory->has_before = is && m != NULL;
     }
 }
 
 const sonde_rule sonde__builtin_optimizer_state = {
-    .abi = SONDE_RULE_ABI,
-    .name = "OptimizerState",
+    SONDE__RULE("OptimizerState", optimizer_state),
     .summary = "what an Adam keeps cannot be, or is used wrongly",
     .condition =
         "A second moment is below 0; or the step counter stays for `patience` steps "
@@ -224,13 +226,8 @@ const sonde_rule sonde__builtin_optimizer_state = {
         "betas.",
     .advice =
         "Look at how the optimiser is made, and at what is restored from a checkpoint.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(optimizer_state),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
 };

@@ -15,8 +15,12 @@
  * Evidence: vital signs of losses, in training and evaluation steps.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
+#include "rules/builtin/series.h"
+
 #include "base/macros.h"
-#include "rules/builtin/phases.h"
+
+#include <math.h>
 
 typedef struct overfit {
     const char *tensor_regex;
@@ -35,91 +39,89 @@ typedef struct calm {
     int64_t round;
 } calm;
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde__builtin_phases phases;
     double train[CALM], eval[CALM]; /* of the last rounds, by their number */
     calm now, best; /* best: of the least evaluation loss; round 0: none yet */
     double step;    /* from the evaluation before to the last */
     double swing;   /* how far they go and come back, in the mean */
     int64_t bad;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, NULL, 0, 0,
-     "expressions that select losses (default: the loss tensors)",
-     offsetof(overfit, tensor_regex), false},
-    {"start_step", SONDE_RULE_COUNT, "0", 0, 1e18, "global step to begin at",
-     offsetof(overfit, start_step), false},
-    {"patience", SONDE_RULE_COUNT, "1", 1, 1e9, "rounds on end",
-     offsetof(overfit, patience), false},
-    {"ratio_threshold", SONDE_RULE_REAL, "0.1", 0, 1e9,
-     "share by which evaluation may be worse", offsetof(overfit, ratio_threshold), false},
-    {"rising", SONDE_RULE_REAL, "0.05", 0, 1e9,
-     "share by which evaluation must be above its best, and training better; 0: need not",
-     offsetof(overfit, rising), false},
+    SONDE__REGEX(overfit, tensor_regex, NULL,
+                 "expressions that select losses (default: the loss tensors)"),
+    SONDE__COUNT(overfit, start_step, "0", 0, 1e18, "global step to begin at"),
+    SONDE__COUNT(overfit, patience, "1", 1, 1e9, "rounds on end"),
+    SONDE__REAL(overfit, ratio_threshold, "0.1", 0, 1e9,
+                "share by which evaluation may be worse"),
+    SONDE__REAL(
+        overfit, rising, "0.05", 0, 1e9,
+        "share by which evaluation must be above its best, and training better; 0: need not"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
-    return sonde__builtin_wants_chosen(
-        run, id, info->role == SONDE_ROLE_LOSS && sonde__builtin_is_own(info, id));
+    return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_loss(info, id));
 }
 
 /* Of two steps on end that go opposite ways, the shorter one is a swing. */
-static void take_swing(memory *of, double before, double eval)
+static void take_swing(tensor_memory *memory, double before, double eval)
 {
-    const double step = eval - before, last = of->step;
+    const double step = eval - before, last = memory->step;
     const double swing = step * last < 0.0 ? fmin(fabs(step), fabs(last)) : 0.0;
-    const double weight = 1.0 / (double)SONDE_MIN(of->phases.rounds - 2, REMEMBERED);
+    const double weight = 1.0 / (double)SONDE_MIN(memory->phases.rounds - 2, REMEMBERED);
 
-    of->step = step;
-    if (of->phases.rounds > 2) {
-        of->swing += weight * (swing - of->swing);
+    memory->step = step;
+    if (memory->phases.rounds > 2) {
+        memory->swing += weight * (swing - memory->swing);
     }
 }
 
 /* Takes the round that has ended into the means. */
-static void take_round(memory *of)
+static void take_round(tensor_memory *memory)
 {
-    const int64_t round = of->phases.rounds;
+    const int64_t round = memory->phases.rounds;
 
     if (round > 1) {
-        take_swing(of, of->eval[(round - 2) % CALM], of->phases.eval_mean);
+        take_swing(memory, memory->eval[(round - 2) % CALM], memory->phases.eval_mean);
     }
-    of->train[(round - 1) % CALM] = of->phases.train_mean;
-    of->eval[(round - 1) % CALM] = of->phases.eval_mean;
-    of->now = (calm){.round = round};
+    memory->train[(round - 1) % CALM] = memory->phases.train_mean;
+    memory->eval[(round - 1) % CALM] = memory->phases.eval_mean;
+    memory->now = (calm){.round = round};
     for (int i = 0; i < CALM; i++) {
-        of->now.train += of->train[i] / CALM;
-        of->now.eval += of->eval[i] / CALM;
+        memory->now.train += memory->train[i] / CALM;
+        memory->now.eval += memory->eval[i] / CALM;
     }
 }
 
 /* Evaluation is worse than it has been, and training better than it was then. */
-static bool is_rising(const overfit *state, const memory *of)
+static bool is_rising(const overfit *state, const tensor_memory *memory)
 {
-    const calm *now = &of->now, *best = &of->best;
+    const calm *now = &memory->now, *best = &memory->best;
 
     return best->round > 0 && now->eval > best->eval * (1.0 + state->rising) &&
-           now->eval - best->eval > SWINGS * of->swing &&
+           now->eval - best->eval > SWINGS * memory->swing &&
            now->train < best->train * (1.0 - state->rising);
 }
 
-static void judge(sonde_rule_run *run, size_t i, memory *of)
+static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
 {
     const overfit *state = sonde_rule_state(run);
-    const double train = of->phases.train_mean, eval = of->phases.eval_mean;
+    const double train = memory->phases.train_mean, eval = memory->phases.eval_mean;
     const double ratio = (eval - train) / train;
     bool rising = state->rising <= 0.0;
 
-    take_round(of);
-    rising = rising || is_rising(state, of);
-    if (of->now.round >= CALM && (of->best.round == 0 || of->now.eval < of->best.eval)) {
-        of->best = of->now;
+    take_round(memory);
+    rising = rising || is_rising(state, memory);
+    if (memory->now.round >= CALM &&
+        (memory->best.round == 0 || memory->now.eval < memory->best.eval)) {
+        memory->best = memory->now;
     }
-    of->bad = train > 0.0 && ratio > state->ratio_threshold && rising ? of->bad + 1 : 0;
-    if (of->bad < state->patience ||
+    memory->bad =
+        train > 0.0 && ratio > state->ratio_threshold && rising ? memory->bad + 1 : 0;
+    if (memory->bad < state->patience ||
         !sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "loss_ratio", ratio,
                           state->ratio_threshold)) {
         return;
@@ -130,12 +132,13 @@ static void judge(sonde_rule_run *run, size_t i, memory *of)
             "Evaluation %lld has a loss of %.4g, training of %.4g; at "
             "evaluation %lld they were about %.4g and %.4g: what is learnt since "
             "holds for the training data only.",
-            (long long)of->now.round, eval, train, (long long)of->best.round - CALM / 2,
-            of->best.eval, of->best.train);
+            (long long)memory->now.round, eval, train,
+            (long long)memory->best.round - CALM / 2, memory->best.eval,
+            memory->best.train);
     } else {
         sonde_rule_say(run, NULL,
                        "Evaluation %lld has a mean loss of %.4g, training of %.4g.",
-                       (long long)of->now.round, eval, train);
+                       (long long)memory->now.round, eval, train);
     }
 }
 
@@ -148,11 +151,11 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0; i < count && at->global_step >= state->start_step; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0 &&
-            sonde__builtin_phases_take(&of->phases, at, v->mean)) {
-            judge(run, i, of);
+            sonde__builtin_phases_take(&memory->phases, at, v->mean)) {
+            judge(run, i, memory);
         }
     }
 }
@@ -165,20 +168,19 @@ static void finish(sonde_rule_run *run)
     int64_t rounds = 0;
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
-        if (sonde__builtin_phases_end(&of->phases)) {
-            judge(run, i, of);
+        if (sonde__builtin_phases_end(&memory->phases)) {
+            judge(run, i, memory);
         }
-        rounds = SONDE_MAX(rounds, of->phases.rounds);
+        rounds = SONDE_MAX(rounds, memory->phases.rounds);
     }
     sonde__builtin_phases_lacked(run, rounds,
                                  state->rising > 0.0 ? CALM + 1 : state->patience);
 }
 
 const sonde_rule sonde__builtin_overfit = {
-    .abi = SONDE_RULE_ABI,
-    .name = "Overfit",
+    SONDE__RULE("Overfit", overfit),
     .summary = "evaluation gets worse while training gets better",
     .condition =
         "For `patience` rounds the mean evaluation loss is `ratio_threshold` above the "
@@ -188,13 +190,8 @@ const sonde_rule sonde__builtin_overfit = {
     .advice =
         "Stop at the best evaluation; use more data, augmentation, dropout or weight "
         "decay, or a smaller network.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
-    .state_size = sizeof(overfit),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
     .finish = finish,

@@ -21,8 +21,10 @@
  * of losses and of gradients. A range from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
 
+#include <math.h>
 #include <string.h>
 
 #define DEFAULT_REGEX ".*relu_input"
@@ -38,27 +40,23 @@ typedef struct poor {
     bool narrow;         /* some gradient is narrow at this step */
 } poor;
 
-typedef struct memory {
+typedef struct tensor_memory {
     double variance; /* at this step */
     int64_t looked, grew, shrank;
     double worst; /* ratio to the layer before, the least extreme of the steps */
     double loss;
     int64_t still; /* steps on end without a change of the loss */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"activation_inputs_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
-     "expressions that select inputs of activations",
-     offsetof(poor, activation_inputs_regex), false},
-    {"threshold", SONDE_RULE_REAL, "10.0", 1, 1e300,
-     "times that the variance may grow from layer to layer", offsetof(poor, threshold),
-     false},
-    {"distribution_range", SONDE_RULE_REAL, "0.001", 0, 1e300,
-     "range of a gradient that is too narrow", offsetof(poor, distribution_range), false},
-    {"patience", SONDE_RULE_COUNT, "5", 1, 1e9, "steps at which the loss does not move",
-     offsetof(poor, patience), false},
-    {"steps", SONDE_RULE_COUNT, "10", 1, 1e9, "observed steps from the start",
-     offsetof(poor, steps), false},
+    SONDE__REGEX(poor, activation_inputs_regex, DEFAULT_REGEX,
+                 "expressions that select inputs of activations"),
+    SONDE__REAL(poor, threshold, "10.0", 1, 1e300,
+                "times that the variance may grow from layer to layer"),
+    SONDE__REAL(poor, distribution_range, "0.001", 0, 1e300,
+                "range of a gradient that is too narrow"),
+    SONDE__COUNT(poor, patience, "5", 1, 1e9, "steps at which the loss does not move"),
+    SONDE__COUNT(poor, steps, "10", 1, 1e9, "observed steps from the start"),
 };
 static const sonde_rule_need needs[] = {
     {"inputs of activations", SONDE_HOW_VITALS, false, false},
@@ -91,24 +89,24 @@ static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
     bool any = false;
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         double ratio = 1.0;
 
         if (tensors[i].need != INPUTS || v == NULL || sonde__builtin_finite(v) == 0) {
             continue;
         }
-        of->variance = sonde__builtin_variance(v);
+        memory->variance = sonde__builtin_variance(v);
         if (before > 0.0) {
-            ratio = of->variance / before;
-            of->grew += ratio > state->threshold && of->variance > LOUD;
-            of->shrank +=
+            ratio = memory->variance / before;
+            memory->grew += ratio > state->threshold && memory->variance > LOUD;
+            memory->shrank +=
                 ratio > 0.0 && ratio < 1.0 / (state->threshold * state->threshold);
-            if (of->looked++ == 0 || fabs(log(ratio)) < fabs(log(of->worst))) {
-                of->worst = ratio;
+            if (memory->looked++ == 0 || fabs(log(ratio)) < fabs(log(memory->worst))) {
+                memory->worst = ratio;
             }
         }
-        before = of->variance;
+        before = memory->variance;
         any = true;
     }
     return any;
@@ -123,32 +121,33 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
         grown ? state->threshold : 1.0 / (state->threshold * state->threshold);
 
     for (size_t i = 0; i < count; i++) {
-        const memory *of = tensors[i].memory;
+        const tensor_memory *memory = tensors[i].memory;
 
-        if (tensors[i].need == INPUTS && of->looked > 0 &&
-            (grown ? of->grew : of->shrank) == of->looked &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "variance_ratio", of->worst,
-                             most)) {
+        if (tensors[i].need == INPUTS && memory->looked > 0 &&
+            (grown ? memory->grew : memory->shrank) == memory->looked &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "variance_ratio",
+                             memory->worst, most)) {
             sonde_rule_say(
                 run, NULL,
                 "Its variance is %.3g times that of the layer before, at each of "
                 "the first %lld steps.",
-                of->worst, (long long)of->looked);
+                memory->worst, (long long)memory->looked);
         }
     }
 }
 
-static void judge_loss(sonde_rule_run *run, size_t i, memory *of, double loss)
+static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, double loss)
 {
     const poor *state = sonde_rule_state(run);
-    const bool still = state->heard > 1 && fabs(loss - of->loss) < 1e-4 * fabs(of->loss);
+    const bool still =
+        state->heard > 1 && fabs(loss - memory->loss) < 1e-4 * fabs(memory->loss);
 
-    of->still = still && state->narrow ? of->still + 1 : 0;
-    of->loss =
-        of->still > 0 ? of->loss : loss; /* that of the first step of the stretch */
-    if (of->still >= state->patience &&
-        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved", (double)of->still,
-                         (double)state->patience)) {
+    memory->still = still && state->narrow ? memory->still + 1 : 0;
+    memory->loss = memory->still > 0 ? memory->loss
+                                     : loss; /* that of the first step of the stretch */
+    if (memory->still >= state->patience &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
+                         (double)memory->still, (double)state->patience)) {
         sonde_rule_say(run, NULL,
                        "The loss stands still at %.5g, and gradients are within %g.",
                        loss, state->distribution_range);
@@ -213,8 +212,7 @@ static void finish(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_poor_weight_initialization = {
-    .abi = SONDE_RULE_ABI,
-    .name = "PoorWeightInitialization",
+    SONDE__RULE("PoorWeightInitialization", poor),
     .summary = "the signal explodes or dies on its way through the layers from the start",
     .condition =
         "At the first steps the variance of activation inputs grows by more than "
@@ -224,13 +222,8 @@ const sonde_rule sonde__builtin_poor_weight_initialization = {
         "`distribution_range`.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
               "(LeCun), or normalise between the layers.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(poor),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
     .finish = finish,

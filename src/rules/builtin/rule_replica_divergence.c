@@ -12,12 +12,12 @@ typedef struct divergence {
     bool compared;
 } divergence;
 
-typedef struct memory {
+typedef struct tensor_memory {
     uint64_t hash;
     int64_t step;
     int replica;
     bool hashed;
-} memory;
+} tensor_memory;
 
 enum { SMALL = 1024 };
 
@@ -43,22 +43,22 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     divergence *state = sonde_rule_state(run);
-    memory *of = tensor->memory;
-    size_t count = 0;
+    tensor_memory *memory = tensor->memory;
 
-    if (!of->hashed || of->step != seen->at.global_step) {
-        *of = (memory){seen->hash, seen->at.global_step, seen->at.replica, true};
+    if (!memory->hashed || memory->step != seen->at.global_step) {
+        *memory =
+            (tensor_memory){seen->hash, seen->at.global_step, seen->at.replica, true};
         return;
     }
-    if (seen->at.replica == of->replica) {
+    if (seen->at.replica == memory->replica) {
         return;
     }
     state->compared = true;
-    if (seen->hash != of->hash &&
-        sonde_rule_found(run, (size_t)(tensor - sonde_rule_tensors(run, &count)),
-                         SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
+    if (seen->hash != memory->hash &&
+        sonde_rule_found(run, sonde__builtin_index(run, tensor), SONDE_SEVERITY_ERROR,
+                         "hash", 1.0, 0.0)) {
         sonde_rule_say(run, NULL, "Replicas %d and %d have different values.",
-                       of->replica, seen->at.replica);
+                       memory->replica, seen->at.replica);
     }
 }
 
@@ -79,10 +79,9 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .advice = "See whether every replica takes part in the all-reduce, and starts from "
               "the same "
               "values.",
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
+    SONDE_RULE_NEEDS(needs),
     .state_size = sizeof(divergence),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .observe = observe,
     .finish = finish,

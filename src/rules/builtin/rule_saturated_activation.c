@@ -18,9 +18,12 @@
  * vital signs of outputs; those of inputs show only a layer all of whose values are outside.
  */
 #include "rules/builtin/builtin.h"
-#include "base/fail.h"
+#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/units.h"
 
+#include "base/fail.h"
+
+#include <math.h>
 #include <string.h>
 #include <strings.h>
 
@@ -29,44 +32,37 @@ enum { INPUTS = 0, OUTPUTS = 1 };
 
 typedef struct saturated {
     const char *collection_names, *tensor_regex;
-    double tanh_min, tanh_max, sigmoid_min, sigmoid_max;
+    double threshold_tanh_min, threshold_tanh_max, threshold_sigmoid_min,
+        threshold_sigmoid_max;
     double threshold_inactivity, threshold_layer, slope;
     int64_t patience;
 } saturated;
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde__builtin_units units;
     double low, high;
     int64_t all_outside; /* steps on end */
     int64_t flat;        /* of an output: steps on end */
     bool sigmoid;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
     {"collection_names", SONDE_RULE_COLLECTIONS, NULL, 0, 0,
      "collections to look at, by commas", offsetof(saturated, collection_names), false},
-    {"tensor_regex", SONDE_RULE_REGEX, DEFAULT_REGEX, 0, 0,
-     "expressions that select inputs of tanh and sigmoid",
-     offsetof(saturated, tensor_regex), false},
-    {"threshold_tanh_min", SONDE_RULE_REAL, "-9.4999", 0, 0, "least input of tanh",
-     offsetof(saturated, tanh_min), false},
-    {"threshold_tanh_max", SONDE_RULE_REAL, "9.4999", 0, 0, "largest input of tanh",
-     offsetof(saturated, tanh_max), false},
-    {"threshold_sigmoid_min", SONDE_RULE_REAL, "-23", 0, 0, "least input of sigmoid",
-     offsetof(saturated, sigmoid_min), false},
-    {"threshold_sigmoid_max", SONDE_RULE_REAL, "16.99999", 0, 0,
-     "largest input of sigmoid", offsetof(saturated, sigmoid_max), false},
-    {"threshold_inactivity", SONDE_RULE_REAL, "1.0", 0, 100,
-     "percent of samples that a saturated unit may have inside",
-     offsetof(saturated, threshold_inactivity), false},
-    {"threshold_layer", SONDE_RULE_REAL, "50", 0, 100,
-     "percent of a layer's units that may be saturated",
-     offsetof(saturated, threshold_layer), false},
-    {"slope", SONDE_RULE_REAL, "0.03", 0, 1,
-     "least mean slope, as a share of the largest; 0: not looked at",
-     offsetof(saturated, slope), false},
-    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "observed steps on end",
-     offsetof(saturated, patience), false},
+    SONDE__REGEX(saturated, tensor_regex, DEFAULT_REGEX,
+                 "expressions that select inputs of tanh and sigmoid"),
+    SONDE__REAL(saturated, threshold_tanh_min, "-9.4999", 0, 0, "least input of tanh"),
+    SONDE__REAL(saturated, threshold_tanh_max, "9.4999", 0, 0, "largest input of tanh"),
+    SONDE__REAL(saturated, threshold_sigmoid_min, "-23", 0, 0, "least input of sigmoid"),
+    SONDE__REAL(saturated, threshold_sigmoid_max, "16.99999", 0, 0,
+                "largest input of sigmoid"),
+    SONDE__REAL(saturated, threshold_inactivity, "1.0", 0, 100,
+                "percent of samples that a saturated unit may have inside"),
+    SONDE__REAL(saturated, threshold_layer, "50", 0, 100,
+                "percent of a layer's units that may be saturated"),
+    SONDE__REAL(saturated, slope, "0.03", 0, 1,
+                "least mean slope, as a share of the largest; 0: not looked at"),
+    SONDE__COUNT(saturated, patience, "3", 1, 1e9, "observed steps on end"),
 };
 static const sonde_rule_need needs[] = {
     {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
@@ -121,16 +117,16 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    memory *of = tensors[i].memory;
+    tensor_memory *memory = tensors[i].memory;
     const bool sigmoid = strcasestr(info->name, "sigmoid") != NULL ||
                          strcasecmp(info->op, "sigmoid") == 0 ||
                          into(run, info, "sigmoid");
 
-    of->sigmoid = sigmoid;
-    of->low = sigmoid ? state->sigmoid_min : state->tanh_min;
-    of->high = sigmoid ? state->sigmoid_max : state->tanh_max;
+    memory->sigmoid = sigmoid;
+    memory->low = sigmoid ? state->threshold_sigmoid_min : state->threshold_tanh_min;
+    memory->high = sigmoid ? state->threshold_sigmoid_max : state->threshold_tanh_max;
     return tensors[i].need == OUTPUTS ||
-                   sonde__builtin_units_make(&of->units, info->rank, info->shape)
+                   sonde__builtin_units_make(&memory->units, info->rank, info->shape)
                ? SONDE_OK
                : sonde__fail_nomem(diag, "SaturatedActivation");
 }
@@ -138,35 +134,36 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
 
-    if (seen->view != NULL &&
-        !sonde__builtin_units_take(&of->units, seen->view, of->low, of->high)) {
+    if (seen->view != NULL && !sonde__builtin_units_take(&memory->units, seen->view,
+                                                         memory->low, memory->high)) {
         sonde_rule_fail(run, "out of memory");
     }
 }
 
 /* The mean slope, as a share of the largest; 1 where it says nothing. */
-static double slope_of(const memory *of, const sonde_vitals *v)
+static double slope_of(const tensor_memory *memory, const sonde_vitals *v)
 {
     const double n = (double)sonde__builtin_finite(v), square = v->sumsq / n;
 
     if (n < 2.0) {
         return 1.0;
     }
-    if (!of->sigmoid) {
+    if (!memory->sigmoid) {
         return 1.0 - square;
     }
     return v->mean > 0.1 && v->mean < 0.9 ? 4.0 * (v->mean - square) : 1.0;
 }
 
-static void judge_slope(sonde_rule_run *run, size_t i, memory *of, const sonde_vitals *v)
+static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                        const sonde_vitals *v)
 {
     const saturated *state = sonde_rule_state(run);
-    const double slope = slope_of(of, v);
+    const double slope = slope_of(memory, v);
 
-    of->flat = slope < state->slope ? of->flat + 1 : 0;
-    if (of->flat >= state->patience &&
+    memory->flat = slope < state->slope ? memory->flat + 1 : 0;
+    if (memory->flat >= state->patience &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean_slope", slope,
                          state->slope)) {
         sonde_rule_say(run, NULL,
@@ -183,25 +180,26 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         double share = 0.0;
 
         if (tensors[i].need == OUTPUTS) {
             if (v != NULL) {
-                judge_slope(run, i, of, v);
+                judge_slope(run, i, memory, v);
             }
             continue;
         }
-        share = sonde__builtin_units_end(&of->units, 100.0 - state->threshold_inactivity,
-                                         state->threshold_layer, state->patience);
+        share =
+            sonde__builtin_units_end(&memory->units, 100.0 - state->threshold_inactivity,
+                                     state->threshold_layer, state->patience);
 
         if (v != NULL && sonde__builtin_finite(v) > 0) {
-            const bool all = v->min > of->high || v->max < of->low ||
-                             v->abs_min > fmax(of->high, -of->low);
+            const bool all = v->min > memory->high || v->max < memory->low ||
+                             v->abs_min > fmax(memory->high, -memory->low);
 
-            of->all_outside = all ? of->all_outside + 1 : 0;
-            share = of->all_outside >= state->patience ? 100.0 : share;
+            memory->all_outside = all ? memory->all_outside + 1 : 0;
+            share = memory->all_outside >= state->patience ? 100.0 : share;
         }
         if (share > state->threshold_layer &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_saturated", share,
@@ -210,7 +208,7 @@ static void step(sonde_rule_run *run)
                 run, NULL,
                 "%.3g %% of its units lay outside %g ... %g at %lld observed steps "
                 "on end: their slope is 0.",
-                share, of->low, of->high, (long long)state->patience);
+                share, memory->low, memory->high, (long long)state->patience);
         }
     }
 }
@@ -221,13 +219,12 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__builtin_units_free(&((memory *)tensors[i].memory)->units);
+        sonde__builtin_units_free(&((tensor_memory *)tensors[i].memory)->units);
     }
 }
 
 const sonde_rule sonde__builtin_saturated_activation = {
-    .abi = SONDE_RULE_ABI,
-    .name = "SaturatedActivation",
+    SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
     .condition =
         "More than `threshold_layer` % of a layer's units had inputs outside the range "
@@ -236,12 +233,7 @@ const sonde_rule sonde__builtin_saturated_activation = {
     .advice =
         "Use smaller initial weights or normalisation before the activation, or another "
         "activation.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(saturated),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -10,6 +10,8 @@
 
 #include <sonde/trial.h>
 
+#include <math.h>
+
 typedef struct similar {
     const char *collection_names, *tensor_regex, *other_trial;
     double rtol;
@@ -17,16 +19,15 @@ typedef struct similar {
     int64_t compared;
 } similar;
 
-typedef struct memory {
+typedef struct tensor_memory {
     uint32_t other; /* id there */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(similar),
     {"other_trial", SONDE_RULE_TEXT, NULL, 0, 0, "the run to compare with",
      offsetof(similar, other_trial), true},
-    {"rtol", SONDE_RULE_REAL, "0", 0, 1e9, "relative difference that is let be",
-     offsetof(similar, rtol), false},
+    SONDE__REAL(similar, rtol, "0", 0, 1e9, "relative difference that is let be"),
 };
 static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
 
@@ -37,23 +38,18 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     return sonde_trial_open(state->other_trial, NULL, &state->other, diag);
 }
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_own(info, id));
-}
-
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     const similar *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    memory *of = tensors[i].memory;
+    tensor_memory *memory = tensors[i].memory;
 
     (void)diag;
     if (sonde_catalogue_find(sonde_trial_catalogue(state->other),
-                             sonde_rule_info(run, tensors[i].id)->name, &of->other,
+                             sonde_rule_info(run, tensors[i].id)->name, &memory->other,
                              NULL) != SONDE_OK) {
-        of->other = SONDE_NO_TENSOR;
+        memory->other = SONDE_NO_TENSOR;
     }
     return SONDE_OK;
 }
@@ -80,12 +76,12 @@ static void step(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const memory *of = tensors[i].memory;
+        const tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
         sonde_vitals other;
 
-        if (v == NULL || of->other == SONDE_NO_TENSOR ||
-            sonde_trial_vitals(state->other, of->other, &where, &other, NULL) !=
+        if (v == NULL || memory->other == SONDE_NO_TENSOR ||
+            sonde_trial_vitals(state->other, memory->other, &where, &other, NULL) !=
                 SONDE_OK) {
             continue;
         }
@@ -117,23 +113,17 @@ static void destroy(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_similar_across_runs = {
-    .abi = SONDE_RULE_ABI,
-    .name = "SimilarAcrossRuns",
+    SONDE__RULE("SimilarAcrossRuns", similar),
     .summary = "a tensor differs from that of another run",
     .condition =
         "The vital signs of a tensor differ from those of `other_trial` at the same step "
         "of the same mode.",
     .advice =
         "Look at the first tensor and step that differ: seeds, data order, versions.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .by_name_only = true,
-    .state_size = sizeof(similar),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .init = init,
-    .wants = wants,
+    .wants = sonde__builtin_wants_any,
     .bind = bind,
     .step = step,
     .finish = finish,

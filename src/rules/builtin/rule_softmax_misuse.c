@@ -15,13 +15,13 @@
  * Labels and predictions as ClassImbalance finds them. Evidence: raw values of both, losses.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
+#include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/labels.h"
 
 #include "base/memory.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 #include <string.h>
 
 enum { LOSSES = 2 };
@@ -37,13 +37,10 @@ typedef struct misuse {
 } misuse;
 
 static const sonde_rule_param params[] = {
-    {"labels_regex", SONDE_RULE_REGEX, ".*labels", 0, 0, "expressions that select labels",
-     offsetof(misuse, labels_regex), false},
-    {"predictions_regex", SONDE_RULE_REGEX, ".*predictions", 0, 0,
-     "expressions that select what goes into the loss",
-     offsetof(misuse, predictions_regex), false},
-    {"patience", SONDE_RULE_COUNT, "2", 1, 1e9, "steps on end",
-     offsetof(misuse, patience), false},
+    SONDE__REGEX(misuse, labels_regex, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(misuse, predictions_regex, ".*predictions",
+                 "expressions that select what goes into the loss"),
+    SONDE__COUNT(misuse, patience, "2", 1, 1e9, "steps on end"),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, false},
                                         {"predictions", SONDE_HOW_RAW, false, false},
@@ -53,10 +50,9 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 {
     const int need = sonde__builtin_wants_classes(run, info, id);
 
-    return need != SONDE_RULE_IGNORE ? need
-           : info->role == SONDE_ROLE_LOSS && sonde__builtin_is_own(info, id)
-               ? LOSSES
-               : SONDE_RULE_IGNORE;
+    return need != SONDE_RULE_IGNORE          ? need
+           : sonde__builtin_is_loss(info, id) ? LOSSES
+                                              : SONDE_RULE_IGNORE;
 }
 
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
@@ -211,8 +207,7 @@ static void destroy(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_softmax_misuse = {
-    .abi = SONDE_RULE_ABI,
-    .name = "SoftmaxMisuse",
+    SONDE__RULE("SoftmaxMisuse", misuse),
     .summary = "softmax is taken twice, or not at all",
     .condition =
         "At `patience` steps on end the loss is the cross-entropy of numbers that are "
@@ -220,12 +215,7 @@ const sonde_rule sonde__builtin_softmax_misuse = {
         "add up "
         "to 1.",
     .advice = "Give the loss what it is made for: scores, or log-probabilities.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(misuse),
     .wants = wants,
     .observe = observe,
     .step = step,

@@ -12,8 +12,7 @@ typedef struct stalled {
 } stalled;
 
 static const sonde_rule_param params[] = {
-    {"threshold", SONDE_RULE_REAL, "1800", 0, 1e9, "seconds without a step",
-     offsetof(stalled, threshold), false},
+    SONDE__REAL(stalled, threshold, "1800", 0, 1e9, "seconds without a step"),
 };
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
@@ -53,8 +52,7 @@ const sonde_rule sonde__builtin_stalled_training = {
     .advice =
         "See whether the process still works: a deadlock, a loader without data, a full "
         "disk.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
+    SONDE_RULE_PARAMS(params),
     .state_size = sizeof(stalled),
     .wants = wants,
     .idle = idle,

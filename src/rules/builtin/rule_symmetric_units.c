@@ -17,16 +17,14 @@
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
+#include "rules/builtin/builtin_vitals.h"
 
 #include "base/fail.h"
 #include "base/memory.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 #include <stdlib.h>
-
-#include <sonde/error.h>
 
 typedef struct symmetric {
     double share;
@@ -36,21 +34,18 @@ typedef struct symmetric {
 
 enum { WEIGHTS = 0, GRADIENTS = 1 };
 
-typedef struct memory {
+typedef struct tensor_memory {
     uint64_t *rows; /* hashes */
     size_t gradient;
     int64_t seen_raw, seen_vitals, zero;
     double percent; /* of this step; -1: not seen raw */
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"share", SONDE_RULE_REAL, "50", 0, 100, "percent of rows that equal another",
-     offsetof(symmetric, share), false},
-    {"patience", SONDE_RULE_COUNT, "5", 1, 1e9,
-     "observed steps at which a weight may be 0 throughout",
-     offsetof(symmetric, patience), false},
-    {"steps", SONDE_RULE_COUNT, "20", 1, 1e18, "observed steps at which it looks",
-     offsetof(symmetric, steps), false},
+    SONDE__REAL(symmetric, share, "50", 0, 100, "percent of rows that equal another"),
+    SONDE__COUNT(symmetric, patience, "5", 1, 1e9,
+                 "observed steps at which a weight may be 0 throughout"),
+    SONDE__COUNT(symmetric, steps, "20", 1, 1e18, "observed steps at which it looks"),
 };
 static const sonde_rule_need needs[] = {
     {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
@@ -71,15 +66,15 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    memory *of = tensors[i].memory;
+    tensor_memory *memory = tensors[i].memory;
 
-    of->percent = -1.0;
+    memory->percent = -1.0;
     if (tensors[i].need == GRADIENTS) {
         return SONDE_OK;
     }
-    of->rows = sonde__calloc((size_t)sonde_rule_info(run, tensors[i].id)->shape[0],
-                             sizeof *of->rows);
-    return of->rows != NULL ? SONDE_OK : sonde__fail_nomem(diag, "SymmetricUnits");
+    memory->rows = sonde__calloc((size_t)sonde_rule_info(run, tensors[i].id)->shape[0],
+                                 sizeof *memory->rows);
+    return memory->rows != NULL ? SONDE_OK : sonde__fail_nomem(diag, "SymmetricUnits");
 }
 
 static int by_value(const void *a, const void *b)
@@ -107,7 +102,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 {
     const symmetric *state = sonde_rule_state(run);
     const sonde_tensor_info *info = sonde_rule_info(run, tensor->id);
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
     const int64_t rows = info->shape[0];
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
@@ -116,13 +111,13 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
     if (seen->view == NULL || seen->view->rank < 2 || seen->view->shape[0] != rows ||
         seen->at.micro_batch != 0 || seen->at.replica != 0 ||
-        of->seen_raw >= state->steps || sonde_view_count(seen->view) == 0) {
+        memory->seen_raw >= state->steps || sonde_view_count(seen->view) == 0) {
         return;
     }
-    of->seen_raw++;
+    memory->seen_raw++;
     length = sonde_view_count(seen->view) / rows;
     for (int64_t r = 0; r < rows; r++) {
-        of->rows[r] = 0;
+        memory->rows[r] = 0;
     }
     sonde__builtin_reader_init(&reader, seen->view);
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
@@ -132,7 +127,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                 double value;
                 uint64_t bits;
             } element = {.value = values[i] + 0.0}; /* no -0 */
-            uint64_t *row = &of->rows[at / length];
+            uint64_t *row = &memory->rows[at / length];
 
             finite = finite && isfinite(values[i]);
             if (element.bits != 0 || *row != 0) {
@@ -142,7 +137,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
             }
         }
     }
-    of->percent = finite ? duplicates(of->rows, (size_t)rows) : -1.0; /* NonFinite's */
+    memory->percent =
+        finite ? duplicates(memory->rows, (size_t)rows) : -1.0; /* NonFinite's */
 }
 
 /* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at all. */
@@ -152,10 +148,11 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
 
     *trained = 0;
     for (size_t i = 0; i < count; i++) {
-        const memory *of = tensors[i].memory;
+        const tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *w = tensors[i].need == WEIGHTS ? tensors[i].vitals : NULL;
-        const sonde_vitals *g =
-            w != NULL && of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+        const sonde_vitals *g = w != NULL && memory->gradient != SIZE_MAX
+                                    ? tensors[memory->gradient].vitals
+                                    : NULL;
 
         *trained += g != NULL;
         stuck += g != NULL && w->zero == w->count && g->zero == g->count;
@@ -164,20 +161,20 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
 }
 
 /* Whether all units are alike by what vital signs tell; most: half of all weights are stuck. */
-static bool alike(const symmetric *state, const sonde_rule_tensor *tensors, memory *of,
-                  const sonde_vitals *w, bool gradients, bool most)
+static bool alike(const symmetric *state, const sonde_rule_tensor *tensors,
+                  tensor_memory *memory, const sonde_vitals *w, bool gradients, bool most)
 {
     const sonde_vitals *g =
-        of->gradient != SIZE_MAX ? tensors[of->gradient].vitals : NULL;
+        memory->gradient != SIZE_MAX ? tensors[memory->gradient].vitals : NULL;
 
     if (w->count < 2 || sonde__builtin_bad(w) > 0 || (gradients && g == NULL)) {
         return false; /* or frozen */
     }
     if (w->zero == w->count) {
-        of->zero = g == NULL || g->zero == g->count ? of->zero + 1 : 0;
-        return (most && of->zero > 0) || of->zero >= state->patience;
+        memory->zero = g == NULL || g->zero == g->count ? memory->zero + 1 : 0;
+        return (most && memory->zero > 0) || memory->zero >= state->patience;
     }
-    of->zero = 0;
+    memory->zero = 0;
     return w->m2 * 1e4 < w->mean * w->mean * (double)w->count;
 }
 
@@ -189,22 +186,23 @@ static void step(sonde_rule_run *run)
     size_t trained = 0, stuck = 0;
 
     if (state->linked != count) {
-        sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL, offsetof(memory, gradient));
+        sonde__builtin_link(run, WEIGHTS, GRADIENTS, NULL,
+                            offsetof(tensor_memory, gradient));
         state->linked = count;
     }
     stuck = state->looked++ < state->steps ? count_stuck(tensors, count, &trained) : 0;
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *v = tensors[i].vitals;
-        double percent = of->percent;
+        double percent = memory->percent;
 
-        of->percent = -1.0;
+        memory->percent = -1.0;
         if (tensors[i].need != WEIGHTS) {
             continue;
         }
-        if (v != NULL && of->seen_vitals < state->steps) {
-            of->seen_vitals++;
-            percent = alike(state, tensors, of, v, trained > 0,
+        if (v != NULL && memory->seen_vitals < state->steps) {
+            memory->seen_vitals++;
+            percent = alike(state, tensors, memory, v, trained > 0,
                             stuck > 0 && 2 * stuck >= trained)
                           ? 100.0
                           : percent;
@@ -216,7 +214,7 @@ static void step(sonde_rule_run *run)
                 run, NULL,
                 "%.3g %% of its units have the same weights as another%s: they "
                 "compute, and learn, the same.",
-                percent, of->zero > 0 ? ", all 0, and no gradient" : "");
+                percent, memory->zero > 0 ? ", all 0, and no gradient" : "");
         }
     }
 }
@@ -227,25 +225,19 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__free(((memory *)tensors[i].memory)->rows);
+        sonde__free(((tensor_memory *)tensors[i].memory)->rows);
     }
 }
 
 const sonde_rule sonde__builtin_symmetric_units = {
-    .abi = SONDE_RULE_ABI,
-    .name = "SymmetricUnits",
+    SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
     .condition =
         "At least `share` % of the rows of a weight equal another row that is not 0, or "
         "all elements are alike (to a hundredth), or the weight and its gradient are 0.",
     .advice = "Draw initial weights at random: units that begin alike stay alike.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(symmetric),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -6,14 +6,11 @@
  * signs.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
 #include "base/fail.h"
 
-#include <sonde/error.h>
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 
 typedef struct variance_rule {
     const char *collection_names, *tensor_regex;
@@ -22,10 +19,10 @@ typedef struct variance_rule {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(variance_rule),
-    {"max_threshold", SONDE_RULE_REAL, NULL, 0, 0, "largest variance that is in order",
-     offsetof(variance_rule, max_threshold), false},
-    {"min_threshold", SONDE_RULE_REAL, NULL, 0, 0, "smallest variance that is in order",
-     offsetof(variance_rule, min_threshold), false},
+    SONDE__REAL(variance_rule, max_threshold, NULL, 0, 0,
+                "largest variance that is in order"),
+    SONDE__REAL(variance_rule, min_threshold, NULL, 0, 0,
+                "smallest variance that is in order"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of the tensors chosen", SONDE_HOW_VITALS, false, false}};
@@ -39,12 +36,6 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
                            "max_threshold, min_threshold or both", "it has no threshold");
     }
     return SONDE_OK;
-}
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    return sonde__builtin_wants_chosen(
-        run, id, info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id));
 }
 
 static void step(sonde_rule_run *run)
@@ -69,20 +60,14 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_tensor_variance = {
-    .abi = SONDE_RULE_ABI,
-    .name = "TensorVariance",
+    SONDE__RULE("TensorVariance", variance_rule),
     .summary = "the variance of a tensor is outside given bounds",
     .condition = "variance > `max_threshold` or variance < `min_threshold`.",
     .advice =
         "A large variance leads to exploding, a small one to vanishing values: look at "
         "the initialisation, the normalisation and the learning rate.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .by_name_only = true,
-    .state_size = sizeof(variance_rule),
     .init = init,
-    .wants = wants,
+    .wants = sonde__builtin_wants_weight,
     .step = step,
 };

@@ -5,8 +5,9 @@
  * least 2^d - 1: fires when log2(n + 1) reaches depth. Evidence: vital signs of node numbers.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
-enum { REGEX = 0 };
+#include <math.h>
 
 typedef struct tree {
     const char *tensor_regex;
@@ -14,19 +15,12 @@ typedef struct tree {
 } tree;
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, ".*trees/.*(?i:node).*", 0, 0,
-     "expressions that select node numbers", offsetof(tree, tensor_regex), false},
-    {"depth", SONDE_RULE_REAL, "4", 0, 1e6, "depth that is too much",
-     offsetof(tree, depth), false},
+    SONDE__REGEX(tree, tensor_regex, ".*trees/.*(?i:node).*",
+                 "expressions that select node numbers"),
+    SONDE__REAL(tree, depth, "4", 0, 1e6, "depth that is too much"),
 };
 static const sonde_rule_need needs[] = {
     {"node numbers of trees", SONDE_HOW_VITALS, false, false}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)info;
-    return sonde_rule_matches(run, REGEX, id) ? 0 : SONDE_RULE_IGNORE;
-}
 
 static void step(sonde_rule_run *run)
 {
@@ -49,16 +43,10 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_tree_depth = {
-    .abi = SONDE_RULE_ABI,
-    .name = "TreeDepth",
+    SONDE__RULE("TreeDepth", tree),
     .summary = "a boosted tree is deeper than wanted",
     .condition = "log2 of the largest node number, plus one, reaches `depth`.",
     .advice = "Limit max_depth: deep trees fit the training data only.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
-    .state_size = sizeof(tree),
-    .wants = wants,
+    .wants = sonde__builtin_wants_matched,
     .step = step,
 };

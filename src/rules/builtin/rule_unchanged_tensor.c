@@ -8,12 +8,12 @@
  * it is named.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
+#include "rules/builtin/builtin_vitals.h"
 
 #include "base/memory.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <math.h>
 
 typedef struct unchanged {
     const char *collection_names, *tensor_regex;
@@ -22,33 +22,23 @@ typedef struct unchanged {
     bool equal_nan;
 } unchanged;
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde_vitals vitals;
     bool has_vitals;
     int64_t same_vitals, same_raw; /* steps on end */
     double *raw;                   /* the last one, row-major */
     int64_t raw_count, raw_step;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(unchanged),
-    {"num_steps", SONDE_RULE_COUNT, "3", 2, 1e9, "observed steps that are the same",
-     offsetof(unchanged, num_steps), false},
-    {"rtol", SONDE_RULE_REAL, "1e-5", 0, 1e30, "relative tolerance",
-     offsetof(unchanged, rtol), false},
-    {"atol", SONDE_RULE_REAL, "1e-8", 0, 1e30, "absolute tolerance",
-     offsetof(unchanged, atol), false},
-    {"equal_nan", SONDE_RULE_FLAG, "false", 0, 0, "NaN equals NaN",
-     offsetof(unchanged, equal_nan), false},
+    SONDE__COUNT(unchanged, num_steps, "3", 2, 1e9, "observed steps that are the same"),
+    SONDE__REAL(unchanged, rtol, "1e-5", 0, 1e30, "relative tolerance"),
+    SONDE__REAL(unchanged, atol, "1e-8", 0, 1e30, "absolute tolerance"),
+    SONDE__FLAG(unchanged, equal_nan, "false", "NaN equals NaN"),
 };
 static const sonde_rule_need needs[] = {
     {"values of the tensors chosen", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
-
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    return sonde__builtin_wants_chosen(
-        run, id, info->role == SONDE_ROLE_WEIGHT && sonde__builtin_is_own(info, id));
-}
 
 static bool close_enough(const unchanged *state, double a, double b)
 {
@@ -59,7 +49,7 @@ static bool close_enough(const unchanged *state, double a, double b)
 }
 
 /* Compares with what is kept, and keeps it. */
-static bool take(const unchanged *state, memory *of, const sonde_view *view)
+static bool take(const unchanged *state, tensor_memory *memory, const sonde_view *view)
 {
     sonde__builtin_reader reader;
     double values[SONDE__CHUNK];
@@ -70,8 +60,8 @@ static bool take(const unchanged *state, memory *of, const sonde_view *view)
     for (size_t n = sonde__builtin_reader_take(&reader, values); n > 0;
          n = sonde__builtin_reader_take(&reader, values)) {
         for (size_t i = 0; i < n; i++, at++) {
-            same = same && close_enough(state, of->raw[at], values[i]);
-            of->raw[at] = values[i];
+            same = same && close_enough(state, memory->raw[at], values[i]);
+            memory->raw[at] = values[i];
         }
     }
     return same;
@@ -81,24 +71,25 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     const unchanged *state = sonde_rule_state(run);
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
     const int64_t count = seen->view != NULL ? sonde_view_count(seen->view) : 0;
-    const bool first = of->raw == NULL || of->raw_count != count;
+    const bool first = memory->raw == NULL || memory->raw_count != count;
 
     if (count == 0 || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
     }
     if (first) {
-        sonde__free(of->raw);
-        of->raw = sonde__calloc((size_t)count, sizeof *of->raw);
-        of->raw_count = count;
-        if (of->raw == NULL) {
+        sonde__free(memory->raw);
+        memory->raw = sonde__calloc((size_t)count, sizeof *memory->raw);
+        memory->raw_count = count;
+        if (memory->raw == NULL) {
             sonde_rule_fail(run, "out of memory for %lld values", (long long)count);
             return;
         }
     }
-    of->same_raw = take(state, of, seen->view) && !first ? of->same_raw + 1 : 1;
-    of->raw_step = seen->at.global_step;
+    memory->same_raw =
+        take(state, memory, seen->view) && !first ? memory->same_raw + 1 : 1;
+    memory->raw_step = seen->at.global_step;
 }
 
 static void step(sonde_rule_run *run)
@@ -110,18 +101,18 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
-        const bool raw = of->raw != NULL && of->raw_step == now;
-        int64_t same = raw ? of->same_raw : 0;
+        tensor_memory *memory = tensors[i].memory;
+        const bool raw = memory->raw != NULL && memory->raw_step == now;
+        int64_t same = raw ? memory->same_raw : 0;
 
         if (v != NULL) {
             const bool as_before =
-                of->has_vitals && sonde__builtin_same_vitals(v, &of->vitals);
+                memory->has_vitals && sonde__builtin_same_vitals(v, &memory->vitals);
 
-            of->same_vitals = as_before ? of->same_vitals + 1 : 1;
-            of->vitals = *v;
-            of->has_vitals = true;
-            same = raw ? same : of->same_vitals;
+            memory->same_vitals = as_before ? memory->same_vitals + 1 : 1;
+            memory->vitals = *v;
+            memory->has_vitals = true;
+            same = raw ? same : memory->same_vitals;
         }
         if (same >= state->num_steps &&
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "steps_unchanged",
@@ -138,26 +129,20 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__free(((memory *)tensors[i].memory)->raw);
+        sonde__free(((tensor_memory *)tensors[i].memory)->raw);
     }
 }
 
 const sonde_rule sonde__builtin_unchanged_tensor = {
-    .abi = SONDE_RULE_ABI,
-    .name = "UnchangedTensor",
+    SONDE__RULE("UnchangedTensor", unchanged),
     .summary = "a tensor stays the same from step to step",
     .condition = "The values of the last `num_steps` observed steps are within "
                  "atol + rtol |b| of each other.",
     .advice =
         "A weight: see whether the optimiser has it and its learning rate is not 0.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .by_name_only = true,
-    .state_size = sizeof(unchanged),
-    .tensor_size = sizeof(memory),
-    .wants = wants,
+    .tensor_size = sizeof(tensor_memory),
+    .wants = sonde__builtin_wants_weight,
     .observe = observe,
     .step = step,
     .destroy = destroy,

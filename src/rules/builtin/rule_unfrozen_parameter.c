@@ -9,6 +9,9 @@
  * number than the model, and are meant to change. Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
+
+#include <math.h>
 
 typedef struct unfrozen {
     const char *tensor_regex;
@@ -18,19 +21,19 @@ typedef struct unfrozen {
 
 enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
     size_t sign; /* of a parameter: a gradient, update or state of it */
     int64_t changes;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"tensor_regex", SONDE_RULE_REGEX, NULL, 0, 0,
-     "expressions that select frozen parameters (default: those without a gradient)",
-     offsetof(unfrozen, tensor_regex), false},
-    {"patience", SONDE_RULE_COUNT, "2", 1, 1e9, "changes of those that only look frozen",
-     offsetof(unfrozen, patience), false},
+    SONDE__REGEX(
+        unfrozen, tensor_regex, NULL,
+        "expressions that select frozen parameters (default: those without a gradient)"),
+    SONDE__COUNT(unfrozen, patience, "2", 1, 1e9,
+                 "changes of those that only look frozen"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
@@ -42,7 +45,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     if (!sonde__builtin_is_own(info, id)) {
         return SONDE_RULE_IGNORE;
     }
-    return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS ? PARAMETERS
+    return sonde__builtin_is_parameter(info) ? PARAMETERS
            : info->role == SONDE_ROLE_GRADIENT || info->role == SONDE_ROLE_UPDATE ||
                    info->role == SONDE_ROLE_OPTIMIZER
                ? SIGNS
@@ -56,17 +59,17 @@ static void find_trained(sonde_rule_run *run)
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    sonde__builtin_link(run, PARAMETERS, SIGNS, NULL, offsetof(memory, sign));
+    sonde__builtin_link(run, PARAMETERS, SIGNS, NULL, offsetof(tensor_memory, sign));
     state->linked = count;
     state->parameters = state->trained = 0;
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (tensors[i].need == PARAMETERS) {
-            of->trained = of->sign != SIZE_MAX;
-            of->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
+            memory->trained = memory->sign != SIZE_MAX;
+            memory->chosen = sonde_rule_matches(run, REGEX, tensors[i].id);
             state->parameters++;
-            state->trained += of->trained;
+            state->trained += memory->trained;
         }
     }
 }
@@ -96,22 +99,24 @@ static void step(sonde_rule_run *run)
     most = 2 * state->trained > state->parameters;
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals;
-        const bool frozen = told ? of->chosen : state->trained > 0 && !of->trained;
+        const bool frozen =
+            told ? memory->chosen : state->trained > 0 && !memory->trained;
         bool changed = false;
 
         if (tensors[i].need != PARAMETERS || !frozen || now == NULL) {
             continue;
         }
-        changed = of->has_before && !sonde__builtin_same_vitals(now, &of->before) &&
-                  (told || most || shrank(now, &of->before));
-        of->changes += changed;
-        of->before = *now;
-        of->has_before = true;
-        if (changed && of->changes >= (told ? 1 : state->patience) &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "changes", (double)of->changes,
-                             0.0)) {
+        changed = memory->has_before &&
+                  !sonde__builtin_same_vitals(now, &memory->before) &&
+                  (told || most || shrank(now, &memory->before));
+        memory->changes += changed;
+        memory->before = *now;
+        memory->has_before = true;
+        if (changed && memory->changes >= (told ? 1 : state->patience) &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "changes",
+                             (double)memory->changes, 0.0)) {
             sonde_rule_say(
                 run, NULL, "It changes%s.",
                 told ? " although it is to be frozen"
@@ -121,21 +126,15 @@ static void step(sonde_rule_run *run)
 }
 
 const sonde_rule sonde__builtin_unfrozen_parameter = {
-    .abi = SONDE_RULE_ABI,
-    .name = "UnfrozenParameter",
+    SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
     .condition =
         "A parameter selected by `tensor_regex`, or one that has no gradient while most "
         "have, changes; or all of its values shrink alike.",
     .advice =
         "See whether weight decay or momentum reaches it: take it out of the optimiser.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(unfrozen),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
 };

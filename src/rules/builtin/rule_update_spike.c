@@ -14,7 +14,10 @@
  * Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/spikes.h"
+#include "rules/builtin/builtin_vitals.h"
+#include "rules/builtin/series.h"
+
+#include <math.h>
 
 enum { ELEMENTS = 32 }; /* fewer are not judged: one is then a large part of all */
 
@@ -23,51 +26,42 @@ typedef struct spike {
     int64_t least;
 } spike;
 
-typedef struct memory {
+typedef struct tensor_memory {
     sonde__builtin_recent changes; /* of the largest magnitude, a step */
     double largest, sumsq;
     int64_t last;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"factor", SONDE_RULE_REAL, "20", 1, 1e300,
-     "times the median change of the largest magnitude", offsetof(spike, factor), false},
-    {"least", SONDE_RULE_COUNT, "5", 1, 32, "comparisons before it judges",
-     offsetof(spike, least), false},
+    SONDE__REAL(spike, factor, "20", 1, 1e300,
+                "times the median change of the largest magnitude"),
+    SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before it judges"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of parameters", SONDE_HOW_VITALS, false, false}};
 
-static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
-{
-    (void)run;
-    return (info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS) &&
-                   sonde__builtin_is_own(info, id)
-               ? 0
-               : SONDE_RULE_IGNORE;
-}
-
-static void judge(sonde_rule_run *run, size_t i, const memory *of, const sonde_vitals *v,
-                  double steps)
+static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
+                  const sonde_vitals *v, double steps)
 {
     const spike *state = sonde_rule_state(run);
-    const double jump = v->abs_max - of->largest, square = v->abs_max * v->abs_max;
-    const double change = v->sumsq - of->sumsq;
+    const double jump = v->abs_max - memory->largest, square = v->abs_max * v->abs_max;
+    const double change = v->sumsq - memory->sumsq;
     double median = 0.0;
 
-    if (jump <= 0.5 * of->largest || of->largest <= 0.0 || change <= 0.3 * square ||
-        change >= 3.0 * square || of->changes.count < state->least) {
+    if (jump <= 0.5 * memory->largest || memory->largest <= 0.0 ||
+        change <= 0.3 * square || change >= 3.0 * square ||
+        memory->changes.count < state->least) {
         return;
     }
-    median = steps * sonde__builtin_recent_median(&of->changes);
+    median = steps * sonde__builtin_recent_median(&memory->changes);
     if (jump > state->factor * median &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_max", v->abs_max,
-                         of->largest + state->factor * median)) {
+                         memory->largest + state->factor * median)) {
         sonde_rule_say(
             run, NULL,
             "One of its elements jumped to %.4g, while the largest was %.4g %.0f step%s "
             "before and used to change by %.2g in such a time.",
-            v->abs_max, of->largest, steps, steps > 1.0 ? "s" : "", median);
+            v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median);
     }
 }
 
@@ -78,26 +72,25 @@ static void step(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
         double steps = 0.0;
 
         if (v == NULL || v->count < ELEMENTS || sonde__builtin_bad(v) > 0) {
             continue;
         }
-        steps = (double)sonde__builtin_steps_since(run, &of->last);
+        steps = (double)sonde__builtin_steps_since(run, &memory->last);
         if (steps > 0.0) {
-            judge(run, i, of, v, steps);
-            sonde__builtin_recent_take(&of->changes,
-                                       fabs(v->abs_max - of->largest) / steps);
+            judge(run, i, memory, v, steps);
+            sonde__builtin_recent_take(&memory->changes,
+                                       fabs(v->abs_max - memory->largest) / steps);
         }
-        of->largest = v->abs_max;
-        of->sumsq = v->sumsq;
+        memory->largest = v->abs_max;
+        memory->sumsq = v->sumsq;
     }
 }
 
 const sonde_rule sonde__builtin_update_spike = {
-    .abi = SONDE_RULE_ABI,
-    .name = "UpdateSpike",
+    SONDE__RULE("UpdateSpike", spike),
     .summary = "one element of a parameter jumps",
     .condition =
         "The largest magnitude of a parameter grows by more than half, and by `factor` "
@@ -106,13 +99,8 @@ const sonde_rule sonde__builtin_update_spike = {
     .advice = "Look for a corrupt value: a flipped bit (memory, a device), a write out "
               "of bounds; "
               "go on from a checkpoint before it.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(spike),
-    .tensor_size = sizeof(memory),
-    .wants = wants,
+    .tensor_size = sizeof(tensor_memory),
+    .wants = sonde__builtin_wants_parameter,
     .step = step,
 };

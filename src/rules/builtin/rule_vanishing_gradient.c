@@ -15,6 +15,7 @@
  * Evidence: vital signs of gradients.
  */
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_vitals.h"
 
 #include <string.h>
 
@@ -27,29 +28,27 @@ typedef struct vanishing {
     size_t layers; /* weights among the tensors */
 } vanishing;
 
-typedef struct memory {
+typedef struct tensor_memory {
     double now;         /* mean |g| at the last step that it was seen at */
     int64_t small;      /* observed steps on end at which it was small */
     double first_small; /* mean at the first of them */
     bool alive;         /* was ever not 0 */
     bool weight, seen, judged;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"threshold", SONDE_RULE_REAL, "1e-7", 0, 1e30,
-     "mean of |gradient| below which it is tiny", offsetof(vanishing, threshold), false},
-    {"patience", SONDE_RULE_COUNT, "3", 1, 1e9, "observed steps on end",
-     offsetof(vanishing, patience), false},
-    {"relative", SONDE_RULE_REAL, "1e-3", 0, 1e30,
-     "tiny only below this share of the step's largest gradient; 0: whatever the others "
-     "are",
-     offsetof(vanishing, relative), false},
-    {"profile", SONDE_RULE_REAL, "1e-4", 0, 1,
-     "ratio of first to last layer's gradient below which it vanishes on the way; 0: "
-     "never",
-     offsetof(vanishing, profile), false},
-    {"biases", SONDE_RULE_FLAG, "false", 0, 0, "gradients of one dimension as well",
-     offsetof(vanishing, biases), false},
+    SONDE__REAL(vanishing, threshold, "1e-7", 0, 1e30,
+                "mean of |gradient| below which it is tiny"),
+    SONDE__COUNT(vanishing, patience, "3", 1, 1e9, "observed steps on end"),
+    SONDE__REAL(
+        vanishing, relative, "1e-3", 0, 1e30,
+        "tiny only below this share of the step's largest gradient; 0: whatever the others "
+        "are"),
+    SONDE__REAL(
+        vanishing, profile, "1e-4", 0, 1,
+        "ratio of first to last layer's gradient below which it vanishes on the way; 0: "
+        "never"),
+    SONDE__FLAG(vanishing, biases, "false", "gradients of one dimension as well"),
 };
 static const sonde_rule_need needs[] = {
     {"vital signs of gradients", SONDE_HOW_VITALS, false, false}};
@@ -68,12 +67,12 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     const sonde_tensor_info *info = sonde_rule_info(run, tensors[i].id);
-    memory *of = tensors[i].memory;
+    tensor_memory *memory = tensors[i].memory;
 
     (void)diag;
-    of->weight = info->rank >= 2 && strncmp(info->name, "Accum___", 8) != 0;
-    of->judged = of->weight || info->rank >= 2 || state->biases;
-    state->layers += of->weight;
+    memory->weight = info->rank >= 2 && strncmp(info->name, "Accum___", 8) != 0;
+    memory->judged = memory->weight || info->rank >= 2 || state->biases;
+    state->layers += memory->weight;
     return SONDE_OK;
 }
 
@@ -84,15 +83,15 @@ static double take_means(sonde_rule_tensor *tensors, size_t count)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        memory *of = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
-        of->seen = v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0;
-        if (of->seen) {
+        memory->seen = v != NULL && sonde__builtin_bad(v) == 0 && v->count > 0;
+        if (memory->seen) {
             const uint64_t n = sonde__builtin_nonzero(v);
 
-            of->now = n > 0 ? v->l1 / (double)n : 0.0;
-            of->alive = of->alive || n > 0;
-            largest = of->now > largest ? of->now : largest;
+            memory->now = n > 0 ? v->l1 / (double)n : 0.0;
+            memory->alive = memory->alive || n > 0;
+            largest = memory->now > largest ? memory->now : largest;
         }
     }
     return largest;
@@ -110,18 +109,18 @@ static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count
     double before = 0.0;
 
     for (size_t i = 0; i < count; i++) {
-        const memory *of = tensors[i].memory;
+        const tensor_memory *memory = tensors[i].memory;
 
-        if (!of->weight || !of->seen || of->now <= 0.0) {
+        if (!memory->weight || !memory->seen || memory->now <= 0.0) {
             continue;
         }
         if (layers > 0) {
-            down += of->now < before;
-            up += of->now > before;
+            down += memory->now < before;
+            up += memory->now > before;
         } else {
             first = i;
         }
-        before = of->now;
+        before = memory->now;
         last = i;
         layers++;
     }
@@ -129,33 +128,34 @@ static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count
         return count;
     }
     if (4 * down >= 3 * (layers - 1) &&
-        before < share * ((const memory *)tensors[first].memory)->now) {
+        before < share * ((const tensor_memory *)tensors[first].memory)->now) {
         return last;
     }
     if (4 * up >= 3 * (layers - 1) &&
-        ((const memory *)tensors[first].memory)->now < share * before) {
+        ((const tensor_memory *)tensors[first].memory)->now < share * before) {
         return first;
     }
     return count;
 }
 
 /* How many steps on end it has been small for, this one included. */
-static int64_t last_small(memory *of, bool small)
+static int64_t last_small(tensor_memory *memory, bool small)
 {
     if (!small) {
-        of->small = 0;
-    } else if (of->small++ == 0) {
-        of->first_small = of->now;
-    } else if (of->now > 2.0 * of->first_small) {
-        of->small = 1; /* it grows: on its way */
-        of->first_small = of->now;
+        memory->small = 0;
+    } else if (memory->small++ == 0) {
+        memory->first_small = memory->now;
+    } else if (memory->now > 2.0 * memory->first_small) {
+        memory->small = 1; /* it grows: on its way */
+        memory->first_small = memory->now;
     }
-    return of->small;
+    return memory->small;
 }
 
-static void tell(sonde_rule_run *run, const memory *of, double largest, bool on_the_way)
+static void tell(sonde_rule_run *run, const tensor_memory *memory, double largest,
+                 bool on_the_way)
 {
-    if (of->now <= 0.0) {
+    if (memory->now <= 0.0) {
         sonde_rule_say(run,
                        "Look for dead units behind it: lower the learning rate, or use a "
                        "leaky activation.",
@@ -167,13 +167,13 @@ static void tell(sonde_rule_run *run, const memory *of, double largest, bool on_
             run, NULL,
             "On the way from the output to this layer gradients shrink to %.2g "
             "of their mean (here %.3g): the first layers learn next to nothing.",
-            of->now / largest, of->now);
+            memory->now / largest, memory->now);
     } else {
         sonde_rule_say(
             run, NULL,
             "The mean of |gradient| is %.3g, and the largest of this step %.3g: "
             "this parameter hardly learns.",
-            of->now, largest);
+            memory->now, largest);
     }
 }
 
@@ -188,24 +188,24 @@ static void step(sonde_rule_run *run)
                            : count;
 
     for (size_t i = 0; i < count; i++) {
-        memory *of = tensors[i].memory;
-        const bool tiny = of->now > 0.0 && of->now < state->threshold &&
-                          (state->relative <= 0.0 || of->now < state->relative * largest);
-        const bool gone = of->now <= 0.0 && of->alive && largest > 0.0;
+        tensor_memory *memory = tensors[i].memory;
+        const bool tiny =
+            memory->now > 0.0 && memory->now < state->threshold &&
+            (state->relative <= 0.0 || memory->now < state->relative * largest);
+        const bool gone = memory->now <= 0.0 && memory->alive && largest > 0.0;
 
-        if (of->seen && of->judged &&
-            last_small(of, tiny || gone || i == far) >= state->patience &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", of->now,
+        if (memory->seen && memory->judged &&
+            last_small(memory, tiny || gone || i == far) >= state->patience &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", memory->now,
                              i == far && !tiny ? state->profile * largest
                                                : state->threshold)) {
-            tell(run, of, largest, i == far && !tiny);
+            tell(run, memory, largest, i == far && !tiny);
         }
     }
 }
 
 const sonde_rule sonde__builtin_vanishing_gradient = {
-    .abi = SONDE_RULE_ABI,
-    .name = "VanishingGradient",
+    SONDE__RULE("VanishingGradient", vanishing),
     .summary = "a gradient is too small to teach its parameter anything",
     .condition = "Over `patience` observed steps the mean of |gradient| (of elements "
                  "that are not 0) is "
@@ -214,13 +214,8 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
                  "gradients shrink by `profile` from the last layer to the first.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
               "initialisation that keeps the variance.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(vanishing),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .step = step,

@@ -33,19 +33,16 @@
  * below by the change of the norm and of the mean and so can show that r is large, not more.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/builtin/spikes.h"
+#include "rules/builtin/builtin_values.h"
+#include "rules/builtin/builtin_vitals.h"
+#include "rules/builtin/series.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
-
-#include <sonde/error.h>
 
 #define LEAST_RMS 1e-2
 #define STILL 0.85
@@ -86,7 +83,7 @@ typedef struct update_ratio {
     double sum, first_part, last_part, first_loss, last_loss;
 } update_ratio;
 
-typedef struct memory {
+typedef struct tensor_memory {
     double *raw; /* sample of w' */
     size_t raw_count;
     int64_t raw_age, vitals_age;
@@ -98,25 +95,21 @@ typedef struct memory {
     double small_ratio;            /* the first of those that were small */
     sonde_vitals before;
     bool has_before;
-} memory;
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"num_steps", SONDE_RULE_COUNT, "1", 1, 1e9, "observed steps between w' and w",
-     offsetof(update_ratio, num_steps), false},
-    {"large_threshold", SONDE_RULE_REAL, "10", 0, 1e300, "largest ratio that is in order",
-     offsetof(update_ratio, large_threshold), false},
-    {"small_threshold", SONDE_RULE_REAL, "1e-8", 0, 1e300,
-     "smallest ratio that is in order", offsetof(update_ratio, small_threshold), false},
-    {"epsilon", SONDE_RULE_REAL, "1e-9", 0, 1e300, "added to the norm of w'",
-     offsetof(update_ratio, epsilon), false},
-    {"fast", SONDE_RULE_REAL, "0.1", 0, 1e300,
-     "median ratio that is in order for a few steps, if the loss falls; 0: any",
-     offsetof(update_ratio, fast), false},
-    {"slow", SONDE_RULE_REAL, "3e-5", 0, 1,
-     "largest ratio that teaches nothing; 0: none is looked for",
-     offsetof(update_ratio, slow), false},
-    {"patience", SONDE_RULE_COUNT, "1", 1, 1e9, "comparisons on end",
-     offsetof(update_ratio, patience), false},
+    SONDE__COUNT(update_ratio, num_steps, "1", 1, 1e9, "observed steps between w' and w"),
+    SONDE__REAL(update_ratio, large_threshold, "10", 0, 1e300,
+                "largest ratio that is in order"),
+    SONDE__REAL(update_ratio, small_threshold, "1e-8", 0, 1e300,
+                "smallest ratio that is in order"),
+    SONDE__REAL(update_ratio, epsilon, "1e-9", 0, 1e300, "added to the norm of w'"),
+    SONDE__REAL(
+        update_ratio, fast, "0.1", 0, 1e300,
+        "median ratio that is in order for a few steps, if the loss falls; 0: any"),
+    SONDE__REAL(update_ratio, slow, "3e-5", 0, 1,
+                "largest ratio that teaches nothing; 0: none is looked for"),
+    SONDE__COUNT(update_ratio, patience, "1", 1, 1e9, "comparisons on end"),
 };
 static const sonde_rule_need needs[] = {
     {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, true},
@@ -146,42 +139,42 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
     const update_ratio *state = sonde_rule_state(run);
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
     double values[SAMPLE], change = 0.0, norm = 0.0;
     size_t count = 0;
 
     if (seen->view == NULL || seen->at.micro_batch != 0 || seen->at.replica != 0) {
         return;
     }
-    of->raw_age++;
-    if (of->raw_count > 0 && of->raw_age < state->num_steps) {
+    memory->raw_age++;
+    if (memory->raw_count > 0 && memory->raw_age < state->num_steps) {
         return;
     }
     count = sonde__builtin_sample(seen->view, SAMPLE, values);
     for (size_t i = 0; i < count; i++) {
-        const double d = values[i] - of->raw[i];
+        const double d = values[i] - memory->raw[i];
 
         change += d * d;
-        norm += of->raw[i] * of->raw[i];
-        of->raw[i] = values[i];
+        norm += memory->raw[i] * memory->raw[i];
+        memory->raw[i] = values[i];
     }
-    of->raw_age = 0;
-    of->norm = sqrt(norm);
-    of->steps = steps_between(run, &of->raw_last);
-    of->change = of->raw_count != count ? (double)NAN : sqrt(change);
-    of->raw_count = count;
+    memory->raw_age = 0;
+    memory->norm = sqrt(norm);
+    memory->steps = steps_between(run, &memory->raw_last);
+    memory->change = memory->raw_count != count ? (double)NAN : sqrt(change);
+    memory->raw_count = count;
 }
 
 static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
 {
     size_t count = 0;
     sonde_rule_tensor *tensor = &sonde_rule_tensors(run, &count)[i];
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
 
     if (tensor->need == WEIGHTS) {
-        of->raw = sonde__calloc(SAMPLE, sizeof *of->raw);
+        memory->raw = sonde__calloc(SAMPLE, sizeof *memory->raw);
     }
-    return tensor->need != WEIGHTS || of->raw != NULL
+    return tensor->need != WEIGHTS || memory->raw != NULL
                ? SONDE_OK
                : sonde__fail_nomem(diag, "WeightUpdateRatio");
 }
@@ -210,7 +203,8 @@ typedef struct comparison {
     bool exact;          /* change is not just a bound */
 } comparison;
 
-static void judge(sonde_rule_run *run, size_t i, memory *of, const comparison *seen)
+static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory,
+                  const comparison *seen)
 {
     const update_ratio *state = sonde_rule_state(run);
     const double ratio = seen->change / (seen->norm + state->epsilon);
@@ -218,13 +212,13 @@ static void judge(sonde_rule_run *run, size_t i, memory *of, const comparison *s
     const bool large = tame / seen->steps > state->large_threshold;
     const bool small = seen->exact && ratio > 0.0 && ratio < state->small_threshold;
 
-    of->large = large ? of->large + 1 : 0;
-    if (!small || of->small == 0 || ratio > 2.0 * of->small_ratio) {
-        of->small = 0;
-        of->small_ratio = ratio;
+    memory->large = large ? memory->large + 1 : 0;
+    if (!small || memory->small == 0 || ratio > 2.0 * memory->small_ratio) {
+        memory->small = 0;
+        memory->small_ratio = ratio;
     }
-    of->small += small;
-    if (of->large >= state->patience &&
+    memory->small += small;
+    if (memory->large >= state->patience &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio",
                          ratio / seen->steps, state->large_threshold)) {
         sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
@@ -232,19 +226,12 @@ static void judge(sonde_rule_run *run, size_t i, memory *of, const comparison *s
                        seen->exact && seen->steps <= 1.0 ? "" : "at least ",
                        ratio / seen->steps);
     }
-    if (of->small >= SONDE_MAX(state->patience, (int64_t)SMALL_ON_END) &&
+    if (memory->small >= SONDE_MAX(state->patience, (int64_t)SMALL_ON_END) &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "update_ratio", ratio,
                          state->small_threshold)) {
         sonde_rule_say(run, "Raise the learning rate.",
                        "Its last change is only %.3g of the weight itself.", ratio);
     }
-}
-
-static int by_size(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 /* Mean of the last `count` losses at most; NaN if there is none. */
@@ -376,30 +363,32 @@ static void take_weight(sonde_rule_run *run, size_t i, const sonde_rule_tensor *
 {
     update_ratio *state = sonde_rule_state(run);
     const sonde_vitals *now = tensor->vitals;
-    memory *of = tensor->memory;
+    tensor_memory *memory = tensor->memory;
     const bool finite = now != NULL && sonde__builtin_bad(now) == 0 && now->count > 0;
 
-    if (of->raw_count > 0 && of->raw_age == 0 && isfinite(of->change)) {
-        const comparison seen = {of->change, of->norm, of->steps, (double)of->raw_count,
-                                 true};
+    if (memory->raw_count > 0 && memory->raw_age == 0 && isfinite(memory->change)) {
+        const comparison seen = {memory->change, memory->norm, memory->steps,
+                                 (double)memory->raw_count, true};
 
-        judge(run, i, of, &seen);
+        judge(run, i, memory, &seen);
         count_in(state, i, &seen);
-    } else if (finite && of->has_before && of->vitals_age + 1 >= state->num_steps) {
-        int64_t last = of->vitals_last;
-        const comparison seen = {least_change(now, &of->before), sqrt(of->before.sumsq),
-                                 steps_between(run, &last), (double)now->count, false};
+    } else if (finite && memory->has_before &&
+               memory->vitals_age + 1 >= state->num_steps) {
+        int64_t last = memory->vitals_last;
+        const comparison seen = {least_change(now, &memory->before),
+                                 sqrt(memory->before.sumsq), steps_between(run, &last),
+                                 (double)now->count, false};
 
-        judge(run, i, of, &seen);
+        judge(run, i, memory, &seen);
     }
-    of->change = NAN;
+    memory->change = NAN;
     if (finite) {
-        of->vitals_age++;
-        if (!of->has_before || of->vitals_age >= state->num_steps) {
-            (void)sonde__builtin_steps_since(run, &of->vitals_last);
-            of->before = *now;
-            of->has_before = true;
-            of->vitals_age = 0;
+        memory->vitals_age++;
+        if (!memory->has_before || memory->vitals_age >= state->num_steps) {
+            (void)sonde__builtin_steps_since(run, &memory->vitals_last);
+            memory->before = *now;
+            memory->has_before = true;
+            memory->vitals_age = 0;
         }
     }
 }
@@ -426,7 +415,7 @@ static void step(sonde_rule_run *run)
         }
     }
     if (state->count > 0 && isfinite(state->loss) && state->num_steps == 1) {
-        qsort(state->ratios, state->count, sizeof *state->ratios, by_size);
+        sonde__builtin_sort(state->ratios, state->count);
         if (state->fast > 0.0) {
             judge_fast(run, state->ratios[state->count / 2]);
         }
@@ -449,13 +438,12 @@ static void destroy(sonde_rule_run *run)
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        sonde__free(((memory *)tensors[i].memory)->raw);
+        sonde__free(((tensor_memory *)tensors[i].memory)->raw);
     }
 }
 
 const sonde_rule sonde__builtin_weight_update_ratio = {
-    .abi = SONDE_RULE_ABI,
-    .name = "WeightUpdateRatio",
+    SONDE__RULE("WeightUpdateRatio", update_ratio),
     .summary = "a weight's update is too large or too small for it",
     .condition =
         "|w - w'|2 / (|w'|2 + epsilon) > `large_threshold` or < `small_threshold`; or "
@@ -465,13 +453,8 @@ const sonde_rule sonde__builtin_weight_update_ratio = {
         "does "
         "not fall.",
     .advice = "Change the learning rate.",
-    .params = params,
-    .param_count = SONDE__COUNT_OF(params),
-    .needs = needs,
-    .need_count = SONDE__COUNT_OF(needs),
     .modes = SONDE__TRAIN,
-    .state_size = sizeof(update_ratio),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,
     .observe = observe,

@@ -2,9 +2,10 @@
  * units.c - counting units that lie outside a range.
  */
 #include "rules/builtin/units.h"
-#include "base/memory.h"
-
 #include "rules/builtin/builtin.h"
+#include "rules/builtin/builtin_values.h"
+
+#include "base/memory.h"
 
 #include <string.h>
 

@@ -76,6 +76,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde__user_rule_check(const sonde_rule *rule,
                                                          const char *path,
                                                          sonde_diag *diag);
 
+/* The path that the file was opened with; borrowed. */
+const char *sonde__user_file_path(const sonde_rule_file *file);
+
 /* hosted.c: fills in the row's functions. */
 void sonde__user_hosted_functions(sonde_rule *rule);
 

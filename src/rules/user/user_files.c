@@ -1,14 +1,276 @@
 /*
- * files.c - files of rules: opening them, and finding rules by name among them.
+ * user_files.c - files of rules: a host reads one and describes its rules, whose rows are checked.
  */
 #include "rules/user/hosted.h"
 #include "base/fail.h"
+#include "base/macros.h"
 #include "base/memory.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+
+enum { NAME_MOST = 64, TEXT_MOST = 2000, STATE_MOST = 1 << 28, FIELD = 8 };
+enum { HOWS = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH };
+
+/* --- a row as a message ----------------------------------------------------------- */
+
+static void put_param(sonde__user_wire *wire, const sonde_rule_param *param)
+{
+    sonde__user_wire_put_text(wire, param->name);
+    sonde__user_wire_put_u32(wire, (uint32_t)param->kind);
+    sonde__user_wire_put_text(wire, param->initial);
+    sonde__user_wire_put_f64(wire, param->least);
+    sonde__user_wire_put_f64(wire, param->most);
+    sonde__user_wire_put_text(wire, param->help);
+    sonde__user_wire_put_u32(wire, param->required);
+}
+
+void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule)
+{
+    sonde__user_wire_put_text(wire, rule->name);
+    sonde__user_wire_put_text(wire, rule->summary);
+    sonde__user_wire_put_text(wire, rule->condition);
+    sonde__user_wire_put_text(wire, rule->advice);
+    sonde__user_wire_put_u32(wire, rule->modes);
+    sonde__user_wire_put_u32(wire, rule->by_name_only);
+    sonde__user_wire_put_u32(wire, rule->idle != NULL);
+    sonde__user_wire_put_u32(wire, (uint32_t)rule->param_count);
+    sonde__user_wire_put_u32(wire, (uint32_t)rule->need_count);
+    for (size_t i = 0; i < rule->param_count; i++) {
+        put_param(wire, &rule->params[i]);
+    }
+    for (size_t i = 0; i < rule->need_count; i++) {
+        sonde__user_wire_put_text(wire, rule->needs[i].what);
+        sonde__user_wire_put_u32(wire, rule->needs[i].how);
+        sonde__user_wire_put_u32(wire, rule->needs[i].optional);
+        sonde__user_wire_put_u32(wire, rule->needs[i].each_step);
+    }
+}
+
+static void take_param(sonde__user_message *message, sonde_rule_param *param, size_t i)
+{
+    param->name = sonde__user_need_text(message);
+    param->kind = (sonde_rule_kind)sonde__user_take_u32(message);
+    param->initial = sonde__user_take_text(message);
+    param->least = sonde__user_take_f64(message);
+    param->most = sonde__user_take_f64(message);
+    param->help = sonde__user_need_text(message);
+    param->required = sonde__user_take_u32(message) != 0;
+    param->offset = sizeof(sonde__user_hosted_state) + i * FIELD;
+}
+
+static void take_need(sonde__user_message *message, sonde_rule_need *need)
+{
+    need->what = sonde__user_need_text(message);
+    need->how = sonde__user_take_u32(message);
+    need->optional = sonde__user_take_u32(message) != 0;
+    need->each_step = sonde__user_take_u32(message) != 0;
+}
+
+void sonde__user_hosted_fini(sonde__user_hosted *hosted)
+{
+    sonde__free(hosted->params);
+    sonde__free(hosted->needs);
+    hosted->params = NULL;
+    hosted->needs = NULL;
+}
+
+sonde_err sonde__user_rule_read(sonde__user_message *message, sonde__user_hosted *out)
+{
+    sonde_rule *rule = &out->rule;
+    bool idle = false;
+
+    *out = (sonde__user_hosted){.rule.abi = SONDE_RULE_ABI};
+    rule->name = sonde__user_need_text(message);
+    rule->summary = sonde__user_need_text(message);
+    rule->condition = sonde__user_need_text(message);
+    rule->advice = sonde__user_need_text(message);
+    rule->modes = sonde__user_take_u32(message);
+    rule->by_name_only = sonde__user_take_u32(message) != 0;
+    idle = sonde__user_take_u32(message) != 0;
+    rule->param_count = sonde__user_take_u32(message);
+    rule->need_count = sonde__user_take_u32(message);
+    if (message->bad || rule->param_count > SONDE__RULE_MOST ||
+        rule->need_count > SONDE__RULE_MOST) {
+        return SONDE_EFORMAT;
+    }
+    out->params = sonde__calloc(rule->param_count, sizeof *out->params);
+    out->needs = sonde__calloc(rule->need_count, sizeof *out->needs);
+    if (out->params == NULL || out->needs == NULL) {
+        sonde__user_hosted_fini(out);
+        return SONDE_ENOMEM;
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        take_param(message, &out->params[i], i);
+    }
+    for (size_t i = 0; i < rule->need_count; i++) {
+        take_need(message, &out->needs[i]);
+    }
+    rule->params = out->params;
+    rule->needs = out->needs;
+    rule->state_size = sizeof(sonde__user_hosted_state) + rule->param_count * FIELD;
+    sonde__user_hosted_functions(rule);
+    rule->idle = idle ? rule->idle : NULL;
+    if (message->bad || sonde__user_rule_check(rule, "", NULL) != SONDE_OK) {
+        sonde__user_hosted_fini(out);
+        return SONDE_EFORMAT;
+    }
+    return SONDE_OK;
+}
+
+/* --- checking --------------------------------------------------------------------- */
+
+/* A letter, then letters, digits and "_", as names of files are made of it. */
+static bool is_name(const char *text)
+{
+    size_t length = 0;
+
+    if (text == NULL || !isalpha((unsigned char)text[0])) {
+        return false;
+    }
+    for (; text[length] != '\0' && length <= NAME_MOST; length++) {
+        if (!isalnum((unsigned char)text[length]) && text[length] != '_') {
+            return false;
+        }
+    }
+    return length <= NAME_MOST;
+}
+
+static bool is_text(const char *text)
+{
+    return text != NULL && strnlen(text, TEXT_MOST + 1) <= TEXT_MOST;
+}
+
+static size_t field_size(sonde_rule_kind kind)
+{
+    return kind == SONDE_RULE_FLAG ? sizeof(bool) : FIELD;
+}
+
+static sonde_err bad_row(sonde_diag *diag, const char *path, const sonde_rule *rule,
+                         const char *expected, const char *what)
+{
+    return sonde__fail(diag, SONDE_EINVAL, path, expected, "rule %s: %s",
+                       is_name(rule->name) ? rule->name : "?", what);
+}
+
+static sonde_err check_param(const sonde_rule *rule, size_t i, const char *path,
+                             sonde_diag *diag)
+{
+    const sonde_rule_param *param = &rule->params[i];
+    char what[128];
+    const char *expected = NULL;
+
+    if (!is_name(param->name)) {
+        expected = "letters, digits and '_'";
+        (void)snprintf(what, sizeof what, "parameter %zu has no name", i + 1);
+        return bad_row(diag, path, rule, expected, what);
+    }
+    if ((unsigned)param->kind > SONDE_RULE_COLLECTIONS) {
+        expected = "a kind of sonde_rule_kind";
+    } else if (!is_text(param->help)) {
+        expected = "a help text";
+    } else if (param->initial != NULL && !is_text(param->initial)) {
+        expected = "a shorter default";
+    } else if (!isfinite(param->least) || !isfinite(param->most) ||
+               param->least > param->most) {
+        expected = "least <= most";
+    } else if (param->offset > rule->state_size ||
+               rule->state_size - param->offset < field_size(param->kind)) {
+        expected = "an offset inside the state";
+    } else if (param->offset % field_size(param->kind) != 0) {
+        expected = "an offset that is aligned";
+    }
+    (void)snprintf(what, sizeof what, "parameter '%s' cannot be", param->name);
+    for (size_t j = 0; j < i && expected == NULL; j++) {
+        if (strcasecmp(rule->params[j].name, param->name) == 0) {
+            expected = "a name of its own";
+            (void)snprintf(what, sizeof what, "parameter '%s' is there twice",
+                           param->name);
+        }
+    }
+    return expected != NULL ? bad_row(diag, path, rule, expected, what) : SONDE_OK;
+}
+
+static sonde_err check_need(const sonde_rule *rule, size_t i, const char *path,
+                            sonde_diag *diag)
+{
+    const sonde_rule_need *need = &rule->needs[i];
+    char what[64];
+
+    (void)snprintf(what, sizeof what, "need %zu cannot be", i + 1);
+    if (!is_text(need->what)) {
+        return bad_row(diag, path, rule, "a text that says what", what);
+    }
+    if (need->how == 0 || (need->how & ~(unsigned)HOWS) != 0) {
+        return bad_row(diag, path, rule, "SONDE_HOW_ bits", what);
+    }
+    if ((need->how & ~(unsigned)SONDE_HOW_VITALS) != 0 && rule->observe == NULL) {
+        return bad_row(diag, path, rule, "a function observe",
+                       "it asks for more than vital signs");
+    }
+    return SONDE_OK;
+}
+
+static sonde_err check_texts(const sonde_rule *rule, const char *path, sonde_diag *diag)
+{
+    const struct {
+        const char *text, *name;
+    } texts[] = {{rule->summary, "summary"},
+                 {rule->condition, "condition"},
+                 {rule->advice, "advice"}};
+
+    if (!is_name(rule->name)) {
+        return bad_row(diag, path, rule, "a letter, then letters, digits and '_'",
+                       rule->name != NULL ? "its name cannot be" : "it has no name");
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        if (!is_text(texts[i].text)) {
+            char expected[64];
+
+            (void)snprintf(expected, sizeof expected, "a text of at most %d letters",
+                           TEXT_MOST);
+            return bad_row(diag, path, rule, expected, texts[i].name);
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__user_rule_check(const sonde_rule *rule, const char *path,
+                                 sonde_diag *diag)
+{
+    sonde_err err = check_texts(rule, path, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (rule->param_count > SONDE__RULE_MOST || rule->need_count > SONDE__RULE_MOST ||
+        (rule->param_count > 0 && rule->params == NULL) ||
+        (rule->need_count > 0 && rule->needs == NULL)) {
+        return bad_row(diag, path, rule, "at most 64 of each", "parameters or needs");
+    }
+    if (rule->state_size > STATE_MOST || rule->tensor_size > STATE_MOST) {
+        return bad_row(diag, path, rule, "at most 256 MB", "the size of its state");
+    }
+    if ((rule->modes >> SONDE_MODE_COUNT) != 0) {
+        return bad_row(diag, path, rule, "a bit for each mode", "its modes");
+    }
+    if (rule->wants == NULL) {
+        return bad_row(diag, path, rule, "a function wants", "it wants nothing");
+    }
+    for (size_t i = 0; i < rule->param_count && err == SONDE_OK; i++) {
+        err = check_param(rule, i, path, diag);
+    }
+    for (size_t i = 0; i < rule->need_count && err == SONDE_OK; i++) {
+        err = check_need(rule, i, path, diag);
+    }
+    return err;
+}
+
+/* --- a file ------------------------------------------------------------------------- */
 
 struct sonde_rule_file {
     char *path;
@@ -28,8 +290,6 @@ static sonde_rule_limits with_defaults(const sonde_rule_limits *limits)
         whole.instructions > 0 ? whole.instructions : SONDE__RULE_INSTRUCTIONS;
     return whole;
 }
-
-/* --- opening ---------------------------------------------------------------------- */
 
 static sonde_err check_name(const sonde_rule_file *file, size_t i, sonde_diag *diag)
 {
@@ -124,6 +384,11 @@ const sonde_rule *sonde_rule_file_at(const sonde_rule_file *file, size_t i)
     return i < file->count ? &file->rules[i].rule : NULL;
 }
 
+const char *sonde__user_file_path(const sonde_rule_file *file)
+{
+    return file->path;
+}
+
 void sonde_rule_file_close(sonde_rule_file *file)
 {
     if (file == NULL) {
@@ -136,130 +401,4 @@ void sonde_rule_file_close(sonde_rule_file *file)
     sonde__free(file->texts);
     sonde__free(file->path);
     sonde__free(file);
-}
-
-/* --- those of rules at work ------------------------------------------------------- */
-
-static const sonde_rule *loaded(const sonde_rules *rules, const char *name)
-{
-    for (size_t i = 0; i < rules->file_count; i++) {
-        const sonde_rule_file *file = rules->files[i];
-
-        for (size_t j = 0; j < file->count; j++) {
-            if (strcasecmp(file->rules[j].rule.name, name) == 0) {
-                return &file->rules[j].rule;
-            }
-        }
-    }
-    return NULL;
-}
-
-static const sonde_rule_file *opened(const sonde_rules *rules, const char *path)
-{
-    for (size_t i = 0; i < rules->file_count; i++) {
-        if (strcmp(rules->files[i]->path, path) == 0) {
-            return rules->files[i];
-        }
-    }
-    return NULL;
-}
-
-void sonde_rules_set_limits(sonde_rules *rules, const sonde_rule_limits *limits)
-{
-    rules->limits = *limits;
-}
-
-sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *diag)
-{
-    sonde_rule_file *file = NULL;
-    sonde_err err = SONDE_OK;
-
-    if (opened(rules, path) != NULL) {
-        return SONDE_OK;
-    }
-    if (!sonde__reserve(&rules->files, &rules->file_capacity, rules->file_count + 1,
-                        sizeof(sonde_rule_file *))) {
-        return sonde__fail_nomem(diag, path);
-    }
-    err = sonde_rule_file_open(path, &rules->limits, &file, diag);
-    for (size_t i = 0; err == SONDE_OK && file != NULL && i < file->count; i++) {
-        const char *name = file->rules[i].rule.name;
-
-        if (loaded(rules, name) != NULL) {
-            err = sonde__fail(diag, SONDE_EEXIST, path, "a name of its own",
-                              "rule %s: another file has one of this name", name);
-        }
-    }
-    if (err != SONDE_OK) {
-        sonde_rule_file_close(file);
-        return err;
-    }
-    rules->files[rules->file_count++] = file;
-    return SONDE_OK;
-}
-
-static bool ends_in(const char *text, const char *end)
-{
-    const size_t length = strlen(text), n = strlen(end);
-
-    return length > n && strcmp(text + length - n, end) == 0;
-}
-
-static sonde_err add_file(sonde_rules *rules, const char *path, const char *params,
-                          sonde_diag *diag)
-{
-    const sonde_rule_file *file = NULL;
-    sonde_err err = sonde_rules_load(rules, path, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    file = opened(rules, path);
-    if (params != NULL && file->count > 1) {
-        return sonde__fail(diag, SONDE_EINVAL, path, "one of its rules by name",
-                           "parameters for a file of %zu rules", file->count);
-    }
-    for (size_t i = 0; i < file->count && err == SONDE_OK; i++) {
-        err = sonde_rules_add_rule(rules, &file->rules[i].rule, params, diag);
-    }
-    return err;
-}
-
-sonde_err sonde__rules_add_named(sonde_rules *rules, const char *name, const char *params,
-                                 sonde_diag *diag)
-{
-    const sonde_rule *rule = loaded(rules, name);
-    sonde_err err = SONDE_OK;
-
-    if (strchr(name, '/') != NULL || ends_in(name, ".lua") || ends_in(name, ".so")) {
-        return add_file(rules, name, params, diag);
-    }
-    if (rule == NULL) {
-        err = sonde_rule_by_name(name, &rule, diag);
-    }
-    return err == SONDE_OK ? sonde_rules_add_rule(rules, rule, params, diag) : err;
-}
-
-sonde_err sonde__rules_add_loaded(sonde_rules *rules, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; i < rules->file_count; i++) {
-        const sonde_rule_file *file = rules->files[i];
-
-        for (size_t j = 0; j < file->count && err == SONDE_OK; j++) {
-            if (!file->rules[j].rule.by_name_only) {
-                err = sonde_rules_add_rule(rules, &file->rules[j].rule, NULL, diag);
-            }
-        }
-    }
-    return err;
-}
-
-void sonde__rules_close_files(sonde_rules *rules)
-{
-    for (size_t i = 0; i < rules->file_count; i++) {
-        sonde_rule_file_close(rules->files[i]);
-    }
-    sonde__free(rules->files);
 }

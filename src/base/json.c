@@ -1,0 +1,163 @@
+/*
+ * json.c - writing JSON; see <sonde/json.h>.
+ */
+#include "base/utf8.h"
+
+#include <sonde/json.h>
+
+#include <assert.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void sonde_json_escape(sonde_text *text, const char *string)
+{
+    const char *plain = string, *next = string; /* plain: not yet copied */
+
+    while (*next != '\0') {
+        const unsigned char c = (unsigned char)*next;
+        const size_t n = sonde__utf8_length(next);
+
+        if (n > 0 && c != '"' && c != '\\' && c >= 0x20) {
+            next += n;
+            continue;
+        }
+        sonde_text_put(text, plain, (size_t)(next - plain));
+        if (n == 0) {
+            sonde_text_add(text, SONDE__REPLACEMENT);
+        } else if (c < 0x20) {
+            sonde_text_format(text, "\\u%04x", (unsigned)c);
+        } else {
+            const char escaped[2] = {'\\', *next};
+
+            sonde_text_put(text, escaped, sizeof escaped);
+        }
+        plain = ++next;
+    }
+    sonde_text_put(text, plain, (size_t)(next - plain));
+}
+
+void sonde_json_quote(sonde_text *text, const char *string)
+{
+    sonde_text_add(text, "\"");
+    sonde_json_escape(text, string);
+    sonde_text_add(text, "\"");
+}
+
+/* The comma, the blanks and the key that precede a value. */
+static void begin(sonde_json *json, const char *key)
+{
+    const uint32_t level = json->depth > 0 ? UINT32_C(1) << (json->depth - 1) : 0;
+
+    if ((json->begun & level) != 0) {
+        sonde_text_add(json->text, json->spaced && json->lead == NULL ? ", " : ",");
+    }
+    json->begun |= level;
+    if (json->lead != NULL) {
+        sonde_text_add(json->text, json->lead);
+        json->lead = NULL;
+    }
+    if (key != NULL) {
+        sonde_json_quote(json->text, key);
+        sonde_text_add(json->text, json->spaced ? ": " : ":");
+    }
+}
+
+static void open_level(sonde_json *json, const char *key, bool list)
+{
+    uint32_t level = 0;
+
+    begin(json, key);
+    assert(json->depth < SONDE_JSON_DEPTH);
+    level = UINT32_C(1) << json->depth++;
+    json->begun &= ~level;
+    json->lists = list ? json->lists | level : json->lists & ~level;
+    sonde_text_add(json->text, list ? "[" : "{");
+}
+
+void sonde_json_object(sonde_json *json, const char *key)
+{
+    open_level(json, key, false);
+}
+
+void sonde_json_list(sonde_json *json, const char *key)
+{
+    open_level(json, key, true);
+}
+
+void sonde_json_end(sonde_json *json)
+{
+    assert(json->depth > 0);
+    json->depth--;
+    sonde_text_add(json->text, (json->lists >> json->depth & 1) != 0 ? "]" : "}");
+}
+
+void sonde_json_lead(sonde_json *json, const char *blanks)
+{
+    json->lead = blanks;
+}
+
+/* --- values ----------------------------------------------------------------------- */
+
+void sonde_json_raw(sonde_json *json, const char *key, const char *value)
+{
+    begin(json, key);
+    sonde_text_add(json->text, value);
+}
+
+void sonde_json_string(sonde_json *json, const char *key, const char *value)
+{
+    if (value == NULL) {
+        sonde_json_raw(json, key, "null");
+        return;
+    }
+    begin(json, key);
+    sonde_json_quote(json->text, value);
+}
+
+void sonde_json_format(sonde_json *json, const char *key, const char *format, ...)
+{
+    char value[400]; /* "%f" of the largest double has 317 */
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(value, sizeof value, format, args);
+    va_end(args);
+    sonde_json_raw(json, key, value);
+}
+
+void sonde_json_int(sonde_json *json, const char *key, int64_t value)
+{
+    sonde_json_format(json, key, "%lld", (long long)value);
+}
+
+void sonde_json_uint(sonde_json *json, const char *key, uint64_t value)
+{
+    sonde_json_format(json, key, "%llu", (unsigned long long)value);
+}
+
+void sonde_json_bool(sonde_json *json, const char *key, bool value)
+{
+    sonde_json_raw(json, key, value ? "true" : "false");
+}
+
+void sonde_json_real(sonde_json *json, const char *key, double value)
+{
+    char digits[32];
+
+    if (!isfinite(value)) {
+        sonde_json_raw(json, key,
+                       isnan(value)  ? "\"NaN\""
+                       : value > 0.0 ? "\"Infinity\""
+                                     : "\"-Infinity\"");
+        return;
+    }
+    for (int precision = 15; precision <= 17; precision++) {
+        (void)snprintf(digits, sizeof digits, "%.*g", precision, value);
+        if (strtod(digits, NULL) == value) {
+            break;
+        }
+    }
+    sonde_json_raw(json, key, digits);
+}

@@ -1,0 +1,75 @@
+/*
+ * text.c - text that grows; see <sonde/text.h>.
+ */
+#include "base/memory.h"
+
+#include <sonde/text.h>
+
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+void sonde_text_fini(sonde_text *text)
+{
+    sonde__free(text->data);
+    *text = (sonde_text){0};
+}
+
+sonde_err sonde_text_reserve(sonde_text *text, size_t length)
+{
+    return length < SIZE_MAX &&
+                   sonde__reserve(&text->data, &text->capacity, length + 1, 1)
+               ? SONDE_OK
+               : SONDE_ENOMEM;
+}
+
+/* Room for n more bytes and a NUL. */
+static bool make_room(sonde_text *text, size_t n)
+{
+    text->failed = text->failed || n > SIZE_MAX - text->length ||
+                   sonde_text_reserve(text, text->length + n) != SONDE_OK;
+    return !text->failed;
+}
+
+void sonde_text_put(sonde_text *text, const void *bytes, size_t n)
+{
+    if (make_room(text, n)) {
+        if (n > 0) {
+            memcpy(text->data + text->length, bytes, n);
+        }
+        text->length += n;
+        text->data[text->length] = '\0';
+    }
+}
+
+void sonde_text_add(sonde_text *text, const char *string)
+{
+    sonde_text_put(text, string, strlen(string));
+}
+
+void sonde_text_format(sonde_text *text, const char *format, ...)
+{
+    enum { FIRST = 127 }; /* most fit at the first attempt */
+    size_t room = 0;
+    va_list args;
+    int n = 0;
+
+    if (!make_room(text, FIRST)) {
+        return;
+    }
+    room = text->capacity - text->length;
+    va_start(args, format);
+    n = vsnprintf(text->data + text->length, room, format, args);
+    va_end(args);
+    if (n >= 0 && (size_t)n >= room) {
+        text->data[text->length] = '\0';
+        if (!make_room(text, (size_t)n)) {
+            return;
+        }
+        va_start(args, format);
+        (void)vsnprintf(text->data + text->length, (size_t)n + 1, format, args);
+        va_end(args);
+    }
+    text->length += n > 0 ? (size_t)n : 0;
+}

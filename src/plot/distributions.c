@@ -1,0 +1,568 @@
+/*
+ * distributions.c - one histogram as bars, and many of them as a heat map over steps.
+ *
+ * Heat map: each histogram is first spread over common bins, as shares of its values; then
+ * each column of pixels takes the mean of the steps that it covers, weighted by the part
+ * of it that they cover. A thousand steps on a hundred pixels lose no mass, and ten steps
+ * on a thousand pixels stand as ten columns.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "plot/axes.h"
+#include "plot/colour.h"
+#include "plot/page.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* === histogram ====================================================================== */
+
+#define LOG_FLOOR 0.7 /* bars of a logarithmic axis start here: a count of 1 shows */
+
+typedef struct bars {
+    const sonde_histogram_plot *plot;
+    uint64_t total, largest; /* count of all bins, and of the fullest */
+} bars;
+
+/* NULL counts as a histogram without bins. */
+static sonde_err check_bins(const sonde_histogram *h, const char *where, sonde_diag *diag)
+{
+    if (h == NULL || h->bins < 1 || h->bins > (int)SONDE_COUNT_OF(h->counts)) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "1 to 512 bins", "%d bins",
+                           h != NULL ? h->bins : 0);
+    }
+    if (!isfinite(h->lower) || !isfinite(h->upper) || h->lower > h->upper) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "finite edges in order",
+                           "edges %g and %g", h->lower, h->upper);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err check_histogram(const sonde_histogram_plot *plot, uint64_t *total,
+                                 uint64_t *largest, sonde_diag *diag)
+{
+    const sonde_histogram *const h = plot->histogram;
+
+    const sonde_err err = check_bins(h, "histogram", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (int i = 0; i < h->bins; i++) {
+        *total += h->counts[i];
+        *largest = SONDE_MAX(*largest, h->counts[i]);
+    }
+    if (*total == 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "histogram", "at least one value",
+                           "all bins are empty");
+    }
+    if (plot->zeros > h->counts[0]) {
+        return sonde__fail(
+            diag, SONDE_EINVAL, "zeros", "no more than the first bin holds",
+            "%llu zeros, the first bin holds %llu", (unsigned long long)plot->zeros,
+            (unsigned long long)h->counts[0]);
+    }
+    return SONDE_OK;
+}
+
+static sonde__plot_frame make_frame(const sonde_histogram_plot *plot, uint64_t largest)
+{
+    const sonde_histogram *const h = plot->histogram;
+    sonde__plot_frame frame = {
+        .x = {.label = plot->x_label, .low = h->lower, .high = h->upper},
+        .y = {.label = plot->y_label != NULL ? plot->y_label : "Frequency",
+              .low = plot->log_y ? LOG_FLOOR : 0,
+              .high = (double)largest * (plot->log_y ? 1.6 : 1.05),
+              .log = plot->log_y,
+              .whole = true}};
+
+    if (plot->log_y) {
+        frame.y.high = SONDE_MAX(frame.y.high, 12);
+    }
+    sonde__plot_range_widen(&frame.x.low, &frame.x.high);
+    return frame;
+}
+
+/* One bar between two heights, with a thin gap to the next. */
+static void draw_bar(sonde__plot_scene *scene, const sonde__plot_frame *frame,
+                     double left, double right, double low, double high, uint32_t colour)
+{
+    const double floor_at = frame->y.low;
+    const double x0 = sonde__plot_frame_x(frame, left),
+                 x1 = sonde__plot_frame_x(frame, right);
+    const double y0 = sonde__plot_frame_y(frame, SONDE_MAX(low, floor_at));
+    const double y1 = sonde__plot_frame_y(frame, SONDE_MAX(high, floor_at));
+    const double gap = x1 - x0 >= 5 ? 1 : 0;
+
+    if (high > low) {
+        sonde__plot_fill(scene, (sonde__plot_box){x0, y1, x1 - x0 - gap, y0 - y1},
+                         colour);
+    }
+}
+
+static void draw_bars(const sonde_histogram_plot *plot, sonde__plot_scene *scene,
+                      const sonde__plot_frame *frame)
+{
+    const sonde_histogram *const h = plot->histogram;
+    const double low = frame->x.low, width = frame->x.high / h->bins - low / h->bins;
+
+    for (int i = 0; i < h->bins; i++) {
+        const double left = low + i * width, right = low + (i + 1) * width;
+        const uint64_t apart = i == 0 ? plot->zeros : 0;
+        const double rest = (double)(h->counts[i] - apart);
+
+        draw_bar(scene, frame, left, right, 0, rest, sonde__plot_line_colour(0));
+        draw_bar(scene, frame, left, right, rest, (double)h->counts[i],
+                 sonde__plot_line_colour(1));
+    }
+}
+
+/* Legend, axes and bars. */
+static bool draw_histogram(void *state, sonde__plot_scene *scene, sonde__plot_box space)
+{
+    const bars *const b = state;
+    const sonde_histogram_plot *const plot = b->plot;
+    char count[40] = "", zeros[160] = "";
+    const sonde__plot_legend_entry entries[] = {
+        {.name = zeros, .colour = sonde__plot_line_colour(1)},
+        {.name = "other values", .colour = sonde__plot_line_colour(0)},
+    };
+    const size_t entry_count = plot->zeros > 0 ? SONDE_COUNT_OF(entries) : 0;
+    sonde__plot_frame frame = make_frame(plot, b->largest);
+    double legend = 0;
+
+    (void)snprintf(zeros, sizeof zeros,
+                   "%s zeros (%.3g %%), set two below the smallest other value",
+                   sonde__plot_grouped(plot->zeros, count, sizeof count),
+                   (double)plot->zeros / (double)b->total * 100);
+    legend = sonde__plot_legend(scene, space, entries, entry_count, true);
+    space.y += legend;
+    space.h -= legend;
+    if (!sonde__plot_frame_layout(scene, space, &frame)) {
+        return false;
+    }
+    sonde__plot_frame_draw_grid(scene, &frame);
+    draw_bars(plot, scene, &frame);
+    sonde__plot_frame_draw_axes(scene, &frame);
+    return true;
+}
+
+sonde_err sonde__plot_build_histogram(const void *description, sonde__plot_scene *scene,
+                                      sonde_diag *diag)
+{
+    const sonde_histogram_plot *const plot = description;
+    bars b = {.plot = plot};
+    const sonde_err err = check_histogram(plot, &b.total, &b.largest, diag);
+    char count[40] = "", subtitle[120] = "";
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)snprintf(subtitle, sizeof subtitle, "%s values in %d bins",
+                   sonde__plot_grouped(b.total, count, sizeof count),
+                   plot->histogram->bins);
+    return sonde__plot_page_chart(scene, &plot->page, subtitle, NULL, draw_histogram, &b,
+                                  diag);
+}
+
+sonde_err sonde_plot_histogram(const char *path, const sonde_histogram_plot *plot,
+                               sonde_diag *diag)
+{
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_histogram, plot, diag);
+}
+
+/* === heat map ======================================================================= */
+
+enum { LOG_DECADES = 4, ROWS_MAX = 512 };
+
+typedef struct map {
+    const sonde_heatmap_plot *plot;
+    double low, high; /* of the common bins */
+    int rows;
+    double *shares;  /* (count, rows): part of the step's values, 0 ... 1 */
+    double *medians; /* (count): NaN of an empty step */
+    double largest;  /* share */
+    uint64_t empty;  /* steps without values */
+    sonde__plot_frame frame;
+    sonde__plot_axis bar; /* per cent */
+} map;
+
+/* --- reading ------------------------------------------------------------------------ */
+
+static uint64_t total_of(const sonde_histogram *h)
+{
+    uint64_t total = 0;
+
+    for (int i = 0; i < h->bins; i++) {
+        total += h->counts[i];
+    }
+    return total;
+}
+
+static sonde_err check_step(const sonde_heatmap_plot *plot, size_t i, sonde_diag *diag)
+{
+    char where[48] = "";
+    sonde_err err = SONDE_OK;
+
+    (void)snprintf(where, sizeof where, "histogram %zu", i);
+    err = check_bins(&plot->histograms[i], where, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (plot->steps != NULL && i > 0 && plot->steps[i] <= plot->steps[i - 1]) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "ascending steps",
+                           "step %lld after step %lld", (long long)plot->steps[i],
+                           (long long)plot->steps[i - 1]);
+    }
+    return SONDE_OK;
+}
+
+/* Widens the common edges to include the non-empty bins of h. */
+static void widen(map *m, const sonde_histogram *h)
+{
+    const double width = h->upper / h->bins - h->lower / h->bins;
+    int first = 0, last = h->bins - 1;
+
+    while (h->counts[first] == 0) {
+        first++;
+    }
+    while (h->counts[last] == 0) {
+        last--;
+    }
+    m->low = SONDE_MIN(m->low, h->lower + first * width);
+    m->high = SONDE_MAX(m->high, h->lower + (last + 1) * width);
+}
+
+/* Checks all steps; finds the common edges. */
+static sonde_err survey(map *m, sonde_diag *diag)
+{
+    const sonde_heatmap_plot *const plot = m->plot;
+
+    m->low = INFINITY;
+    m->high = -INFINITY;
+    if (plot->count < 1 || plot->histograms == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one histogram",
+                           "%zu", plot->count);
+    }
+    for (size_t i = 0; i < plot->count; i++) {
+        const sonde_histogram *const h = &plot->histograms[i];
+        const sonde_err err = check_step(plot, i, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        if (total_of(h) == 0) {
+            m->empty++;
+            continue;
+        }
+        widen(m, h);
+    }
+    if (m->empty == plot->count) {
+        return sonde__fail(diag, SONDE_EINVAL, "heat map", "at least one value",
+                           "all histograms are empty");
+    }
+    sonde__plot_range_widen(&m->low, &m->high);
+    return SONDE_OK;
+}
+
+/* Rows as fine as the finest bins, at most ROWS_MAX. */
+static void choose_rows(map *m)
+{
+    const double range = m->high / 2 - m->low / 2;
+    double finest = range;
+
+    for (size_t i = 0; i < m->plot->count; i++) {
+        const sonde_histogram *const h = &m->plot->histograms[i];
+        const double width = (h->upper / 2 - h->lower / 2) / h->bins;
+
+        if (width > 0 && total_of(h) > 0) {
+            finest = SONDE_MIN(finest, width);
+        }
+    }
+    m->rows = (int)SONDE_MIN(ceil(range / finest - 1e-6), (double)ROWS_MAX);
+    m->rows = SONDE_MAX(m->rows, 1);
+}
+
+/* Adds one bin's share to the rows that it overlaps. */
+static void spread_bin(const map *m, double *rows, double left, double right,
+                       double share)
+{
+    const double per_row = (m->high - m->low) / m->rows;
+    const double start = (left - m->low) / per_row, end = (right - m->low) / per_row;
+    const int first = SONDE_MIN(SONDE_MAX((int)(start + 1e-9), 0), m->rows - 1);
+    const int last = SONDE_MIN(SONDE_MAX((int)ceil(end - 1e-9) - 1, first), m->rows - 1);
+
+    for (int row = first; row <= last; row++) {
+        const double overlap = SONDE_MIN(end, row + 1.0) - SONDE_MAX(start, (double)row);
+
+        rows[row] += first == last ? share : share * overlap / (end - start);
+    }
+}
+
+static void spread_step(map *m, size_t step)
+{
+    const sonde_histogram *const h = &m->plot->histograms[step];
+    const double total = (double)total_of(h);
+    const double width = h->upper / h->bins - h->lower / h->bins;
+    double *const rows = m->shares + step * (size_t)m->rows;
+    double below = 0;
+
+    m->medians[step] = NAN;
+    for (int i = 0; total > 0 && i < h->bins; i++) {
+        const double share = (double)h->counts[i] / total;
+        const double left = h->lower + i * width;
+
+        if (share > 0) {
+            spread_bin(m, rows, left, left + width, share);
+            if (below < 0.5 && below + share >= 0.5) {
+                m->medians[step] = left + width * (0.5 - below) / share;
+            }
+        }
+        below += share;
+    }
+    for (int row = 0; row < m->rows; row++) {
+        m->largest = SONDE_MAX(m->largest, rows[row]);
+    }
+}
+
+static sonde_err read_steps(map *m, sonde_diag *diag)
+{
+    sonde_err err = survey(m, diag);
+    size_t cells = 0;
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    choose_rows(m);
+    if (sonde__mul(m->plot->count, (size_t)m->rows, &cells)) {
+        m->shares = sonde__calloc(cells, sizeof *m->shares);
+        m->medians = sonde__calloc(m->plot->count, sizeof *m->medians);
+    }
+    if (m->shares == NULL || m->medians == NULL) {
+        return sonde__fail_nomem(diag, "a heat map");
+    }
+    for (size_t i = 0; i < m->plot->count; i++) {
+        spread_step(m, i);
+    }
+    return SONDE_OK;
+}
+
+/* --- columns ------------------------------------------------------------------------ */
+
+static double step_at(const map *m, size_t i)
+{
+    return m->plot->steps != NULL ? (double)m->plot->steps[i] : (double)i;
+}
+
+/* The left edge of column i; i == count: the right edge of the last. */
+static double edge(const map *m, size_t i)
+{
+    const size_t count = m->plot->count;
+
+    if (count == 1) {
+        return step_at(m, 0) + (i == 0 ? -0.5 : 0.5);
+    }
+    if (i == 0) {
+        return step_at(m, 0) - (step_at(m, 1) - step_at(m, 0)) / 2;
+    }
+    if (i == count) {
+        return step_at(m, count - 1) +
+               (step_at(m, count - 1) - step_at(m, count - 2)) / 2;
+    }
+    return step_at(m, i - 1) / 2 + step_at(m, i) / 2;
+}
+
+static bool is_empty(const map *m, size_t i)
+{
+    return isnan(m->medians[i]);
+}
+
+/* Mean shares (rows) over steps x0 ... x1. *i is the first step to look at, and advances.
+ * Returns the length of the part with values. */
+static double average(const map *m, double x0, double x1, size_t *i, double *mean)
+{
+    double weight = 0;
+
+    for (int row = 0; row < m->rows; row++) {
+        mean[row] = 0;
+    }
+    while (*i + 1 < m->plot->count && edge(m, *i + 1) <= x0) {
+        ++*i;
+    }
+    for (size_t k = *i; k < m->plot->count && edge(m, k) < x1; k++) {
+        const double part = SONDE_MIN(edge(m, k + 1), x1) - SONDE_MAX(edge(m, k), x0);
+        const double *const shares = m->shares + k * (size_t)m->rows;
+
+        if (part > 0 && !is_empty(m, k)) {
+            weight += part;
+            for (int row = 0; row < m->rows; row++) {
+                mean[row] += shares[row] * part;
+            }
+        }
+    }
+    return weight;
+}
+
+static uint32_t share_colour(const map *m, double share)
+{
+    const double percent = share * 100, high = m->bar.high, low = m->bar.low;
+
+    if (!m->bar.log) {
+        return sonde__plot_colour_at(m->plot->colours, percent / high);
+    }
+    return sonde__plot_colour_at(
+        m->plot->colours, percent > low ? log(percent / low) / log(high / low) : 0);
+}
+
+/* Pixels (rows, columns), the highest values on top. */
+static uint32_t *make_pixels(const map *m, int columns)
+{
+    const double low = m->frame.x.low, width = (m->frame.x.high - low) / columns;
+    uint32_t *pixels = sonde__calloc((size_t)columns * (size_t)m->rows, sizeof *pixels);
+    double *mean = sonde__calloc((size_t)m->rows, sizeof *mean);
+    size_t step = 0;
+
+    for (int x = 0; pixels != NULL && mean != NULL && x < columns; x++) {
+        const double weight =
+            average(m, low + x * width, low + (x + 1) * width, &step, mean);
+
+        for (int row = 0; row < m->rows; row++) {
+            const uint32_t colour =
+                weight > 0 ? share_colour(m, mean[row] / weight) : SONDE__PAPER;
+
+            pixels[(size_t)(m->rows - 1 - row) * (size_t)columns + (size_t)x] =
+                0xff000000u | colour >> 8;
+        }
+    }
+    if (mean == NULL) {
+        sonde__free(pixels);
+        pixels = NULL;
+    }
+    sonde__free(mean);
+    return pixels;
+}
+
+/* --- drawing ------------------------------------------------------------------------ */
+
+/* Runs of medians; a light edge below the line keeps it readable on every colour. */
+static void draw_medians(const map *m, sonde__plot_scene *scene)
+{
+    const size_t count = m->plot->count;
+    sonde__plot_point *points = sonde__calloc(count, sizeof *points);
+    size_t run = 0;
+
+    if (points == NULL) {
+        scene->err = SONDE_ENOMEM;
+        return;
+    }
+    for (size_t i = 0; i <= count; i++) {
+        if (i < count && !is_empty(m, i)) {
+            points[run++] =
+                (sonde__plot_point){sonde__plot_frame_x(&m->frame, step_at(m, i)),
+                                    sonde__plot_frame_y(&m->frame, m->medians[i])};
+            continue;
+        }
+        if (run > 1) {
+            sonde__plot_line(scene, points, run, 0xffffffc0u, 4, 0);
+            sonde__plot_line(scene, points, run, sonde__plot_line_colour(1), 2, 0);
+        } else if (run == 1) {
+            sonde__plot_dot(scene, points[0].x, points[0].y, 8, 0xffffffc0u);
+            sonde__plot_dot(scene, points[0].x, points[0].y, 6,
+                            sonde__plot_line_colour(1));
+        }
+        run = 0;
+    }
+    sonde__free(points);
+}
+
+static void make_axes(map *m)
+{
+    const sonde_heatmap_plot *const plot = m->plot;
+    const double high = m->largest * 100;
+
+    m->frame = (sonde__plot_frame){
+        .x = {.label = plot->x_label != NULL ? plot->x_label : "Step",
+              .low = edge(m, 0),
+              .high = edge(m, plot->count),
+              .whole = true},
+        .y = {.label = plot->y_label, .low = m->low, .high = m->high}};
+    sonde__plot_range_widen(&m->frame.x.low, &m->frame.x.high);
+    m->bar =
+        (sonde__plot_axis){.label = "Share of values (%)",
+                           .low = plot->log_colours ? high * pow(10, -LOG_DECADES) : 0,
+                           .high = high,
+                           .log = plot->log_colours};
+}
+
+static bool draw_map(void *state, sonde__plot_scene *scene, sonde__plot_box space)
+{
+    map *const m = state;
+    const sonde__plot_legend_entry entry = {
+        .name = "median", .colour = sonde__plot_line_colour(1), .pen = 2};
+    const double legend =
+        sonde__plot_legend(scene, space, &entry, m->plot->median ? 1 : 0, true);
+    double bar = 0;
+    int columns = 0;
+
+    space.y += legend;
+    space.h -= legend;
+    make_axes(m);
+    bar = sonde__plot_colour_bar_width(scene, &m->bar, space.h - 50);
+    space.w -= bar;
+    if (!sonde__plot_frame_layout(scene, space, &m->frame)) {
+        return false;
+    }
+    columns = (int)round(m->frame.area.w * scene->scale);
+    if (scene->err == SONDE_OK) {
+        sonde__plot_image(scene, m->frame.area, make_pixels(m, columns), columns,
+                          m->rows);
+    }
+    scene->clip = m->frame.area;
+    if (m->plot->median) {
+        draw_medians(m, scene);
+    }
+    scene->clip = (sonde__plot_box){0};
+    sonde__plot_outline(scene, m->frame.area, SONDE__AXIS, 1);
+    sonde__plot_frame_draw_axes(scene, &m->frame);
+    sonde__plot_colour_bar_draw(
+        scene, &m->bar, m->plot->colours,
+        (sonde__plot_box){space.x + space.w, m->frame.area.y, bar, m->frame.area.h});
+    return true;
+}
+
+static sonde_err build_map(map *m, sonde__plot_scene *scene, sonde_diag *diag)
+{
+    const sonde_heatmap_plot *const plot = m->plot;
+    char note[80] = "", count[40] = "";
+    sonde_err err = sonde__plot_colours_check(plot->colours, diag);
+
+    if (err == SONDE_OK) {
+        err = read_steps(m, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (m->empty > 0) {
+        (void)snprintf(note, sizeof note, "%s of the steps hold no values",
+                       sonde__plot_grouped(m->empty, count, sizeof count));
+    }
+    return sonde__plot_page_chart(scene, &plot->page, NULL, note, draw_map, m, diag);
+}
+
+sonde_err sonde__plot_build_heatmap(const void *description, sonde__plot_scene *scene,
+                                    sonde_diag *diag)
+{
+    map m = {.plot = description};
+    const sonde_err err = build_map(&m, scene, diag);
+
+    sonde__free(m.shares);
+    sonde__free(m.medians);
+    return err;
+}
+
+sonde_err sonde_plot_heatmap(const char *path, const sonde_heatmap_plot *plot,
+                             sonde_diag *diag)
+{
+    return sonde__plot_draw(path, &plot->page, sonde__plot_build_heatmap, plot, diag);
+}

@@ -1,0 +1,273 @@
+/*
+ * rule_names.c - rules by name: built-in ones, those of files, and lists of both.
+ */
+#include "rules/user/hosted.h"
+#include "base/fail.h"
+#include "base/memory.h"
+
+#include "observe/tensor_names.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* --- built-in rules ----------------------------------------------------------------- */
+
+static size_t builtin_count(void)
+{
+    size_t count = 0;
+
+    while (sonde__rule_builtins[count] != NULL) {
+        count++;
+    }
+    return count;
+}
+
+const sonde_rule *sonde_rule_at_index(size_t i)
+{
+    return i < builtin_count() ? sonde__rule_builtins[i] : NULL;
+}
+
+static const char *rule_name_at(const void *list, size_t i)
+{
+    return ((const sonde_rule *const *)list)[i]->name;
+}
+
+sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_diag *diag)
+{
+    const sonde_rule *const *table = sonde__rule_builtins;
+    const size_t count = builtin_count();
+    char near[SONDE__NEAREST_TEXT] = "";
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(table[i]->name, name) == 0) {
+            *rule = table[i];
+            return SONDE_OK;
+        }
+    }
+    (void)sonde__observe_nearest_names(name, table, rule_name_at, count, near,
+                                       sizeof near);
+    for (size_t i = 0; i < count && near[0] == '\0'; i++) {
+        if (strlen(name) > 2 && strcasestr(table[i]->name, name) != NULL) {
+            (void)snprintf(near, sizeof near, "%s", table[i]->name);
+        }
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, NULL,
+                       near[0] != '\0' ? near : "one of 'sonde rules list'",
+                       "unknown rule '%s'", name);
+}
+
+/* --- files of rules ------------------------------------------------------------------- */
+
+static const sonde_rule *find_loaded(const sonde_rules *rules, const char *name)
+{
+    const sonde_rule *rule = NULL;
+
+    for (size_t i = 0; i < rules->file_count; i++) {
+        for (size_t j = 0; (rule = sonde_rule_file_at(rules->files[i], j)) != NULL; j++) {
+            if (strcasecmp(rule->name, name) == 0) {
+                return rule;
+            }
+        }
+    }
+    return NULL;
+}
+
+static const sonde_rule_file *find_file(const sonde_rules *rules, const char *path)
+{
+    for (size_t i = 0; i < rules->file_count; i++) {
+        if (strcmp(sonde__user_file_path(rules->files[i]), path) == 0) {
+            return rules->files[i];
+        }
+    }
+    return NULL;
+}
+
+static void close_files(sonde_rules *rules)
+{
+    for (size_t i = 0; i < rules->file_count; i++) {
+        sonde_rule_file_close(rules->files[i]);
+    }
+    sonde__free(rules->files);
+}
+
+void sonde_rules_set_limits(sonde_rules *rules, const sonde_rule_limits *limits)
+{
+    rules->limits = *limits;
+}
+
+sonde_err sonde_rules_load(sonde_rules *rules, const char *path, sonde_diag *diag)
+{
+    sonde_rule_file *file = NULL;
+    const sonde_rule *rule = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (find_file(rules, path) != NULL) {
+        return SONDE_OK;
+    }
+    rules->close_files = close_files;
+    if (!sonde__reserve(&rules->files, &rules->file_capacity, rules->file_count + 1,
+                        sizeof(sonde_rule_file *))) {
+        return sonde__fail_nomem(diag, path);
+    }
+    err = sonde_rule_file_open(path, &rules->limits, &file, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL; i++) {
+        if (find_loaded(rules, rule->name) != NULL) {
+            err =
+                sonde__fail(diag, SONDE_EEXIST, path, "a unique name",
+                            "rule %s: another file has a rule of this name", rule->name);
+            sonde_rule_file_close(file);
+            return err;
+        }
+    }
+    rules->files[rules->file_count++] = file;
+    return SONDE_OK;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    const size_t length = strlen(text), n = strlen(end);
+
+    return length > n && strcmp(text + length - n, end) == 0;
+}
+
+/* --- adding --------------------------------------------------------------------------- */
+
+static sonde_err add_file(sonde_rules *rules, const char *path, const char *params,
+                          sonde_diag *diag)
+{
+    const sonde_rule_file *file = NULL;
+    const sonde_rule *rule = NULL;
+    size_t count = 0;
+    sonde_err err = sonde_rules_load(rules, path, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    file = find_file(rules, path);
+    while (sonde_rule_file_at(file, count) != NULL) {
+        count++;
+    }
+    if (params != NULL && count > 1) {
+        return sonde__fail(diag, SONDE_EINVAL, path, "one of its rules by name",
+                           "parameters for a file of %zu rules", count);
+    }
+    for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL && err == SONDE_OK;
+         i++) {
+        err = sonde_rules_add_rule(rules, rule, params, diag);
+    }
+    return err;
+}
+
+static sonde_err add_named(sonde_rules *rules, const char *name, const char *params,
+                           sonde_diag *diag)
+{
+    const sonde_rule *rule = find_loaded(rules, name);
+    sonde_err err = SONDE_OK;
+
+    if (strchr(name, '/') != NULL || ends_in(name, ".lua") || ends_in(name, ".so")) {
+        return add_file(rules, name, params, diag);
+    }
+    if (rule == NULL) {
+        err = sonde_rule_by_name(name, &rule, diag);
+    }
+    return err == SONDE_OK ? sonde_rules_add_rule(rules, rule, params, diag) : err;
+}
+
+sonde_err sonde_rules_add(sonde_rules *rules, const char *text, sonde_diag *diag)
+{
+    const size_t length = strcspn(text, ":");
+    char *name = sonde__strndup(text, length);
+    sonde_err err = SONDE_OK;
+
+    if (name == NULL) {
+        return sonde__fail_nomem(diag, "a rule");
+    }
+    err = add_named(rules, name, text[length] == ':' ? text + length + 1 : NULL, diag);
+    sonde__free(name);
+    return err;
+}
+
+static sonde_err add_default(sonde_rules *rules, const sonde_rule *rule, sonde_diag *diag)
+{
+    return rule->by_name_only ? SONDE_OK : sonde_rules_add_rule(rules, rule, NULL, diag);
+}
+
+sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
+{
+    const sonde_rule *rule = NULL;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL && err == SONDE_OK; i++) {
+        err = add_default(rules, rule, diag);
+    }
+    for (size_t i = 0; i < rules->file_count; i++) {
+        for (size_t j = 0;
+             (rule = sonde_rule_file_at(rules->files[i], j)) != NULL && err == SONDE_OK;
+             j++) {
+            err = add_default(rules, rule, diag);
+        }
+    }
+    return err;
+}
+
+/* --- lists ---------------------------------------------------------------------------- */
+
+/* True if an item is a parameter of the rule before it: "patience=2". A rule would have a colon
+ * before the first "=". */
+static bool is_parameter(const char *item, size_t length)
+{
+    const char *equals = memchr(item, '=', length);
+
+    return equals != NULL && memchr(item, ':', (size_t)(equals - item)) == NULL;
+}
+
+/* Bytes up to the next comma with no backslash before it. */
+static size_t item_length(const char *text)
+{
+    size_t n = 0;
+
+    while (text[n] != '\0' && text[n] != ',') {
+        n += text[n] == '\\' && text[n + 1] != '\0' ? 2 : 1;
+    }
+    return n;
+}
+
+/* The rule at the beginning of text, with its parameters. */
+static size_t rule_length(const char *text)
+{
+    size_t n = item_length(text);
+
+    while (text[n] == ',') {
+        const size_t more = item_length(text + n + 1);
+
+        if (!is_parameter(text + n + 1, more)) {
+            break;
+        }
+        n += 1 + more;
+    }
+    return n;
+}
+
+sonde_err sonde_rules_add_list(sonde_rules *rules, const char *text, sonde_diag *diag)
+{
+    for (;;) {
+        const size_t length = rule_length(text);
+        char *one = sonde__strndup(text, length);
+        sonde_err err = SONDE_OK;
+
+        if (one == NULL) {
+            return sonde__fail_nomem(diag, "rules");
+        }
+        err = strcasecmp(one, "default") == 0 ? sonde_rules_add_defaults(rules, diag)
+                                              : sonde_rules_add(rules, one, diag);
+        sonde__free(one);
+        if (err != SONDE_OK || text[length] == '\0') {
+            return err;
+        }
+        text += length + 1;
+    }
+}

@@ -1,0 +1,165 @@
+/*
+ * items.h - where every value, row of vital signs and sketch of a worker lies. Internal.
+ *
+ * An item is a fixed-size note of one record in a file (48, 20 or 32 bytes). Items of one
+ * kind of one worker are numbered in the order they were written and have two indexes:
+ *
+ *     number          0    1    2    3    4    5    6
+ *     item            a@1  b@1  a@2  b@2  a@3  b@3  a@2     tensor @ global step
+ *
+ *     block           step 1: 0..1  step 2: 2..3  step 3: 4..5        consecutive items
+ *                                                        of a step, by global step
+ *     history of a    0, 6, 4       the later a@2 replaces the earlier one
+ *     history of b    1, 3, 5       by (global step, shard)
+ *
+ * Adding appends in three places. Items arrive nearly in order; what a resumed writer brings
+ * out of order is sorted once a refresh by sonde__trial_items_sort, and queries come after
+ * it. Finding one item costs log2(length of the history) comparisons.
+ *
+ * Functions that need memory return false or SONDE__NONE when it is out, and change nothing.
+ * One thread at a time.
+ */
+#ifndef SONDE_TRIAL_ITEMS_H
+#define SONDE_TRIAL_ITEMS_H
+
+#include "base/names.h"
+#include "trial/steps.h"
+
+#include <sonde/tensor.h>
+
+typedef enum sonde__trial_kind {
+    SONDE__RAW = 0,
+    SONDE__VITALS = 1,
+    SONDE__SKETCH = 2
+} sonde__trial_kind;
+enum { SONDE__KINDS = 3 };
+
+/* The beginning of every item. */
+typedef struct sonde__trial_item {
+    uint32_t step;   /* index in the trial's steps */
+    uint32_t tensor; /* id in the trial's catalogue */
+    uint32_t micro_batch;
+    uint16_t replica;
+    uint8_t superseded; /* by a resumed writer */
+    uint8_t reported;   /* that it cannot be read */
+} sonde__trial_item;
+
+typedef struct sonde__trial_row_item {
+    sonde__trial_item item;
+    uint32_t row; /* among all rows of the worker's files, damaged ones included */
+} sonde__trial_row_item;
+
+typedef struct sonde__trial_raw_item {
+    sonde__trial_item item;
+    uint64_t offset, bytes; /* as stored, from the start of the segment's data */
+    uint64_t hash;          /* of the value */
+    uint32_t segment;       /* index in the worker's segments */
+    uint32_t layout;        /* index in the trial's layouts */
+} sonde__trial_raw_item;
+
+typedef struct sonde__trial_sketch_item {
+    sonde__trial_item item;
+    uint64_t offset; /* in its file */
+    uint32_t file;   /* index in the worker's sketch files */
+    uint32_t length;
+} sonde__trial_sketch_item;
+
+/* The items of one tensor. */
+typedef struct sonde__trial_history {
+    uint32_t *numbers;
+    uint32_t count, capacity;
+    int64_t last_step; /* global step and shard of the last item */
+    uint64_t last_shard;
+    bool unsorted;
+} sonde__trial_history;
+
+/* Items first ... first + count - 1, all of one step. */
+typedef struct sonde__trial_block {
+    uint32_t step, first, count;
+} sonde__trial_block;
+
+/* All items of one kind of one worker. */
+typedef struct sonde__trial_items {
+    size_t item_size;
+    unsigned char **chunks; /* of 4096 items each; items never move */
+    size_t chunk_count, chunk_capacity;
+    uint32_t count;
+    uint32_t superseded;             /* items among them */
+    sonde__trial_history *histories; /* by tensor */
+    size_t history_count, history_capacity;
+    sonde__trial_block *blocks; /* by global step, then by first */
+    size_t block_count, block_capacity;
+    int64_t last_step; /* global step of the last block */
+    bool unsorted;     /* some history, or the blocks */
+    bool fresh;        /* the next item begins a block */
+    bool repeated;     /* blocks contain items that later ones replace */
+} sonde__trial_items;
+
+SONDE_API void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind);
+SONDE_API void sonde__trial_items_fini(sonde__trial_items *items);
+/* Adds a copy of an item, which is of the kind of items. */
+SONDE_API bool sonde__trial_items_add(sonde__trial_items *items,
+                                      const sonde__trial_steps *steps,
+                                      const sonde__trial_item *item);
+SONDE_API void sonde__trial_items_sort(sonde__trial_items *items,
+                                       const sonde__trial_steps *steps);
+/* Marks every item from a global step on as superseded and removes it from the indexes.
+ * gone (may be NULL) is called for each. */
+SONDE_API void sonde__trial_items_supersede(
+    sonde__trial_items *items, const sonde__trial_steps *steps, int64_t global,
+    void (*gone)(void *user, const sonde__trial_item *item), void *user);
+/* True at the first call for an item: its damage is reported once. */
+SONDE_API bool sonde__trial_items_report(sonde__trial_items *items, uint32_t number);
+/* Borrowed until items is finished. */
+SONDE_API const sonde__trial_item *sonde__trial_items_at(const sonde__trial_items *items,
+                                                         uint32_t number);
+
+/* Micro-batch and replica as one number, in the order of observation. */
+static inline uint64_t sonde__trial_shard(const sonde__trial_item *item)
+{
+    return (uint64_t)item->micro_batch << 16 | item->replica;
+}
+
+/* The history of a tensor, perhaps an empty one. Borrowed until an item is added. */
+SONDE_API const sonde__trial_history *
+sonde__trial_items_history(const sonde__trial_items *items, uint32_t tensor);
+/* The first place in a history that is not before (global step, shard). */
+SONDE_API uint32_t sonde__trial_history_lower(const sonde__trial_items *items,
+                                              const sonde__trial_steps *steps,
+                                              const sonde__trial_history *history,
+                                              int64_t global, uint64_t shard);
+/* The number of the item of a tensor at (global step, shard), or SONDE__NONE. */
+SONDE_API uint32_t sonde__trial_items_find(const sonde__trial_items *items,
+                                           const sonde__trial_steps *steps,
+                                           uint32_t tensor, int64_t global,
+                                           uint64_t shard);
+/* The first block whose global step is at least global. */
+SONDE_API size_t sonde__trial_items_block(const sonde__trial_items *items,
+                                          const sonde__trial_steps *steps,
+                                          int64_t global);
+
+/* --- layouts ---------------------------------------------------------------------- */
+
+/* Dtype, shape and packing of stored values. Each combination is stored once. */
+typedef struct sonde__trial_layout {
+    int64_t shape[SONDE_MAX_DIMS]; /* 0 from rank on */
+    uint8_t dtype, rank, packing, spare[5];
+} sonde__trial_layout;
+
+#define SONDE__FOREIGN SONDE__NONE /* the layout of a value of a foreign format */
+
+typedef struct sonde__trial_layouts {
+    sonde__trial_layout *items; /* by index */
+    size_t capacity;
+    sonde__names keys; /* the layouts as text; their ids are the indexes */
+} sonde__trial_layouts;
+
+SONDE_API void sonde__trial_layouts_init(sonde__trial_layouts *layouts);
+SONDE_API void sonde__trial_layouts_fini(sonde__trial_layouts *layouts);
+/* The index of a layout, which is added if it is new. guess, if valid, is compared first and
+ * makes this cheap. */
+SONDE_API uint32_t sonde__trial_layouts_intern(sonde__trial_layouts *layouts,
+                                               const sonde__trial_layout *layout,
+                                               uint32_t guess);
+
+#endif

@@ -1,0 +1,526 @@
+/*
+ * row_files.c - rows and records, which a writer may be appending, to items.
+ *
+ * Every row is read once here and its check verified; afterwards a row is an address in the
+ * mapped file. A damaged head does no harm: the place of the first row is known, and each row
+ * has a check of its own. The length of a sketch record is in the record; if it is damaged,
+ * the next record with a right check is searched for, eight bytes at a time.
+ */
+#include "trial/row_files.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "trial/generations.h"
+#include "trial/trial_catalogue.h"
+#include "trial/worker.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#if defined(SONDE_STRESS) && SONDE_STRESS
+enum { PIECE = 24 };
+#else
+enum { PIECE = 1 << 20 };
+#endif
+enum { MOST_RECORD = 1 << 22, MOST_ROOM = 1 << 23 /* twice the longest record */ };
+
+typedef struct row_reader row_reader;
+
+/*
+ * Takes the items among count bytes, which lie at progress->offset in the file and are aligned
+ * as it is, and moves progress->offset after each. at_end: these are the last bytes of a file
+ * that grows no more.
+ */
+typedef sonde_err take_fn(row_reader *reader, const unsigned char *bytes, size_t count,
+                          bool at_end);
+
+struct row_reader {
+    sonde_trial *trial;
+    sonde__trial_worker *worker;
+    take_fn *take;
+    sonde__trial_progress *progress;
+    sonde__trial_file_list *files;
+    sonde__trial_file *file;
+    const char *path, *where;
+    sonde_diag *diag;
+    bool over; /* the file grows no more */
+    bool lost; /* sketches: searching for the next record */
+};
+
+/* Notes a defect of "row" or "record at" n. */
+static void note_bad(const row_reader *reader, const char *what, uint64_t n,
+                     const char *found)
+{
+    sonde__trial_damage_in(&reader->trial->damage, &reader->progress->bad, reader->where,
+                           "%s %llu: %s", what, (unsigned long long)n, found);
+}
+
+/* --- heads ------------------------------------------------------------------------ */
+
+/* Whether two texts are equal up to the first closing bracket, blanks aside. */
+static bool same_list(const char *a, const char *b)
+{
+    for (;; a++, b++) {
+        while (*a == ' ') {
+            a++;
+        }
+        while (*b == ' ') {
+            b++;
+        }
+        if (*a != *b || *a == '\0') {
+            return false;
+        }
+        if (*a == ']') {
+            return true;
+        }
+    }
+}
+
+/* The digits up to a comma. */
+static bool read_count(const char *at, uint64_t *count)
+{
+    const char *const first = at;
+
+    *count = 0;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (__builtin_mul_overflow(*count, (uint64_t)10, count) ||
+            __builtin_add_overflow(*count, (uint64_t)(*at - '0'), count)) {
+            return false;
+        }
+    }
+    return *at == ',' && at > first;
+}
+
+bool sonde__trial_head_read(sonde__record_file_kind kind, const char *head, size_t size,
+                            uint64_t *items)
+{
+    char given[SONDE__MOST_HEAD + 1], wanted[SONDE__MOST_HEAD + 1];
+    const size_t length = sonde__record_file_head(kind, 0, wanted);
+    const char *list = NULL, *shape = NULL;
+
+    if (size < length) {
+        return false;
+    }
+    if (kind == SONDE__FILE_SKETCH) {
+        return memcmp(head, wanted, length) == 0;
+    }
+    memcpy(given, head, length);
+    given[length] = wanted[length] = '\0';
+    /* Magic, version and length: ten bytes that never differ. */
+    if (memcmp(given, wanted, 10) != 0 || memchr(given + 10, '\0', length - 10) != NULL) {
+        return false;
+    }
+    list = strchr(given + 10, '[');
+    shape = strstr(given + 10, "'shape'");
+    shape = shape != NULL ? strchr(shape, '(') : NULL;
+    return list != NULL && shape != NULL && same_list(list, strchr(wanted + 10, '[')) &&
+           strstr(given + 10, "'fortran_order': False") != NULL &&
+           read_count(shape + 1, items);
+}
+
+/* Checks the head of a file, and in a closed one the number of rows that it gives. */
+static sonde_err look_at_head(const row_reader *reader, int fd)
+{
+    static const char *const names[] = {[SONDE__FILE_STATS] = "vital signs",
+                                        [SONDE__FILE_SKETCH] = "sketches",
+                                        [SONDE__FILE_STEPS] = "steps"};
+    const uint64_t row =
+        reader->files->kind == SONDE__FILE_STATS ? SONDE__STATS_ROW : SONDE__STEPS_ROW;
+    char head[SONDE__MOST_HEAD];
+    const size_t length = sonde__record_file_head(reader->files->kind, 0, head);
+    const uint64_t there = (reader->file->size - length) / row;
+    uint64_t items = there;
+    size_t count = 0;
+    const sonde_err err =
+        sonde__trial_read_at(fd, head, length, 0, &count, reader->path, reader->diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!sonde__trial_head_read(reader->files->kind, head, count, &items)) {
+        sonde__trial_damage(&reader->trial->damage, reader->where,
+                            "its head is not that of %s", names[reader->files->kind]);
+    } else if (reader->file->closed && items != there) {
+        sonde__trial_damage(&reader->trial->damage, reader->where,
+                            "%llu rows, where its head says %llu",
+                            (unsigned long long)there, (unsigned long long)items);
+    }
+    reader->file->head = reader->progress->offset = length;
+    return SONDE_OK;
+}
+
+/* --- items ------------------------------------------------------------------------ */
+
+static sonde_err take_all(row_reader *reader, int fd)
+{
+    sonde__trial_progress *progress = reader->progress;
+    sonde__trial_scratch *buffer = &reader->trial->buffer;
+    size_t room = PIECE;
+
+    for (;;) {
+        const uint64_t begin = progress->offset;
+        size_t count = 0;
+        sonde_err err = SONDE_OK;
+
+        if (!sonde__trial_scratch_reserve(buffer, room)) {
+            return sonde__fail_nomem(reader->diag, reader->path);
+        }
+        err = sonde__trial_read_at(fd, buffer->bytes, room, begin, &count, reader->path,
+                                   reader->diag);
+        if (err == SONDE_OK) {
+            err =
+                reader->take(reader, buffer->bytes, count, reader->over && count < room);
+            progress->size = begin + count;
+        } else {
+            progress->size = begin;
+        }
+        if (err != SONDE_OK || count < room) {
+            return err;
+        }
+        if (progress->offset == begin) { /* an item larger than the room */
+            room = SONDE_MIN(room * 2, (size_t)MOST_ROOM);
+        }
+    }
+}
+
+/* --- files ------------------------------------------------------------------------ */
+
+static sonde_err read_open(row_reader *reader, int fd)
+{
+    struct stat about = {0};
+    char head[SONDE__MOST_HEAD];
+    sonde_err err = SONDE_OK;
+
+    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode)) {
+        return sonde__fail(reader->diag, SONDE_EFORMAT, reader->path, NULL,
+                           "a file of another kind");
+    }
+    reader->file->size = (uint64_t)about.st_size;
+    /* Once a file grows no more, its end is read once more. */
+    if ((reader->file->size == reader->progress->size &&
+         reader->file->looked >= reader->over) ||
+        reader->file->size < sonde__record_file_head(reader->files->kind, 0, head)) {
+        reader->progress->size = reader->file->size;
+        return SONDE_OK;
+    }
+    reader->file->looked = reader->over;
+    if (reader->file->head == 0) {
+        err = look_at_head(reader, fd);
+    }
+    return err == SONDE_OK ? take_all(reader, fd) : err;
+}
+
+/* Reads the rest of the current file. */
+static sonde_err read_on(row_reader reader, sonde_diag *diag)
+{
+    char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
+    sonde_trial *trial = reader.trial;
+    sonde__trial_worker *worker = reader.worker;
+    const uint64_t number = reader.progress->number;
+    sonde_diag why = {0};
+    sonde_err err = SONDE_OK;
+    int fd = -1;
+
+    reader.file = sonde__trial_file_numbered(reader.files, number);
+    if (reader.file == NULL) {
+        return sonde__fail_nomem(diag, "the files of a run");
+    }
+    if (reader.file->head == 0) {
+        reader.file->first = worker->stats_rows;
+    }
+    reader.path = path;
+    reader.where = where;
+    reader.diag = &why;
+    reader.lost = false;
+    fd = sonde__trial_file_open(reader.files, reader.file, path);
+    reader.over =
+        reader.file->closed || trial->ended || worker->said_ended || worker->crashed;
+    sonde__trial_worker_limit(worker, reader.files->kind, number);
+    sonde__record_file_name(name, reader.files->kind, number, !reader.file->closed);
+    (void)sonde__trial_path(worker->name, name, where);
+    if (fd < 0) {
+        err = sonde__fail_errno(&why, path, "cannot be opened");
+    } else {
+        err = read_open(&reader, fd);
+        (void)close(fd);
+    }
+    sonde__trial_damage_flush(&trial->damage, &reader.progress->bad, where);
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
+    }
+    if (err != SONDE_OK && !reader.file->broken) {
+        reader.file->broken = true;
+        sonde__trial_damage(&trial->damage, where, "%s", why.found);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err read_files(sonde_trial *trial, sonde__trial_worker *worker,
+                            sonde__trial_file_list *files,
+                            sonde__trial_progress *progress, take_fn *take,
+                            sonde_diag *diag)
+{
+    for (;;) {
+        const row_reader reader = {.trial = trial,
+                                   .worker = worker,
+                                   .files = files,
+                                   .take = take,
+                                   .progress = progress};
+        uint64_t next = 0;
+        const bool more =
+            sonde__trial_progress_peek(worker->path, progress, files->kind, &next);
+        sonde_err err = progress->begun ? read_on(reader, diag) : SONDE_OK;
+
+        if (err == SONDE_OK && more) {
+            sonde__trial_progress_move(&trial->damage, worker->name, progress,
+                                       files->kind, next);
+            /* Written before the file: whose it is. */
+            err = sonde__trial_generations_read(trial, worker, diag);
+        }
+        if (err != SONDE_OK || !more) {
+            return err;
+        }
+    }
+}
+
+/* --- steps ------------------------------------------------------------------------ */
+
+static sonde_err take_step_row(const row_reader *reader,
+                               const sonde__record_step_row *row)
+{
+    sonde__trial_worker *worker = reader->worker;
+    uint32_t step = 0;
+
+    if (!sonde__record_step_valid(row)) {
+        note_bad(reader, "row",
+                 (reader->progress->offset - SONDE__STEPS_HEAD) / SONDE__STEPS_ROW,
+                 "its check is wrong");
+        return SONDE_OK;
+    }
+    if (row->step >= worker->limit) {
+        worker->superseded_steps++;
+        return SONDE_OK;
+    }
+    worker->last_ended = SONDE_MAX(worker->last_ended, row->step);
+    reader->trial->changed = true;
+    if (!sonde__trial_in_range(reader->trial, row->step)) {
+        return SONDE_OK;
+    }
+    step = sonde__trial_steps_intern(&reader->trial->steps, row->step,
+                                     (sonde_mode)row->mode, row->mode_step);
+    return step != SONDE__NONE &&
+                   sonde__trial_worker_ended(reader->trial, worker, step, row->time)
+               ? SONDE_OK
+               : sonde__fail_nomem(reader->diag, "the steps of a run");
+}
+
+static sonde_err take_step_rows(row_reader *reader, const unsigned char *bytes,
+                                size_t count, bool at_end)
+{
+    (void)at_end;
+    for (size_t at = 0; at + SONDE__STEPS_ROW <= count; at += SONDE__STEPS_ROW) {
+        const sonde_err err = take_step_row(reader, (const void *)(bytes + at));
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        reader->progress->offset += SONDE__STEPS_ROW;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__trial_step_rows_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                      sonde_diag *diag)
+{
+    return read_files(trial, worker, &worker->files[SONDE__STEP_FILES], &worker->steps,
+                      take_step_rows, diag);
+}
+
+/* --- vital signs ------------------------------------------------------------------ */
+
+static void bad_row(const row_reader *reader, const char *found)
+{
+    note_bad(reader, "row",
+             (reader->progress->offset - SONDE__STATS_HEAD) / SONDE__STATS_ROW, found);
+}
+
+static sonde_err take_stats_row(const row_reader *reader,
+                                const sonde__record_stats_row *row)
+{
+    sonde__trial_row_item item = {
+        .item = {.micro_batch = row->micro_batch, .replica = row->replica},
+        .row = reader->worker->stats_rows,
+    };
+    sonde_err err = SONDE_OK;
+
+    if (sonde__record_stats_check(row) != row->check || row->mode >= SONDE_MODE_COUNT ||
+        row->step < 0 || row->mode_step < 0 || row->micro_batch > INT32_MAX) {
+        bad_row(reader, "its check is wrong");
+        return SONDE_OK;
+    }
+    if (!sonde__trial_counts(reader->trial, reader->worker, row->step)) {
+        return SONDE_OK;
+    }
+    err = sonde__trial_worker_tensor(reader->trial, reader->worker, row->tensor, NULL,
+                                     NULL, &item.item.tensor, reader->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (item.item.tensor == SONDE__NONE) {
+        bad_row(reader, "no catalogue declares its tensor");
+        return SONDE_OK;
+    }
+    item.item.step = sonde__trial_steps_intern(&reader->trial->steps, row->step,
+                                               (sonde_mode)row->mode, row->mode_step);
+    if (item.item.step == SONDE__NONE) {
+        return sonde__fail_nomem(reader->diag, "the steps of a run");
+    }
+    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__VITALS,
+                                   &item.item, reader->diag);
+}
+
+static sonde_err take_stats_rows(row_reader *reader, const unsigned char *bytes,
+                                 size_t count, bool at_end)
+{
+    (void)at_end;
+    for (size_t at = 0; at + SONDE__STATS_ROW <= count; at += SONDE__STATS_ROW) {
+        sonde_err err = SONDE_OK;
+
+        if (reader->worker->stats_rows >= SONDE__NONE - 1) {
+            return sonde__fail_nomem(reader->diag, "more rows than can be counted");
+        }
+        err = take_stats_row(reader, (const void *)(bytes + at));
+        if (err != SONDE_OK) {
+            return err;
+        }
+        reader->progress->offset += SONDE__STATS_ROW;
+        reader->worker->stats_rows++;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__trial_stats_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag)
+{
+    return read_files(trial, worker, &worker->files[SONDE__VITALS], &worker->stats,
+                      take_stats_rows, diag);
+}
+
+/* --- sketches --------------------------------------------------------------------- */
+
+static void bad_record(const row_reader *reader, const char *found)
+{
+    note_bad(reader, "record at", reader->progress->offset, found);
+}
+
+static sonde_err take_record(const row_reader *reader,
+                             const sonde__record_sketch_record *record)
+{
+    sonde__trial_sketch_item item = {
+        .item = {.micro_batch = record->micro_batch, .replica = record->replica},
+        .offset = reader->progress->offset,
+        .file = (uint32_t)(reader->file - reader->worker->files[SONDE__SKETCH].items),
+        .length = record->length,
+    };
+    sonde_err err = SONDE_OK;
+
+    if (!sonde__trial_counts(reader->trial, reader->worker, record->step)) {
+        return SONDE_OK;
+    }
+    err = sonde__trial_worker_tensor(reader->trial, reader->worker, record->tensor, NULL,
+                                     NULL, &item.item.tensor, reader->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (item.item.tensor == SONDE__NONE) {
+        bad_record(reader, "no catalogue declares its tensor");
+        return SONDE_OK;
+    }
+    item.item.step = sonde__trial_steps_intern(
+        &reader->trial->steps, record->step, (sonde_mode)record->mode, record->mode_step);
+    if (item.item.step == SONDE__NONE) {
+        return sonde__fail_nomem(reader->diag, "the steps of a run");
+    }
+    return sonde__trial_worker_add(reader->trial, reader->worker, SONDE__SKETCH,
+                                   &item.item, reader->diag);
+}
+
+/* Whether these bytes, aligned to 8, are a whole record with a right check. */
+static bool is_record(const unsigned char *bytes, size_t available)
+{
+    const sonde__record_sketch_record *record = (const void *)bytes;
+
+    return sonde__record_sketch_valid(record, available) &&
+           record->length <= MOST_RECORD && record->step >= 0 && record->mode_step >= 0 &&
+           record->micro_batch <= INT32_MAX &&
+           sonde__record_sketch_check(record) == record->check;
+}
+
+/* Whether a record may begin here whose end is still to come. */
+static bool is_begun(const unsigned char *bytes, size_t available)
+{
+    uint32_t length = 0;
+
+    if (available < SONDE__SKETCH_FIXED) {
+        return true;
+    }
+    memcpy(&length, bytes, sizeof length);
+    return length >= SONDE__SKETCH_FIXED && length % 8 == 0 && length <= MOST_RECORD &&
+           length > available;
+}
+
+/* Whether a whole record follows after the first of these bytes. */
+static bool has_record(const unsigned char *bytes, size_t count)
+{
+    for (size_t at = 8; at + SONDE__SKETCH_FIXED <= count; at += 8) {
+        if (is_record(bytes + at, count - at)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether these bytes are the torn beginning of a record. at_end: no more will come. */
+static bool is_incomplete(const row_reader *reader, const unsigned char *bytes,
+                          size_t count, bool at_end)
+{
+    return is_begun(bytes, count) &&
+           !(at_end && (reader->lost || has_record(bytes, count)));
+}
+
+static sonde_err take_records(row_reader *reader, const unsigned char *bytes,
+                              size_t count, bool at_end)
+{
+    size_t at = 0;
+
+    while (at + 8 <= count) {
+        size_t step = 8;
+
+        if (is_record(bytes + at, count - at)) {
+            const sonde__record_sketch_record *record = (const void *)(bytes + at);
+            const sonde_err err = take_record(reader, record);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
+            step = record->length;
+            reader->lost = false;
+        } else if (is_incomplete(reader, bytes + at, count - at, at_end)) {
+            break;
+        } else if (!reader->lost) {
+            bad_record(reader, "its check is wrong");
+            reader->lost = true;
+        }
+        at += step;
+        reader->progress->offset += step;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__trial_sketches_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                     sonde_diag *diag)
+{
+    return read_files(trial, worker, &worker->files[SONDE__SKETCH], &worker->sketch,
+                      take_records, diag);
+}

@@ -1,0 +1,161 @@
+/*
+ * damaged_run.h - runs to be damaged: writing one, cutting it and turning its bits, and what can be
+ * read afterwards.
+ */
+#ifndef SONDE_TESTS_TRIAL_DAMAGED_RUN_H
+#define SONDE_TESTS_TRIAL_DAMAGED_RUN_H
+
+#include "trial/run_folder.h"
+
+#include "base/macros.h"
+
+#include <sonde/error.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { STEPS = 12 }; /* in three segments of four */
+
+/* Closed and ended, or as a process leaves it that dies. */
+static inline void write_run(bool whole)
+{
+    writer w;
+
+    writer_begin(test_run, 1);
+    writer_open(&w, test_run, 0);
+    writer_state(&w, whole ? "ended" : "running", 1, "elsewhere", 60, 0);
+    known_declare(&w);
+    for (int64_t s = 0; s < STEPS; s++) {
+        known_step(&w, writer_at(SONDE_MODE_TRAIN, s, s));
+        if (s % 4 == 3 && s + 1 < STEPS) {
+            writer_rotate(&w);
+        }
+    }
+    if (whole) {
+        writer_close(&w);
+        writer_end(test_run, "finished", STEPS - 1);
+    } else {
+        writer_drop(&w);
+    }
+}
+
+static inline const char *in_run(const char *name)
+{
+    static char path[WRITER_PATH];
+
+    (void)snprintf(path, sizeof path, "%s/%s", test_run, name);
+    return path;
+}
+
+static inline size_t size_of(const char *name)
+{
+    struct stat about;
+
+    assert_int_equal(stat(in_run(name), &about), 0);
+    return (size_t)about.st_size;
+}
+
+/* Inverts a bit; at counts from the end if it is negative. */
+static inline void flip(const char *name, long at)
+{
+    FILE *file = writer_file(in_run(name), "r+");
+    int byte = 0;
+
+    assert_int_equal(fseek(file, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    byte = fgetc(file);
+    assert_true(byte != EOF);
+    assert_int_equal(fseek(file, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    assert_true(fputc(byte ^ 16, file) != EOF && fclose(file) == 0);
+}
+
+static inline void append(const char *name, const char *text)
+{
+    FILE *file = writer_file(in_run(name), "a");
+
+    assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
+}
+
+static inline void cut(const char *name, size_t size)
+{
+    assert_int_equal(truncate(in_run(name), (off_t)size), 0);
+}
+
+/* --- verify, with its lines ------------------------------------------------------------- */
+
+static char told[20][400];
+static size_t told_count;
+
+static inline void keep_told(void *user, const char *text)
+{
+    assert_ptr_equal(user, &told_count);
+    if (told_count < SONDE_COUNT_OF(told)) {
+        (void)snprintf(told[told_count], sizeof told[0], "%s", text);
+    }
+    told_count++;
+}
+
+static inline sonde_verify_report verified(void)
+{
+    sonde_verify_report report = {0};
+    sonde_diag diag = {0};
+
+    told_count = 0;
+    assert_int_equal(sonde_run_verify(test_run, &report, keep_told, &told_count, &diag),
+                     SONDE_OK);
+    return report;
+}
+
+static inline void assert_told(const char *text)
+{
+    for (size_t i = 0; i < told_count && i < SONDE_COUNT_OF(told); i++) {
+        if (strstr(told[i], text) != NULL) {
+            return;
+        }
+    }
+    fail_msg("nobody told of '%s', but of '%s'", text, told[0]);
+}
+
+/* How many of the known values can be read. Every one that can is right. */
+static inline int count_readable(sonde_trial *trial)
+{
+    int readable = 0;
+
+    for (int64_t s = 0; s < STEPS; s++) {
+        for (int t = 0; t < KNOWN_TENSORS; t++) {
+            const sonde_trial_at at = trial_at(SONDE_MODE_GLOBAL, s);
+            sonde_view view;
+            sonde_diag diag = {0};
+            const sonde_err err = sonde_trial_value(
+                trial, trial_id(trial, known_names[t]), &at, &view, &diag);
+
+            if (err == SONDE_OK) {
+                assert_known(trial, t, s, -1);
+                readable++;
+            } else {
+                assert_true(diag.found[0] != '\0' && diag.where[0] != '\0');
+            }
+        }
+    }
+    return readable;
+}
+
+/* Opens, counts what is readable and that the damage is told; also by verify. */
+static inline void check(int readable, const char *damage, uint64_t damaged)
+{
+    sonde_trial *trial = trial_opened(test_run);
+    sonde_verify_report report;
+
+    assert_int_equal(count_readable(trial), readable);
+    if (damage != NULL) {
+        assert_damage(trial, damage);
+    } else {
+        assert_null(sonde_trial_damage(trial, 0));
+    }
+    sonde_trial_close(trial);
+    report = verified();
+    assert_int_equal(report.records, readable);
+    assert_int_equal(report.damaged, damaged);
+}
+
+#endif
