@@ -265,22 +265,23 @@ static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
                                 .samples = uses * run->feed.samples,
                                 .start_epoch = start_epoch,
                                 .next = next_batch};
-    const sonde_nn_trainer_options options = {.events = {.user = run,
-                                                         .step = on_step,
-                                                         .epoch_end = on_epoch_end,
-                                                         .finding = on_finding,
-                                                         .warning = on_warning,
-                                                         .interrupted = is_interrupted},
-                                              .no_evaluation = run->demo->test == 0,
-                                              .model = run->model,
-                                              .feed = &feed,
-                                              .program = "sonde demo",
-                                              .run_model = name,
-                                              .open_data = open_test,
-                                              .rules = run->asked->rules,
-                                              .rules_every = 1,
-                                              .rules_raw_every =
-                                                  raw > 0 ? raw : RAW_EVERY};
+    const sonde_nn_trainer_options options = {
+        .events = {.user = run,
+                   .step = on_step,
+                   .epoch_end = on_epoch_end,
+                   .finding = on_finding,
+                   .warning = on_warning,
+                   .interrupted = is_interrupted},
+        .no_evaluation = run->demo->test == 0,
+        .no_scalars = true, /* rules in the process do not see them */
+        .model = run->model,
+        .feed = &feed,
+        .program = "sonde demo",
+        .run_model = name,
+        .open_data = open_test,
+        .rules = run->asked->rules,
+        .rules_every = 1,
+        .rules_raw_every = raw > 0 ? raw : RAW_EVERY};
 
     return sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
 }

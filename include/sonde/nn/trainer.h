@@ -119,6 +119,7 @@ typedef struct sonde_nn_trainer_options {
     const char
         *resume; /* a checkpoint; "": that in out, if there is one; NULL: from step 0 */
     bool no_evaluation;
+    bool no_scalars; /* do not record losses of epochs and scores as tensors scalar/... */
 
     /* For a job: */
     sonde_nn_model *model;     /* instead of a new one of the job (sonde_nn_job_build) */

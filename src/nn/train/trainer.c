@@ -136,8 +136,9 @@ static sonde_err train_epoch(sonde_nn_trainer *trainer, int epoch, int64_t skip,
 static sonde_err record_number(const sonde_nn_trainer *trainer, const char *name,
                                double value, sonde_diag *diag)
 {
-    return trainer->hook != NULL ? sonde_hook_scalar(trainer->hook, name, value, diag)
-                                 : SONDE_OK;
+    return trainer->hook != NULL && !trainer->options.no_scalars
+               ? sonde_hook_scalar(trainer->hook, name, value, diag)
+               : SONDE_OK;
 }
 
 static sonde_err save_checkpoint(const sonde_nn_trainer *trainer, sonde_diag *diag)
