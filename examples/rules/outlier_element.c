@@ -1,6 +1,6 @@
 /*
- * outlier_element.c - a rule in C to copy: one element of a weight outgrows all others, as when a
- * bit flips.
+ * outlier_element.c - a rule in C to copy: one element of a weight outgrows all others, as after a
+ * flipped bit.
  *
  *     cc -shared -fPIC -o outlier_element.so outlier_element.c $(pkg-config --cflags sonde) -lm
  *     sonde rules RUN --rule ./outlier_element.so:factor=50
@@ -9,27 +9,26 @@
 
 #include <math.h>
 
-/* Parameters, and what the rule remembers between steps. */
+/* Parameters, and what the rule keeps between steps. */
 typedef struct state {
     double factor;
     int64_t patience;
 } state;
 
-/* The same for each tensor. */
-typedef struct memory {
-    int64_t steps; /* on end at which the condition held */
-} memory;
+/* What it keeps for each tensor. */
+typedef struct tensor_memory {
+    int64_t steps; /* in a row at which the condition held */
+} tensor_memory;
 
 static const sonde_rule_param params[] = {
-    {"factor", SONDE_RULE_REAL, "100", 1, 1e12, "times the root mean square",
+    {"factor", SONDE_RULE_REAL, "100", 1, 1e12, "multiple of the root mean square",
      offsetof(state, factor), false},
-    {"patience", SONDE_RULE_COUNT, "1", 1, 1e6, "observed steps on end",
+    {"patience", SONDE_RULE_COUNT, "1", 1, 1e6, "observed steps in a row",
      offsetof(state, patience), false},
 };
-static const sonde_rule_need needs[] = {
-    {.what = "vital signs of weights", .how = SONDE_HOW_VITALS}};
+static const sonde_rule_need needs[] = {{.what = "weights", .how = SONDE_HOW_VITALS}};
 
-/* Asked once for every tensor: the index of the need that it serves. */
+/* Called once for every tensor: returns the index of the need that it serves. */
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
     (void)run;
@@ -38,23 +37,23 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 static void step(sonde_rule_run *run)
 {
-    const state *of = sonde_rule_state(run);
+    const state *self = sonde_rule_state(run);
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals; /* NULL: not seen at this step */
-        memory *own = tensors[i].memory;
+        tensor_memory *memory = tensors[i].memory;
 
         if (v == NULL) {
             continue;
         }
         const double ratio = v->abs_max / sqrt(v->sumsq / (double)v->count);
-        own->steps = ratio > of->factor ? own->steps + 1 : 0;
-        if (own->steps >= of->patience &&
+        memory->steps = ratio > self->factor ? memory->steps + 1 : 0;
+        if (memory->steps >= self->patience &&
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "abs_max / rms", ratio,
-                             of->factor)) {
-            sonde_rule_say(run, NULL, "An element is %.3g times as large as the rest.",
+                             self->factor)) {
+            sonde_rule_say(run, NULL, "One element is %.3g times the root mean square.",
                            ratio);
         }
     }
@@ -65,14 +64,12 @@ static const sonde_rule outlier_element = {
     .name = "OutlierElement",
     .summary = "one element of a weight outgrows all others",
     .condition =
-        "abs_max > `factor` times the root mean square, `patience` steps on end.",
-    .advice = "Look for a flipped bit; go on from the last checkpoint.",
-    .params = params,
-    .param_count = sizeof params / sizeof params[0],
-    .needs = needs,
-    .need_count = sizeof needs / sizeof needs[0],
+        "abs_max is above `factor` times the root mean square at `patience` steps in a row.",
+    .advice = "Look for a flipped bit; resume from the last checkpoint.",
+    SONDE_RULE_PARAMS(params),
+    SONDE_RULE_NEEDS(needs),
     .state_size = sizeof(state),
-    .tensor_size = sizeof(memory),
+    .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .step = step,
 };

@@ -126,7 +126,7 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     }
     if (err == SONDE_OK) {
         options.progress = on_progress;
-        options.told = on_left_out;
+        options.report_line = on_left_out;
         options.user = work;
         cli_progress_begin(&work->progress, "Export", "parts", 0, asked->quiet);
         err = sonde_trial_export(trial, kind, argv[1], &options, &report, diag);

@@ -178,7 +178,7 @@ static sonde_err read_points(plotting *p, sonde_diag *diag)
     options.worker = p->range.worker;
     options.stats = p->stats.item;
     options.stat_count = p->stats.count;
-    options.told = cli_left_out;
+    options.report_line = cli_left_out;
     options.user = &p->left_out;
     err = sonde_trial_rows(p->trial, &options, true, add_point, p, diag);
     if (err == SONDE_EINTERRUPTED) {

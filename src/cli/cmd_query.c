@@ -240,7 +240,7 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
         options.worker = range.worker;
         options.stats = q->stats.item;
         options.stat_count = q->stats.count;
-        options.told = cli_left_out;
+        options.report_line = cli_left_out;
         options.user = &q->left_out;
         err = print_rows(q, trial, &options, diag);
     }

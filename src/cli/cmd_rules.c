@@ -1,5 +1,5 @@
 /*
- * rules.c - `sonde rules`: judges runs, recorded or being recorded.
+ * cmd_rules.c - `sonde rules`: judges runs that are recorded or being recorded.
  */
 #include "cli/cli_findings.h"
 #include "cli/kept.h"
@@ -22,19 +22,19 @@ typedef struct rules_values {
 } rules_values;
 
 /* One run that is judged. */
-typedef struct work {
+typedef struct judged_run {
     const rules_values *asked;
     const char *path;
     sonde_trial *trial;
     sonde_rules *rules;
-    sonde_actions *actions; /* NULL: nothing is done about findings */
-} work;
+    sonde_actions *actions; /* NULL: none */
+} judged_run;
 
-/* --- telling ---------------------------------------------------------------------- */
+/* --- printing --------------------------------------------------------------------- */
 
-static void print_finding(const work *of, const sonde_finding *finding)
+static void print_finding(const judged_run *run, const sonde_finding *finding)
 {
-    if (of->asked->json) {
+    if (run->asked->json) {
         char line[8192];
 
         (void)sonde_finding_json(finding, line, sizeof line);
@@ -47,79 +47,91 @@ static void print_finding(const work *of, const sonde_finding *finding)
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
 {
-    const work *of = user;
+    const judged_run *run = user;
 
-    if (!again && of->asked->follow) {
-        print_finding(of, finding);
+    if (!again && run->asked->follow) {
+        print_finding(run, finding);
     }
-    if (!again && of->actions != NULL) {
-        sonde_actions_take(of->actions, finding);
+    if (!again && run->actions != NULL) {
+        sonde_actions_take(run->actions, finding);
     }
 }
 
-static void explain(const work *of)
+static void explain(const judged_run *run)
 {
-    for (size_t i = 0; i < sonde_rules_count(of->rules); i++) {
+    for (size_t i = 0; i < sonde_rules_count(run->rules); i++) {
         sonde_rule_account account;
 
-        sonde_rules_account(of->rules, i, &account);
-        if (of->asked->json) {
+        sonde_rules_account(run->rules, i, &account);
+        if (run->asked->json) {
             (void)printf("{\"rule\":\"%s\",\"judged\":%s,\"tensors\":%zu,\"steps\":%llu,"
                          "\"findings\":%zu,\"lacked\":\"%s\"}\n",
                          account.rule->name, account.judged ? "true" : "false",
                          account.tensors, (unsigned long long)account.steps,
                          account.findings, account.lacked);
         } else if (account.judged) {
-            (void)printf("%-26s judged %zu tensors at %llu steps, %zu findings\n",
+            (void)printf("%-26s checked %zu tensors at %llu steps: %zu findings\n",
                          account.rule->name, account.tensors,
                          (unsigned long long)account.steps, account.findings);
         } else {
-            (void)printf("%-26s did not judge: %s\n", account.rule->name, account.lacked);
+            (void)printf("%-26s lacked data: %s\n", account.rule->name, account.lacked);
         }
     }
 }
 
-/* The last line, or two. */
-static void print_verdict(const work *of, size_t findings)
-{
-    const size_t kept = cli_kept_findings(of->path, of->rules);
-    const size_t damage = cli_count_damage(of->trial);
-    size_t judged = 0, silent = 0, fired = 0;
-    sonde_run_info info;
+/* The rules that had their data, those that lacked some, and those with findings. */
+typedef struct tally {
+    size_t checked, lacking, fired;
+} tally;
 
-    for (size_t i = 0; i < sonde_rules_count(of->rules); i++) {
+static tally count_rules(const sonde_rules *rules)
+{
+    tally counts = {0};
+
+    for (size_t i = 0; i < sonde_rules_count(rules); i++) {
         sonde_rule_account account;
 
-        sonde_rules_account(of->rules, i, &account);
-        judged += account.judged;
-        silent += !account.judged;
-        fired += account.findings > 0;
+        sonde_rules_account(rules, i, &account);
+        counts.checked += account.judged;
+        counts.lacking += !account.judged;
+        counts.fired += account.findings > 0;
     }
-    sonde_trial_describe(of->trial, &info);
-    (void)printf("%s: ", of->path);
+    return counts;
+}
+
+/* One line, and one each for damage and for findings that were made elsewhere. */
+static void print_verdict(const judged_run *run, size_t findings)
+{
+    const size_t kept = cli_kept_findings(run->path, run->rules);
+    const size_t damage = cli_count_damage(run->trial);
+    const tally counts = count_rules(run->rules);
+    sonde_run_info info;
+
+    sonde_trial_describe(run->trial, &info);
+    (void)printf("%s: ", run->path);
     if (findings > 0) {
         (void)printf("%zu finding%s of %zu rule%s", findings, findings == 1 ? "" : "s",
-                     fired, fired == 1 ? "" : "s");
+                     counts.fired, counts.fired == 1 ? "" : "s");
     } else {
-        (void)printf("nothing found");
+        (void)printf("no findings");
     }
-    (void)printf(" up to step %lld; %zu rule%s judged", (long long)info.last_step, judged,
-                 judged == 1 ? "" : "s");
-    if (silent > 0) {
-        (void)printf(", %zu had not what they need%s", silent,
-                     of->asked->explain ? "" : " (--explain)");
+    (void)printf(" up to step %lld; %zu rule%s checked", (long long)info.last_step,
+                 counts.checked, counts.checked == 1 ? "" : "s");
+    if (counts.lacking > 0) {
+        (void)printf(", %zu lacked data%s", counts.lacking,
+                     run->asked->explain ? "" : " (see --explain)");
     }
     (void)printf("\n");
     if (damage > 0) {
-        (void)printf("%s: %zu thing%s that cannot be read; 'sonde verify' names %s\n",
-                     of->path, damage, damage == 1 ? "" : "s",
+        (void)printf("%s: %zu part%s cannot be read; 'sonde verify' lists %s\n",
+                     run->path, damage, damage == 1 ? "" : "s",
                      damage == 1 ? "it" : "them");
     }
     if (kept > 0) {
         (void)printf(
-            "%s/findings: %zu more of these rules, of who saw what was not recorded "
-            "or judged otherwise\n",
-            of->path, kept);
+            "%s/findings: %zu more finding%s of these rules, made from data that "
+            "was not recorded or with other parameters\n",
+            run->path, kept, kept == 1 ? "" : "s");
     }
 }
 
@@ -146,9 +158,9 @@ static bool append_value(char *text, size_t size, const char *value)
 }
 
 /* A rule as it was named, with the parameters of --param and --other. */
-static sonde_err add_rule(const work *of, const char *name, sonde_diag *diag)
+static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
 {
-    const rules_values *asked = of->asked;
+    const rules_values *asked = run->asked;
     char text[4096] = "";
     bool fits = append(text, sizeof text, name);
     bool colon = strchr(name, ':') != NULL;
@@ -170,16 +182,17 @@ static sonde_err add_rule(const work *of, const char *name, sonde_diag *diag)
     }
     if (!fits) {
         diag->err = SONDE_EINVAL;
-        (void)snprintf(diag->found, sizeof diag->found, "a rule with too much text");
+        (void)snprintf(diag->found, sizeof diag->found,
+                       "the rule and its parameters are too long");
         return SONDE_EINVAL;
     }
-    return sonde_rules_add(of->rules, text, diag);
+    return sonde_rules_add(run->rules, text, diag);
 }
 
 /* Files of rules become known by the names of their rules. */
-static sonde_err load_plugins(const work *of, sonde_diag *diag)
+static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = of->asked;
+    const rules_values *asked = run->asked;
     sonde_rule_limits limits = {0};
     sonde_err err = SONDE_OK;
 
@@ -195,32 +208,32 @@ static sonde_err load_plugins(const work *of, sonde_diag *diag)
     if (asked->rule_memory > 0) {
         limits.memory = (uint64_t)asked->rule_memory << 20;
     }
-    sonde_rules_set_limits(of->rules, &limits);
+    sonde_rules_set_limits(run->rules, &limits);
     for (size_t i = 0; i < asked->plugins.count && err == SONDE_OK; i++) {
-        err = sonde_rules_load(of->rules, asked->plugins.text[i], diag);
+        err = sonde_rules_load(run->rules, asked->plugins.text[i], diag);
     }
     return err;
 }
 
-static sonde_err add_rules(const work *of, sonde_diag *diag)
+static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = of->asked;
-    sonde_err err = load_plugins(of, diag);
+    const rules_values *asked = run->asked;
+    sonde_err err = load_plugins(run, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
     if (asked->rules.count + asked->names.count == 0) {
-        err = sonde_rules_add_defaults(of->rules, diag);
+        err = sonde_rules_add_defaults(run->rules, diag);
         if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
-            err = add_rule(of, "SimilarAcrossRuns", diag);
+            err = add_rule(run, "SimilarAcrossRuns", diag);
         }
     }
     for (size_t i = 0; i < asked->rules.count && err == SONDE_OK; i++) {
-        err = add_rule(of, asked->rules.text[i], diag);
+        err = add_rule(run, asked->rules.text[i], diag);
     }
     for (size_t i = 0; i < asked->names.count && err == SONDE_OK; i++) {
-        err = add_rule(of, asked->names.text[i], diag);
+        err = add_rule(run, asked->names.text[i], diag);
     }
     return err;
 }
@@ -233,76 +246,77 @@ static bool stop(void *user)
     return cli_interrupted();
 }
 
-static sonde_err judge(work *of, sonde_diag *diag)
+static sonde_err judge(judged_run *run, sonde_diag *diag)
 {
-    const rules_values *asked = of->asked;
+    const rules_values *asked = run->asked;
     sonde_rules_pace pace = {.follow = asked->follow, .stop = stop};
     sonde_run_info info;
-    sonde_err err = sonde_rules_create(&of->rules, diag);
+    sonde_err err = sonde_rules_create(&run->rules, diag);
 
     if (err == SONDE_OK) {
-        err = add_rules(of, diag);
+        err = add_rules(run, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_trial_open(of->path, NULL, &of->trial, diag);
+        err = sonde_trial_open(run->path, NULL, &run->trial, diag);
     }
     if (err != SONDE_OK) {
         return err;
     }
-    sonde_trial_describe(of->trial, &info);
+    sonde_trial_describe(run->trial, &info);
     if (!asked->no_save && !info.foreign) {
-        err = sonde_rules_write_to(of->rules, of->path, diag);
+        err = sonde_rules_write_to(run->rules, run->path, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_actions_open(&asked->acting, of->path, &of->actions, diag);
+        err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
     }
-    if (err == SONDE_OK && of->actions != NULL) {
-        err = sonde_actions_check(of->actions, of->rules, diag);
+    if (err == SONDE_OK && run->actions != NULL) {
+        err = sonde_actions_check(run->actions, run->rules, diag);
     }
-    sonde_rules_on_finding(of->rules, on_finding, of);
+    sonde_rules_on_finding(run->rules, on_finding, run);
     pace.stall = asked->stall > 0 ? asked->stall : 0;
     pace.begin = asked->start_step != CLI_NOT_GIVEN ? asked->start_step : 0;
     pace.end = asked->end_step != CLI_NOT_GIVEN ? asked->end_step : 0;
-    return err == SONDE_OK ? sonde_rules_judge(of->rules, of->trial, &pace, diag) : err;
+    return err == SONDE_OK ? sonde_rules_judge(run->rules, run->trial, &pace, diag) : err;
 }
 
 /* What was found; *findings grows. */
-static void tell(const work *of, size_t *findings)
+static void print_findings(const judged_run *run, size_t *findings)
 {
     size_t count = 0;
-    const sonde_finding *all = sonde_rules_findings(of->rules, &count);
+    const sonde_finding *all = sonde_rules_findings(run->rules, &count);
 
-    for (size_t i = 0; i < count && !of->asked->follow; i++) {
-        print_finding(of, &all[i]);
+    for (size_t i = 0; i < count && !run->asked->follow; i++) {
+        print_finding(run, &all[i]);
     }
-    if (of->asked->explain) {
-        explain(of);
+    if (run->asked->explain) {
+        explain(run);
     }
-    if (!of->asked->json) {
-        print_verdict(of, count);
+    if (!run->asked->json) {
+        print_verdict(run, count);
     }
     *findings += count;
 }
 
 static int judge_run(const rules_values *asked, const char *path, size_t *findings)
 {
-    work of = {.asked = asked, .path = path};
+    judged_run run = {.asked = asked, .path = path};
     sonde_diag diag = {0};
-    sonde_err err = judge(&of, &diag);
+    sonde_err err = judge(&run, &diag);
 
-    if (of.trial != NULL && (err == SONDE_OK || err == SONDE_ETIMEOUT)) {
+    if (run.trial != NULL && (err == SONDE_OK || err == SONDE_ETIMEOUT)) {
         sonde_diag writing = {0};
 
-        tell(&of, findings);
-        if (asked->report != NULL && sonde_report_write(asked->report, of.trial, of.rules,
-                                                        NULL, &writing) != SONDE_OK) {
+        print_findings(&run, findings);
+        if (asked->report != NULL &&
+            sonde_report_write(asked->report, run.trial, run.rules, NULL, &writing) !=
+                SONDE_OK) {
             err = writing.err;
             diag = writing;
         }
     }
-    cli_actions_close(of.actions);
-    sonde_rules_destroy(of.rules);
-    sonde_trial_close(of.trial);
+    cli_actions_close(run.actions);
+    sonde_rules_destroy(run.rules);
+    sonde_trial_close(run.trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
@@ -317,10 +331,10 @@ static int run_rules(const void *values, int argc, char **argv)
             "rules: no run (expected RUN..., 'rules list' or 'rules show NAME')");
     }
     if (asked->params.count > 0 && asked->rules.count + asked->names.count != 1) {
-        return cli_fail_text("--param: it needs exactly one --rule to belong to");
+        return cli_fail_text("--param needs exactly one --rule");
     }
     if (asked->report != NULL && argc + (asked->trial_dir != NULL) != 1) {
-        return cli_fail_text("--report: it is of one run");
+        return cli_fail_text("--report takes one run");
     }
     cli_catch_interrupt();
     if (asked->trial_dir != NULL) {
@@ -336,46 +350,46 @@ static int run_rules(const void *values, int argc, char **argv)
 
 static const cli_option options[] = {
     {"rule", 'r', CLI_LIST, "NAME[:PARAM=VALUE,...]",
-     "judge by this rule, or file of rules, alone; may be given again", AT(rules)},
-    {"param", 'p', CLI_LIST, "PARAM=VALUE", "a parameter of the rule", AT(params)},
-    {"plugin", 0, CLI_LIST, "FILE", "judge by the rules of this .so or .lua as well",
+     "use only this rule or file of rules; repeatable", AT(rules)},
+    {"param", 'p', CLI_LIST, "PARAM=VALUE", "set a parameter of the rule", AT(params)},
+    {"plugin", 0, CLI_LIST, "FILE", "add the rules of this .so or .lua file",
      AT(plugins)},
     {"rule-seconds", 0, CLI_REAL, "SECONDS",
-     "that a rule of a file may take for a step (2)", AT(rule_seconds)},
-    {"rule-memory", 0, CLI_SIZE, "MB", "that a rule in Lua may have (256)",
+     "processor time limit of a rule from a file, per step (2)", AT(rule_seconds)},
+    {"rule-memory", 0, CLI_SIZE, "MB", "memory limit of a rule in Lua (256)",
      AT(rule_memory)},
-    {"follow", 'f', CLI_FLAG, NULL, "go on until the run has ended", AT(follow)},
+    {"follow", 'f', CLI_FLAG, NULL, "keep reading until the run ends", AT(follow)},
     {"stall", 0, CLI_REAL, "SECONDS",
-     "with --follow: give up after so long without a step (1800)", AT(stall)},
-    {"other", 0, CLI_LIST, "RUN", "the run to compare with", AT(others)},
-    {"start-step", 0, CLI_COUNT, "N", "first global step", AT(start_step)},
+     "with --follow: give up after this time without a step (1800)", AT(stall)},
+    {"other", 0, CLI_LIST, "RUN", "the run that SimilarAcrossRuns compares with",
+     AT(others)},
+    {"start-step", 0, CLI_COUNT, "N", "first global step to judge", AT(start_step)},
     {"end-step", 0, CLI_COUNT, "N", "global step to stop before", AT(end_step)},
-    {"json", 'j', CLI_FLAG, NULL, "findings as JSON, an object a line", AT(json)},
-    {"explain", 'x', CLI_FLAG, NULL, "say what each rule judged, or lacked", AT(explain)},
-    {"report", 'o', CLI_TEXT, "FILE", "write it all as a page for a browser: FILE.html",
-     AT(report)},
+    {"json", 'j', CLI_FLAG, NULL, "print findings as JSON, one object per line",
+     AT(json)},
+    {"explain", 'x', CLI_FLAG, NULL,
+     "print what each rule checked, or what data it lacked", AT(explain)},
+    {"report", 'o', CLI_TEXT, "FILE", "write an HTML report to FILE", AT(report)},
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
     CLI_ACTING_OPTIONS(rules_values),
-    {"trial-dir", 0, CLI_TEXT, "RUN", "as RUN", AT(trial_dir)},
-    {"rule-name", 0, CLI_LIST, "NAME", "as --rule", AT(names)},
-    {"other-trials", 0, CLI_LIST, "RUN", "as --other", AT(other_trials)},
+    {"trial-dir", 0, CLI_TEXT, "RUN", "same as RUN", AT(trial_dir)},
+    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule", AT(names)},
+    {"other-trials", 0, CLI_LIST, "RUN", "same as --other", AT(other_trials)},
 };
 
 const cli_command cli_rules = {
     .name = "rules",
     .arguments = "RUN...",
-    .summary = "say what is wrong with a run, and where",
-    .details = "Judges recorded runs, or with --follow one that is being recorded, by "
-               "all rules that "
-               "need not be told what to look at, or by those named. A finding names the "
-               "step, the rule "
-               "and the tensor, says what it means and what to try, and is kept in "
-               "RUN/findings. The "
-               "status is 0 if nothing was found, 1 if something was, 2 for an error.",
-    .examples = "sonde rules run # by all rules\n"
+    .summary = "find what is wrong with a run, and where",
+    .details = "Checks recorded runs, or with --follow a run that is being recorded, "
+               "with the default rules or with those given by --rule. A finding names "
+               "the step, the rule and the tensor, says what is wrong and what to try, "
+               "and is saved in RUN/findings. The exit code is 0 without findings, 1 "
+               "with findings and 2 after an error.",
+    .examples = "sonde rules run # with all default rules\n"
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
-                "sonde rules run --plugin ./my_rule.lua # and by one of your own\n"
-                "sonde rules run --report run.html # a page with curves, for people\n"
+                "sonde rules run --plugin ./my_rule.lua # plus a rule of your own\n"
+                "sonde rules run --report run.html # a page with curves\n"
                 "sonde rules --follow run # while it trains\n"
                 "sonde rules --follow run --on-finding error=stop",
     .options = options,

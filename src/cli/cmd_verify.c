@@ -93,7 +93,7 @@ static int run_verify(const void *values, int argc, char **argv)
     if (to.stream == NULL) {
         return cli_fail_text("verify: out of memory");
     }
-    err = sonde_run_verify(argv[0], &report, asked->quiet ? NULL : tell, &to, &diag);
+    err = sonde_trial_verify(argv[0], &report, asked->quiet ? NULL : tell, &to, &diag);
     if (asked->json) {
         (void)fclose(to.stream);
     }

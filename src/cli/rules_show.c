@@ -1,6 +1,6 @@
 /*
- * rules_show.c - `sonde rules list` and `sonde rules show`: rules, built in or of a file,
- * explain themselves.
+ * rules_show.c - `sonde rules list` and `sonde rules show`: what each rule, built in or loaded from
+ * a file, looks for.
  */
 #include "cli/cli.h"
 
@@ -15,7 +15,7 @@ typedef struct list_values {
 static void print_row(const sonde_rule *rule)
 {
     (void)printf("%-26s %s%s\n", rule->name, rule->summary,
-                 rule->by_name_only ? " (only when named)" : "");
+                 rule->by_name_only ? " (opt-in: --rule NAME)" : "");
 }
 
 static int run_list(const void *values, int argc, char **argv)
@@ -65,14 +65,14 @@ static void print_how(unsigned how)
 
 static void show(const sonde_rule *rule)
 {
-    (void)printf("%s - %s%s\n\n%s\n%s\n\n", rule->name, rule->summary,
-                 rule->by_name_only ? "; only when named" : "", rule->condition,
-                 rule->advice);
+    (void)printf("%s - %s%s\n\n", rule->name, rule->summary,
+                 rule->by_name_only ? " (opt-in: use --rule NAME)" : "");
+    (void)printf("Fires when:  %s\nWhat to do:  %s\n\n", rule->condition, rule->advice);
     for (size_t i = 0; i < rule->need_count; i++) {
-        (void)printf("needs    %s%s: ", rule->needs[i].what,
-                     rule->needs[i].optional ? ", if there are any" : "");
+        (void)printf("%s    %s (", rule->needs[i].optional ? "may use " : "needs   ",
+                     rule->needs[i].what);
         print_how(rule->needs[i].how);
-        (void)printf("\n");
+        (void)printf(")\n");
     }
     for (size_t i = 0; i < rule->param_count; i++) {
         const sonde_rule_param *param = &rule->params[i];
@@ -83,7 +83,7 @@ static void show(const sonde_rule *rule)
     }
 }
 
-/* Shows the rule of that name in a file; *shown if there is one. */
+/* Shows the rule of that name in a file; sets *shown if there is one. */
 static sonde_err show_loaded(const char *path, const char *name, bool *shown,
                              sonde_diag *diag)
 {
@@ -130,14 +130,15 @@ static int run_show(const void *values, int argc, char **argv)
 #define AT(field) offsetof(list_values, field)
 
 static const cli_option list_options[] = {
-    {"plugin", 0, CLI_LIST, "FILE", "with the rules of this .so or .lua", AT(plugins)},
+    {"plugin", 0, CLI_LIST, "FILE", "include the rules of this .so or .lua file",
+     AT(plugins)},
 };
 
 const cli_command cli_rules_list = {
     .name = "rules list",
     .arguments = "",
     .summary = "list the rules",
-    .details = "One line a rule: its name and what it looks for.",
+    .details = "Prints one line for each rule: its name and what it looks for.",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),
     .most = 0,
@@ -149,9 +150,8 @@ const cli_command cli_rules_show = {
     .name = "rules show",
     .arguments = "NAME",
     .summary = "explain a rule and its parameters",
-    .details =
-        "When it fires, what to do then, what it needs, and its parameters with their "
-        "defaults.",
+    .details = "Prints when the rule fires, what to do about it, what data it needs, and "
+               "its parameters with their defaults.",
     .examples = "sonde rules show VanishingGradient",
     .options = list_options,
     .option_count = CLI_COUNT_OF(list_options),

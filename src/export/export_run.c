@@ -93,8 +93,9 @@ bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag
         return false;
     }
     work->report->left_out++;
-    if (work->options->told != NULL) {
-        work->options->told(work->options->user, sonde_diag_line(why, line, sizeof line));
+    if (work->options->report_line != NULL) {
+        work->options->report_line(work->options->user,
+                                   sonde_diag_line(why, line, sizeof line));
     }
     return true;
 }

@@ -482,7 +482,7 @@ void sonde_rules_finish(sonde_rules *rules)
 
 /* --- accounts --------------------------------------------------------------------- */
 
-/* What of a rule's needs was not there; true if it could do without. */
+/* Lists in text the data that the rule needs and the run does not have; true if there is none. */
 static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
 {
     bool judged = true;
@@ -491,6 +491,9 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
     for (size_t i = 0; i < run->rule->need_count; i++) {
         const sonde_rule_need *need = &run->rule->needs[i];
         const size_t used = strlen(text);
+        const char *kind = (need->how & SONDE_HOW_VITALS)   ? "vital signs"
+                           : (need->how & SONDE_HOW_SKETCH) ? "sketches"
+                                                            : "raw values";
         size_t tensors = 0;
 
         for (size_t j = 0; j < run->count; j++) {
@@ -500,12 +503,13 @@ static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
             continue;
         }
         judged = false;
-        (void)snprintf(text + used, size - used, "%sno %s were %s", used > 0 ? "; " : "",
-                       need->what,
-                       tensors == 0                     ? "among the tensors"
-                       : (need->how & SONDE_HOW_VITALS) ? "recorded"
-                       : (need->how & SONDE_HOW_SKETCH) ? "recorded as sketches"
-                                                        : "recorded raw");
+        if (tensors == 0) {
+            (void)snprintf(text + used, size - used, "%sthe run has no %s",
+                           used > 0 ? "; " : "", need->what);
+        } else {
+            (void)snprintf(text + used, size - used, "%sno %s of %s were recorded",
+                           used > 0 ? "; " : "", kind, need->what);
+        }
     }
     return judged;
 }

@@ -147,9 +147,9 @@ static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
     return SONDE_OK;
 }
 
-sonde_err sonde_run_verify(const char *path, sonde_verify_report *report,
-                           void (*report_line)(void *user, const char *text), void *user,
-                           sonde_diag *diag)
+sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
+                             void (*report_line)(void *user, const char *text),
+                             void *user, sonde_diag *diag)
 {
     sonde_trial *trial = NULL;
     sonde_verify_report sum = {0};

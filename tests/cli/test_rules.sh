@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# sonde rules: the list, what a rule says of itself, and what is wrong with a command line.
+# sonde rules: the list, the description of a rule, and mistakes in the command line.
 . "$(dirname "$0")/lib.sh"
 
 run 0 "$sonde" rules list
 grep -qE '^VanishingGradient +' "$out" || fail "no VanishingGradient: $(cat "$out")"
 [ "$(cut -d' ' -f1 "$out")" = "$(cut -d' ' -f1 "$out" | LC_ALL=C sort)" ] || fail "not by name"
-# every rule can be shown, in any case, and tells what it needs and when it fires
+# every rule can be shown, in any case
 for rule in $(cut -d' ' -f1 "$out"); do
     run 0 "$sonde" rules show "${rule,,}"
     grep -q "^$rule - " "$out" || fail "show $rule: $(cat "$out")"
 done
 run 0 "$sonde" rules show ExplodingTensor
-grep -qx 'needs    vital signs: vital signs' "$out" || fail "$(cat "$out")"
-grep -qx 'only_nan=false: infinities are in order' "$out" || fail "$(cat "$out")"
+grep -qx 'needs       tensors (vital signs)' "$out" || fail "$(cat "$out")"
+grep -qx 'only_nan=false: accept infinities' "$out" || fail "$(cat "$out")"
 
 run 2 "$sonde" rules show VanishingGradent
 stderr_is "sonde: error: unknown rule 'VanishingGradent' (expected VanishingGradient)"
@@ -28,20 +28,20 @@ run 2 "$sonde" rules . --rule SimilarAcrossRuns
 mkdir empty
 run 2 "$sonde" rules empty
 run 2 "$sonde" rules --trial-dir empty --rule-name ExplodingTensor
-# a report is of one run, and says when it cannot be written
+# a report takes one run
 run 2 "$sonde" rules empty empty --report page.html
-stderr_is "sonde: error: --report: it is of one run"
+stderr_is "sonde: error: --report takes one run"
 # a comma in the other run's name is part of it
-run 0 "$SONDE_BIN/trial_test_export" make one,two
-run 0 "$SONDE_BIN/trial_test_export" make three
+run 0 "$SONDE_BIN/export_test_export" make one,two
+run 0 "$SONDE_BIN/export_test_export" make three
 for option in other other-trials; do
     run 0 "$sonde" rules three --rule SimilarAcrossRuns "--$option" one,two --no-save
-    same "$out" <(echo "three: nothing found up to step 47; 1 rule judged")
+    same "$out" <(echo "three: no findings up to step 47; 1 rule checked")
 done
 run 2 "$sonde" rules three --rule SimilarAcrossRuns --other one --no-save
 
-# what cannot be read was not judged, which is said
+# parts that cannot be read are reported
 cp -r three hurt
 : >hurt/w0000/catalogue.jsonl
 run 1 "$sonde" rules hurt --no-save # and it holds a NaN
-grep -q "^hurt: [0-9]* things* that cannot be read; 'sonde verify' names" "$out" || fail "$(cat "$out")"
+grep -q "^hurt: [0-9]* parts* cannot be read; 'sonde verify' lists" "$out" || fail "$(cat "$out")"

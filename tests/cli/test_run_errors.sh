@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reading a run, wrongly asked for: one line that says what and where, status 2, nothing written.
 . "$(dirname "$0")/lib.sh"
-make=("$SONDE_BIN/trial_test_export" make)
+make=("$SONDE_BIN/export_test_export" make)
 run 0 "${make[@]}" run
 : >file
 mkdir empty

@@ -3,7 +3,7 @@
 # tests/trial/run_tool.h.
 . "$(dirname "$0")/lib.sh"
 export COLUMNS=80 LC_ALL=C.UTF-8
-make=("$SONDE_BIN/trial_test_export" make)
+make=("$SONDE_BIN/export_test_export" make)
 
 run 0 "${make[@]}" run
 stderr_is ""

@@ -2,7 +2,7 @@
 # sonde tail: the last steps of a run that has ended, and a run that another process is
 # writing, line by line to its end.
 . "$(dirname "$0")/lib.sh"
-make=("$SONDE_BIN/trial_test_export" make)
+make=("$SONDE_BIN/export_test_export" make)
 
 run 0 "${make[@]}" run
 run 0 "$sonde" tail run -n 3

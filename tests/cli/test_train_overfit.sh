@@ -23,11 +23,11 @@ train=("$sonde" train job.yaml --no-pictures)
 run 0 "${train[@]}" --data few --record few-run --out few-out
 line=$(grep ': Overfit: ' "$err")
 [ "$(echo "$line" | wc -l)" -eq 1 ] || fail "told more than once: $line"
-echo "$line" | grep -qE '^step [0-9]+ \(epoch [0-9]+\): warning: Overfit: loss_output_0: Evaluation [0-9]+ has a loss of ' ||
+echo "$line" | grep -qE '^step [0-9]+ \(epoch [0-9]+\): warning: Overfit: loss_output_0: At evaluation [0-9]+ the evaluation loss is ' ||
     fail "not told while it trains: $(cat "$err")"
 # an evaluation behind every epoch: it is found as the next one begins
 epoch=$(echo "$line" | sed -E 's/.*\(epoch ([0-9]+)\).*/\1/')
-echo "$line" | grep -q ": Evaluation $((epoch - 1)) has a loss of " || fail "$line"
+echo "$line" | grep -q ": At evaluation $((epoch - 1)) the evaluation loss is " || fail "$line"
 [ "$epoch" -le 80 ] || fail "found late: $line"
 grep -q ': Overtraining: loss_output_0: ' "$err" || fail "no Overtraining: $(cat "$err")"
 tail -2 "$out" | grep -q '^1 warning, .*: Overfit at step ' || fail "$(tail -2 "$out")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# sonde rules with files of rules: the page docs/own_rules.md does what it says, block by block;
-# --plugin, its errors, and a rule that crashes while a run is followed.
+# sonde rules with files of rules, those of docs/own_rules.md among them: --plugin, its errors, and
+# a rule that crashes while a run is followed.
 . "$(dirname "$0")/lib.sh"
 root=$SONDE_TEST_DIR/..
 command -v cc >/dev/null && command -v pkg-config >/dev/null || exit 77
@@ -10,23 +10,10 @@ printf 'Name: sonde\nDescription: -\nVersion: 0\nCflags: -I%s/include\n' "$(cd "
 export PKG_CONFIG_PATH=$work/pc
 run 0 "$SONDE_BIN/../examples/foreign_loop" run 60
 
-# --- the page ---------------------------------------------------------------------------
-# Its blocks are block-1.lua, block-2.sh ...; the first line of a source names its file.
-awk -v OFS= '/^```[a-z]+$/ { n++; kind = substr($0, 4); next } /^```$/ { kind = ""; next }
-    kind != "" { print > ("block-" n "." kind) }' "$root/docs/own_rules.md"
-[ "$(ls block-*.lua | wc -l)" -ge 2 ] && [ -n "$(ls block-*.c)" ] || fail "blocks: $(ls)"
-for block in $(ls block-* | sort -t- -k2 -n); do
-    case $block in
-    *.sh)
-        while IFS= read -r line; do
-            want=0
-            [[ $line != *'# finds something' ]] || want=1
-            run "$want" bash -c "${line/RUN/run}" 
-        done < <(sed "s|^sonde |$sonde |" "$block")
-        ;;
-    *) cp "$block" "$(sed -n '1s/^[^a-z]*\([a-z_]*\.[a-z]*\).*/\1/p' "$block")" ;;
-    esac
-done
+# --- the rules on the page, which tests/docs runs block by block -----------------------------
+run 0 python3 -B "$root/tests/docs/pages.py" files docs/own_rules.md .
+run 0 sh -c "cc -shared -fPIC -o loss_jump.so loss_jump.c \$(pkg-config --cflags sonde)"
+run 1 "$sonde" rules run --rule ./loss_jump.lua:factor=0.5
 grep -q '^step [0-9]*: warning: LossJump: loss: It is ' "$out" || fail "$(cat "$out")"
 
 # --- list, show, plugin -----------------------------------------------------------------
@@ -38,17 +25,17 @@ same "$out" <(
     cat <<'END'
 LossJump - the loss is far above its best
 
-loss > `factor` times its smallest value so far.
-Lower the learning rate, or go on from a checkpoint before this step.
+Fires when:  The loss is above `factor` times its smallest value so far.
+What to do:  Lower the learning rate, or resume from a checkpoint before this step.
 
-needs    losses: vital signs
-factor=10: times the best
+needs       losses (vital signs)
+factor=10: multiple of the smallest loss so far
 END
 )
 run 1 "$sonde" rules run --plugin ./thin_row.lua --rule ThinRow:share=0.9 --no-save
 run 0 "$sonde" rules run --plugin ./loss_jump.lua --explain --no-save
-grep -qE '^LossJump +judged 1 tensors at 60 steps, 0 findings$' "$out" || fail "$(cat "$out")"
-grep -qE '^NonFinite +judged ' "$out" || fail "the defaults are gone: $(cat "$out")"
+grep -qE '^LossJump +checked 1 tensors at 60 steps: 0 findings$' "$out" || fail "$(cat "$out")"
+grep -qE '^NonFinite +checked ' "$out" || fail "the defaults are gone: $(cat "$out")"
 
 # --- errors -----------------------------------------------------------------------------
 check() { # LINE ARGUMENT...
@@ -75,7 +62,7 @@ check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expecte
 run 1 "$sonde" rules run --rule "$SONDE_TEST_PLUGINS/faulty.so:at=10" --rule ./loss_jump.lua --json
 grep -q '"rule":"Faulty".*"step":10.*it crashed with signal 11 (Segmentation fault) at step 10' \
     "$out" || fail "$(cat "$out")"
-"$SONDE_BIN/trial_test_export" make live pause=10 &
+"$SONDE_BIN/export_test_export" make live pause=10 &
 for _ in $(seq 100); do [ ! -f live/run.json ] || break; sleep 0.05; done
 sleep 0.1
 started=$(date +%s)

@@ -382,7 +382,7 @@ static void what_is_damaged_is_left_out_and_named(void **state)
         int told = 0;
         char name[16];
 
-        options.told = count_told;
+        options.report_line = count_told;
         options.user = &told;
         (void)snprintf(name, sizeof name, "out%zu", i);
         assert_int_equal(sonde_trial_export(trial, wanted[i].kind, in_folder(name),

@@ -110,7 +110,7 @@ static inline void fuzz_read_run(void)
     sonde_trial_cursor_destroy(cursor);
     expect(sonde_trial_refresh(trial, &changed, &diag) == SONDE_OK && !changed);
     sonde_trial_close(trial);
-    expect(sonde_run_verify(fuzz_folder, &report, NULL, NULL, &diag) == SONDE_OK);
+    expect(sonde_trial_verify(fuzz_folder, &report, NULL, NULL, &diag) == SONDE_OK);
     expect(report.rows == info.rows && report.records <= info.records);
 }
 

@@ -217,7 +217,7 @@ static void the_rest_of_a_trial_works_too(void **state)
     assert_int_equal(unsupported, 4);
     sonde_trial_cursor_destroy(cursor);
     sonde_trial_close(trial);
-    assert_int_equal(sonde_run_verify(GOLDEN, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(GOLDEN, &report, NULL, NULL, NULL), SONDE_OK);
     assert_int_equal(report.records, 44);
     assert_int_equal(report.damaged, 0);
     assert_true(report.ended);
@@ -321,7 +321,8 @@ static void damaged_records_are_refused(void **state)
         assert_non_null(strstr(diag.where, "'Net_fc1.weight' at step 0"));
         assert_golden(trial, "labels", 0, 0);
         sonde_trial_close(trial);
-        assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+        assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL),
+                         SONDE_OK);
         assert_int_equal(report.records, 43);
         assert_int_equal(report.damaged, 1);
     }
@@ -360,7 +361,7 @@ static void damaged_files_are_told_of(void **state)
     assert_int_equal(truncate(in_run(EVENTS_0), 400), 0); /* one and a half of nine */
     assert_int_equal(unlink(in_run("events/000000000001/000000000001_worker_1.tfevents")),
                      0);
-    assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
     assert_int_equal(report.damaged, 7 + 2);
     assert_int_equal(report.records, 44 - 9);
 }

@@ -180,7 +180,7 @@ static void overfitting_is_found(void **state)
     run_rounds(&s, "Overfit", train, bad, 8);
     found =
         stream_expect(&s, "loss_output_0", 6 * 13); /* when the next training begins */
-    assert_non_null(strstr(found.message, "Evaluation 6 has a loss of 1.2,"));
+    assert_non_null(strstr(found.message, "At evaluation 6 the evaluation loss is 1.2 "));
     assert_non_null(strstr(found.message, "at evaluation 4 they were about 0.9 and"));
     stream_close(&s);
     run_rounds(&s, "Overfit:rising=0,patience=2", train, good, 8);

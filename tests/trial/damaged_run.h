@@ -83,16 +83,16 @@ static inline void cut(const char *name, size_t size)
 
 /* --- verify, with its lines ------------------------------------------------------------- */
 
-static char told[20][400];
-static size_t told_count;
+static char reports[20][400];
+static size_t report_count;
 
-static inline void keep_told(void *user, const char *text)
+static inline void keep_report(void *user, const char *text)
 {
-    assert_ptr_equal(user, &told_count);
-    if (told_count < SONDE_COUNT_OF(told)) {
-        (void)snprintf(told[told_count], sizeof told[0], "%s", text);
+    assert_ptr_equal(user, &report_count);
+    if (report_count < SONDE_COUNT_OF(reports)) {
+        (void)snprintf(reports[report_count], sizeof reports[0], "%s", text);
     }
-    told_count++;
+    report_count++;
 }
 
 static inline sonde_verify_report verified(void)
@@ -100,20 +100,21 @@ static inline sonde_verify_report verified(void)
     sonde_verify_report report = {0};
     sonde_diag diag = {0};
 
-    told_count = 0;
-    assert_int_equal(sonde_run_verify(test_run, &report, keep_told, &told_count, &diag),
-                     SONDE_OK);
+    report_count = 0;
+    assert_int_equal(
+        sonde_trial_verify(test_run, &report, keep_report, &report_count, &diag),
+        SONDE_OK);
     return report;
 }
 
-static inline void assert_told(const char *text)
+static inline void assert_reported(const char *text)
 {
-    for (size_t i = 0; i < told_count && i < SONDE_COUNT_OF(told); i++) {
-        if (strstr(told[i], text) != NULL) {
+    for (size_t i = 0; i < report_count && i < SONDE_COUNT_OF(reports); i++) {
+        if (strstr(reports[i], text) != NULL) {
             return;
         }
     }
-    fail_msg("nobody told of '%s', but of '%s'", text, told[0]);
+    fail_msg("nobody reported '%s', but of '%s'", text, reports[0]);
 }
 
 /* How many of the known values can be read. Every one that can is right. */

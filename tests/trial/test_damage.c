@@ -13,7 +13,7 @@ static void a_whole_run_is_whole(void **state)
     write_run(true);
     check(36, NULL, 0);
     report = verified();
-    assert_int_equal(told_count, 0);
+    assert_int_equal(report_count, 0);
     assert_int_equal(report.bytes, 12 * (24 + 24 + 4));
     assert_int_equal(report.rows, 36);
     assert_int_equal(report.sketches, 12);
@@ -33,7 +33,7 @@ static void a_killed_run_loses_nothing(void **state)
     check(36, "torn", 0);
     report = verified();
     assert_int_equal(report.torn, 2);
-    assert_int_equal(told_count, 2);
+    assert_int_equal(report_count, 2);
     assert_true(report.crashed && !report.ended);
 }
 
@@ -50,7 +50,7 @@ static void refused(const char *path, sonde_err expected, const char *found)
     assert_int_equal(diag.err, expected);
     assert_non_null(strstr(diag.found, found));
     assert_non_null(strstr(diag.where, path));
-    assert_int_equal(sonde_run_verify(path, &report, NULL, NULL, NULL), expected);
+    assert_int_equal(sonde_trial_verify(path, &report, NULL, NULL, NULL), expected);
 }
 
 static void what_is_no_run_is_refused(void **state)
@@ -69,7 +69,7 @@ static void what_is_no_run_is_refused(void **state)
     assert_int_equal(sonde_trial_open(path, NULL, NULL, NULL), SONDE_EINVAL);
 }
 
-static void a_damaged_run_file_is_told_of(void **state)
+static void a_damaged_run_file_is_reported(void **state)
 {
     static const char *const texts[] = {"", "{", "[]", "{\"sonde_run\":\"one\"}",
                                         "\xFF\xFE"};
@@ -112,7 +112,7 @@ static void a_flipped_byte_is_one_value(void **state)
     assert_int_equal(sonde_trial_vitals(trial, 0, &at, &vitals, NULL), SONDE_OK);
     sonde_trial_close(trial);
     check(35, NULL, 1);
-    assert_told("'fc1.weight' at train step 4");
+    assert_reported("'fc1.weight' at train step 4");
 }
 
 static void a_truncated_segment_keeps_what_is_left(void **state)
@@ -123,7 +123,7 @@ static void a_truncated_segment_keeps_what_is_left(void **state)
     write_run(true);
     cut(name, size_of(name) - 60); /* the three values of step 7, and two of step 6 */
     check(36 - 5, "beyond the end of its segment", 5 + 1);
-    assert_told("not a safetensors file");
+    assert_reported("not a safetensors file");
     cut(name, 4);
     check(24, "segment 00000001: its header", 1 + 12);
     cut(name, 0);
@@ -133,20 +133,20 @@ static void a_truncated_segment_keeps_what_is_left(void **state)
 }
 
 /* The header is for other readers; its length alone is for us. */
-static void a_corrupt_header_is_told_by_verify(void **state)
+static void a_corrupt_header_is_reported_by_verify(void **state)
 {
     (void)state;
     write_run(true);
     flip("w0000/seg-00000000.safetensors", 8);
     check(36, NULL, 1);
-    assert_told("w0000/seg-00000000.safetensors: not a safetensors file");
+    assert_reported("w0000/seg-00000000.safetensors: not a safetensors file");
     flip("w0000/seg-00000000.safetensors", 8);
     flip("w0000/seg-00000000.safetensors", 3); /* of the length: beyond the file */
     check(24, "segment 00000000: its header", 1 + 12);
 }
 
 /* A header that has another name for a value than the catalogue. */
-static void a_header_of_other_names_is_told_by_verify(void **state)
+static void a_header_of_other_names_is_reported_by_verify(void **state)
 {
     static char bytes[WRITER_HEAD];
     FILE *file = NULL;
@@ -161,7 +161,7 @@ static void a_header_of_other_names_is_told_by_verify(void **state)
     assert_int_equal(fseek(file, at - bytes + 19, SEEK_SET), 0);
     assert_true(fputc('2', file) == '2' && fclose(file) == 0);
     check(36, NULL, 1);
-    assert_told("its header lacks 'fc1.bias' of step 5");
+    assert_reported("its header lacks 'fc1.bias' of step 5");
 }
 
 /* What a reader has read may be taken from the end of an index: by a disk, not by us. */
@@ -324,7 +324,7 @@ static void bad_lines_are_left_out(void **state)
         write_run(true);
         append("w0000/seg-00000001.jsonl", lines[i].text);
         check(36, lines[i].damage, 1);
-        assert_told("w0000/seg-00000001.jsonl: line 13");
+        assert_reported("w0000/seg-00000001.jsonl: line 13");
         assert_int_equal(folder_remove(NULL), 0);
         assert_int_equal(mkdir(test_folder, 0777), 0);
     }
@@ -352,7 +352,7 @@ static void a_very_long_line_is_skipped(void **state)
         append("w0000/seg-00000000.jsonl", line);
         append("w0000/seg-00000000.jsonl", "and what follows\n");
         check(36, size > 65535 ? "longer than 64 KiB" : "not an index line", 2);
-        assert_told("line 14: not an index line");
+        assert_reported("line 14: not an index line");
         assert_int_equal(folder_remove(NULL), 0);
         assert_int_equal(mkdir(test_folder, 0777), 0);
     }
@@ -374,7 +374,7 @@ static void many_bad_lines_are_told_shortly(void **state)
     }
     assert_int_equal(fclose(file), 0);
     check(36, "and 4995 more like these", MANY);
-    assert_int_equal(told_count, MANY);
+    assert_int_equal(report_count, MANY);
     trial = trial_opened(test_run);
     assert_int_equal(count_damage(trial), 6);
     sonde_trial_close(trial);
@@ -386,7 +386,7 @@ static void missing_files_are_told_of(void **state)
     write_run(true);
     assert_int_equal(unlink(in_run("w0000/seg-00000001.jsonl")), 0);
     check(24, "00000001", 2); /* the index of a segment, and a number that is missing */
-    assert_told("the index of segment 00000001 is missing");
+    assert_reported("the index of segment 00000001 is missing");
     assert_int_equal(unlink(in_run("w0000/stats-00000000.npy")), 0);
     check(24, "stats-00000000 to 00000000 missing", 3);
 }
@@ -409,11 +409,11 @@ int main(void)
         ON_ITS_OWN(a_whole_run_is_whole),
         ON_ITS_OWN(a_killed_run_loses_nothing),
         ON_ITS_OWN(what_is_no_run_is_refused),
-        ON_ITS_OWN(a_damaged_run_file_is_told_of),
+        ON_ITS_OWN(a_damaged_run_file_is_reported),
         ON_ITS_OWN(a_flipped_byte_is_one_value),
         ON_ITS_OWN(a_truncated_segment_keeps_what_is_left),
-        ON_ITS_OWN(a_corrupt_header_is_told_by_verify),
-        ON_ITS_OWN(a_header_of_other_names_is_told_by_verify),
+        ON_ITS_OWN(a_corrupt_header_is_reported_by_verify),
+        ON_ITS_OWN(a_header_of_other_names_is_reported_by_verify),
         ON_ITS_OWN(an_index_may_become_shorter),
         ON_ITS_OWN(a_segment_may_be_cut_while_it_is_open),
         ON_ITS_OWN(a_series_leaves_out_what_is_damaged),

@@ -13,7 +13,7 @@ static void a_missing_catalogue_is_made_up_for(void **state)
     write_run(true);
     assert_int_equal(unlink(in_run("w0000/catalogue.jsonl")), 0);
     check(36, "declares tensor 1: it is called 'fc1.bias' here", 4);
-    assert_told("w0000: catalogue.jsonl is missing");
+    assert_reported("w0000: catalogue.jsonl is missing");
 }
 
 /* Without those either, numbers stand for names. */
@@ -136,7 +136,7 @@ static void damaged_sketches_are_left_out(void **state)
         /* One record, however its length is damaged; of the head none. */
         assert_int_equal(report.sketches, at[i] < 16 ? 12 : 11);
         assert_int_equal(report.damaged, 1);
-        assert_told("sketch-00000001.bin");
+        assert_reported("sketch-00000001.bin");
         assert_int_equal(folder_remove(NULL), 0);
         assert_int_equal(mkdir(test_folder, 0777), 0);
     }

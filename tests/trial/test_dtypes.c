@@ -43,7 +43,7 @@ static sonde_trial *recorded(void)
     }
     writer_end_step(&w, at);
     writer_close(&w);
-    assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
     assert_true(report.records == DTYPES && report.damaged == 0);
     trial = trial_opened(test_run);
     sonde_trial_describe(trial, &info);

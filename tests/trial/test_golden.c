@@ -102,7 +102,7 @@ static void version_1_verifies(void **state)
     sonde_verify_report report = {0};
 
     (void)state;
-    assert_int_equal(sonde_run_verify(V1, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(V1, &report, NULL, NULL, NULL), SONDE_OK);
     assert_int_equal(report.records, 58);
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.torn, 2);
@@ -160,7 +160,7 @@ static void version_1_is_gone_on_with(void **state)
         }
     }
     sonde_trial_close(trial);
-    assert_int_equal(sonde_run_verify(V1_RESUMED, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(V1_RESUMED, &report, NULL, NULL, NULL), SONDE_OK);
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.records, 10 + 3 + 5);
     assert_int_equal(report.superseded, info.superseded);

@@ -101,7 +101,7 @@ static void check_verified(uint64_t records, bool resumed)
 {
     sonde_verify_report report = {0};
 
-    assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
     assert_int_equal(report.damaged, 0);
     assert_int_equal(report.records, records);
     assert_int_equal(report.resumed, resumed);
@@ -294,7 +294,7 @@ static void a_killed_run_is_gone_on_with(void **state)
     }
     sonde_trial_describe(trial, &info);
     sonde_trial_close(trial);
-    assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
     assert_true(report.resumed && report.damaged == 0);
     assert_int_equal(report.superseded, info.superseded);
     assert_int_equal(report.records + report.rows + report.sketches,

@@ -132,7 +132,7 @@ static void a_resumed_run_is_as_if_the_abandoned_steps_had_never_been(void **sta
     trial = trial_opened(test_run);
     check_again(trial);
     sonde_trial_close(trial);
-    assert_int_equal(sonde_run_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
     assert_true(report.resumed && report.damaged == 0);
     assert_int_equal(report.records, 20 + 7); /* what counts no more is checked too */
     assert_int_equal(report.rows, 10);

@@ -16,10 +16,11 @@ typedef struct all_zero {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(all_zero),
-    SONDE__REAL(all_zero, threshold, "100", 0, 100, "percent of values that are 0"),
+    SONDE__REAL(all_zero, threshold, "100", 0, 100,
+                "smallest percentage of zeros that counts"),
 };
 static const sonde_rule_need needs[] = {
-    {"vital signs of the tensors chosen", SONDE_HOW_VITALS, false, false}};
+    {"the selected tensors", SONDE_HOW_VITALS, false, false}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
@@ -60,11 +61,10 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_all_zero = {
     SONDE__RULE("AllZero", all_zero),
-    .summary = "a tensor consists of zeros",
-    .condition = "At least `threshold` percent of a tensor's values are 0.",
-    .advice =
-        "A weight: look at its initialisation; an activation or a gradient: look for "
-        "dead units before it, or a mask that hides everything.",
+    .summary = "a tensor is all zeros",
+    .condition = "At least `threshold` % of a tensor's values are 0.",
+    .advice = "For a weight, check its initialisation. For an activation or a gradient, "
+              "look for dead units before it or for a mask that hides everything.",
     .by_name_only = true,
     .init = init,
     .wants = wants,

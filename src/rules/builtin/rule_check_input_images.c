@@ -26,10 +26,13 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(images, regex, ".*hybridsequential0_input_0,^input$",
-                 "expressions that select images"),
-    SONDE__REAL(images, threshold_mean, "0.2", 0, 1e300, "how far a mean may be from 0"),
-    SONDE__COUNT(images, threshold_samples, "500", 1, 1e12, "images before it judges"),
-    SONDE__COUNT(images, channel, "1", 0, SONDE_MAX_DIMS - 1, "dimension of channels"),
+                 "regular expressions that select images"),
+    SONDE__REAL(images, threshold_mean, "0.2", 0, 1e300,
+                "largest acceptable distance of a channel mean from 0"),
+    SONDE__COUNT(images, threshold_samples, "500", 1, 1e12,
+                 "images to collect before judging"),
+    SONDE__COUNT(images, channel, "1", 0, SONDE_MAX_DIMS - 1,
+                 "dimension that holds the channels"),
 };
 static const sonde_rule_need needs[] = {{"images", SONDE_HOW_RAW, false, false}};
 
@@ -91,7 +94,7 @@ static void step(sonde_rule_run *run)
                 sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean,
                                  state->threshold_mean)) {
                 sonde_rule_say(run, NULL,
-                               "Over %lld images channel %d has a mean of %.4g.",
+                               "Over %lld images, channel %d has a mean of %.4g.",
                                (long long)memory->samples, c, mean);
             }
         }
@@ -101,10 +104,10 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_check_input_images = {
     SONDE__RULE("CheckInputImages", images),
-    .summary = "images that go in are not centred",
-    .condition = "Over `threshold_samples` images the mean of a channel is more than "
-                 "`threshold_mean` from 0.",
-    .advice = "Subtract the mean of each channel over the training data.",
+    .summary = "input images are not centred",
+    .condition = "Over `threshold_samples` images, the mean of a channel is more than "
+                 "`threshold_mean` away from 0.",
+    .advice = "Subtract the mean of each channel, computed over the training data.",
     .by_name_only = true,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

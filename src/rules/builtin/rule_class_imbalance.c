@@ -32,18 +32,20 @@ typedef struct imbalance {
 } imbalance;
 
 static const sonde_rule_param params[] = {
-    SONDE__REGEX(imbalance, labels_regex, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(imbalance, labels_regex, ".*labels",
+                 "regular expressions that select labels"),
     SONDE__REGEX(imbalance, predictions_regex, ".*predictions",
-                 "expressions that select predictions"),
+                 "regular expressions that select predictions"),
     SONDE__REAL(imbalance, threshold_imbalance, "10", 1, 1e300,
-                "times that a class may be more frequent than another"),
+                "largest acceptable ratio of the most to the least frequent class"),
     SONDE__REAL(imbalance, threshold_misprediction, "0.7", 0, 1,
-                "share of a class that may be mistaken"),
-    SONDE__COUNT(imbalance, samples, "500", 1, 1e12, "labels before it judges"),
+                "largest acceptable share of misclassified samples of a class"),
+    SONDE__COUNT(imbalance, samples, "500", 1, 1e12,
+                 "labels that are counted before each check"),
     SONDE__COUNT(imbalance, patience, "20", 1, 1e9,
-                 "stretches of samples at which a class is mistaken"),
+                 "checks in a row at which a class is misclassified"),
     SONDE__FLAG(imbalance, argmax, "false",
-                "accepted: whether predictions are scores is seen from their shape"),
+                "accepted and ignored: the shape tells whether predictions are scores"),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
                                         {"predictions", SONDE_HOW_RAW, true, false}};
@@ -86,10 +88,10 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "imbalance",
                          ratio, state->threshold_imbalance)) {
         sonde_rule_say(
-            run, NULL, "Of %lld labels %lld are of class %d and %lld of class %d%s.",
+            run, NULL, "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
             (long long)state->seen, (long long)state->count[most], most,
             classes == 1 ? 0LL : (long long)state->count[least],
-            classes == 1 ? -1 : least, classes == 1 ? ": there is but one class" : "");
+            classes == 1 ? -1 : least, classes == 1 ? ": only one class occurs" : "");
     }
 }
 
@@ -123,11 +125,10 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
         if (state->missed[c] >= state->patience &&
             sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
                              "misprediction", share, state->threshold_misprediction)) {
-            sonde_rule_say(
-                run, NULL,
-                "%.3g %% of the samples of class %d are taken for others, of all "
-                "classes %.3g %%, and that does not change.",
-                100.0 * share, c, 100.0 * share_wrong);
+            sonde_rule_say(run, NULL,
+                           "%.3g %% of the samples of class %d are misclassified (%.3g "
+                           "%% of all samples), and this does not improve.",
+                           100.0 * share, c, 100.0 * share_wrong);
         }
     }
 }
@@ -183,13 +184,13 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_class_imbalance = {
     SONDE__RULE("ClassImbalance", imbalance),
-    .summary = "some classes are far more frequent, or never recognised",
+    .summary = "some classes are far more frequent than others, or are never recognised",
     .condition =
-        "In `samples` labels the most frequent class is clearly more than "
-        "`threshold_imbalance` times as frequent as the least, or for `patience` such "
-        "stretches on end more than `threshold_misprediction` of a class is mistaken "
-        "while most others are not.",
-    .advice = "Weight the classes in the loss, or draw the rare ones more often.",
+        "Among `samples` labels, the most frequent class is clearly more than "
+        "`threshold_imbalance` times as frequent as the least frequent one; or at "
+        "`patience` such checks in a row, more than `threshold_misprediction` of a class "
+        "is misclassified while most other classes are not.",
+    .advice = "Weight the classes in the loss, or sample the rare ones more often.",
     .modes = SONDE__TRAIN,
     .wants = sonde__builtin_wants_classes,
     .observe = observe,

@@ -25,15 +25,15 @@ typedef struct confusion {
 } confusion;
 
 static const sonde_rule_param params[] = {
-    SONDE__REGEX(confusion, labels, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(confusion, labels, ".*labels", "regular expressions that select labels"),
     SONDE__REGEX(confusion, predictions, ".*predictions",
-                 "expressions that select predictions"),
+                 "regular expressions that select predictions"),
     SONDE__COUNT(confusion, category_no, NULL, 2, MOST,
-                 "number of classes (default: as many as occur)"),
+                 "number of classes (default: the classes that occur)"),
     SONDE__REAL(confusion, min_diag, "0.9", 0, 1,
-                "least share of what an even spread gives a class"),
+                "smallest acceptable share of a class, relative to an even distribution"),
     SONDE__REAL(confusion, max_off_diag, "0.1", 0, 1,
-                "largest share of a class that is taken for another"),
+                "largest acceptable share of a class that is predicted as another"),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, true},
                                         {"predictions", SONDE_HOW_RAW, false, true}};
@@ -89,17 +89,19 @@ static void judge(sonde_rule_run *run, const confusion *state, int classes)
             if (off > state->max_off_diag &&
                 sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
                                  "off_diagonal", off, state->max_off_diag)) {
-                sonde_rule_say(run, NULL, "%.3g %% of class %d are taken for class %d.",
-                               100.0 * off, c, j);
+                sonde_rule_say(
+                    run, NULL,
+                    "%.3g %% of the samples of class %d are predicted as class %d.",
+                    100.0 * off, c, j);
             }
         }
         if (share < state->min_diag &&
             sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING,
                              "diagonal", share, state->min_diag)) {
-            sonde_rule_say(
-                run, NULL,
-                "Of what is recognised, class %d has only %.3g of an even share.", c,
-                share);
+            sonde_rule_say(run, NULL,
+                           "Among the correct predictions, class %d has only %.3g times "
+                           "an even share.",
+                           c, share);
         }
     }
 }
@@ -109,7 +111,8 @@ static void finish(sonde_rule_run *run)
     const confusion *state = sonde_rule_state(run);
 
     if (state->seen == 0) {
-        sonde_rule_lacked(run, "no labels with predictions were recorded in evaluation");
+        sonde_rule_lacked(run,
+                          "no labels with predictions were recorded during evaluation");
         return;
     }
     judge(run, state,
@@ -128,12 +131,11 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_confusion = {
     SONDE__RULE("Confusion", confusion),
-    .summary = "classes are taken for each other",
-    .condition =
-        "At the end, of what is recognised in evaluation a class has less than "
-        "`min_diag` "
-        "of an even share, or more than `max_off_diag` of a class is taken for another.",
-    .advice = "Look at samples of both classes: they may be mislabelled, or need other "
+    .summary = "classes are confused with each other",
+    .condition = "At the end of the run, a class has less than `min_diag` times an even "
+                 "share of the correct predictions in evaluation, or more than "
+                 "`max_off_diag` of a class is predicted as another class.",
+    .advice = "Inspect samples of both classes: they may be mislabelled or need other "
               "features.",
     .modes = 1U << SONDE_MODE_EVAL,
     .by_name_only = true,

@@ -38,12 +38,12 @@ enum { REGEX = 0 };
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(dead, tensor_regex, DEFAULT_REGEX,
-                 "expressions that select outputs of ReLUs"),
+                 "regular expressions that select outputs of ReLUs"),
     SONDE__REAL(dead, threshold_inactivity, "1.0", 0, 100,
-                "percent of samples up to which a unit is inactive"),
+                "a unit is inactive if at most this percentage of samples activates it"),
     SONDE__REAL(dead, threshold_layer, "50", 0, 100,
-                "percent of a layer's units that may be inactive"),
-    SONDE__COUNT(dead, patience, "3", 1, 1e9, "observed steps on end"),
+                "largest acceptable percentage of inactive units in a layer"),
+    SONDE__COUNT(dead, patience, "3", 1, 1e9, "observed steps in a row"),
 };
 static const sonde_rule_need needs[] = {
     {"outputs of ReLUs", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
@@ -105,10 +105,11 @@ static void step(sonde_rule_run *run)
             sonde_rule_found(
                 run, i, share >= MOST_DEAD ? SONDE_SEVERITY_ERROR : SONDE_SEVERITY_NOTE,
                 "percent_inactive", share, state->threshold_layer)) {
-            sonde_rule_say(run, NULL,
-                           "%.3g %% of its units gave 0 for every sample (or nearly) at "
-                           "%lld observed steps on end: nothing flows back through them.",
-                           share, (long long)state->patience);
+            sonde_rule_say(
+                run, NULL,
+                "%.3g %% of its units gave 0 for (nearly) every sample at %lld observed "
+                "steps in a row: no gradient flows back through them.",
+                share, (long long)state->patience);
         }
     }
 }
@@ -125,13 +126,12 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_dead_relu = {
     SONDE__RULE("DeadRelu", dead),
-    .summary = "most ReLUs of a layer give 0 whatever comes in",
+    .summary = "most ReLUs of a layer give 0 for every input",
     .condition =
-        "More than `threshold_layer` % of a layer's units were active for less than "
-        "`threshold_inactivity` % of samples at `patience` observed steps on end.",
+        "At `patience` observed steps in a row, more than `threshold_layer` % of a "
+        "layer's units are active for less than `threshold_inactivity` % of the samples.",
     .advice =
-        "Lower the learning rate, look at biases that are far below 0, or use a leaky "
-        "ReLU.",
+        "Lower the learning rate, check for biases far below 0, or use a leaky ReLU.",
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,

@@ -28,7 +28,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     if (memory->has && memory->dtype != seen->view->dtype &&
         sonde_rule_found(run, sonde__builtin_index(run, tensor), SONDE_SEVERITY_WARNING,
                          "dtype", (double)seen->view->dtype, (double)memory->dtype)) {
-        sonde_rule_say(run, NULL, "Its values were %s and are now %s.",
+        sonde_rule_say(run, NULL, "Its dtype changed from %s to %s.",
                        sonde_dtype_name(memory->dtype),
                        sonde_dtype_name(seen->view->dtype));
     }
@@ -39,9 +39,9 @@ const sonde_rule sonde__builtin_dtype_changed = {
     .abi = SONDE_RULE_ABI,
     .name = "DtypeChanged",
     .summary = "a tensor's dtype changes during the run",
-    .condition = "A raw value has another dtype than the one before.",
-    .advice =
-        "Look for a cast, or for mixed precision that is switched on or off midway.",
+    .condition = "A raw value has a different dtype from the previous one.",
+    .advice = "Look for a cast, or for mixed precision that is switched on or off during "
+              "the run.",
     SONDE_RULE_NEEDS(needs),
     .by_name_only = true, /* reads what is large */
     .tensor_size = sizeof(tensor_memory),

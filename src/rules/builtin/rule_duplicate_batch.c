@@ -79,7 +79,8 @@ static void step(sonde_rule_run *run)
 
         if (same && memory->changed &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "hash", 1.0, 0.0)) {
-            sonde_rule_say(run, NULL, "It is the batch of the step before, bit for bit.");
+            sonde_rule_say(run, NULL,
+                           "It is bit for bit the batch of the previous step.");
         }
         memory->changed = memory->changed || (follows && !same);
         if (v != NULL) {
@@ -91,11 +92,10 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_duplicate_batch = {
     .abi = SONDE_RULE_ABI,
     .name = "DuplicateBatch",
-    .summary = "the same batch comes again, or on two replicas",
-    .condition =
-        "An input that has changed before is the same as at the training step before, or "
-        "as on another replica.",
-    .advice = "Look at the loader: its shuffling, its workers' seeds, how it is sharded.",
+    .summary = "a batch is repeated, or two replicas get the same batch",
+    .condition = "An input that has changed before is the same as at the previous "
+                 "training step or as on another replica.",
+    .advice = "Check the loader: shuffling, the seeds of its workers, and sharding.",
     SONDE_RULE_NEEDS(needs),
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),

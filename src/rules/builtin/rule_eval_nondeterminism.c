@@ -39,10 +39,9 @@ typedef struct tensor_memory {
     bool has_before;
 } tensor_memory;
 
-static const sonde_rule_need needs[] = {
-    {"inputs", SONDE_HOW_HASH, true, true},
-    {"outputs", SONDE_HOW_VITALS, true, false},
-    {"vital signs of buffers", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {{"inputs", SONDE_HOW_HASH, true, true},
+                                        {"outputs", SONDE_HOW_VITALS, true, false},
+                                        {"buffers", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -89,11 +88,10 @@ static void judge_output(sonde_rule_run *run, size_t i, tensor_memory *memory,
     if (again && !(apart <= APART * *l1) && sonde__builtin_bad(v) == 0 &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "sum_difference", apart,
                          APART * *l1)) {
-        sonde_rule_say(
-            run, NULL,
-            "For inputs that were evaluated before, without training since, it "
-            "now has other values: magnitudes sum to %.6g, not to %.6g.",
-            v->l1, *l1);
+        sonde_rule_say(run, NULL,
+                       "The same inputs now give other values, although no training "
+                       "happened in between: magnitudes sum to %.6g instead of %.6g.",
+                       v->l1, *l1);
     }
     *l1 = v->l1;
     *sum = v->sum;
@@ -108,10 +106,9 @@ static void judge_buffer(sonde_rule_run *run, size_t i, tensor_memory *memory,
     if (memory->has_before && !sonde__builtin_same_vitals(v, &memory->as.before) &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", v->mean,
                          memory->as.before.mean)) {
-        sonde_rule_say(
-            run, NULL,
-            "It changes from one evaluation step to the next: evaluation depends "
-            "on what was evaluated before, and leaves traces in training.");
+        sonde_rule_say(run, NULL,
+                       "It changes from one evaluation step to the next: results depend "
+                       "on earlier evaluation steps, and evaluation affects training.");
     }
     memory->as.before = *v;
     memory->has_before = true;
@@ -158,12 +155,11 @@ static void finish(sonde_rule_run *run)
 const sonde_rule sonde__builtin_eval_nondeterminism = {
     .abi = SONDE_RULE_ABI,
     .name = "EvalNondeterminism",
-    .summary = "the same input gives another output in evaluation",
-    .condition =
-        "In evaluation steps without training between them, equal inputs have outputs "
-        "that differ, or a buffer changes.",
-    .advice = "Switch the model to evaluation: dropout off, batch norm with its running "
-              "statistics.",
+    .summary = "the same input gives different outputs in evaluation",
+    .condition = "In evaluation steps without training in between, equal inputs give "
+                 "different outputs, or a buffer changes.",
+    .advice = "Switch the model to evaluation mode: dropout off, batch norm with its "
+              "running statistics.",
     SONDE_RULE_NEEDS(needs),
     .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_PREDICT,
     .state_size = sizeof(nondeterminism),

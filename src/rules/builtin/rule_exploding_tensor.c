@@ -13,9 +13,9 @@ typedef struct exploding {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(exploding),
-    SONDE__FLAG(exploding, only_nan, "false", "infinities are in order"),
+    SONDE__FLAG(exploding, only_nan, "false", "accept infinities"),
 };
-static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
 
 static void step(sonde_rule_run *run)
 {
@@ -44,10 +44,9 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_exploding_tensor = {
     SONDE__RULE("ExplodingTensor", exploding),
     .summary = "a tensor holds NaN or infinite values",
-    .condition = "A tensor has a NaN, or an infinity unless only_nan.",
-    .advice =
-        "Lower the learning rate or clip gradients; NonFinite names the tensor that "
-        "turned bad first.",
+    .condition = "A tensor contains a NaN or, unless `only_nan` is set, an infinity.",
+    .advice = "Lower the learning rate or clip gradients. NonFinite names the first "
+              "tensor that became NaN or infinite.",
     .wants = sonde__builtin_wants_any,
     .step = step,
 };

@@ -17,9 +17,11 @@ typedef struct importance {
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(importance, tensor_regex, ".*feature_importance/weight",
-                 "expressions that select feature importances"),
-    SONDE__REAL(importance, threshold, "0.8", 0, 1, "share that they may have"),
-    SONDE__COUNT(importance, nfeatures, "3", 1, MOST, "how many features are added up"),
+                 "regular expressions that select feature importances"),
+    SONDE__REAL(importance, threshold, "0.8", 0, 1,
+                "largest acceptable share of these features"),
+    SONDE__COUNT(importance, nfeatures, "3", 1, MOST,
+                 "number of features whose importances are added up"),
 };
 static const sonde_rule_need needs[] = {
     {"feature importances", SONDE_HOW_RAW, false, false}};
@@ -59,7 +61,9 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         top / sum > state->threshold &&
         sonde_rule_found(run, sonde__builtin_index(run, tensor), SONDE_SEVERITY_WARNING,
                          "share", top / sum, state->threshold)) {
-        sonde_rule_say(run, NULL, "The %lld largest of %lld features have %.3g %% of it.",
+        sonde_rule_say(run, NULL,
+                       "The %lld most important of %lld features have %.3g %% of the "
+                       "total importance.",
                        (long long)state->nfeatures,
                        (long long)sonde_view_count(seen->view), 100.0 * top / sum);
     }
@@ -67,10 +71,10 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
 
 const sonde_rule sonde__builtin_feature_importance = {
     SONDE__RULE("FeatureImportanceOverweight", importance),
-    .summary = "a few features decide everything",
-    .condition =
-        "The `nfeatures` largest importances are more than `threshold` of their sum.",
-    .advice = "See whether these features give the label away; drop them, or regularise.",
+    .summary = "a few features dominate the model",
+    .condition = "The `nfeatures` largest importances make up more than `threshold` of "
+                 "the sum of all.",
+    .advice = "Check whether these features leak the label; drop them, or regularise.",
     .wants = sonde__builtin_wants_matched,
     .observe = observe,
 };

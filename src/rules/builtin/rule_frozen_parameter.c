@@ -34,12 +34,12 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__COUNT(frozen, patience, "2", 1, 1e9, "comparisons on end"),
+    SONDE__COUNT(frozen, patience, "2", 1, 1e9, "comparisons in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
-    {"vital signs of gradients", SONDE_HOW_VITALS, false, false},
-    {"vital signs of optimiser values", SONDE_HOW_VITALS, true, false}};
+    {"parameters", SONDE_HOW_VITALS, false, false},
+    {"gradients", SONDE_HOW_VITALS, false, false},
+    {"optimiser values", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -102,11 +102,12 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
     if (memory->steps >= state->patience &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unchanged",
                          (double)memory->steps, (double)state->patience)) {
-        sonde_rule_say(
-            run, NULL, "It has a gradient (mean %.3g) but does not change, %s.",
-            g->l1 / (double)g->count,
-            others ? "while other parameters do"
-                   : "and nor does any other, while the optimiser's state does");
+        sonde_rule_say(run, NULL,
+                       "It has a gradient (mean %.3g) but does not change, %s.",
+                       g->l1 / (double)g->count,
+                       others ? "while other parameters do"
+                              : "and neither does any other parameter, while the "
+                                "optimiser's state does");
     }
 }
 
@@ -154,13 +155,12 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_frozen_parameter = {
     SONDE__RULE("FrozenParameter", frozen),
-    .summary = "a parameter has a gradient and does not change",
+    .summary = "a parameter has a gradient but does not change",
     .condition =
-        "Over `patience` observed steps a parameter stays the same to the bit while its "
-        "gradient is not 0, and other parameters change or the optimiser's state does.",
-    .advice =
-        "See whether the optimiser has this parameter itself, not a copy that was made "
-        "before, and whether its learning rate is 0.",
+        "Over `patience` observed steps, a parameter stays the same to the bit although "
+        "its gradient is not 0, while other parameters or the optimiser's state change.",
+    .advice = "Check that the optimiser holds this parameter itself and not an old copy, "
+              "and that its learning rate is not 0.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

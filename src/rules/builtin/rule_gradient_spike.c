@@ -31,12 +31,13 @@ typedef struct tensor_memory {
 #define SPREAD 4.45     /* 6 deviations by 1.349 between quartiles */
 
 static const sonde_rule_param params[] = {
-    SONDE__REAL(spike, factor, "100", 1, 1e300, "times the median of the last 32"),
-    SONDE__COUNT(spike, least, "5", 1, 32, "observed steps before it judges"),
+    SONDE__REAL(spike, factor, "100", 1, 1e300,
+                "multiple of the median over the last 32 observed steps"),
+    SONDE__COUNT(spike, least, "5", 1, 32, "observed steps before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {
-    {"vital signs of gradients", SONDE_HOW_VITALS, false, false},
-    {"vital signs of optimiser values", SONDE_HOW_VITALS, true, false}};
+    {"gradients", SONDE_HOW_VITALS, false, false},
+    {"optimiser values", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -83,8 +84,8 @@ static void step(sonde_rule_run *run)
             if (norm > limit && median > 0.0 &&
                 sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "l2", norm, limit)) {
                 sonde_rule_say(run, NULL,
-                               "Its norm is %.3g, %.3g times the median of the steps "
-                               "before (%.3g).",
+                               "Its norm is %.3g, which is %.3g times the median of the "
+                               "previous steps (%.3g).",
                                norm, norm / median, median);
             }
         }
@@ -96,12 +97,12 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_gradient_spike = {
     SONDE__RULE("GradientSpike", spike),
     .summary = "a gradient is suddenly far larger than before",
-    .condition = "|g|2 > `factor` times the median of the last 32 observed steps, > six "
-                 "deviations "
-                 "of their logarithms, and > `factor` / 10 times the largest so far (of "
-                 "which half "
-                 "is forgotten in 512 steps).",
-    .advice = "Clip gradients; look at the batch of this step, and for a corrupt value.",
+    .condition = "The norm of a gradient or of an optimiser value is above `factor` "
+                 "times the median of the last 32 observed steps, more than about six "
+                 "standard deviations of their logarithms above it, and above `factor` / "
+                 "10 times the largest so far (which decays by half in 512 steps).",
+    .advice =
+        "Clip gradients; inspect the batch of this step, and look for a corrupt value.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

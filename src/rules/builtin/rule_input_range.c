@@ -17,13 +17,13 @@ typedef struct range {
 } range;
 
 static const sonde_rule_param params[] = {
-    SONDE__REGEX(range, tensor_regex, NULL,
-                 "expressions that select inputs (default: those of the session)"),
-    SONDE__REAL(range, threshold, "16", 0, 1e300, "largest root mean square"),
-    SONDE__COUNT(range, patience, "1", 1, 1e9, "observed steps on end"),
+    SONDE__REGEX(
+        range, tensor_regex, NULL,
+        "regular expressions that select inputs (default: the inputs of the session)"),
+    SONDE__REAL(range, threshold, "16", 0, 1e300, "largest acceptable root mean square"),
+    SONDE__COUNT(range, patience, "1", 1, 1e9, "observed steps in a row"),
 };
-static const sonde_rule_need needs[] = {
-    {"vital signs of inputs", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"inputs", SONDE_HOW_VITALS, false, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -51,8 +51,8 @@ static void step(sonde_rule_run *run)
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "rms", sonde__builtin_rms(v),
                              state->threshold)) {
             sonde_rule_say(run, NULL,
-                           "Its values go from %.4g to %.4g, with a mean of %.4g and a "
-                           "deviation of %.4g.",
+                           "Its values range from %.4g to %.4g, with a mean of %.4g and "
+                           "a standard deviation of %.4g.",
                            v->min, v->max, v->mean, sqrt(sonde__builtin_variance(v)));
         }
     }
@@ -60,10 +60,11 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_input_range = {
     SONDE__RULE("InputRange", range),
-    .summary = "an input looks as if it had not been normalised",
-    .condition = "The root mean square of an input is above `threshold`.",
-    .advice =
-        "Subtract the mean and divide by the deviation, or bring values into 0 ... 1.",
+    .summary = "an input does not look normalised",
+    .condition = "The root mean square of an input is above `threshold` at `patience` "
+                 "observed steps in a row.",
+    .advice = "Subtract the mean and divide by the standard deviation, or scale the "
+              "values to 0 ... 1.",
     .tensor_size = sizeof(int64_t),
     .wants = wants,
     .step = step,

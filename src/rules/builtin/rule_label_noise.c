@@ -68,11 +68,14 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__REGEX(noise, labels_regex, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(noise, labels_regex, ".*labels",
+                 "regular expressions that select labels"),
     SONDE__COUNT(noise, window, "30", 2, 1e9, "observed steps that are averaged"),
-    SONDE__COUNT(noise, skip, "5", 0, 1e9, "steps that are left out at first"),
-    SONDE__REAL(noise, tolerance, "0.02", 0, 1, "relative distance from the entropy"),
-    SONDE__COUNT(noise, samples, "2000", 0, 1e12, "samples trained on before it judges"),
+    SONDE__COUNT(noise, skip, "5", 0, 1e9, "steps to skip at the start"),
+    SONDE__REAL(noise, tolerance, "0.02", 0, 1,
+                "largest relative distance from the entropy"),
+    SONDE__COUNT(noise, samples, "2000", 0, 1e12,
+                 "training samples before the rule can fire"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false},
                                         {"labels", SONDE_HOW_RAW, false, false},
@@ -217,11 +220,10 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
     memory->error_before = error;
     if (memory->stays >= 2 && mean > h && noise_only && enough &&
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "mean", mean, h)) {
-        sonde_rule_say(
-            run, NULL,
-            "It stays at %.4g, and the entropy of the labels is %.4g: the network "
-            "knows how frequent classes are and no more.",
-            mean, h);
+        sonde_rule_say(run, NULL,
+                       "It stays at %.4g, which is the entropy of the labels (%.4g): the "
+                       "network has learnt only how frequent each class is.",
+                       mean, h);
     }
 }
 
@@ -270,13 +272,11 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_label_noise = {
     SONDE__RULE("LabelNoise", noise),
     .summary = "the loss stays at the entropy of the labels",
-    .condition =
-        "Over windows of `window` steps the mean loss is at the entropy of the labels, "
-        "not below it, and does not fall, twice on end, while gradients of different "
-        "batches have nothing in common.",
-    .advice = "See whether labels still belong to their inputs; if so, raise the "
-              "learning rate or "
-              "look at the initialisation.",
+    .condition = "In two windows of `window` steps in a row, the mean loss equals the "
+                 "entropy of the labels and does not fall, while gradients of different "
+                 "batches have nothing in common.",
+    .advice = "Check that labels still belong to their inputs. If they do, raise the "
+              "learning rate or check the initialisation.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

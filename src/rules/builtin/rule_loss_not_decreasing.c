@@ -48,13 +48,13 @@ typedef struct tensor_memory {
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(not_decreasing),
     SONDE__FLAG(not_decreasing, use_losses_collection, "true",
-                "the loss tensors as well"),
+                "judge the loss tensors as well"),
     SONDE__COUNT(not_decreasing, num_steps, "10", 1, 1e9,
-                 "steps to look back, with window=0"),
+                 "steps to look back (with window=0)"),
     SONDE__REAL(not_decreasing, diff_percent, "0.1", 0, 100,
-                "percent that it has to fall by, with window=0"),
+                "smallest acceptable decrease, in percent (with window=0)"),
     SONDE__REAL(not_decreasing, increase_threshold_percent, "5", 0, 1e9,
-                "percent that it may rise by"),
+                "largest acceptable increase, in percent"),
     SONDE__COUNT(not_decreasing, window, "50", 0, 1e9,
                  "observed steps that are averaged; 0: compare single steps"),
 };
@@ -103,7 +103,7 @@ static void compare_steps(sonde_rule_run *run, size_t i, tensor_memory *memory,
                                  rose ? -state->increase_threshold_percent
                                       : state->diff_percent)) {
                 sonde_rule_say(run, NULL,
-                               "The loss went from %.5g to %.5g in %lld steps or more.",
+                               "The loss went from %.5g to %.5g in at least %lld steps.",
                                before, loss, (long long)state->num_steps);
             }
         }
@@ -147,11 +147,10 @@ static void end_window(sonde_rule_run *run, size_t i, tensor_memory *memory)
         sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "percent_risen",
                          100.0 * (mean - memory->best) / fabs(memory->best),
                          state->increase_threshold_percent)) {
-        sonde_rule_say(
-            run, NULL,
-            "Averaged over %lld steps the loss has risen from %.5g to %.5g, and "
-            "stays there.",
-            (long long)state->window, memory->best, mean);
+        sonde_rule_say(run, NULL,
+                       "Averaged over %lld steps, the loss has risen from %.5g to %.5g "
+                       "and stays there.",
+                       (long long)state->window, memory->best, mean);
     }
 }
 
@@ -182,12 +181,12 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_loss_not_decreasing = {
     SONDE__RULE("LossNotDecreasing", not_decreasing),
-    .summary = "the loss rises, or does not fall",
-    .condition =
-        "Averaged over `window` steps the loss is `increase_threshold_percent` above its "
-        "best, twice on end; with window=0: since num_steps it fell by less than "
-        "`diff_percent` percent or rose by more than `increase_threshold_percent`.",
-    .advice = "Lower the learning rate; see whether labels and inputs belong together.",
+    .summary = "the loss rises or does not fall",
+    .condition = "Averaged over `window` steps, the loss is more than "
+                 "`increase_threshold_percent` % above its best, twice in a row. With "
+                 "window=0: within num_steps the loss fell by less than `diff_percent` % "
+                 "or rose by more than `increase_threshold_percent` %.",
+    .advice = "Lower the learning rate; check that labels belong to their inputs.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -30,9 +30,11 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__REAL(spike, factor, "2", 1, 1e300, "times the median before the jump"),
-    SONDE__COUNT(spike, patience, "15", 1, MOST, "observed steps that it stays up"),
-    SONDE__COUNT(spike, least, "5", 1, BEFORE, "observed steps before the jump"),
+    SONDE__REAL(spike, factor, "2", 1, 1e300, "multiple of the median before the jump"),
+    SONDE__COUNT(spike, patience, "15", 1, MOST,
+                 "observed steps for which the loss stays high"),
+    SONDE__COUNT(spike, least, "5", 1, BEFORE,
+                 "observed steps that are needed before the jump"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
@@ -91,7 +93,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean", now, limit)) {
         sonde_rule_say(run, NULL,
                        "It jumped from about %.4g to %.4g %zu observed steps ago and has "
-                       "not come back (now %.4g).",
+                       "not recovered (now %.4g).",
                        sorted[before / 2], later[patience / 2], patience - 1, now);
     }
 }
@@ -118,14 +120,12 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_loss_spike = {
     SONDE__RULE("LossSpike", spike),
-    .summary = "the loss jumps up and does not come back",
-    .condition =
-        "Over the last `patience` observed steps the median loss is above `factor` times "
-        "that of the 64 before, and nine tenths of the losses above nine tenths of "
-        "those.",
-    .advice =
-        "Lower the learning rate or clip gradients, and go on from a checkpoint before "
-        "the jump.",
+    .summary = "the loss jumps and does not recover",
+    .condition = "Over the last `patience` observed steps, the median loss is above "
+                 "`factor` times the median of the 64 steps before, and nine tenths of "
+                 "the losses are above nine tenths of those.",
+    .advice = "Lower the learning rate or clip gradients, and resume from a checkpoint "
+              "before the jump.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_loss,

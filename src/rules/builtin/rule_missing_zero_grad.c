@@ -64,11 +64,10 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__COUNT(zero_grad, patience, "4", 2, MOST_STEPS,
-                 "steps that are looked at together"),
+                 "steps that are judged together"),
 };
-static const sonde_rule_need needs[] = {
-    {"gradients", SONDE_HOW_RAW, false, true},
-    {"vital signs of parameters", SONDE_HOW_VITALS, true, false}};
+static const sonde_rule_need needs[] = {{"gradients", SONDE_HOW_RAW, false, true},
+                                        {"parameters", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -243,11 +242,10 @@ static void step(sonde_rule_run *run)
         if (percent >= SHARE &&
             sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR,
                              "percent_summed", percent, SHARE)) {
-            sonde_rule_say(
-                run, NULL,
-                "Each gradient is the one of the step before plus a fresh one: "
-                "they add up (now a norm of %.3g, the fresh part %.3g).",
-                sqrt(state->at.now), sqrt(state->at.fresh));
+            sonde_rule_say(run, NULL,
+                           "Each gradient is that of the previous step plus a new one: "
+                           "gradients add up (the norm is now %.3g, the new part %.3g).",
+                           sqrt(state->at.now), sqrt(state->at.fresh));
         }
     }
     state->fresh_before = sqrt(state->at.fresh);
@@ -260,7 +258,7 @@ static void finish(sonde_rule_run *run)
     const zero_grad *state = sonde_rule_state(run);
 
     if (state->pairs == 0) {
-        sonde_rule_lacked(run, "no raw gradients of two steps in a row were recorded");
+        sonde_rule_lacked(run, "no raw gradients of two consecutive steps were recorded");
     }
 }
 
@@ -278,10 +276,9 @@ const sonde_rule sonde__builtin_missing_zero_grad = {
     SONDE__RULE("MissingZeroGrad", zero_grad),
     .summary = "gradients are not cleared between steps",
     .condition =
-        "Over `patience` steps gradients equal those of the step before plus a "
-        "fresh part of steady size, which does not oppose them, in three quarters "
-        "of all gradients.",
-    .advice = "Clear gradients after each update (zero_grad).",
+        "Over `patience` steps, three quarters of all gradients equal the previous "
+        "gradient plus a new part that has a steady size and does not oppose it.",
+    .advice = "Clear the gradients after each update (zero_grad).",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -25,10 +25,10 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(ratio_rule, tensor_regex, ".*embedding0_input_0",
-                 "expressions that select token numbers"),
-    SONDE__TEXT(ratio_rule, token_values, "0", "tokens, by commas"),
+                 "regular expressions that select token numbers"),
+    SONDE__TEXT(ratio_rule, token_values, "0", "comma-separated token numbers"),
     SONDE__TEXT(ratio_rule, token_thresholds_percent, "50",
-                "percent that each may have, by commas"),
+                "comma-separated largest acceptable percentage of each token"),
 };
 static const sonde_rule_need needs[] = {{"token numbers", SONDE_HOW_RAW, false, false}};
 
@@ -59,10 +59,11 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
     state->tokens = read_numbers(state->token_values, state->value);
     if (state->tokens == SIZE_MAX ||
         read_numbers(state->token_thresholds_percent, state->percent) != state->tokens) {
-        return sonde__fail(diag, SONDE_EINVAL, "NLPSequenceRatio",
-                           "up to 16 numbers by commas, a threshold for each token",
-                           "token_values '%s', token_thresholds_percent '%s'",
-                           state->token_values, state->token_thresholds_percent);
+        return sonde__fail(
+            diag, SONDE_EINVAL, "NLPSequenceRatio",
+            "up to 16 comma-separated numbers, one threshold for each token",
+            "token_values '%s', token_thresholds_percent '%s'", state->token_values,
+            state->token_thresholds_percent);
     }
     return SONDE_OK;
 }
@@ -112,10 +113,10 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_nlp_sequence_ratio = {
     SONDE__RULE("NLPSequenceRatio", ratio_rule),
-    .summary = "a token fills too much of the sequences",
-    .condition =
-        "A token of `token_values` has more than its percentage of the tokens of a step.",
-    .advice = "Put sequences of like length into a batch, or cut padding.",
+    .summary = "one token makes up too much of the sequences",
+    .condition = "A token of `token_values` makes up more than its percentage of the "
+                 "tokens of a step.",
+    .advice = "Batch sequences of similar length, or reduce padding.",
     .tensor_size = sizeof(tensor_memory),
     .init = init,
     .wants = sonde__builtin_wants_matched,

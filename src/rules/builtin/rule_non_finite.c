@@ -20,7 +20,7 @@ typedef struct tensor_memory {
     bool masks; /* it has had -Inf while all was well */
 } tensor_memory;
 
-static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
@@ -163,23 +163,22 @@ static void step(sonde_rule_run *run)
         v != NULL) {
         sonde_rule_say(run, NULL,
                        "It is the first tensor of the step that is not finite: of %llu "
-                       "values %llu are NaN, %llu +Inf, %llu -Inf%s.",
+                       "values, %llu are NaN, %llu +Inf, %llu -Inf%s.",
                        (unsigned long long)v->count, (unsigned long long)v->nan,
                        (unsigned long long)v->pos_inf, (unsigned long long)v->neg_inf,
-                       others > 0 ? "; others follow" : "");
+                       others > 0 ? "; other tensors follow" : "");
     }
 }
 
 const sonde_rule sonde__builtin_non_finite = {
     .abi = SONDE_RULE_ABI,
     .name = "NonFinite",
-    .summary = "names the tensor in which NaN or infinity began",
-    .condition =
-        "A value is NaN or infinite; the first such tensor of the step in the order of "
-        "execution is named.",
-    .advice =
-        "Look at what computes it: a log or square root of what is not positive, a "
-        "division by zero, an exp that overflows, or a learning rate that is too high.",
+    .summary = "names the tensor in which NaN or infinity first appeared",
+    .condition = "A value is NaN or infinite. The finding names the first such tensor of "
+                 "the step in execution order.",
+    .advice = "Check the operation that computes it: a log or square root of a value "
+              "that is not positive, a division by zero, an exp that overflows, or a "
+              "learning rate that is too high.",
     SONDE_RULE_NEEDS(needs),
     .state_size = sizeof(non_finite),
     .tensor_size = sizeof(tensor_memory),

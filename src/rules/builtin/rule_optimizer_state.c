@@ -44,12 +44,12 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__COUNT(optimizer_state, patience, "3", 1, 1e9, "steps on end"),
+    SONDE__COUNT(optimizer_state, patience, "3", 1, 1e9, "steps in a row"),
 };
 static const sonde_rule_need needs[] = {
-    {"parameters, by their names", SONDE_HOW_VITALS, true, false},
-    {"vital signs of gradients", SONDE_HOW_VITALS, true, false},
-    {"vital signs of optimiser values", SONDE_HOW_VITALS, false, false}};
+    {"parameters", SONDE_HOW_VITALS, true, false},
+    {"gradients", SONDE_HOW_VITALS, true, false},
+    {"optimiser values", SONDE_HOW_VITALS, false, false}};
 
 static bool ends_in(const char *name, const char *end)
 {
@@ -107,19 +107,18 @@ static void judge_values(sonde_rule_run *run, const tensor_memory *memory,
 {
     if (v->min < 0.0 &&
         sonde_rule_found(run, memory->v, SONDE_SEVERITY_ERROR, "min", v->min, 0.0)) {
-        sonde_rule_say(run, "Look for what writes to it, and for a corrupt checkpoint.",
-                       "A second moment is a mean of squares, but one of them is %.4g.",
+        sonde_rule_say(run, "Check what writes to it, and look for a corrupt checkpoint.",
+                       "A second moment is a mean of squares and cannot be negative, but "
+                       "one element is %.4g.",
                        v->min);
     }
     if (m != NULL && v->min >= 0.0 && m->sumsq > 1e-30 * (double)m->count &&
         m->sumsq > LARGEST * v->sum &&
         sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "l2", sqrt(m->sumsq),
                          sqrt(LARGEST * v->sum))) {
-        sonde_rule_say(
-            run, "Look for what writes to it, and for a corrupt checkpoint.",
-            "Its norm is %.3g, and after the second moments it cannot be above "
-            "%.3g.",
-            sqrt(m->sumsq), sqrt(LARGEST * v->sum));
+        sonde_rule_say(run, "Check what writes to it, and look for a corrupt checkpoint.",
+                       "Its norm is %.3g, but the second moments limit it to %.3g.",
+                       sqrt(m->sumsq), sqrt(LARGEST * v->sum));
     }
 }
 
@@ -135,11 +134,12 @@ static void judge_counter(sonde_rule_run *run, tensor_memory *memory,
     if (memory->stuck >= state->patience &&
         sonde_rule_found(run, memory->t, SONDE_SEVERITY_ERROR, "steps_unchanged",
                          (double)memory->stuck, (double)state->patience)) {
-        sonde_rule_say(
-            run, "Count a step for every update, and store the counter with the rest.",
-            "It stays at %.6g while the moments go on: their bias is corrected "
-            "for the wrong step.",
-            t->sum);
+        sonde_rule_say(run,
+                       "Increment the step counter at every update, and save it with the "
+                       "rest of the state.",
+                       "It stays at %.6g while the moments change: their bias correction "
+                       "uses the wrong step.",
+                       t->sum);
     }
 }
 
@@ -175,11 +175,10 @@ static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_
     }
     if (memory->swapped >= state->patience &&
         sonde_rule_found(run, memory->m, SONDE_SEVERITY_ERROR, "beta1", b1, b2)) {
-        sonde_rule_say(
-            run, "Swap them: the first belongs to the mean of gradients.",
-            "The moments move as with beta1 = %.4g and beta2 = %.4g, which look "
-            "swapped.",
-            b1, b2);
+        sonde_rule_say(run, "Swap them: beta1 belongs to the mean of gradients.",
+                       "The moments change as with beta1 = %.4g and beta2 = %.4g, which "
+                       "look swapped.",
+                       b1, b2);
     }
 }
 
@@ -218,14 +217,12 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_optimizer_state = {
     SONDE__RULE("OptimizerState", optimizer_state),
-    .summary = "what an Adam keeps cannot be, or is used wrongly",
-    .condition =
-        "A second moment is below 0; or the step counter stays for `patience` steps "
-        "while "
-        "moments change; or |m| is far above sqrt v; or the moments move as with swapped "
-        "betas.",
+    .summary = "the state of Adam is invalid or used wrongly",
+    .condition = "A second moment is below 0; or the step counter does not change for "
+                 "`patience` steps while the moments do; or |m| is far above sqrt v; or "
+                 "the moments change as with swapped betas.",
     .advice =
-        "Look at how the optimiser is made, and at what is restored from a checkpoint.",
+        "Check how the optimiser is created and what is restored from a checkpoint.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -50,14 +50,14 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(overfit, tensor_regex, NULL,
-                 "expressions that select losses (default: the loss tensors)"),
-    SONDE__COUNT(overfit, start_step, "0", 0, 1e18, "global step to begin at"),
-    SONDE__COUNT(overfit, patience, "1", 1, 1e9, "rounds on end"),
+                 "regular expressions that select losses (default: the loss tensors)"),
+    SONDE__COUNT(overfit, start_step, "0", 0, 1e18, "first global step to judge"),
+    SONDE__COUNT(overfit, patience, "1", 1, 1e9, "rounds in a row"),
     SONDE__REAL(overfit, ratio_threshold, "0.1", 0, 1e9,
-                "share by which evaluation may be worse"),
-    SONDE__REAL(
-        overfit, rising, "0.05", 0, 1e9,
-        "share by which evaluation must be above its best, and training better; 0: need not"),
+                "largest acceptable relative excess of the evaluation loss"),
+    SONDE__REAL(overfit, rising, "0.05", 0, 1e9,
+                "relative rise of the evaluation loss above its best, and fall of the "
+                "training loss, that is needed; 0: none"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
@@ -129,15 +129,16 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
     if (state->rising > 0.0) {
         sonde_rule_say(
             run, NULL,
-            "Evaluation %lld has a loss of %.4g, training of %.4g; at "
-            "evaluation %lld they were about %.4g and %.4g: what is learnt since "
-            "holds for the training data only.",
+            "At evaluation %lld the evaluation loss is %.4g and the training loss %.4g; "
+            "at evaluation %lld they were about %.4g and %.4g: what the network has "
+            "learnt since then holds for the training data only.",
             (long long)memory->now.round, eval, train,
             (long long)memory->best.round - CALM / 2, memory->best.eval,
             memory->best.train);
     } else {
         sonde_rule_say(run, NULL,
-                       "Evaluation %lld has a mean loss of %.4g, training of %.4g.",
+                       "At evaluation %lld the mean evaluation loss is %.4g and the mean "
+                       "training loss %.4g.",
                        (long long)memory->now.round, eval, train);
     }
 }
@@ -182,14 +183,12 @@ static void finish(sonde_rule_run *run)
 const sonde_rule sonde__builtin_overfit = {
     SONDE__RULE("Overfit", overfit),
     .summary = "evaluation gets worse while training gets better",
-    .condition =
-        "For `patience` rounds the mean evaluation loss is `ratio_threshold` above the "
-        "mean "
-        "training loss; and over three rounds it is `rising` above its best, and by more "
-        "than it swings, while training is as much better.",
-    .advice =
-        "Stop at the best evaluation; use more data, augmentation, dropout or weight "
-        "decay, or a smaller network.",
+    .condition = "For `patience` rounds, the mean evaluation loss exceeds the mean "
+                 "training loss by more than `ratio_threshold`; and averaged over three "
+                 "rounds it is `rising` above its best, by more than it fluctuates, "
+                 "while the training loss is lower by as much.",
+    .advice = "Keep the weights of the best evaluation; use more data, augmentation, "
+              "dropout or weight decay, or a smaller network.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -26,10 +26,11 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__COUNT(overtraining, patience_train, "5", 1, 1e9,
-                 "rounds without improvement of training"),
+                 "rounds without improvement of the training loss"),
     SONDE__COUNT(overtraining, patience_validation, "10", 1, 1e9,
-                 "rounds without improvement of evaluation"),
-    SONDE__REAL(overtraining, delta, "0.01", 0, 1e9, "improvement that counts"),
+                 "rounds without improvement of the evaluation loss"),
+    SONDE__REAL(overtraining, delta, "0.01", 0, 1e9,
+                "smallest decrease that counts as an improvement"),
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
@@ -61,11 +62,12 @@ static void judge(sonde_rule_run *run, size_t i, tensor_memory *memory)
             run, i, SONDE_SEVERITY_NOTE, "rounds",
             (double)(train ? memory->stale_train : memory->stale_eval),
             (double)(train ? state->patience_train : state->patience_validation))) {
-        sonde_rule_say(run, NULL,
-                       "For %lld rounds the loss of %s has not improved by %.3g on %.4g.",
-                       (long long)(train ? memory->stale_train : memory->stale_eval),
-                       train ? "training" : "evaluation", state->delta,
-                       train ? memory->best_train : memory->best_eval);
+        sonde_rule_say(
+            run, NULL,
+            "For %lld rounds the %s loss has not improved by %.3g on its best (%.4g).",
+            (long long)(train ? memory->stale_train : memory->stale_eval),
+            train ? "training" : "evaluation", state->delta,
+            train ? memory->best_train : memory->best_eval);
     }
 }
 
@@ -106,10 +108,10 @@ static void finish(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_overtraining = {
     SONDE__RULE("Overtraining", overtraining),
-    .summary = "training goes on and nothing improves",
-    .condition =
-        "No improvement above `delta` of the mean evaluation loss for "
-        "`patience_validation` rounds, or of both losses for `patience_train` rounds.",
+    .summary = "training continues without improvement",
+    .condition = "The mean evaluation loss has not improved by more than `delta` for "
+                 "`patience_validation` rounds, or both losses have not for "
+                 "`patience_train` rounds.",
     .advice = "Stop here, or lower the learning rate.",
     .modes = SONDE__TRAIN | 1U << SONDE_MODE_EVAL,
     .tensor_size = sizeof(tensor_memory),

@@ -50,18 +50,19 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(poor, activation_inputs_regex, DEFAULT_REGEX,
-                 "expressions that select inputs of activations"),
+                 "regular expressions that select inputs of activations"),
     SONDE__REAL(poor, threshold, "10.0", 1, 1e300,
-                "times that the variance may grow from layer to layer"),
+                "largest acceptable growth of the variance from layer to layer"),
     SONDE__REAL(poor, distribution_range, "0.001", 0, 1e300,
-                "range of a gradient that is too narrow"),
-    SONDE__COUNT(poor, patience, "5", 1, 1e9, "steps at which the loss does not move"),
-    SONDE__COUNT(poor, steps, "10", 1, 1e9, "observed steps from the start"),
+                "smallest acceptable range of a gradient's values"),
+    SONDE__COUNT(poor, patience, "5", 1, 1e9, "steps at which the loss does not change"),
+    SONDE__COUNT(poor, steps, "10", 1, 1e9,
+                 "observed steps, from the start, that are judged"),
 };
 static const sonde_rule_need needs[] = {
     {"inputs of activations", SONDE_HOW_VITALS, false, false},
     {"losses", SONDE_HOW_VITALS, true, false},
-    {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
+    {"gradients", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -127,11 +128,10 @@ static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
             (grown ? memory->grew : memory->shrank) == memory->looked &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "variance_ratio",
                              memory->worst, most)) {
-            sonde_rule_say(
-                run, NULL,
-                "Its variance is %.3g times that of the layer before, at each of "
-                "the first %lld steps.",
-                memory->worst, (long long)memory->looked);
+            sonde_rule_say(run, NULL,
+                           "Its variance is %.3g times that of the previous layer at "
+                           "each of the first %lld steps.",
+                           memory->worst, (long long)memory->looked);
         }
     }
 }
@@ -149,7 +149,8 @@ static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, dou
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
                          (double)memory->still, (double)state->patience)) {
         sonde_rule_say(run, NULL,
-                       "The loss stands still at %.5g, and gradients are within %g.",
+                       "The loss does not change (%.5g), and the values of a gradient "
+                       "lie within %g.",
                        loss, state->distribution_range);
     }
 }
@@ -213,15 +214,14 @@ static void finish(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_poor_weight_initialization = {
     SONDE__RULE("PoorWeightInitialization", poor),
-    .summary = "the signal explodes or dies on its way through the layers from the start",
+    .summary = "the signal explodes or dies in the layers of the untrained network",
     .condition =
-        "At the first steps the variance of activation inputs grows by more than "
-        "`threshold` from a layer to the next, to more than 100, or shrinks by more than "
-        "its square at each of `steps`; or "
-        "the loss stands still for `patience` steps while a gradient is narrower than "
-        "`distribution_range`.",
+        "At the first steps, the variance of activation inputs grows from one layer to "
+        "the next by more than a factor of `threshold`, to more than 100, or shrinks by "
+        "more than its square at each of `steps`; or the loss does not change for "
+        "`patience` steps while a gradient's values lie within `distribution_range`.",
     .advice = "Initialise weights with a variance of about 2 / inputs (He) or 1 / inputs "
-              "(LeCun), or normalise between the layers.",
+              "(LeCun), or normalise between layers.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

@@ -67,7 +67,7 @@ static void finish(sonde_rule_run *run)
     const divergence *state = sonde_rule_state(run);
 
     if (!state->compared) {
-        sonde_rule_lacked(run, "no parameter was recorded of two replicas");
+        sonde_rule_lacked(run, "no parameter was recorded on two replicas");
     }
 }
 
@@ -76,9 +76,8 @@ const sonde_rule sonde__builtin_replica_divergence = {
     .name = "ReplicaDivergence",
     .summary = "replicas have different parameters",
     .condition = "The hash of a parameter differs between replicas at the same step.",
-    .advice = "See whether every replica takes part in the all-reduce, and starts from "
-              "the same "
-              "values.",
+    .advice = "Check that every replica takes part in the all-reduce and starts from the "
+              "same values.",
     SONDE_RULE_NEEDS(needs),
     .state_size = sizeof(divergence),
     .tensor_size = sizeof(tensor_memory),

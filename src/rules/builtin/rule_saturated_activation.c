@@ -48,21 +48,26 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     {"collection_names", SONDE_RULE_COLLECTIONS, NULL, 0, 0,
-     "collections to look at, by commas", offsetof(saturated, collection_names), false},
+     "comma-separated collections", offsetof(saturated, collection_names), false},
     SONDE__REGEX(saturated, tensor_regex, DEFAULT_REGEX,
-                 "expressions that select inputs of tanh and sigmoid"),
-    SONDE__REAL(saturated, threshold_tanh_min, "-9.4999", 0, 0, "least input of tanh"),
-    SONDE__REAL(saturated, threshold_tanh_max, "9.4999", 0, 0, "largest input of tanh"),
-    SONDE__REAL(saturated, threshold_sigmoid_min, "-23", 0, 0, "least input of sigmoid"),
+                 "regular expressions that select inputs of tanh and sigmoid"),
+    SONDE__REAL(saturated, threshold_tanh_min, "-9.4999", 0, 0,
+                "smallest input at which tanh still reacts"),
+    SONDE__REAL(saturated, threshold_tanh_max, "9.4999", 0, 0,
+                "largest input at which tanh still reacts"),
+    SONDE__REAL(saturated, threshold_sigmoid_min, "-23", 0, 0,
+                "smallest input at which sigmoid still reacts"),
     SONDE__REAL(saturated, threshold_sigmoid_max, "16.99999", 0, 0,
-                "largest input of sigmoid"),
+                "largest input at which sigmoid still reacts"),
     SONDE__REAL(saturated, threshold_inactivity, "1.0", 0, 100,
-                "percent of samples that a saturated unit may have inside"),
+                "a unit is saturated if at most this percentage of samples lies inside "
+                "the range"),
     SONDE__REAL(saturated, threshold_layer, "50", 0, 100,
-                "percent of a layer's units that may be saturated"),
+                "largest acceptable percentage of saturated units in a layer"),
     SONDE__REAL(saturated, slope, "0.03", 0, 1,
-                "least mean slope, as a share of the largest; 0: not looked at"),
-    SONDE__COUNT(saturated, patience, "3", 1, 1e9, "observed steps on end"),
+                "smallest acceptable mean slope, relative to the largest possible; 0: do "
+                "not check"),
+    SONDE__COUNT(saturated, patience, "3", 1, 1e9, "observed steps in a row"),
 };
 static const sonde_rule_need needs[] = {
     {"inputs of tanh or sigmoid", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
@@ -167,8 +172,8 @@ static void judge_slope(sonde_rule_run *run, size_t i, tensor_memory *memory,
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "mean_slope", slope,
                          state->slope)) {
         sonde_rule_say(run, NULL,
-                       "Its units lie so far out that their mean slope is %.2g of the "
-                       "largest: next to nothing flows back through them.",
+                       "The mean slope of its units is %.2g times the largest possible: "
+                       "hardly any gradient flows back through them.",
                        fmax(slope, 0.0));
     }
 }
@@ -204,11 +209,10 @@ static void step(sonde_rule_run *run)
         if (share > state->threshold_layer &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_saturated", share,
                              state->threshold_layer)) {
-            sonde_rule_say(
-                run, NULL,
-                "%.3g %% of its units lay outside %g ... %g at %lld observed steps "
-                "on end: their slope is 0.",
-                share, memory->low, memory->high, (long long)state->patience);
+            sonde_rule_say(run, NULL,
+                           "%.3g %% of its units lay outside %g ... %g at %lld observed "
+                           "steps in a row: their slope is 0.",
+                           share, memory->low, memory->high, (long long)state->patience);
         }
     }
 }
@@ -226,13 +230,12 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_saturated_activation = {
     SONDE__RULE("SaturatedActivation", saturated),
     .summary = "most tanh or sigmoid units of a layer no longer react",
-    .condition =
-        "More than `threshold_layer` % of a layer's units had inputs outside the range "
-        "for all but `threshold_inactivity` % of samples at `patience` steps on end; or "
-        "the mean slope of its outputs is below `slope` of the largest.",
-    .advice =
-        "Use smaller initial weights or normalisation before the activation, or another "
-        "activation.",
+    .condition = "At `patience` steps in a row, more than `threshold_layer` % of a "
+                 "layer's units have inputs outside the range for all but "
+                 "`threshold_inactivity` % of the samples; or the mean slope at its "
+                 "outputs is below `slope` times the largest possible.",
+    .advice = "Use smaller initial weights, normalise before the activation, or choose "
+              "another activation.",
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,
     .bind = bind,

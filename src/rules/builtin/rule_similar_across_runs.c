@@ -27,9 +27,9 @@ static const sonde_rule_param params[] = {
     SONDE__CHOSEN(similar),
     {"other_trial", SONDE_RULE_TEXT, NULL, 0, 0, "the run to compare with",
      offsetof(similar, other_trial), true},
-    SONDE__REAL(similar, rtol, "0", 0, 1e9, "relative difference that is let be"),
+    SONDE__REAL(similar, rtol, "0", 0, 1e9, "largest acceptable relative difference"),
 };
-static const sonde_rule_need needs[] = {{"vital signs", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
@@ -91,8 +91,7 @@ static void step(sonde_rule_run *run)
                              fabs(v->l1 - other.l1), state->rtol)) {
             sonde_rule_say(
                 run, NULL,
-                "It differs from that of the other run: |x| sums to %.8g here and "
-                "to %.8g there.",
+                "It differs from the other run: |x| sums to %.8g here and to %.8g there.",
                 v->l1, other.l1);
         }
     }
@@ -103,7 +102,7 @@ static void finish(sonde_rule_run *run)
     const similar *state = sonde_rule_state(run);
 
     if (state->compared == 0) {
-        sonde_rule_lacked(run, "the other run has no tensor at a step in common");
+        sonde_rule_lacked(run, "the runs have no tensor at a step in common");
     }
 }
 
@@ -114,12 +113,11 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_similar_across_runs = {
     SONDE__RULE("SimilarAcrossRuns", similar),
-    .summary = "a tensor differs from that of another run",
-    .condition =
-        "The vital signs of a tensor differ from those of `other_trial` at the same step "
-        "of the same mode.",
-    .advice =
-        "Look at the first tensor and step that differ: seeds, data order, versions.",
+    .summary = "a tensor differs from the same tensor of another run",
+    .condition = "The vital signs of a tensor differ from those in `other_trial` at the "
+                 "same step of the same mode.",
+    .advice = "Start at the first tensor and step that differ; compare seeds, data order "
+              "and versions.",
     .by_name_only = true,
     .tensor_size = sizeof(tensor_memory),
     .init = init,

@@ -37,10 +37,11 @@ typedef struct misuse {
 } misuse;
 
 static const sonde_rule_param params[] = {
-    SONDE__REGEX(misuse, labels_regex, ".*labels", "expressions that select labels"),
+    SONDE__REGEX(misuse, labels_regex, ".*labels",
+                 "regular expressions that select labels"),
     SONDE__REGEX(misuse, predictions_regex, ".*predictions",
-                 "expressions that select what goes into the loss"),
-    SONDE__COUNT(misuse, patience, "2", 1, 1e9, "steps on end"),
+                 "regular expressions that select the input of the loss"),
+    SONDE__COUNT(misuse, patience, "2", 1, 1e9, "steps in a row"),
 };
 static const sonde_rule_need needs[] = {{"labels", SONDE_HOW_RAW, false, false},
                                         {"predictions", SONDE_HOW_RAW, false, false},
@@ -160,19 +161,18 @@ static void judge(sonde_rule_run *run, double loss, const finding_of *is)
     if (state->twice >= state->patience &&
         sonde_rule_found(run, state->tensor, SONDE_SEVERITY_ERROR, "loss_floor", loss,
                          log1p((double)(state->classes - 1) * exp(-1.0)))) {
-        sonde_rule_say(
-            run, "Hand the scores themselves to the cross-entropy.",
-            "These are probabilities already, and the loss takes their softmax "
-            "again: it cannot come below %.4g.",
-            log1p((double)(state->classes - 1) * exp(-1.0)));
+        sonde_rule_say(run, "Pass the scores themselves to the cross-entropy.",
+                       "These are probabilities already, and the loss applies softmax "
+                       "again: it cannot fall below %.4g.",
+                       log1p((double)(state->classes - 1) * exp(-1.0)));
     }
     if (state->missing >= state->patience &&
         sonde_rule_found(run, state->tensor, SONDE_SEVERITY_ERROR, "loss", loss,
                          is->cross_entropy)) {
         sonde_rule_say(
-            run, "Take the log-softmax first, or use the cross-entropy.",
-            "The loss takes them for log-probabilities, but their exp does not add "
-            "up to 1: it is %.4g, where the cross-entropy is %.4g.",
+            run, "Apply log-softmax first, or use the cross-entropy.",
+            "The loss treats them as log-probabilities, but their exponentials do not "
+            "add up to 1: the loss is %.4g, the cross-entropy would be %.4g.",
             loss, is->cross_entropy);
     }
 }
@@ -208,13 +208,11 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_softmax_misuse = {
     SONDE__RULE("SoftmaxMisuse", misuse),
-    .summary = "softmax is taken twice, or not at all",
-    .condition =
-        "At `patience` steps on end the loss is the cross-entropy of numbers that are "
-        "probabilities already, or the mean of -s[label] of numbers whose exp does not "
-        "add up "
-        "to 1.",
-    .advice = "Give the loss what it is made for: scores, or log-probabilities.",
+    .summary = "softmax is applied twice, or not at all",
+    .condition = "At `patience` steps in a row, the loss is the cross-entropy of values "
+                 "that are probabilities already, or the mean of -s[label] of values "
+                 "whose exponentials do not add up to 1.",
+    .advice = "Pass the loss what it expects: scores or log-probabilities.",
     .modes = SONDE__TRAIN,
     .wants = wants,
     .observe = observe,

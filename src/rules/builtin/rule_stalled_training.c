@@ -12,7 +12,7 @@ typedef struct stalled {
 } stalled;
 
 static const sonde_rule_param params[] = {
-    SONDE__REAL(stalled, threshold, "1800", 0, 1e9, "seconds without a step"),
+    SONDE__REAL(stalled, threshold, "1800", 0, 1e9, "seconds without a new step"),
 };
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
@@ -31,7 +31,7 @@ static void idle(sonde_rule_run *run, double seconds)
     if (seconds >= state->threshold &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR, "seconds",
                          seconds, state->threshold)) {
-        sonde_rule_say(run, NULL, "There has been no new step for %.0f s.", seconds);
+        sonde_rule_say(run, NULL, "The run has had no new step for %.0f s.", seconds);
     }
 }
 
@@ -40,7 +40,8 @@ static void finish(sonde_rule_run *run)
     const stalled *state = sonde_rule_state(run);
 
     if (!state->followed) {
-        sonde_rule_lacked(run, "the run was not followed while it was written");
+        sonde_rule_lacked(run,
+                          "the run was not followed while it was written (--follow)");
     }
 }
 
@@ -48,10 +49,10 @@ const sonde_rule sonde__builtin_stalled_training = {
     .abi = SONDE_RULE_ABI,
     .name = "StalledTraining",
     .summary = "no new step for a long time",
-    .condition = "The run has not ended and has had no new step for `threshold` seconds.",
-    .advice =
-        "See whether the process still works: a deadlock, a loader without data, a full "
-        "disk.",
+    .condition = "A run that is being followed has not ended and has had no new step for "
+                 "`threshold` seconds.",
+    .advice = "Check that the process still works: look for a deadlock, a loader without "
+              "data, or a full disk.",
     SONDE_RULE_PARAMS(params),
     .state_size = sizeof(stalled),
     .wants = wants,

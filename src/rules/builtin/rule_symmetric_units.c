@@ -42,14 +42,16 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__REAL(symmetric, share, "50", 0, 100, "percent of rows that equal another"),
+    SONDE__REAL(symmetric, share, "50", 0, 100,
+                "smallest percentage of equal rows that counts"),
     SONDE__COUNT(symmetric, patience, "5", 1, 1e9,
-                 "observed steps at which a weight may be 0 throughout"),
-    SONDE__COUNT(symmetric, steps, "20", 1, 1e18, "observed steps at which it looks"),
+                 "observed steps for which a weight may be all zeros"),
+    SONDE__COUNT(symmetric, steps, "20", 1, 1e18,
+                 "observed steps, from the start, that are judged"),
 };
 static const sonde_rule_need needs[] = {
-    {"values of weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
-    {"vital signs of gradients", SONDE_HOW_VITALS, true, false}};
+    {"weights", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false},
+    {"gradients", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -210,11 +212,11 @@ static void step(sonde_rule_run *run)
         if (percent >= state->share && percent > 0.0 &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "percent_equal", percent,
                              state->share)) {
-            sonde_rule_say(
-                run, NULL,
-                "%.3g %% of its units have the same weights as another%s: they "
-                "compute, and learn, the same.",
-                percent, memory->zero > 0 ? ", all 0, and no gradient" : "");
+            sonde_rule_say(run, NULL,
+                           "%.3g %% of its units have the same weights as another "
+                           "unit%s: they compute and learn the same.",
+                           percent,
+                           memory->zero > 0 ? " (all 0, without a gradient)" : "");
         }
     }
 }
@@ -232,10 +234,10 @@ static void destroy(sonde_rule_run *run)
 const sonde_rule sonde__builtin_symmetric_units = {
     SONDE__RULE("SymmetricUnits", symmetric),
     .summary = "units of a layer have the same weights",
-    .condition =
-        "At least `share` % of the rows of a weight equal another row that is not 0, or "
-        "all elements are alike (to a hundredth), or the weight and its gradient are 0.",
-    .advice = "Draw initial weights at random: units that begin alike stay alike.",
+    .condition = "At least `share` % of the rows of a weight equal another row that is "
+                 "not 0; or all elements are equal to within a hundredth; or the weight "
+                 "and its gradient are 0.",
+    .advice = "Draw the initial weights at random: units that start equal stay equal.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

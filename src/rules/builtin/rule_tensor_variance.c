@@ -19,13 +19,11 @@ typedef struct variance_rule {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(variance_rule),
-    SONDE__REAL(variance_rule, max_threshold, NULL, 0, 0,
-                "largest variance that is in order"),
-    SONDE__REAL(variance_rule, min_threshold, NULL, 0, 0,
-                "smallest variance that is in order"),
+    SONDE__REAL(variance_rule, max_threshold, NULL, 0, 0, "largest acceptable variance"),
+    SONDE__REAL(variance_rule, min_threshold, NULL, 0, 0, "smallest acceptable variance"),
 };
 static const sonde_rule_need needs[] = {
-    {"vital signs of the tensors chosen", SONDE_HOW_VITALS, false, false}};
+    {"the selected tensors", SONDE_HOW_VITALS, false, false}};
 
 static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 {
@@ -33,7 +31,8 @@ static sonde_err init(sonde_rule_run *run, sonde_diag *diag)
 
     if (isnan(state->max_threshold) && isnan(state->min_threshold)) {
         return sonde__fail(diag, SONDE_EINVAL, "TensorVariance",
-                           "max_threshold, min_threshold or both", "it has no threshold");
+                           "max_threshold, min_threshold or both",
+                           "no threshold is given");
     }
     return SONDE_OK;
 }
@@ -52,8 +51,8 @@ static void step(sonde_rule_run *run)
         if ((large || variance < state->min_threshold) &&
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "variance", variance,
                              large ? state->max_threshold : state->min_threshold)) {
-            sonde_rule_say(run, NULL, "Its variance is %.4g, %s than it may be (%.4g).",
-                           variance, large ? "more" : "less",
+            sonde_rule_say(run, NULL, "Its variance is %.4g, %s the limit of %.4g.",
+                           variance, large ? "above" : "below",
                            large ? state->max_threshold : state->min_threshold);
         }
     }
@@ -61,11 +60,12 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_tensor_variance = {
     SONDE__RULE("TensorVariance", variance_rule),
-    .summary = "the variance of a tensor is outside given bounds",
-    .condition = "variance > `max_threshold` or variance < `min_threshold`.",
+    .summary = "the variance of a tensor is outside the given bounds",
+    .condition =
+        "The variance of a tensor is above `max_threshold` or below `min_threshold`.",
     .advice =
-        "A large variance leads to exploding, a small one to vanishing values: look at "
-        "the initialisation, the normalisation and the learning rate.",
+        "A large variance leads to exploding values, a small one to vanishing values: "
+        "check the initialisation, the normalisation and the learning rate.",
     .by_name_only = true,
     .init = init,
     .wants = sonde__builtin_wants_weight,

@@ -16,8 +16,8 @@ typedef struct tree {
 
 static const sonde_rule_param params[] = {
     SONDE__REGEX(tree, tensor_regex, ".*trees/.*(?i:node).*",
-                 "expressions that select node numbers"),
-    SONDE__REAL(tree, depth, "4", 0, 1e6, "depth that is too much"),
+                 "regular expressions that select node numbers"),
+    SONDE__REAL(tree, depth, "4", 0, 1e6, "smallest depth that counts as too deep"),
 };
 static const sonde_rule_need needs[] = {
     {"node numbers of trees", SONDE_HOW_VITALS, false, false}};
@@ -36,8 +36,10 @@ static void step(sonde_rule_run *run)
 
         if (v != NULL && depth >= state->depth &&
             sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "depth", depth, state->depth)) {
-            sonde_rule_say(run, NULL, "Its largest node number is %.0f: a depth of %.3g.",
-                           v->max, floor(depth));
+            sonde_rule_say(
+                run, NULL,
+                "Its largest node number is %.0f, which means a depth of %.3g.", v->max,
+                floor(depth));
         }
     }
 }
@@ -45,8 +47,8 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_tree_depth = {
     SONDE__RULE("TreeDepth", tree),
     .summary = "a boosted tree is deeper than wanted",
-    .condition = "log2 of the largest node number, plus one, reaches `depth`.",
-    .advice = "Limit max_depth: deep trees fit the training data only.",
+    .condition = "The depth of a tree, log2(largest node number + 1), reaches `depth`.",
+    .advice = "Limit max_depth: deep trees overfit.",
     .wants = sonde__builtin_wants_matched,
     .step = step,
 };

@@ -32,13 +32,14 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__CHOSEN(unchanged),
-    SONDE__COUNT(unchanged, num_steps, "3", 2, 1e9, "observed steps that are the same"),
+    SONDE__COUNT(unchanged, num_steps, "3", 2, 1e9,
+                 "observed steps with the same values"),
     SONDE__REAL(unchanged, rtol, "1e-5", 0, 1e30, "relative tolerance"),
     SONDE__REAL(unchanged, atol, "1e-8", 0, 1e30, "absolute tolerance"),
-    SONDE__FLAG(unchanged, equal_nan, "false", "NaN equals NaN"),
+    SONDE__FLAG(unchanged, equal_nan, "false", "treat NaN as equal to NaN"),
 };
 static const sonde_rule_need needs[] = {
-    {"values of the tensors chosen", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
+    {"the selected tensors", SONDE_HOW_VITALS | SONDE_HOW_RAW, false, false}};
 
 static bool close_enough(const unchanged *state, double a, double b)
 {
@@ -117,7 +118,8 @@ static void step(sonde_rule_run *run)
         if (same >= state->num_steps &&
             sonde_rule_found(run, i, SONDE_SEVERITY_WARNING, "steps_unchanged",
                              (double)same, (double)state->num_steps)) {
-            sonde_rule_say(run, NULL, "It was the same at the last %lld observed steps.",
+            sonde_rule_say(run, NULL,
+                           "It had the same values at the last %lld observed steps.",
                            (long long)same);
         }
     }
@@ -135,11 +137,11 @@ static void destroy(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_unchanged_tensor = {
     SONDE__RULE("UnchangedTensor", unchanged),
-    .summary = "a tensor stays the same from step to step",
-    .condition = "The values of the last `num_steps` observed steps are within "
-                 "atol + rtol |b| of each other.",
-    .advice =
-        "A weight: see whether the optimiser has it and its learning rate is not 0.",
+    .summary = "a tensor does not change from step to step",
+    .condition = "The values of the last `num_steps` observed steps are within `atol` + "
+                 "`rtol` |b| of each other.",
+    .advice = "For a weight, check that the optimiser holds it and that its learning "
+              "rate is not 0.",
     .by_name_only = true,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_weight,

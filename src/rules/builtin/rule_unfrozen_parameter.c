@@ -29,15 +29,15 @@ typedef struct tensor_memory {
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
-    SONDE__REGEX(
-        unfrozen, tensor_regex, NULL,
-        "expressions that select frozen parameters (default: those without a gradient)"),
+    SONDE__REGEX(unfrozen, tensor_regex, NULL,
+                 "regular expressions that select frozen parameters (default: those "
+                 "without a gradient)"),
     SONDE__COUNT(unfrozen, patience, "2", 1, 1e9,
-                 "changes of those that only look frozen"),
+                 "changes of a parameter that only looks frozen before the rule fires"),
 };
 static const sonde_rule_need needs[] = {
-    {"vital signs of parameters", SONDE_HOW_VITALS, false, false},
-    {"gradients and updates, by their names", SONDE_HOW_VITALS, true, false}};
+    {"parameters", SONDE_HOW_VITALS, false, false},
+    {"gradients or updates", SONDE_HOW_VITALS, true, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -117,10 +117,8 @@ static void step(sonde_rule_run *run)
         if (changed && memory->changes >= (told ? 1 : state->patience) &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "changes",
                              (double)memory->changes, 0.0)) {
-            sonde_rule_say(
-                run, NULL, "It changes%s.",
-                told ? " although it is to be frozen"
-                     : " although nothing of it is trained: it has no gradient");
+            sonde_rule_say(run, NULL, "It changes although it %s.",
+                           told ? "should be frozen" : "has no gradient and no update");
         }
     }
 }
@@ -128,11 +126,11 @@ static void step(sonde_rule_run *run)
 const sonde_rule sonde__builtin_unfrozen_parameter = {
     SONDE__RULE("UnfrozenParameter", unfrozen),
     .summary = "a frozen parameter changes",
-    .condition =
-        "A parameter selected by `tensor_regex`, or one that has no gradient while most "
-        "have, changes; or all of its values shrink alike.",
-    .advice =
-        "See whether weight decay or momentum reaches it: take it out of the optimiser.",
+    .condition = "A parameter that `tensor_regex` selects changes; or, without it, a "
+                 "parameter without a gradient changes while most parameters have one, "
+                 "or all of its values shrink by the same factor.",
+    .advice = "Check whether weight decay or momentum applies to it; remove it from the "
+              "optimiser.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

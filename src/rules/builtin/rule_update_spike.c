@@ -34,11 +34,10 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__REAL(spike, factor, "20", 1, 1e300,
-                "times the median change of the largest magnitude"),
-    SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before it judges"),
+                "multiple of the median change of the largest magnitude"),
+    SONDE__COUNT(spike, least, "5", 1, 32, "comparisons before the rule can fire"),
 };
-static const sonde_rule_need needs[] = {
-    {"vital signs of parameters", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"parameters", SONDE_HOW_VITALS, false, false}};
 
 static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                   const sonde_vitals *v, double steps)
@@ -59,8 +58,8 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory,
                          memory->largest + state->factor * median)) {
         sonde_rule_say(
             run, NULL,
-            "One of its elements jumped to %.4g, while the largest was %.4g %.0f step%s "
-            "before and used to change by %.2g in such a time.",
+            "One of its elements jumped to %.4g. The largest magnitude was %.4g %.0f "
+            "step%s earlier and usually changes by %.2g in that time.",
             v->abs_max, memory->largest, steps, steps > 1.0 ? "s" : "", median);
     }
 }
@@ -93,12 +92,10 @@ const sonde_rule sonde__builtin_update_spike = {
     SONDE__RULE("UpdateSpike", spike),
     .summary = "one element of a parameter jumps",
     .condition =
-        "The largest magnitude of a parameter grows by more than half, and by `factor` "
-        "times "
-        "what it usually does, in one step, and no other element changes to speak of.",
-    .advice = "Look for a corrupt value: a flipped bit (memory, a device), a write out "
-              "of bounds; "
-              "go on from a checkpoint before it.",
+        "In one step the largest magnitude of a parameter grows by more than half and by "
+        "more than `factor` times its usual change, while no other element changes much.",
+    .advice = "Look for a corrupt value: a flipped bit (memory, a device) or a write out "
+              "of bounds; resume from an earlier checkpoint.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = sonde__builtin_wants_parameter,

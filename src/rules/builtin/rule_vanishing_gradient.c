@@ -38,20 +38,17 @@ typedef struct tensor_memory {
 
 static const sonde_rule_param params[] = {
     SONDE__REAL(vanishing, threshold, "1e-7", 0, 1e30,
-                "mean of |gradient| below which it is tiny"),
-    SONDE__COUNT(vanishing, patience, "3", 1, 1e9, "observed steps on end"),
-    SONDE__REAL(
-        vanishing, relative, "1e-3", 0, 1e30,
-        "tiny only below this share of the step's largest gradient; 0: whatever the others "
-        "are"),
-    SONDE__REAL(
-        vanishing, profile, "1e-4", 0, 1,
-        "ratio of first to last layer's gradient below which it vanishes on the way; 0: "
-        "never"),
-    SONDE__FLAG(vanishing, biases, "false", "gradients of one dimension as well"),
+                "mean of |gradient| below which a gradient is tiny"),
+    SONDE__COUNT(vanishing, patience, "3", 1, 1e9, "observed steps in a row"),
+    SONDE__REAL(vanishing, relative, "1e-3", 0, 1e30,
+                "a gradient is tiny only below this share of the step's largest; 0: "
+                "regardless of the others"),
+    SONDE__REAL(vanishing, profile, "1e-4", 0, 1,
+                "ratio of the first to the last layer's gradient below which gradients "
+                "vanish; 0: do not check"),
+    SONDE__FLAG(vanishing, biases, "false", "judge gradients of one dimension as well"),
 };
-static const sonde_rule_need needs[] = {
-    {"vital signs of gradients", SONDE_HOW_VITALS, false, false}};
+static const sonde_rule_need needs[] = {{"gradients", SONDE_HOW_VITALS, false, false}};
 
 static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id)
 {
@@ -157,23 +154,21 @@ static void tell(sonde_rule_run *run, const tensor_memory *memory, double larges
 {
     if (memory->now <= 0.0) {
         sonde_rule_say(run,
-                       "Look for dead units behind it: lower the learning rate, or use a "
+                       "Look for dead units after it: lower the learning rate, or use a "
                        "leaky activation.",
-                       "The gradient has become exactly 0 for all elements, while others "
-                       "reach a mean of %.3g: this parameter no longer learns.",
+                       "All elements of the gradient have become exactly 0, while the "
+                       "mean of another is %.3g: this parameter no longer learns.",
                        largest);
     } else if (on_the_way) {
-        sonde_rule_say(
-            run, NULL,
-            "On the way from the output to this layer gradients shrink to %.2g "
-            "of their mean (here %.3g): the first layers learn next to nothing.",
-            memory->now / largest, memory->now);
+        sonde_rule_say(run, NULL,
+                       "From the output to this layer the mean of |gradient| shrinks to "
+                       "%.2g times its value (here %.3g): the first layers hardly learn.",
+                       memory->now / largest, memory->now);
     } else {
-        sonde_rule_say(
-            run, NULL,
-            "The mean of |gradient| is %.3g, and the largest of this step %.3g: "
-            "this parameter hardly learns.",
-            memory->now, largest);
+        sonde_rule_say(run, NULL,
+                       "The mean of |gradient| is %.3g, while the largest of this step "
+                       "is %.3g: this parameter hardly learns.",
+                       memory->now, largest);
     }
 }
 
@@ -206,14 +201,13 @@ static void step(sonde_rule_run *run)
 
 const sonde_rule sonde__builtin_vanishing_gradient = {
     SONDE__RULE("VanishingGradient", vanishing),
-    .summary = "a gradient is too small to teach its parameter anything",
-    .condition = "Over `patience` observed steps the mean of |gradient| (of elements "
-                 "that are not 0) is "
-                 "below `threshold` and below `relative` of the step's largest; or it "
-                 "has become 0; or "
-                 "gradients shrink by `profile` from the last layer to the first.",
+    .summary = "a gradient is too small for its parameter to learn",
+    .condition = "Over `patience` observed steps, the mean of |gradient| (of elements "
+                 "that are not 0) is below `threshold` and below `relative` times the "
+                 "step's largest; or all elements have become 0; or gradients shrink by "
+                 "a factor of `profile` from the last layer to the first.",
     .advice = "Use ReLU-like activations, normalisation or residual connections, and an "
-              "initialisation that keeps the variance.",
+              "initialisation that preserves the variance.",
     .modes = SONDE__TRAIN,
     .tensor_size = sizeof(tensor_memory),
     .wants = wants,

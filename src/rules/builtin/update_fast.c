@@ -1,0 +1,129 @@
+/*
+ * update_fast.c - WeightUpdateRatio: the learning rate is too high for most weights.
+ *
+ * Fires, for the weight that changes most, when the median r over weights
+ *     was above 2 `fast` at three comparisons in a row: all weights are replaced within a few
+ *     steps; or
+ *     was above `fast`, and AFTER steps on the loss is not below STILL times its value before. A
+ *     high learning rate causes so large an r for a few steps, but then the loss falls. A network
+ *     that has learnt (its loss is below half of its first ones) need not improve further; there
+ *     the loss has to have doubled.
+ */
+#include "rules/builtin/update_ratio.h"
+
+#include "base/macros.h"
+
+#include <math.h>
+#include <string.h>
+
+#define STILL 0.85
+enum { ON_END = SONDE__UPDATE_ON_END, FIRST = SONDE__UPDATE_FIRST, AFTER = 15 };
+
+/* Mean of the last `count` losses at most; NaN if there is none. */
+static double recent_loss(const sonde__builtin_update_fast *fast, int64_t count)
+{
+    const int64_t all = SONDE_MIN(fast->losses.count, count);
+    double sum = 0.0;
+
+    for (int64_t i = 1; i <= all; i++) {
+        sum += fast->losses.value[(fast->losses.count - i) % SONDE__RECENT];
+    }
+    return all > 0 ? sum / (double)all : (double)NAN;
+}
+
+void sonde__builtin_update_fast_loss(sonde__builtin_update_fast *fast, double loss)
+{
+    sonde__builtin_recent_take(&fast->losses, loss);
+    if (fast->first_count < FIRST) {
+        fast->first_losses += loss;
+        fast->first_count++;
+    }
+}
+
+/* Whether the loss has fallen, as it should after large updates. */
+static bool has_paid(const sonde__builtin_update_fast *fast)
+{
+    const double now = recent_loss(fast, FIRST);
+    const double first = fast->first_losses / (double)fast->first_count;
+
+    return now < (fast->base < 0.5 * first ? 2.0 : STILL) * fast->base;
+}
+
+/* The weights are replaced within a few steps. */
+static void report_replaced(sonde_rule_run *run)
+{
+    const sonde__builtin_update_ratio *state = sonde_rule_state(run);
+    const double ratio = state->step.largest, limit = 2.0 * state->fast;
+
+    if (sonde_rule_found(run, state->step.fastest, SONDE_SEVERITY_ERROR, "update_ratio",
+                         ratio, limit)) {
+        sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
+                       "Most weights change by more than %.3g times their own size at "
+                       "each step (this one by %.3g times).",
+                       limit, ratio);
+    }
+}
+
+/* The updates were large, and the loss did not fall. */
+static void report_in_vain(sonde_rule_run *run)
+{
+    const sonde__builtin_update_ratio *state = sonde_rule_state(run);
+    const sonde__builtin_update_fast *fast = &state->fast_state;
+
+    if (sonde_rule_found(run, fast->suspect, SONDE_SEVERITY_ERROR, "update_ratio",
+                         fast->suspect_ratio, state->fast)) {
+        sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
+                       "Most weights changed by more than %.3g times their own size at "
+                       "each of several steps (this one by up to %.3g times), and the "
+                       "loss did not fall: it was %.4g before and is %.4g now.",
+                       state->fast, fast->suspect_ratio, fast->base,
+                       recent_loss(fast, FIRST));
+    }
+}
+
+/* Begins an episode when the median is above the limit, or continues the one that is open. */
+static void follow_episode(sonde__builtin_update_ratio *state, double median)
+{
+    sonde__builtin_update_fast *fast = &state->fast_state;
+
+    if (median > state->fast && fast->since == 0) {
+        fast->base = recent_loss(fast, 2 * FIRST);
+        fast->base = isnan(fast->base) ? state->step.loss : fast->base;
+        fast->since = 1;
+        fast->suspect_ratio = 0.0;
+    } else if (fast->since > 0) {
+        fast->since++;
+    }
+    if (fast->since > 0 && state->step.largest > fast->suspect_ratio) {
+        fast->suspect = state->step.fastest;
+        fast->suspect_ratio = state->step.largest;
+    }
+    if (median > state->fast) {
+        fast->above++;
+    } else if (fast->above < ON_END) {
+        fast->above = 0;
+    }
+}
+
+void sonde__builtin_update_fast_step(sonde_rule_run *run, double median)
+{
+    sonde__builtin_update_ratio *state = sonde_rule_state(run);
+    sonde__builtin_update_fast *fast = &state->fast_state;
+    double least = median;
+
+    memmove(fast->medians, fast->medians + 1, (ON_END - 1) * sizeof *fast->medians);
+    fast->medians[ON_END - 1] = median;
+    for (int i = 0; i < ON_END; i++) {
+        least = fmin(least, fast->medians[i]);
+    }
+    follow_episode(state, median);
+    if (least > 2.0 * state->fast) {
+        report_replaced(run);
+    }
+    if (fast->since > AFTER || (fast->since > 0 && fast->above == 0)) {
+        if (fast->above >= ON_END && !has_paid(fast)) {
+            report_in_vain(run);
+        }
+        fast->since = fast->above = 0;
+    }
+}

@@ -1,0 +1,23 @@
+/*
+ * update_large.c - WeightUpdateRatio: a weight changes by more than its own size.
+ *
+ * Fires when r of a weight is above large_threshold at `patience` comparisons in a row.
+ */
+#include "rules/builtin/update_ratio.h"
+
+void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
+                                 const sonde__builtin_update *update, int64_t *streak)
+{
+    const sonde__builtin_update_ratio *state = sonde_rule_state(run);
+    const bool large = update->tame / update->steps > state->large_threshold;
+    const double ratio = update->ratio / update->steps;
+
+    *streak = large ? *streak + 1 : 0;
+    if (*streak >= state->patience &&
+        sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "update_ratio", ratio,
+                         state->large_threshold)) {
+        sonde_rule_say(run, "Lower the learning rate, or clip gradients.",
+                       "It changed by %s%.3g times its own size.",
+                       update->exact && update->steps <= 1.0 ? "" : "at least ", ratio);
+    }
+}

@@ -1,0 +1,101 @@
+/*
+ * update_ratio.h - what the findings of WeightUpdateRatio have in common. Each kind is a file:
+ *
+ *     update_large.c   a weight changes by more than its own size
+ *     update_small.c   a weight hardly changes
+ *     update_fast.c    most weights change by so much that training cannot settle
+ *     update_slow.c    no weight changes enough to learn anything
+ *
+ * All go by
+ *
+ *     r = |w - w'|2 / (|w'|2 + epsilon)        w' the value at the last observed step
+ *
+ * over SAMPLE elements of each weight, evenly spread. Networks that learn have an r of 1e-4 ... 5e-2
+ * a step. If k training steps lie between w' and w, the mean change of a step is at least r / k:
+ * update_large and update_fast use that. And r itself is at least the change of one step:
+ * update_small and update_slow use that. So the rule reports less, not more, where steps are
+ * observed seldom.
+ *
+ * With num_steps, w' is the value at least so many observed steps back (1 by default) and r is the
+ * change over so many steps.
+ */
+#ifndef SONDE_RULES_BUILTIN_UPDATE_RATIO_H
+#define SONDE_RULES_BUILTIN_UPDATE_RATIO_H
+
+#include "rules/builtin/series.h"
+
+#include <sonde/rule.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    SONDE__UPDATE_WEIGHTS = 128, /* of which the median is taken */
+    SONDE__UPDATE_ON_END = 3,    /* medians in a row that count as fast */
+    SONDE__UPDATE_FIRST = 5      /* losses that are averaged */
+};
+
+/* One weight's change from w' to w. */
+typedef struct sonde__builtin_update {
+    double change, norm; /* |w - w'| and |w'| */
+    double steps;        /* k / num_steps, at least 1 */
+    double count;        /* elements */
+    bool exact;          /* false: change is a lower bound, from vital signs */
+    double ratio;        /* r */
+    double
+        tame; /* r with |w'| of at least a root mean square of 1e-2, so that weights that
+                    begin at 0 may rise */
+} sonde__builtin_update;
+
+/* All weights at one step, from raw values. */
+typedef struct sonde__builtin_updates {
+    double ratios[SONDE__UPDATE_WEIGHTS]; /* tame / steps */
+    size_t count;
+    double largest;         /* of tame / steps */
+    size_t fastest;         /* the tensor that has it */
+    double largest_between; /* of tame */
+    double loss;            /* of the step; NaN: none */
+} sonde__builtin_updates;
+
+typedef struct sonde__builtin_update_fast {
+    double medians[SONDE__UPDATE_ON_END]; /* the last ones */
+    sonde__builtin_recent losses;
+    double base; /* loss before the episode began */
+    double first_losses;
+    int64_t first_count; /* at most SONDE__UPDATE_FIRST */
+    int64_t since;       /* comparisons since the episode began; 0: there is none */
+    int64_t above;       /* of these, in a row, above the limit */
+    size_t suspect;      /* the weight that changed most in it */
+    double suspect_ratio;
+} sonde__builtin_update_fast;
+
+typedef struct sonde__builtin_update_slow {
+    int64_t compared;
+    double sum, first_part, last_part, first_loss, last_loss;
+} sonde__builtin_update_slow;
+
+/* The state of the rule. */
+typedef struct sonde__builtin_update_ratio {
+    int64_t num_steps, patience;
+    double large_threshold, small_threshold, epsilon, fast, slow;
+    sonde__builtin_updates step;
+    sonde__builtin_update_fast fast_state;
+    sonde__builtin_update_slow slow_state;
+    bool from_start, seen; /* whether the run is observed from its first step on */
+} sonde__builtin_update_ratio;
+
+/* Of weight i; *streak counts its large or small comparisons in a row. */
+void sonde__builtin_update_large(sonde_rule_run *run, size_t i,
+                                 const sonde__builtin_update *update, int64_t *streak);
+/* *first is the ratio at the beginning of the streak. */
+void sonde__builtin_update_small(sonde_rule_run *run, size_t i,
+                                 const sonde__builtin_update *update, int64_t *streak,
+                                 double *first);
+/* At a step with weights and a loss. median: of the step's ratios. */
+void sonde__builtin_update_fast_step(sonde_rule_run *run, double median);
+void sonde__builtin_update_slow_step(sonde_rule_run *run);
+/* A finite loss, after the step was judged. */
+void sonde__builtin_update_fast_loss(sonde__builtin_update_fast *fast, double loss);
+
+#endif
