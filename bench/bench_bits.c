@@ -1,12 +1,11 @@
 /*
- * bench_bits.c - that looking changes no bit: weights after many steps, whatever is
- * tapped, whoever runs them again and on however many threads.
+ * bench_bits.c - counts the weights that observation changes: none, with any taps.
  *
  *     bench_bits [--job fashion_cnn] [--steps 500]
  *
- * Each row is the number of weights whose bits differ from those of the run without taps
- * on one thread. Taps must have been called, else the program fails: what looked at
- * nothing proves nothing.
+ * Each row is the number of weights whose bits differ from those of a run without taps on one
+ * thread, for several sets of taps, repeated runs and numbers of threads. The program fails if a
+ * sink is never called, because such a run proves nothing.
  */
 #include "support.h"
 

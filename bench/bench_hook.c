@@ -1,15 +1,15 @@
 /*
- * bench_hook.c - what a hook costs a program with a loop of its own.
+ * bench_hook.c - the cost of a hook in a program with its own loop.
  *
- *     record, not due        of a tensor, at a step at which nothing is due, and at one at
- *                            which others are
- *     step, nothing due      begin_step and end_step, the recorder's end of step included
- *     record, due, 4 KiB     into a recorder that writes to the folder given (the working
+ *     record, not due        a tensor at a step at which nothing is due, and at one at which
+ *                            others are
+ *     step, nothing due      begin_step and end_step, including the recorder's end of step
+ *     record, due, 4 KiB     into a recorder that writes to the given folder (default: the working
  *                            directory): raw, and vital signs, in bursts that fit its ring
- *     step, when_nan         of 64 tensors of 4 KiB, of which none turns out to be wanted
+ *     step, when_nan         64 tensors of 4 KiB, none of which is saved in the end
  *
- * in nanoseconds, beside a memcpy of 4 KiB between the same blocks in the same run. Medians
- * of bursts; those of due values begin when the recorder has drained the burst before.
+ * in nanoseconds, next to a memcpy of 4 KiB between the same blocks in the same run. Medians of
+ * bursts; a burst of due values starts when the recorder has drained the previous one.
  */
 #include "base/clock.h"
 #include "base/random.h"

@@ -1,16 +1,15 @@
 /*
- * bench_loader.c - how fast batches are made and handed over.
+ * bench_loader.c - the speed of making and passing batches.
  *
  *     bench_loader [batch] [epochs]
  *
- * 60,000 samples of 28 x 28 uint8 with labels, shuffled, to_float and normalise, as
- * float32 batches. The limit it is held against is memcpy of as many bytes as come out,
- * from one buffer of a batch's size to a ring as large as the loader's, on one thread.
- * Printed:
+ * 60,000 samples of 28 x 28 uint8 with labels, shuffled, to_float and normalise, as float32 batches.
+ * The limit is a memcpy of the output bytes, from a buffer of one batch to a ring as large as the
+ * loader's, on one thread. Rows:
  *
  *     made       one thread, no workers: making alone
- *     handed     workers make, the consumer looks at one number of each batch
- *     read       the same, and the consumer sums up every pixel
+ *     handed     workers make batches, the consumer reads one number of each
+ *     read       the same, and the consumer sums all pixels
  */
 #include "base/clock.h"
 #include "base/macros.h"

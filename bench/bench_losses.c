@@ -1,13 +1,12 @@
 /*
- * bench_losses.c - a run of a few steps, written down so that another program can repeat
- * it.
+ * bench_losses.c - writes a run of a few steps so that another program can repeat it.
  *
  *     bench_losses JOB FILE [steps [threads]]
  *
- * FILE becomes a safetensors file: the initial parameters under their names; "samples"
- * (batches, batch, 1, 28, 28) and "labels" (batches, batch), drawn garments, of which
- * step i takes batch i mod batches; "losses" (steps); and behind "after." the parameters
- * that came out. Metadata: learning_rate, momentum.
+ * FILE becomes a safetensors file: the initial parameters under their names; "samples" (batches,
+ * batch, 1, 28, 28) and "labels" (batches, batch), drawn garments, of which step i uses batch i mod
+ * batches; "losses" (steps); and the final parameters with the prefix "after.". Metadata:
+ * learning_rate, momentum.
  */
 #include "support.h"
 

@@ -1,14 +1,13 @@
 /*
- * bench_observer.c - what standing by costs, and what handing over costs.
+ * bench_observer.c - the cost of an idle observer, and of passing a tensor to a tap.
  *
- *     not-due step      begin_step at a step where nothing is due
- *     unwanted tensor   wants() of a tensor nobody wants, within a due step
- *     due tap           observe() of one tensor by one tap, raw, into a sink that does
- * nothing due step          begin_step and end_step around nothing, with 1 and with 64
- * taps
+ *     not-due step       begin_step at a step where nothing is due
+ *     unwanted tensor    wants() of a tensor without a tap, within a due step
+ *     due tap            observe() of one tensor by one tap, raw, into a sink that does nothing
+ *     due step           begin_step and end_step around nothing, with 1 and with 64 taps
  *
- * in nanoseconds and as a ratio to one call through a function pointer in the same run.
- * The least of several repetitions counts.
+ * in nanoseconds, and as a ratio to one call through a function pointer in the same run. Each
+ * figure is the smallest of several repetitions.
  */
 #include "base/clock.h"
 #include "base/macros.h"

@@ -1,14 +1,13 @@
 /*
- * bench_record.c - what recording costs the thread that produces, and how fast the writer
- * is beside a plain one on the same disk.
+ * bench_record.c - what recording costs the producing thread, and the speed of the writer next to
+ * a plain writer on the same disk.
  *
- *     bench_record [FOLDER [MEGABYTES]]       files go to FOLDER (.), and away again
+ *     bench_record [FOLDER [MEGABYTES]]       files are created in FOLDER (.) and removed
  *
- * put over memcpy: bursts that fit into the ring, against memcpy of the same source into
- * memory that is walked through alike, in turns; medians of the thread's own time. writer over plain: from the
- * first put until the recorder is closed and everything synced, against the better of a
- * buffered and a direct writer of 4 MiB blocks with one fdatasync at the end, in turns;
- * medians.
+ * put over memcpy: bursts that fit the ring, against a memcpy of the same source into memory that is
+ * traversed in the same way, in turns; medians of the thread's own time. writer over plain: from the
+ * first put until the recorder is closed and everything is synced, against the better of a buffered
+ * and a direct writer of 4 MiB blocks with one fdatasync at the end, in turns; medians.
  */
 #include "support.h"
 
@@ -186,7 +185,7 @@ static void of_small_things(void)
         rows[i] = (own_time() - began) / COUNT * 1e9;
         (void)sonde_recorder_drain(b.recorder, 60);
         began = own_time();
-        for (int k = 0; k < COUNT; k++) { /* a step is told of if it has anything */
+        for (int k = 0; k < COUNT; k++) { /* a step is written if it has data */
             sonde_recorder_put_vitals(b.recorder, 0, &at, &vitals);
             sonde_recorder_end_step(b.recorder, &at);
         }

@@ -1,12 +1,12 @@
 /*
- * bench_rules.c - what judging costs: all default rules inside training, over vital signs alone and
- * with raw values, and as `sonde train` does by default, beside the bare step; over a recorded run of
- * 100,000 steps; and how soon another process that follows a run tells of a fault.
+ * bench_rules.c - the cost of judging: all default rules during training, over vital signs alone,
+ * with raw values, and as `sonde train` does by default, next to the bare step; over a recorded run
+ * of 100,000 steps; and the delay until another process that follows a run reports a fault.
  *
  *     rules [FOLDER]     where the run is written and removed again; default /tmp
  *
- * Prints name,value,unit,limit,verdict per line; and what rules found in training, which is
- * healthy, on stderr: it should be nothing.
+ * Prints name,value,unit,limit,verdict per line, and on stderr the findings in the training, which is
+ * healthy and should have none.
  */
 #include "support.h"
 

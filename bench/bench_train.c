@@ -1,28 +1,29 @@
 /*
- * bench_train.c - what a training step costs, against what the processor could do, and
- * what looking adds to it.
+ * bench_train.c - the cost of a training step against the limit of the processor, and what
+ * observation adds to it.
  *
  *     bench_train [--job fashion_cnn] [--threads 1] [--seconds 5] [--bare]
  *
- * Several sessions of the same job, which differ in what is tapped, take turns in blocks
- * of a few hundredths of a second, in between with a loop of multiply-adds in registers;
- * so whatever else the machine does hits all of them. Rows, behind the job and the
- * threads:
+ * Several sessions of one job, which differ in their taps, take turns in blocks of a few hundredths
+ * of a second, with a loop of multiply-adds in registers in between, so that other load affects all
+ * of them alike. Rows, after the job and the threads:
  *
  *     peak                 of one core, in this process: the fast decile of all blocks
- *     step, step_p10       median and fast decile of the bare step, which looks at
- * nothing over_floor           step_p10 over the time that its operations take at the
- * peak; they are counted as two a multiply-add, forward and backward, without the first
- * layer's gradient of its input over_floor_median    the same of medians arena_over_live
- * bytes of the arena over the most that are alive at once noise                a second
- * bare session over the first, minus 1 not_due, ...         each tap's step over the bare
- * one of the same round, minus 1; the median of all rounds
+ *     step, step_p10       median and fast decile of the bare step, without taps
+ *     over_floor           step_p10 over the time of its operations at the peak, counted as two per
+ *                          multiply-add, forward and backward, without the gradient of the first
+ *                          layer's input
+ *     over_floor_median    the same of medians
+ *     arena_over_live      bytes of the arena over the most that are alive at once
+ *     noise                a second bare session over the first, minus 1
+ *     not_due, ...         each tap's step over the bare one of the same round, minus 1; the median
+ *                          of all rounds
  *
- * Times are of ten steps running, since some taps are due at every tenth. A block's time
- * is the lower quartile of its tens. Batches are many and different: a network that sees
- * one batch for ever grows denormal momenta, which no real training has.
+ * Times are of ten consecutive steps, because some taps are due at every tenth. The time of a block
+ * is the lower quartile of its tens. There are many different batches: a network that repeats one
+ * batch grows denormal momenta, which real training does not have.
  *
- * --bare measures only the bare step: for whoever compares two builds in turns.
+ * --bare measures only the bare step, for a comparison of two builds.
  */
 #include "support.h"
 #include "train_peak.h"

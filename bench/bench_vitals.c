@@ -1,10 +1,9 @@
 /*
- * bench_vitals.c - what looking costs: vital signs against reading, in memory and in L2,
- * fused into an optimiser's loop, and the sketch.
+ * bench_vitals.c - the cost of observation: vital signs against reading, in memory and in L2, fused
+ * into the loop of an optimiser, and the sketch.
  *
- * Prints name,value,unit,limit per line; limit is empty where none is set. Each figure is
- * the best of several runs, what it is compared with measured in between. n of the fused
- * rows is a multiple of 16.
+ * Prints name,value,unit,limit per line; limit is empty if there is none. Each figure is the best of
+ * several runs, with the reference measured in between. n of the fused rows is a multiple of 16.
  */
 #include "vitals_fused.h"
 

@@ -1,19 +1,19 @@
-"""A training step of the built-in networks in PyTorch, as fast as its user can have it.
+"""A training step of the built-in networks in PyTorch, in its fastest form.
 
 usage: peer_torch.py [--threads N] [--seconds S] [--jobs A,B] [--variants eager,fused,compile]
 
 Prints `name,value,unit` lines: for each network and variant the median and the fast decile
 of a step in milliseconds, over tens of steps, as bench_train does. Batches are preloaded
-tensors, many and different; gradients are set to None, as is the default. On one thread the
-time is the process's own, on several the wall's: so bench_train has it.
+tensors, many and different; gradients are set to None, which is the default. On one thread the
+time is that of the process, on several that of the wall clock, as in bench_train.
 
-    eager     what everybody writes: forward, backward, step of torch.optim.SGD
+    eager     the ordinary form: forward, backward, step of torch.optim.SGD
     fused     the same with SGD(fused=True)
     compile   the model and its loss through torch.compile, whose code needs a C++ compiler
 
 The number of threads is for ATen, OpenMP and MKL alike; so start it with OMP_NUM_THREADS and
-MKL_NUM_THREADS set to the same. Whoever runs it may preload a library that answers MKL's
-question for an Intel processor; see README.md.
+MKL_NUM_THREADS set to the same. The caller may preload a library that answers MKL's question
+for an Intel processor; see README.md.
 """
 import argparse
 import os

@@ -1,12 +1,12 @@
 /*
- * fashion_cnn.c - a small convolutional network on Fashion-MNIST: train, save, evaluate, draw
- * the confusion matrix, load, classify an image of one's own.
+ * fashion_cnn.c - a small convolutional network on Fashion-MNIST: train, save, evaluate, draw the
+ * confusion matrix, load, classify an image of your own.
  *
  *     fashion_cnn [DATA_FOLDER] [IMAGE]
  *
- * Without DATA_FOLDER the data is looked for where `sonde data fetch fashion-mnist` puts it.
- * Leaves sample_images.png, classifier.safetensors, confusion_matrix.png and transformed.png
- * in the current folder.
+ * Without DATA_FOLDER the program looks for the data where `sonde data fetch fashion-mnist` puts it.
+ * It writes sample_images.png, classifier.safetensors, confusion_matrix.png and transformed.png into
+ * the current folder.
  */
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>

@@ -1,16 +1,15 @@
 /*
- * foreign_loop.c - a program with a training loop of its own, recorded: no engine of Sonde's,
- * only libsonde.
+ * foreign_loop.c - a program with its own training loop, recorded with libsonde alone.
  *
  *     foreign_loop RUN [STEPS [CONFIG]]
  *
- * A network of two layers learns by hand-written gradient descent which of two rings a point
- * lies on. RUN is the folder to record to; CONFIG is a hook's configuration (YAML, JSON or
- * smdebug's JSON), which may want anything that is declared below.
+ * A network of two layers learns by hand-written gradient descent which of two rings a point lies on.
+ * RUN is the folder to record to; CONFIG is a hook's configuration (YAML, JSON or smdebug's JSON),
+ * which may select any of the tensors declared below.
  *
- * What a program has to do: make a hook, declare its tensors once, and in its loop say where
- * a step begins and ends and hand over each value when it has it. What is saved, when, and
- * as what is the configuration's business.
+ * The program creates a hook and declares its tensors once. In its loop it marks where a step begins
+ * and ends, and passes each value to the hook. The configuration decides what is saved, when, and in
+ * which form.
  */
 #include <sonde/hook.h>
 

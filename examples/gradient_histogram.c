@@ -1,11 +1,11 @@
 /*
- * gradient_histogram.c - anchors: the gradients of a small network on MNIST after one epoch,
- * as a histogram of their magnitudes.
+ * gradient_histogram.c - anchors: a histogram of the magnitudes of the gradients of a small network on
+ * MNIST after one epoch.
  *
  *     gradient_histogram [DATA_FOLDER]
  *
- * The histogram tells whether gradients underflow or overflow: log2 of |g| in 50 bins, zeros
- * two below the smallest. The network's log-softmax runs over the batch (axis 0).
+ * The histogram shows whether gradients underflow or overflow: log2 of |g| in 50 bins, with zeros two
+ * below the smallest. The log-softmax of the network runs over the batch (axis 0).
  */
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>

@@ -1,6 +1,6 @@
 /*
- * tensor_inspection.c - gradients and activations of a small network on MNIST, taken out of
- * the run by outfeed queues and summed up at the end of every epoch.
+ * tensor_inspection.c - gradients and activations of a small network on MNIST, read from
+ * outfeed queues and summarised at the end of every epoch.
  *
  *     tensor_inspection [--model-type Sequential|Model] [--no-pipelining]
  *                       [--use-gradient-accumulation] [--outfeed-pre-accumulated-gradients]
@@ -8,11 +8,11 @@
  *                       [--gradients-filters TEXT ...] [--activations-filters TEXT ...]
  *                       [--data FOLDER]
  *
- * Steps are batches of 32, as Keras counts them. With pipelining (the default) the network
- * has three layers in two stages, run one behind the other, and gradients are added up over
- * four batches before they are applied; without, it has two layers, and they are if asked
- * for. A filter "none" lets everything in. An execution is one call of the session: fewer
- * steps take less memory and change nothing else. Without --data, MNIST is looked for where
+ * Steps are batches of 32, as Keras counts them. With pipelining (the default) the network has
+ * three layers in two stages, which run one after the other, and gradients are summed over four
+ * batches before they are applied; without, it has two layers, and sums gradients on request. The
+ * filter "none" selects everything. An execution is one call of the session: fewer steps per call
+ * need less memory and change nothing else. Without --data, the program looks for MNIST where
  * `sonde data fetch mnist` puts it.
  */
 #include <sonde/log.h>

@@ -1,5 +1,5 @@
 /*
- * clean.c - runs in which nothing is wrong, however it may look.
+ * clean.c - healthy runs, some of which look suspicious.
  */
 #include "faults.h"
 #include "loop.h"

@@ -148,7 +148,7 @@ static void observe(loop *of, uint32_t id, const void *values, int replica)
     }
 }
 
-/* The ids are those of the first replica: a tensor is one, whoever has it. */
+/* The ids are those of the first replica: all replicas share the tensors. */
 void loop_observe_forward(loop *of, const loop_net *net, int replica)
 {
     const loop_plan *plan = &of->plan;

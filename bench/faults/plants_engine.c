@@ -108,7 +108,7 @@ static void flip_weight(faults_training *of, int64_t step)
     for (int64_t k = 0; k < count; k++) {
         most = fmaxf(most, fabsf(w[k]));
     }
-    /* one that it makes stand out: others could not be told from training */
+    /* an element that the flip makes stand out; no rule can see any other */
     for (uint64_t i = 0; step == SHOWS && i < 100000; i++) {
         float *at =
             w + (int64_t)(faults_uniform(of->plan.seed, 60, i) * (float)count) % count;

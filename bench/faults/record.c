@@ -125,7 +125,7 @@ static bool is_same(const sonde_finding *a, const sonde_finding *b)
     return a->id == b->id && strcmp(lines[0], lines[1]) == 0;
 }
 
-/* How many of a are not in b to the letter, which are told. */
+/* Number of findings of a without an equal one in b; prints them. */
 static size_t missing(sonde_rules *a, sonde_rules *b, const char *where)
 {
     size_t count_a = 0, count_b = 0, lost = 0;

@@ -1,5 +1,5 @@
 /*
- * curl.c - see curl.h.
+ * curl.c - loads libcurl; see curl.h.
  */
 #include "base/curl.h"
 #include "base/fail.h"
@@ -13,8 +13,6 @@
 
 #include <sonde/error.h>
 
-enum { CURL_GLOBAL_ALL = 3 };
-
 static sonde__curl curl;
 static bool curl_loaded;
 static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
@@ -23,7 +21,7 @@ static bool find(void *library, const char *name, void *function)
 {
     void *symbol = dlsym(library, name);
 
-    /* POSIX says they are of one size, C does not let us cast */
+    /* POSIX: pointers to objects and functions have one size; C forbids the cast */
     memcpy(function, &symbol, sizeof symbol);
     return symbol != NULL;
 }
@@ -31,13 +29,13 @@ static bool find(void *library, const char *name, void *function)
 static void load(void)
 {
     static const char *const names[] = {"libcurl.so.4", "libcurl-gnutls.so.4"};
-    int (*global_init)(long flags) = NULL;
     void *library = NULL;
 
     for (size_t i = 0; library == NULL && i < SONDE_COUNT_OF(names); i++) {
         library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
     }
-    curl_loaded = library != NULL && find(library, "curl_global_init", &global_init) &&
+    curl_loaded = library != NULL &&
+                  find(library, "curl_global_init", &curl.global_init) &&
                   find(library, "curl_easy_init", &curl.easy_init) &&
                   find(library, "curl_easy_setopt", &curl.easy_setopt) &&
                   find(library, "curl_easy_getinfo", &curl.easy_getinfo) &&
@@ -46,7 +44,7 @@ static void load(void)
                   find(library, "curl_easy_strerror", &curl.easy_strerror) &&
                   find(library, "curl_slist_append", &curl.slist_append) &&
                   find(library, "curl_slist_free_all", &curl.slist_free_all) &&
-                  global_init(CURL_GLOBAL_ALL) == SONDE__CURL_OK;
+                  curl.global_init(CURL_GLOBAL_ALL) == CURLE_OK;
 }
 
 const sonde__curl *sonde__curl_load(const char *where, sonde_diag *diag)
@@ -55,7 +53,7 @@ const sonde__curl *sonde__curl_load(const char *where, sonde_diag *diag)
     if (!curl_loaded) {
         (void)sonde__fail(diag, SONDE_EUNSUPPORTED, where,
                           "libcurl.so.4: install the package libcurl4 (or libcurl4t64)",
-                          "it cannot be done without libcurl");
+                          "libcurl is not installed");
         return NULL;
     }
     return &curl;

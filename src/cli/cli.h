@@ -77,9 +77,6 @@ int cli_run(const cli_command *command, int argc, char **argv);
 /* The command that the first words of argv name, and how many words that took. */
 const cli_command *cli_find(int argc, char **argv, int *words);
 
-/* Letters to change, drop or add to make one text the other. */
-size_t cli_edit_distance(const char *a, const char *b);
-
 void cli_print_help(const cli_command *command, FILE *stream);
 void cli_print_overview(FILE *stream);
 

@@ -1,5 +1,5 @@
 /*
- * run.c - see run.h.
+ * cli_run.c - see cli_run.h.
  */
 #include "cli/cli_run.h"
 
@@ -13,27 +13,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static sonde_err fail(sonde_diag *diag, sonde_err err, const char *where,
-                      const char *expected, const char *fmt, ...)
-    __attribute__((format(printf, 5, 6)));
-
-static sonde_err fail(sonde_diag *diag, sonde_err err, const char *where,
-                      const char *expected, const char *fmt, ...)
-{
-    va_list args;
-
-    *diag = (sonde_diag){.err = err};
-    (void)snprintf(diag->where, sizeof diag->where, "%s", where);
-    (void)snprintf(diag->expected, sizeof diag->expected, "%s", expected);
-    va_start(args, fmt);
-    (void)vsnprintf(diag->found, sizeof diag->found, fmt, args);
-    va_end(args);
-    return err;
-}
-
 sonde_err cli_fail_memory(sonde_diag *diag)
 {
-    return fail(diag, SONDE_ENOMEM, "", "", "out of memory");
+    return sonde_diag_set(diag, SONDE_ENOMEM, "", "", "out of memory");
 }
 
 /* --- options ---------------------------------------------------------------------- */
@@ -66,8 +48,8 @@ static sonde_err parse_steps(const char *text, cli_range *range, sonde_diag *dia
         good = good && (colon + 1 == end || range->end > range->begin);
     }
     return good ? SONDE_OK
-                : fail(diag, SONDE_EINVAL, "--steps",
-                       "A:B, where B is not among them, A:, :B, or A", "'%s'", text);
+                : sonde_diag_set(diag, SONDE_EINVAL, "--steps",
+                                 "A:B (without B), A:, :B or A", "'%s'", text);
 }
 
 static sonde_err parse_mode(const char *text, sonde_mode *mode, sonde_diag *diag)
@@ -78,8 +60,8 @@ static sonde_err parse_mode(const char *text, sonde_mode *mode, sonde_diag *diag
             return SONDE_OK;
         }
     }
-    return fail(diag, SONDE_EINVAL, "--mode", "train, eval, predict or global", "'%s'",
-                text);
+    return sonde_diag_set(diag, SONDE_EINVAL, "--mode", "train, eval, predict or global",
+                          "'%s'", text);
 }
 
 sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
@@ -110,25 +92,25 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
     for (;;) {
         const size_t length = strcspn(at, ",");
         char name[64];
-        sonde_reduction of;
+        sonde_reduction reduction;
         sonde_err err = SONDE_OK;
 
         (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
-        err = sonde_reduction_parse(name, &of, diag);
+        err = sonde_reduction_parse(name, &reduction, diag);
         if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
-            err = fail(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
+            err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
         }
         for (size_t i = 0; err == SONDE_OK && i < stats->count; i++) {
-            if (strcmp(stats->item[i].name, of.name) == 0) {
-                err = fail(diag, SONDE_EINVAL, "--stat", "each once", "'%s' stands twice",
-                           name);
+            if (strcmp(stats->item[i].name, reduction.name) == 0) {
+                err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "each once",
+                                     "'%s' appears twice", name);
             }
         }
         if (err != SONDE_OK) {
             (void)snprintf(diag->where, sizeof diag->where, "--stat");
             return err;
         }
-        stats->item[stats->count++] = of;
+        stats->item[stats->count++] = reduction;
         if (at[length] == '\0') {
             return SONDE_OK;
         }
@@ -146,12 +128,12 @@ unsigned cli_stats_evidence(const cli_stats *stats)
     return how;
 }
 
-const char *cli_reduced_text(const sonde_reduction *of, const sonde_reduced *value,
+const char *cli_reduced_text(const sonde_reduction *reduction, const sonde_reduced *value,
                              char *buf, size_t size)
 {
     if (value->how == 0) {
         (void)snprintf(buf, size, "-");
-    } else if (of->kind == SONDE_REDUCTION_HASH) {
+    } else if (reduction->kind == SONDE_REDUCTION_HASH) {
         (void)snprintf(buf, size, "%016" PRIx64, value->hash);
     } else {
         (void)snprintf(buf, size, "%.7g", value->number);
@@ -219,7 +201,7 @@ sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t *
     sonde_err err = cli_resolve(trial, text, &found, &found_count, diag);
 
     if (err == SONDE_OK && found_count == 0) {
-        err = fail(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
+        err = sonde_diag_set(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
     }
     if (err != SONDE_OK) {
         sonde_selector_free_ids(found);
@@ -237,8 +219,8 @@ bool cli_is_number(const sonde_tensor_info *info)
     return sonde_view_count(&shape) == 1;
 }
 
-/* "no value": what was not saved. */
-static const char *nothing_of(unsigned how)
+/* "no value": the kinds that are missing. */
+static const char *missing_kinds(unsigned how)
 {
     switch (how) {
     case SONDE_HOW_RAW:
@@ -277,7 +259,7 @@ sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *ran
                            unsigned how, sonde_diag *diag)
 {
     const char *name = sonde_catalogue_info(sonde_trial_catalogue(trial), id)->name;
-    const char *what = nothing_of(how);
+    const char *what = missing_kinds(how);
     char where[96];
     int64_t *steps = NULL;
     size_t count = 0, after = 0;
@@ -292,22 +274,25 @@ sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *ran
         after++;
     }
     if (count == 0) {
-        err = fail(diag, SONDE_ENOTFOUND, name, "", "%s was saved at any %sstep", what,
-                   range->mode == SONDE_MODE_GLOBAL  ? ""
-                   : range->mode == SONDE_MODE_TRAIN ? "train "
-                   : range->mode == SONDE_MODE_EVAL  ? "eval "
-                                                     : "predict ");
+        err = sonde_diag_set(diag, SONDE_ENOTFOUND, name, "",
+                             "%s was saved at any %sstep", what,
+                             range->mode == SONDE_MODE_GLOBAL  ? ""
+                             : range->mode == SONDE_MODE_TRAIN ? "train "
+                             : range->mode == SONDE_MODE_EVAL  ? "eval "
+                                                               : "predict ");
     } else if (after < count && steps[after] == range->begin) {
-        err = fail(diag, SONDE_ENOTFOUND, name, "",
-                   "%s was saved %s by this worker, micro-batch or replica", what, where);
+        err = sonde_diag_set(diag, SONDE_ENOTFOUND, name, "",
+                             "%s was saved %s by this worker, micro-batch or replica",
+                             what, where);
     } else if (after == 0 || after == count) {
-        err = fail(diag, SONDE_ENOTFOUND, name, "",
-                   "%s was saved %s; the %s is step %" PRId64, what, where,
-                   after == 0 ? "first" : "last", steps[after == 0 ? 0 : count - 1]);
+        err = sonde_diag_set(diag, SONDE_ENOTFOUND, name, "",
+                             "%s was saved %s; the %s is step %" PRId64, what, where,
+                             after == 0 ? "first" : "last",
+                             steps[after == 0 ? 0 : count - 1]);
     } else {
-        err = fail(diag, SONDE_ENOTFOUND, name, "",
-                   "%s was saved %s; the nearest are %" PRId64 " and %" PRId64, what,
-                   where, steps[after - 1], steps[after]);
+        err = sonde_diag_set(diag, SONDE_ENOTFOUND, name, "",
+                             "%s was saved %s; the nearest are %" PRId64 " and %" PRId64,
+                             what, where, steps[after - 1], steps[after]);
     }
     sonde_trial_free(steps);
     return err;
@@ -331,7 +316,7 @@ sonde_err cli_last_step(sonde_trial *trial, uint32_t id, const cli_range *range,
     return count > 0 ? SONDE_OK : cli_fail_nothing(trial, id, range, how, diag);
 }
 
-/* --- telling ---------------------------------------------------------------------- */
+/* --- printing ---------------------------------------------------------------------- */
 
 const char *cli_step_text(sonde_trial *trial, sonde_mode mode, int64_t step, char *buf,
                           size_t size)
@@ -395,45 +380,41 @@ void cli_left_out(void *user, const char *text)
 int cli_left_out_end(size_t count)
 {
     if (count > MOST_LEFT_OUT) {
-        cli_warn("left out: %zu more; 'sonde verify' names all", count - MOST_LEFT_OUT);
+        cli_warn("left out: %zu more; 'sonde verify' lists all of them",
+                 count - MOST_LEFT_OUT);
     }
     return count > 0 ? CLI_VERDICT : CLI_OK;
 }
 
-void cli_json_string(FILE *stream, const char *text)
+/* The text that cli_json() writes into. */
+static sonde_text json_text;
+
+sonde_json *cli_json(void)
 {
-    (void)fputc('"', stream);
-    for (; *text != '\0'; text++) {
-        if (*text == '"' || *text == '\\') {
-            (void)fprintf(stream, "\\%c", *text);
-        } else if ((unsigned char)*text < 0x20) {
-            (void)fprintf(stream, "\\u%04x", (unsigned)*text);
-        } else {
-            (void)fputc(*text, stream);
-        }
-    }
-    (void)fputc('"', stream);
+    static sonde_json json = {.text = &json_text, .spaced = true};
+
+    return &json;
 }
 
-void cli_json_number(FILE *stream, double value)
+void cli_json_print(const char *end)
 {
-    char buf[32];
+    sonde_text_add(&json_text, end);
+    if (json_text.failed) {
+        (void)cli_fail_text("out of memory");
+        json_text.failed = false;
+    } else {
+        (void)fwrite(json_text.data, 1, json_text.length, stdout);
+    }
+    json_text.length = 0;
+}
 
-    if (isnan(value)) {
-        (void)fputs("\"NaN\"", stream);
-        return;
+void cli_json_shape(sonde_json *json, const sonde_tensor_info *info)
+{
+    sonde_json_list(json, "shape");
+    for (int d = 0; d < info->rank; d++) {
+        sonde_json_int(json, NULL, info->shape[d]);
     }
-    if (isinf(value)) {
-        (void)fputs(value > 0.0 ? "\"Infinity\"" : "\"-Infinity\"", stream);
-        return;
-    }
-    for (int digits = 15; digits <= 17; digits++) {
-        (void)snprintf(buf, sizeof buf, "%.*g", digits, value);
-        if (strtod(buf, NULL) == value) {
-            break;
-        }
-    }
-    (void)fputs(buf, stream);
+    sonde_json_end(json);
 }
 
 int cli_columns(void)

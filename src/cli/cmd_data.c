@@ -2,6 +2,7 @@
  * data.c - `sonde data fetch|synth|info`: data sets by name.
  */
 #include "cli/cli_job.h"
+#include "cli/cli_run.h"
 
 #include <sonde/nn/fetch.h>
 #include <sonde/nn/synth.h>
@@ -142,12 +143,18 @@ static void print_info(const char *split, const sonde_nn_dataset *set,
 
     (void)sonde_shape_text(traits->rank, traits->shape, shape, sizeof shape);
     if (json) {
-        (void)printf("{\"split\": \"%s\", \"source\": \"%s\", \"count\": %" PRId64
-                     ", \"dtype\": \"%s\", \"classes\": %" PRId64
-                     ", \"mean\": %.6f, \"std\": %.6f}\n",
-                     split, traits->source, traits->count,
-                     sonde_dtype_name(traits->dtype), traits->classes, info->mean[0],
-                     info->std[0]);
+        sonde_json *const line = cli_json();
+
+        sonde_json_object(line, NULL);
+        sonde_json_string(line, "split", split);
+        sonde_json_string(line, "source", traits->source);
+        sonde_json_int(line, "count", traits->count);
+        sonde_json_string(line, "dtype", sonde_dtype_name(traits->dtype));
+        sonde_json_int(line, "classes", traits->classes);
+        sonde_json_format(line, "mean", "%.6f", info->mean[0]);
+        sonde_json_format(line, "std", "%.6f", info->std[0]);
+        sonde_json_end(line);
+        cli_json_print("\n");
         return;
     }
     (void)printf("%s: %s\n  %" PRId64 " samples of %s %s, %s; mean %.4f, std %.4f\n",

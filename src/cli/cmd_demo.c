@@ -42,17 +42,14 @@ static const cli_demo_file *find_demo(const char *name)
 
 static int fail_name(const char *name)
 {
-    const char *nearest = NULL;
-    size_t distance = 6;
+    enum { MOST = 64 };
+    const char *names[MOST], *nearest = NULL;
+    size_t count = 0;
 
-    for (size_t i = 0; cli_demo_files[i].name != NULL; i++) {
-        const size_t d = cli_edit_distance(name, cli_demo_files[i].name);
-
-        if (d < distance) {
-            distance = d;
-            nearest = cli_demo_files[i].name;
-        }
+    for (; cli_demo_files[count].name != NULL && count < MOST; count++) {
+        names[count] = cli_demo_files[count].name;
     }
+    nearest = sonde_diag_nearest(name, names, count);
     return cli_fail_text("unknown demo '%s' (expected %s)", name,
                          nearest != NULL ? nearest : "one that 'sonde demo list' lists");
 }

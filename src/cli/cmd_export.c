@@ -1,6 +1,5 @@
 /*
- * export.c - `sonde export`: a run for TensorBoard, NumPy, safetensors and whatever reads CSV
- * or JSON.
+ * cmd_export.c - `sonde export`: writes a run for TensorBoard, NumPy, safetensors, CSV or JSON.
  */
 #include "cli/cli_run.h"
 
@@ -56,7 +55,7 @@ static void print_report(const sonde_export_report *report, const char *out)
     (void)putchar('\n');
 }
 
-/* The options, but for the tensors. */
+/* Sets all options except the tensors. */
 static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
                         cli_stats *stats, sonde_export_options *options, sonde_diag *diag)
 {
@@ -161,17 +160,18 @@ static int run_export(const void *values, int argc, char **argv)
 static const cli_option export_options[] = {
     OPTION("to", 't', CLI_TEXT, "FORMAT", to,
            "tensorboard, npz, safetensors, csv or jsonl"),
-    OPTION("steps", 'n', CLI_TEXT, "A:B", steps, "steps A to B - 1; A:, :B or A as well"),
+    OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
+           "only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "only train, eval or predict, and steps counted in it"),
+           "only train, eval or predict, with its own step count"),
     OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "which statistics, but of npz and safetensors"),
+           "statistics to write (not in npz and safetensors)"),
     OPTION("values", 'v', CLI_FLAG, NULL, values,
-           "raw values in place of statistics, in csv and jsonl"),
+           "raw values instead of statistics (csv and jsonl)"),
     OPTION("elements", 0, CLI_COUNT, "N", elements,
            "with --values: the first N of each value (all)"),
-    OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "of this worker alone"),
-    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "errors alone"),
+    OPTION("worker", 'w', CLI_COUNT, "RANK", worker, "only this worker"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
 
 const cli_command cli_export = {
@@ -179,17 +179,15 @@ const cli_command cli_export = {
     .arguments = "RUN OUT [TENSORS]",
     .summary = "write a run in another format",
     .details =
-        "tensorboard makes a folder with scalars and histograms of every mode; npz and\n"
-        "safetensors hold raw values, named as 0000000100/train/conv1.weight; csv and\n"
-        "jsonl hold statistics, a row for each tensor and step. Without --stat these "
-        "are\n"
-        "all, and mean, std, min, max, l2 and nonfinite for tensorboard. With --values "
-        "csv\nholds a line for each element, jsonl an object for each value. In npz, "
-        "which has no\nfloat8, such values are their codes as uint8, and bfloat16 is "
-        "float32.\n\nOUT must not "
-        "exist: it appears whole or not at all. Values that are damaged are left\nout "
-        "and "
-        "named; the exit code is then 1.",
+        "tensorboard       a folder with scalars and histograms of each mode\n"
+        "npz, safetensors  raw values, named like 0000000100/train/conv1.weight\n"
+        "csv, jsonl        statistics, a row for each tensor and step; with --values raw\n"
+        "                  values: a line for each element, or an object for each value\n\n"
+        "Without --stat, tensorboard gets mean, std, min, max, l2 and nonfinite, csv and "
+        "jsonl\nall statistics. numpy has no float8 or bfloat16: npz stores float8 as "
+        "codes (uint8)\nand bfloat16 as float32.\n\n"
+        "OUT must not exist; it appears whole or not at all. Damaged values are left out "
+        "and\nnamed; the exit code is then 1.",
     .examples =
         "  sonde export runs/first board --to tensorboard\n"
         "  sonde export runs/first weights.npz '*.weight' --to npz --steps 1000:\n"

@@ -1,5 +1,5 @@
 /*
- * ls.c - `sonde ls`: what a run is, and the tensors in it.
+ * cmd_ls.c - `sonde ls`: describes a run and lists its tensors.
  */
 #include "cli/ls_runs.h"
 
@@ -9,7 +9,7 @@ typedef struct ls_values {
     bool json, names;
 } ls_values;
 
-/* What was saved of a tensor, in steps of all modes. */
+/* Number of steps, in all modes, at which each kind was saved. */
 typedef struct saved {
     size_t raw, vitals, sketch;
     int64_t first, last;
@@ -34,7 +34,8 @@ static sonde_err count_steps(sonde_trial *trial, uint32_t id, unsigned how, size
     return SONDE_OK;
 }
 
-static sonde_err look(sonde_trial *trial, uint32_t id, saved *kinds, sonde_diag *diag)
+static sonde_err count_kinds(sonde_trial *trial, uint32_t id, saved *kinds,
+                             sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
@@ -77,7 +78,7 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
 
     (void)printf("%-9s ", "steps");
     if (info->last_step < 0) {
-        (void)puts("none is complete");
+        (void)puts("none complete");
         return;
     }
     (void)printf("up to %" PRId64, info->last_step);
@@ -86,14 +87,14 @@ static void print_steps(sonde_trial *trial, const sonde_run_info *info)
 
         (void)sonde_trial_steps(trial, modes[m], true, &count);
         if (count > 0) {
-            (void)printf("%s%zu of %s", comma, count, sonde_mode_name(modes[m]));
+            (void)printf("%s%zu %s", comma, count, sonde_mode_name(modes[m]));
             comma = ", ";
         }
     }
     (void)putchar('\n');
 }
 
-/* How long it took, how fast it is, and how long ago the last step of a live run was. */
+/* Duration, speed, and the end; of a live run the age of its last step. */
 static void print_times(sonde_trial *trial, const sonde_run_info *info)
 {
     const double rate = cli_steps_per_second(trial);
@@ -102,7 +103,7 @@ static void print_times(sonde_trial *trial, const sonde_run_info *info)
     if (info->last_time == 0) {
         return;
     }
-    (void)printf("%-9s %s from the first step to the last", "time",
+    (void)printf("%-9s %s from first to last step", "time",
                  cli_duration_text(1e-9 * (double)(info->last_time - info->first_time),
                                    text, sizeof text));
     if (rate > 0.0) {
@@ -111,7 +112,7 @@ static void print_times(sonde_trial *trial, const sonde_run_info *info)
     if (info->status == SONDE_RUN_ENDED) {
         (void)printf(", ended %s\n", cli_moment_text(info->last_time, text, sizeof text));
     } else {
-        (void)printf(", the last %s ago\n",
+        (void)printf(", last step %s ago\n",
                      cli_duration_text(cli_age(info->last_time), text, sizeof text));
     }
 }
@@ -130,9 +131,8 @@ static void print_resumes(const sonde_trial *trial, const sonde_run_info *info)
         (void)putchar('\n');
     }
     if (info->superseded + info->superseded_steps > 0) {
-        (void)printf("%-9s %" PRIu64 " steps and %" PRIu64
-                     " records from before that count no more\n",
-                     "", info->superseded_steps, info->superseded);
+        (void)printf("%-9s superseded: %" PRIu64 " steps and %" PRIu64 " records\n", "",
+                     info->superseded_steps, info->superseded);
     }
 }
 
@@ -162,109 +162,110 @@ static void print_run(sonde_trial *trial)
                      info.lost);
     }
     if (damage > 0) {
-        (void)printf("%-9s %zu thing%s that cannot be read; 'sonde verify' names %s\n",
+        (void)printf("%-9s %zu part%s cannot be read; 'sonde verify' lists %s\n",
                      "damage", damage, damage == 1 ? "" : "s",
                      damage == 1 ? "it" : "them");
     }
     (void)putchar('\n');
 }
 
-/* In seconds since 1970; null where it is not known. */
-static void print_time_json(const char *key, int64_t time)
+/* In seconds since 1970; null if it is not known. */
+static void put_time(sonde_json *json, const char *key, int64_t time)
 {
-    if (time > 0) {
-        (void)printf(", \"%s\": %.6f", key, 1e-9 * (double)time);
-    } else {
-        (void)printf(", \"%s\": null", key);
-    }
+    sonde_json_format(json, key, time > 0 ? "%.6f" : "null", 1e-9 * (double)time);
 }
 
-static void print_times_json(sonde_trial *trial, const sonde_run_info *info)
+static void put_times(sonde_json *json, sonde_trial *trial, const sonde_run_info *info)
 {
     sonde_trial_resumed resumed;
 
-    print_time_json("first_time", info->first_time);
-    print_time_json("last_time", info->last_time);
-    (void)printf(", \"steps_per_second\": %.6g, \"superseded\": %" PRIu64
-                 ", \"superseded_steps\": %" PRIu64 ", \"resumed\": [",
-                 cli_steps_per_second(trial), info->superseded, info->superseded_steps);
+    put_time(json, "first_time", info->first_time);
+    put_time(json, "last_time", info->last_time);
+    sonde_json_format(json, "steps_per_second", "%.6g", cli_steps_per_second(trial));
+    sonde_json_uint(json, "superseded", info->superseded);
+    sonde_json_uint(json, "superseded_steps", info->superseded_steps);
+    sonde_json_list(json, "resumed");
     for (size_t i = 0; sonde_trial_resume(trial, i, &resumed); i++) {
-        (void)printf("%s{\"worker\": %d, \"step\": %" PRId64, i > 0 ? ", " : "",
-                     resumed.worker, resumed.step);
-        print_time_json("time", resumed.time);
-        (void)putchar('}');
+        sonde_json_object(json, NULL);
+        sonde_json_int(json, "worker", resumed.worker);
+        sonde_json_int(json, "step", resumed.step);
+        put_time(json, "time", resumed.time);
+        sonde_json_end(json);
     }
-    (void)fputs("], \"steps\": {", stdout);
+    sonde_json_end(json);
 }
 
-static void print_run_json(sonde_trial *trial)
+static void put_counts(sonde_json *json, const sonde_run_info *info)
+{
+    sonde_json_int(json, "world", info->world);
+    sonde_json_int(json, "workers", info->workers);
+    sonde_json_int(json, "last_step", info->last_step);
+    sonde_json_uint(json, "records", info->records);
+    sonde_json_uint(json, "bytes", info->bytes);
+    sonde_json_uint(json, "rows", info->rows);
+    sonde_json_uint(json, "sketches", info->sketches);
+    sonde_json_uint(json, "lost", info->lost);
+}
+
+/* Leaves the object and its list of tensors open. */
+static void begin_run_json(sonde_json *json, sonde_trial *trial)
 {
     sonde_run_info info;
 
     sonde_trial_describe(trial, &info);
-    {
-        const char *const texts[][2] = {
-            {"{\"path\": ", info.path},
-            {", \"id\": ", info.id},
-            {", \"model\": ", info.model},
-            {", \"program\": ", info.program},
-            {", \"created\": ", info.created},
-            {", \"end_reason\": ", info.end_reason},
-            {", \"end_text\": ", info.end_text},
-            {", \"status\": ", cli_status_name(info.status)},
-        };
-
-        for (size_t i = 0; i < CLI_COUNT_OF(texts); i++) {
-            (void)fputs(texts[i][0], stdout);
-            cli_json_string(stdout, texts[i][1]);
-        }
-    }
-    (void)printf(", \"world\": %d, \"workers\": %d, \"last_step\": %" PRId64
-                 ", \"records\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"rows\": %" PRIu64
-                 ", \"sketches\": %" PRIu64 ", \"lost\": %" PRIu64,
-                 info.world, info.workers, info.last_step, info.records, info.bytes,
-                 info.rows, info.sketches, info.lost);
-    print_times_json(trial, &info);
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "path", info.path);
+    sonde_json_string(json, "id", info.id);
+    sonde_json_string(json, "model", info.model);
+    sonde_json_string(json, "program", info.program);
+    sonde_json_string(json, "created", info.created);
+    sonde_json_string(json, "end_reason", info.end_reason);
+    sonde_json_string(json, "end_text", info.end_text);
+    sonde_json_string(json, "status", cli_status_name(info.status));
+    put_counts(json, &info);
+    put_times(json, trial, &info);
+    sonde_json_object(json, "steps");
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
         size_t count = 0;
 
         (void)sonde_trial_steps(trial, (sonde_mode)m, true, &count);
-        (void)printf("%s\"%s\": %zu", m > 0 ? ", " : "", sonde_mode_name((sonde_mode)m),
-                     count);
+        sonde_json_uint(json, sonde_mode_name((sonde_mode)m), count);
     }
-    (void)fputs("}, \"damage\": [", stdout);
+    sonde_json_end(json);
+    sonde_json_list(json, "damage");
     for (size_t i = 0; sonde_trial_damage(trial, i) != NULL; i++) {
-        (void)fputs(i > 0 ? ", " : "", stdout);
-        cli_json_string(stdout, sonde_trial_damage(trial, i));
+        sonde_json_string(json, NULL, sonde_trial_damage(trial, i));
     }
-    (void)fputs("], \"collections\": [", stdout);
+    sonde_json_end(json);
+    sonde_json_list(json, "collections");
     for (size_t i = 0; sonde_trial_collection(trial, i) != NULL; i++) {
-        (void)fputs(i > 0 ? ", " : "", stdout);
-        cli_json_string(stdout, sonde_trial_collection(trial, i));
+        sonde_json_string(json, NULL, sonde_trial_collection(trial, i));
     }
-    (void)fputs("], \"tensors\": [", stdout);
+    sonde_json_end(json);
+    sonde_json_list(json, "tensors");
 }
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-/* same_as: the tensor that an alias is one of, or "". */
-static void print_tensor_json(const sonde_tensor_info *info, const char *same_as,
-                              const saved *kinds, bool first)
+/* same_as: the tensor of an alias, or "". */
+static void put_tensor(sonde_json *json, const sonde_tensor_info *info,
+                       const char *same_as, const saved *kinds)
 {
-    (void)printf("%s\n  {\"name\": ", first ? "" : ",");
-    cli_json_string(stdout, info->name);
-    (void)printf(", \"role\": \"%s\", \"module\": ", sonde_role_name(info->role));
-    cli_json_string(stdout, info->module);
-    (void)printf(", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
-                 sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
-    for (int d = 0; d < info->rank; d++) {
-        (void)printf("%s%" PRId64, d > 0 ? ", " : "", info->shape[d]);
-    }
-    (void)fputs("], \"same_as\": ", stdout);
-    cli_json_string(stdout, same_as);
-    (void)printf(", \"values\": %zu, \"vitals\": %zu, \"sketches\": %zu, "
-                 "\"first_step\": %" PRId64 ", \"last_step\": %" PRId64 "}",
-                 kinds->raw, kinds->vitals, kinds->sketch, kinds->first, kinds->last);
+    sonde_json_lead(json, "\n  ");
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "name", info->name);
+    sonde_json_string(json, "role", sonde_role_name(info->role));
+    sonde_json_string(json, "module", info->module);
+    sonde_json_string(json, "pass", sonde_pass_name(info->pass));
+    sonde_json_string(json, "dtype", sonde_dtype_name(info->dtype));
+    cli_json_shape(json, info);
+    sonde_json_string(json, "same_as", same_as);
+    sonde_json_uint(json, "values", kinds->raw);
+    sonde_json_uint(json, "vitals", kinds->vitals);
+    sonde_json_uint(json, "sketches", kinds->sketch);
+    sonde_json_int(json, "first_step", kinds->first);
+    sonde_json_int(json, "last_step", kinds->last);
+    sonde_json_end(json);
 }
 
 static void print_tensor(const sonde_tensor_info *info, const char *same_as,
@@ -300,10 +301,11 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
 {
     const sonde_catalogue *catalogue = sonde_trial_catalogue(trial);
     const int width = name_width(catalogue, ids, count);
+    sonde_json *const json = cli_json();
     sonde_err err = SONDE_OK;
 
     if (asked->json) {
-        print_run_json(trial);
+        begin_run_json(json, trial);
     } else if (!asked->names) {
         print_run(trial);
         (void)printf("%-*s  %-19s %-9s %-18s %8s %8s %8s  %s\n", width, "tensor", "role",
@@ -320,15 +322,17 @@ static sonde_err list(const ls_values *asked, sonde_trial *trial, const uint32_t
             (void)puts(info->name);
             continue;
         }
-        err = look(trial, ids[i], &kinds, diag);
+        err = count_kinds(trial, ids[i], &kinds, diag);
         if (err == SONDE_OK && asked->json) {
-            print_tensor_json(info, same_as, &kinds, i == 0);
+            put_tensor(json, info, same_as, &kinds);
         } else if (err == SONDE_OK) {
             print_tensor(info, same_as, &kinds, width);
         }
     }
     if (err == SONDE_OK && asked->json) {
-        (void)puts("]}");
+        sonde_json_end(json);
+        sonde_json_end(json);
+        cli_json_print("\n");
     }
     return err;
 }
@@ -358,20 +362,20 @@ static int run_ls(const void *values, int argc, char **argv)
 }
 
 static const cli_option ls_options[] = {
-    {"names", 'n', CLI_FLAG, NULL, "names alone, of tensors or runs",
+    {"names", 'n', CLI_FLAG, NULL, "print only names, of tensors or runs",
      offsetof(ls_values, names)},
-    {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout", offsetof(ls_values, json)},
+    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(ls_values, json)},
 };
 
 const cli_command cli_ls = {
     .name = "ls",
     .arguments = "RUN [TENSORS]",
-    .summary = "tell what a run is and list its tensors",
-    .details = "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or "
-               "several\nwith commas between. The columns values, vitals and sketches "
-               "count the steps at\nwhich each was saved. A run that is being written "
-               "can be listed at any time.\nOf a folder that is no run but holds some, "
-               "these are listed.",
+    .summary = "describe a run and list its tensors",
+    .details =
+        "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or several,\n"
+        "separated by commas. The columns values, vitals and sketches count the steps at\n"
+        "which each was saved. A run can be listed while it is being written. If RUN is a\n"
+        "folder that contains runs, these are listed.",
     .examples = "  sonde ls runs\n"
                 "  sonde ls runs/first\n"
                 "  sonde ls runs/first 'Gradient___*' --json",

@@ -1,6 +1,5 @@
 /*
- * plot.c - `sonde plot`: a run as a picture: curves of any statistic, or how the magnitudes of
- * a tensor move over the steps.
+ * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the steps.
  */
 #include "cli/heat.h"
 
@@ -41,7 +40,7 @@ typedef struct plotting {
     char title[256];
 } plotting;
 
-static sonde_plot_page page_of(const plotting *p)
+static sonde_plot_page make_page(const plotting *p)
 {
     return (sonde_plot_page){
         .title = p->title,
@@ -94,7 +93,7 @@ static sonde_err add_selected(plotting *p, const char *text, sonde_diag *diag)
     return all != NULL ? SONDE_OK : cli_fail_memory(diag);
 }
 
-/* Of a single number, the curve is itself, unless a statistic is asked for. */
+/* Whether the curve shows the tensor itself: a single number without --stat. */
 static bool is_whole(const plotting *p, uint32_t id)
 {
     return p->asked->stats == NULL &&
@@ -120,8 +119,8 @@ static bool grow(points *one)
     return true;
 }
 
-/* The series that a row's statistic belongs to; NULL if there are too many. */
-static points *series_of(plotting *p, const sonde_export_row *row, size_t stat)
+/* The series of a row's statistic. NULL: there are too many. */
+static points *find_series(plotting *p, const sonde_export_row *row, size_t stat)
 {
     for (size_t i = p->series_count; i-- > 0;) {
         points *one = &p->series[i];
@@ -148,7 +147,7 @@ static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *
         if (row->values[i].how == 0) {
             continue;
         }
-        one = series_of(p, row, i);
+        one = find_series(p, row, i);
         if (one == NULL) {
             *diag = (sonde_diag){.err = SONDE_EINVAL,
                                  .where = "plot",
@@ -190,7 +189,7 @@ static sonde_err read_points(plotting *p, sonde_diag *diag)
                : err;
 }
 
-/* "conv1.weight, std, eval": what tells the curves apart. */
+/* "conv1.weight, std, eval": only the parts that differ. */
 static void name_series(plotting *p)
 {
     for (size_t i = 0; i < p->series_count; i++) {
@@ -213,7 +212,7 @@ static sonde_err draw_curves(plotting *p, sonde_diag *diag)
 {
     sonde_plot_series series[MOST_SERIES];
     const bool one_stat = p->stats.count == 1 && !is_whole(p, p->ids[0]);
-    const sonde_curves_plot plot = {.page = page_of(p),
+    const sonde_curves_plot plot = {.page = make_page(p),
                                     .series = series,
                                     .count = p->series_count,
                                     .x_label = x_label(p),
@@ -257,7 +256,7 @@ static sonde_err plot_curves(plotting *p, int argc, char **argv, sonde_diag *dia
 
 static sonde_err plot_heat(plotting *p, const char *name, sonde_diag *diag)
 {
-    sonde_plot_page page = page_of(p);
+    sonde_plot_page page = make_page(p);
     uint32_t id = 0;
     sonde_err err =
         sonde_catalogue_find(sonde_trial_catalogue(p->trial), name, &id, diag);
@@ -344,20 +343,21 @@ static int run_plot(const void *values, int argc, char **argv)
     }
 
 static const cli_option plot_options[] = {
-    OPTION("output", 'o', CLI_TEXT, "FILE", out, "the picture: .png or .svg"),
+    OPTION("output", 'o', CLI_TEXT, "FILE", out, "the picture: a .png or .svg file"),
     OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "what the curves are of (mean; single numbers themselves)"),
+           "statistics to plot (mean; single numbers as they are)"),
     OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
-           "of one tensor: how its magnitudes move, as a heat map"),
-    OPTION("steps", 'n', CLI_TEXT, "A:B", steps, "steps A to B - 1; A:, :B or A as well"),
+           "plot a heat map of the magnitudes of one tensor"),
+    OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
+           "only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "count steps of train, eval or predict (global: of all)"),
+           "steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "of this worker (the first that has it)"),
-    OPTION("log", 'l', CLI_FLAG, NULL, log_y, "a logarithmic axis"),
+           "read this worker (the first that has the tensor)"),
+    OPTION("log", 'l', CLI_FLAG, NULL, log_y, "logarithmic y axis"),
     OPTION("smooth", 0, CLI_REAL, "W", smooth,
-           "add a moving average with this weight on the past, 0 to 1"),
-    OPTION("title", 0, CLI_TEXT, "TEXT", title, "instead of the model's name"),
+           "add a moving average with weight W on the past, 0 to 1"),
+    OPTION("title", 0, CLI_TEXT, "TEXT", title, "title (the model's name)"),
     OPTION("width", 0, CLI_SIZE, "N", width, "pixels (900)"),
     OPTION("height", 0, CLI_SIZE, "N", height, "pixels"),
 };
@@ -365,10 +365,10 @@ static const cli_option plot_options[] = {
 const cli_command cli_plot = {
     .name = "plot",
     .arguments = "RUN TENSORS...",
-    .summary = "draw recorded tensors over steps",
+    .summary = "plot recorded tensors over steps",
     .details =
-        "Each of TENSORS is a selector; at most 32 curves. Of long runs a heat map "
-        "has 1000\nsteps, evenly chosen." CLI_STATISTICS,
+        "Each of TENSORS is a selector; at most 32 curves. A heat map of a long run shows "
+        "1000\nevenly spaced steps." CLI_STATISTICS,
     .examples =
         "  sonde plot runs/first @loss -o loss.png --smooth 0.9\n"
         "  sonde plot runs/first 'Gradient___*.weight' --stat l2 --log -o norms.svg\n"

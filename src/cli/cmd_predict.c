@@ -5,6 +5,7 @@
  * background is light.
  */
 #include "cli/cli_job.h"
+#include "cli/cli_run.h"
 
 #include <sonde/nn/metrics.h>
 #include <sonde/nn/session.h>
@@ -109,22 +110,32 @@ static void print_scores(const prediction *run, const sonde_view *scores,
     const int64_t best = sonde_nn_argmax(SONDE_F32, score, classes, 1);
     int64_t top = run->asked->top != CLI_NOT_GIVEN ? run->asked->top : 3;
     double total = 0.0, bar = INFINITY;
+    sonde_json *const json = cli_json();
     char name[24];
 
+    if (run->asked->json) {
+        sonde_json_object(json, NULL);
+        sonde_json_string(json, "image", path);
+    }
     if (best < 0) {
-        (void)printf(run->asked->json ? "{\"image\": \"%s\", \"class\": null}\n"
-                                      : "%s: the model gives NaN\n",
-                     path);
+        if (run->asked->json) {
+            sonde_json_string(json, "class", NULL);
+            sonde_json_end(json);
+            cli_json_print("\n");
+        } else {
+            (void)printf("%s: the model gives NaN\n", path);
+        }
         return;
     }
     for (int64_t i = 0; i < classes; i++) { /* log-probabilities or logits alike */
         total += exp((double)score[i] - (double)score[best]);
     }
     if (run->asked->json) {
-        (void)printf("{\"image\": \"%s\", \"label\": %lld, \"class\": \"%s\", "
-                     "\"probability\": %.6f}\n",
-                     path, (long long)best,
-                     class_name(run->info, best, name, sizeof name), 1.0 / total);
+        sonde_json_int(json, "label", best);
+        sonde_json_string(json, "class", class_name(run->info, best, name, sizeof name));
+        sonde_json_format(json, "probability", "%.6f", 1.0 / total);
+        sonde_json_end(json);
+        cli_json_print("\n");
         return;
     }
     (void)printf("%s: %s\n", path, class_name(run->info, best, name, sizeof name));

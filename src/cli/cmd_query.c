@@ -1,5 +1,5 @@
 /*
- * query.c - `sonde query`: statistics of tensors over steps, as a table or for other programs.
+ * cmd_query.c - `sonde query`: statistics of tensors over steps, as a table, CSV or JSON.
  */
 #include "cli/cli_run.h"
 
@@ -23,9 +23,9 @@ typedef struct query {
     cli_stats stats;
     int name_width;
     size_t rows, left_out;
-    size_t told[CLI_STATS_MOST];   /* rows with an answer */
-    size_t nearly[CLI_STATS_MOST]; /* of them, from histograms */
-    size_t steps;                  /* rows, and what would be one with no answer in it */
+    size_t answered[CLI_STATS_MOST];    /* rows with this statistic */
+    size_t approximate[CLI_STATS_MOST]; /* of them, from histograms */
+    size_t steps;                       /* rows, including those without any statistic */
     sonde_text text;
 } query;
 
@@ -53,10 +53,10 @@ static sonde_err parse_format(const char *text, query_format *format, sonde_diag
 
 /* --- rows ------------------------------------------------------------------------- */
 
-static int width_of(const sonde_reduction *of)
+static int column_width(const sonde_reduction *reduction)
 {
-    const int least = of->kind == SONDE_REDUCTION_HASH ? 16 : 13;
-    const int letters = cli_letters(of->name);
+    const int least = reduction->kind == SONDE_REDUCTION_HASH ? 16 : 13;
+    const int letters = cli_letters(reduction->name);
 
     return letters > least ? letters : least;
 }
@@ -65,7 +65,7 @@ static void print_table_head(const query *q)
 {
     (void)printf("%10s  %-7s  %-*s", "step", "mode", q->name_width, "tensor");
     for (size_t i = 0; i < q->stats.count; i++) {
-        (void)printf("  %*s", width_of(&q->stats.item[i]), q->stats.item[i].name);
+        (void)printf("  %*s", column_width(&q->stats.item[i]), q->stats.item[i].name);
     }
     (void)putchar('\n');
 }
@@ -78,7 +78,7 @@ static void print_table_row(const query *q, const sonde_export_row *row)
         char text[64];
 
         (void)printf(
-            "  %*s", width_of(&q->stats.item[i]),
+            "  %*s", column_width(&q->stats.item[i]),
             cli_reduced_text(&q->stats.item[i], &row->values[i], text, sizeof text));
     }
     (void)putchar('\n');
@@ -92,7 +92,8 @@ static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_dia
 
     q->text.length = 0;
     err = sonde_export_row_text(kind, row, q->stats.item, q->stats.count, &q->text, diag);
-    if (err == SONDE_OK && q->format == QUERY_JSON) { /* the newline behind the comma */
+    if (err == SONDE_OK &&
+        q->format == QUERY_JSON) { /* the comma comes before the newline */
         (void)printf("%s\n%.*s", q->rows > 0 ? "," : "", (int)(q->text.length - 1),
                      q->text.data);
     } else if (err == SONDE_OK) {
@@ -101,34 +102,37 @@ static sonde_err print_text_row(query *q, const sonde_export_row *row, sonde_dia
     return err;
 }
 
-/* Whether the row answers anything. */
+/* Whether the row has any statistic. */
 static bool count_answers(query *q, const sonde_export_row *row)
 {
     bool any = false;
 
     for (size_t i = 0; i < q->stats.count; i++) {
-        q->told[i] += row->values[i].how != 0;
-        q->nearly[i] += row->values[i].how == SONDE_HOW_SKETCH;
+        q->answered[i] += row->values[i].how != 0;
+        q->approximate[i] += row->values[i].how == SONDE_HOW_SKETCH;
         any = any || row->values[i].how != 0;
     }
     q->steps++;
     return any;
 }
 
-/* What was not answered, or not exactly. */
+/* Warns of statistics that are missing or approximate. */
 static void warn_of_answers(const query *q)
 {
     for (size_t i = 0; i < q->stats.count; i++) {
-        const sonde_reduction *of = &q->stats.item[i];
-        const bool sketch = (sonde_reduction_evidence(of) & SONDE_HOW_SKETCH) != 0;
+        const sonde_reduction *reduction = &q->stats.item[i];
+        const bool sketch = (sonde_reduction_evidence(reduction) & SONDE_HOW_SKETCH) != 0;
 
-        if (q->told[i] < q->steps) {
-            cli_warn("%s needs the %s, saved at %zu of %zu steps", of->name,
-                     sketch ? "value or its histogram" : "value", q->told[i], q->steps);
+        if (q->answered[i] < q->steps) {
+            cli_warn("%s needs the %s, saved at %zu of %zu steps", reduction->name,
+                     sketch ? "value or its histogram" : "value", q->answered[i],
+                     q->steps);
         }
-        if (q->nearly[i] > 0) {
-            cli_warn("%s is from histograms at %zu of %zu steps, off by up to %g %%",
-                     of->name, q->nearly[i], q->steps, 100.0 * SONDE_SKETCH_ERROR);
+        if (q->approximate[i] > 0) {
+            cli_warn(
+                "%s is computed from histograms at %zu of %zu steps, with an error of "
+                "up to %g %%",
+                reduction->name, q->approximate[i], q->steps, 100.0 * SONDE_SKETCH_ERROR);
         }
     }
 }
@@ -176,9 +180,9 @@ static sonde_err print_rows(query *q, sonde_trial *trial,
 
 /* --- the command ------------------------------------------------------------------ */
 
-/* The longest name among those selected, and whether there is anything at all to print. */
-static sonde_err look(query *q, sonde_trial *trial, const uint32_t *ids, size_t count,
-                      const cli_range *range, sonde_diag *diag)
+/* Finds the longest name, and fails if there is nothing to print. */
+static sonde_err prepare(query *q, sonde_trial *trial, const uint32_t *ids, size_t count,
+                         const cli_range *range, sonde_diag *diag)
 {
     const unsigned how = cli_stats_evidence(&q->stats);
     bool any = false;
@@ -229,7 +233,7 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
         err = cli_select(trial, selector, &ids, &count, diag);
     }
     if (err == SONDE_OK) {
-        err = look(q, trial, ids, count, &range, diag);
+        err = prepare(q, trial, ids, count, &range, diag);
     }
     if (err == SONDE_OK) {
         options.ids = ids != NULL ? ids : &none;
@@ -267,12 +271,13 @@ static int run_query(const void *values, int argc, char **argv)
 
 static const cli_option query_options[] = {
     OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "which statistics (mean,std,min,max)"),
-    OPTION("steps", 'n', CLI_TEXT, "A:B", steps, "steps A to B - 1; A:, :B or A as well"),
+           "statistics to print (mean,std,min,max)"),
+    OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
+           "only steps A to B - 1; also A:, :B or A"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "count steps of train, eval or predict (global: of all)"),
+           "steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "of this worker (the first that has it)"),
+           "read this worker (the first that has the tensor)"),
     OPTION("format", 'f', CLI_TEXT, "FORMAT", format,
            "table, csv, json or jsonl (table)"),
 };
@@ -281,10 +286,11 @@ const cli_command cli_query = {
     .name = "query",
     .arguments = "RUN TENSORS",
     .summary = "print statistics of recorded tensors over steps",
-    .details = "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or "
-               "several\nwith commas between. One row for each tensor and step, merged "
-               "over micro-batches and\nreplicas. In JSON, NaN and infinities are the "
-               "strings \"NaN\", \"Infinity\" and\n\"-Infinity\"." CLI_STATISTICS,
+    .details =
+        "TENSORS is a selector: a name, a glob, re:REGEX, @role, module:NAME, or several,\n"
+        "separated by commas. Prints one row for each tensor and step, merged over\n"
+        "micro-batches and replicas. In JSON, NaN and infinities are the strings \"NaN\",\n"
+        "\"Infinity\" and \"-Infinity\"." CLI_STATISTICS,
     .examples =
         "  sonde query runs/first 'Gradient___*.weight' --stat l2,zero\n"
         "  sonde query runs/first @loss --mode train --steps 100:200 --format csv",

@@ -57,6 +57,23 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
     }
 }
 
+static void print_account_json(const sonde_rule_account *account)
+{
+    sonde_text line = {0};
+    sonde_json json = {.text = &line};
+
+    sonde_json_object(&json, NULL);
+    sonde_json_string(&json, "rule", account->rule->name);
+    sonde_json_bool(&json, "judged", account->judged);
+    sonde_json_uint(&json, "tensors", account->tensors);
+    sonde_json_uint(&json, "steps", account->steps);
+    sonde_json_uint(&json, "findings", account->findings);
+    sonde_json_string(&json, "lacked", account->lacked);
+    sonde_json_end(&json);
+    (void)puts(line.failed ? "" : line.data);
+    sonde_text_fini(&line);
+}
+
 static void explain(const judged_run *run)
 {
     for (size_t i = 0; i < sonde_rules_count(run->rules); i++) {
@@ -64,11 +81,7 @@ static void explain(const judged_run *run)
 
         sonde_rules_account(run->rules, i, &account);
         if (run->asked->json) {
-            (void)printf("{\"rule\":\"%s\",\"judged\":%s,\"tensors\":%zu,\"steps\":%llu,"
-                         "\"findings\":%zu,\"lacked\":\"%s\"}\n",
-                         account.rule->name, account.judged ? "true" : "false",
-                         account.tensors, (unsigned long long)account.steps,
-                         account.findings, account.lacked);
+            print_account_json(&account);
         } else if (account.judged) {
             (void)printf("%-26s checked %zu tensors at %llu steps: %zu findings\n",
                          account.rule->name, account.tensors,

@@ -1,6 +1,5 @@
 /*
- * show.c - `sonde show`: one tensor at one step, as its values, its statistics, or bars in the
- * terminal.
+ * cmd_show.c - `sonde show`: one tensor at one step as values, statistics or a histogram.
  */
 #include "cli/cli_run.h"
 
@@ -18,74 +17,77 @@ typedef struct show_values {
     bool stats, histogram, ascii, json;
 } show_values;
 
-/* What is shown. */
+/* The tensor and step to show. */
 typedef struct shown {
     const show_values *asked;
     sonde_trial *trial;
     const sonde_tensor_info *info;
     uint32_t id;
     sonde_trial_at at;
-    char where[160]; /* the step and its time, for people */
+    char where[160]; /* the step and its time, as text */
     int64_t time;    /* 0: not known */
 } shown;
 
 /* --- JSON ------------------------------------------------------------------------- */
 
-static void begin_json(const shown *what)
+/* Leaves the object open. */
+static sonde_json *begin_json(const shown *what)
 {
-    (void)fputs("{\"name\": ", stdout);
-    cli_json_string(stdout, what->info->name);
-    (void)printf(", \"mode\": \"%s\", \"step\": %" PRId64, sonde_mode_name(what->at.mode),
-                 what->at.step);
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "name", what->info->name);
+    sonde_json_string(json, "mode", sonde_mode_name(what->at.mode));
+    sonde_json_int(json, "step", what->at.step);
     if (what->time > 0) {
-        (void)printf(", \"time\": %.6f", 1e-9 * (double)what->time);
+        sonde_json_format(json, "time", "%.6f", 1e-9 * (double)what->time);
     }
+    return json;
+}
+
+static void end_json(sonde_json *json)
+{
+    sonde_json_end(json);
+    cli_json_print("\n");
 }
 
 /* A complex number as the list of its parts. */
-static void print_json_number(sonde_dtype dtype, const void *element)
+static void put_element(sonde_json *json, const char *key, sonde_dtype dtype,
+                        const void *element)
 {
     const sonde_dtype part = dtype == SONDE_C64 ? SONDE_F32 : SONDE_F64;
     const unsigned char *parts = element;
+    int64_t whole = 0;
 
-    if (!sonde_dtype_is_complex(dtype)) {
-        cli_json_number(stdout, sonde_element_get(dtype, element));
-        return;
+    if (dtype == SONDE_U64 || dtype == SONDE_I64) { /* exact beyond 2^53 too */
+        memcpy(&whole, element, sizeof whole);
+        sonde_json_format(json, key, dtype == SONDE_I64 ? "%" PRId64 : "%" PRIu64, whole);
+    } else if (sonde_dtype_is_complex(dtype)) {
+        sonde_json_list(json, key);
+        sonde_json_real(json, NULL, sonde_element_get(part, parts));
+        sonde_json_real(json, NULL,
+                        sonde_element_get(part, parts + sonde_dtype_size(part)));
+        sonde_json_end(json);
+    } else {
+        sonde_json_real(json, key, sonde_element_get(dtype, element));
     }
-    (void)putchar('[');
-    cli_json_number(stdout, sonde_element_get(part, parts));
-    (void)fputs(", ", stdout);
-    cli_json_number(stdout, sonde_element_get(part, parts + sonde_dtype_size(part)));
-    (void)putchar(']');
 }
 
 /* Nested lists, innermost last. */
-static void print_json_values(const sonde_view *view, int dim, int64_t *index)
+static void put_values(sonde_json *json, const char *key, const sonde_view *view, int dim,
+                       int64_t *index)
 {
     if (dim == view->rank) {
-        const void *element = sonde_view_at(view, index);
-
-        if (view->dtype == SONDE_U64 || view->dtype == SONDE_I64) { /* beyond 2^53 too */
-            int64_t whole = 0;
-
-            memcpy(&whole, element, sizeof whole);
-            if (view->dtype == SONDE_I64) {
-                (void)printf("%" PRId64, whole);
-            } else {
-                (void)printf("%" PRIu64, (uint64_t)whole);
-            }
-            return;
-        }
-        print_json_number(view->dtype, element);
+        put_element(json, key, view->dtype, sonde_view_at(view, index));
         return;
     }
-    (void)putchar('[');
+    sonde_json_list(json, key);
     for (int64_t i = 0; i < view->shape[dim]; i++) {
-        (void)fputs(i > 0 ? ", " : "", stdout);
         index[dim] = i;
-        print_json_values(view, dim + 1, index);
+        put_values(json, NULL, view, dim + 1, index);
     }
-    (void)putchar(']');
+    sonde_json_end(json);
+    cli_json_print(""); /* large tensors do not gather in memory */
 }
 
 /* --- values ----------------------------------------------------------------------- */
@@ -115,7 +117,7 @@ static sonde_err print_options(const show_values *asked, sonde_print_options *op
     return sonde_print_options_check(options, diag);
 }
 
-static sonde_err show_values_of(const shown *what, sonde_diag *diag)
+static sonde_err show_elements(const shown *what, sonde_diag *diag)
 {
     sonde_print_options options;
     sonde_text text = {0};
@@ -133,10 +135,11 @@ static sonde_err show_values_of(const shown *what, sonde_diag *diag)
     if (what->asked->json) {
         int64_t index[SONDE_MAX_DIMS] = {0};
 
-        begin_json(what);
-        (void)printf(", \"dtype\": \"%s\", \"values\": ", sonde_dtype_name(view.dtype));
-        print_json_values(&view, 0, index);
-        (void)puts("}");
+        sonde_json *const json = begin_json(what);
+
+        sonde_json_string(json, "dtype", sonde_dtype_name(view.dtype));
+        put_values(json, "values", &view, 0, index);
+        end_json(json);
         return SONDE_OK;
     }
     err = sonde_format_tensor(&view, &options, strlen(what->info->name) + 2, &text);
@@ -155,6 +158,7 @@ static sonde_err show_values_of(const shown *what, sonde_diag *diag)
 static sonde_err show_stats(const shown *what, sonde_diag *diag)
 {
     sonde_vitals vitals;
+    sonde_json *json = NULL;
     const sonde_err err =
         sonde_trial_vitals(what->trial, what->id, &what->at, &vitals, diag);
 
@@ -162,7 +166,7 @@ static sonde_err show_stats(const shown *what, sonde_diag *diag)
         return err;
     }
     if (what->asked->json) {
-        begin_json(what);
+        json = begin_json(what);
     } else {
         (void)printf("%s\n%s\n", what->where, what->info->name);
     }
@@ -170,15 +174,14 @@ static sonde_err show_stats(const shown *what, sonde_diag *diag)
         const double value = sonde_vitals_get(&vitals, (sonde_stat)s);
         const char *name = sonde_stat_name((sonde_stat)s);
 
-        if (what->asked->json) {
-            (void)printf(", \"%s\": ", name);
-            cli_json_number(stdout, value);
+        if (json != NULL) {
+            sonde_json_real(json, name, value);
         } else {
             (void)printf("  %-10s %.9g\n", name, value);
         }
     }
-    if (what->asked->json) {
-        (void)puts("}");
+    if (json != NULL) {
+        end_json(json);
     }
     return SONDE_OK;
 }
@@ -195,10 +198,10 @@ enum {
 /* Elements by the exponent of their magnitude: 2^(MIN + i) <= |x| < 2^(MIN + i + 1). */
 typedef struct exponents {
     uint64_t count[EXPONENTS];
-    int first, last; /* of those that are not 0; first > last if there is none */
+    int first, last; /* with a count above 0; first > last: none */
 } exponents;
 
-static void by_exponent(const sonde_sketch *sketch, exponents *out)
+static void count_exponents(const sonde_sketch *sketch, exponents *out)
 {
     *out = (exponents){.first = EXPONENTS, .last = -1};
     for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
@@ -213,7 +216,7 @@ static void by_exponent(const sonde_sketch *sketch, exponents *out)
     }
 }
 
-/* Eighths of a cell, or '#' where that cannot be shown. */
+/* Blocks in eighths of a cell; '#' in ASCII. */
 static void print_bar(uint64_t count, uint64_t most, int width, bool ascii)
 {
     static const char *const eighths[] = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
@@ -224,7 +227,7 @@ static void print_bar(uint64_t count, uint64_t most, int width, bool ascii)
         parts = (int)(cells + 0.5) * 8;
     }
     if (count > 0 && parts == 0) {
-        parts = ascii ? 8 : 1; /* what is there is seen */
+        parts = ascii ? 8 : 1; /* a small count stays visible */
     }
     for (int i = 0; i < parts / 8; i++) {
         (void)fputs(ascii ? "#" : "█", stdout);
@@ -237,7 +240,7 @@ typedef struct bar {
     uint64_t count;
 } bar;
 
-/* Zeros and what is not finite, if any, and then a bar for every exponent or for several. */
+/* Bars for NaN, infinities and zeros, if any, then one for each exponent or several. */
 static size_t make_bars(const sonde_sketch *sketch, bar bars[MOST_BARS])
 {
     const bar apart[] = {{"nan", sketch->nan},
@@ -253,7 +256,7 @@ static size_t make_bars(const sonde_sketch *sketch, bar bars[MOST_BARS])
             bars[n++] = apart[i];
         }
     }
-    by_exponent(sketch, &found);
+    count_exponents(sketch, &found);
     step = (found.last - found.first) / MOST_ROWS + 1;
     for (int e = found.first; e <= found.last; e += step) {
         bar *one = &bars[n++];
@@ -292,13 +295,14 @@ static void print_bars(const shown *what, const sonde_sketch *sketch)
 
 static void print_bars_json(const shown *what, const sonde_sketch *sketch)
 {
-    const char *comma = "";
+    sonde_json *const json = begin_json(what);
 
-    begin_json(what);
-    (void)printf(", \"count\": %" PRIu64 ", \"nan\": %" PRIu64 ", \"pos_inf\": %" PRIu64
-                 ", \"neg_inf\": %" PRIu64 ", \"zero\": %" PRIu64 ", \"bins\": [",
-                 sketch->count, sketch->nan, sketch->pos_inf, sketch->neg_inf,
-                 sketch->zero);
+    sonde_json_uint(json, "count", sketch->count);
+    sonde_json_uint(json, "nan", sketch->nan);
+    sonde_json_uint(json, "pos_inf", sketch->pos_inf);
+    sonde_json_uint(json, "neg_inf", sketch->neg_inf);
+    sonde_json_uint(json, "zero", sketch->zero);
+    sonde_json_list(json, "bins");
     for (int bin = 0; bin < SONDE_SKETCH_BINS; bin++) {
         double lower = 0.0, upper = 0.0;
 
@@ -306,15 +310,15 @@ static void print_bars_json(const shown *what, const sonde_sketch *sketch)
             continue;
         }
         sonde_sketch_bounds(bin, &lower, &upper);
-        (void)printf("%s{\"lower\": ", comma);
-        cli_json_number(stdout, lower);
-        (void)fputs(", \"upper\": ", stdout);
-        cli_json_number(stdout, upper);
-        (void)printf(", \"positive\": %" PRIu64 ", \"negative\": %" PRIu64 "}",
-                     sketch->positive[bin], sketch->negative[bin]);
-        comma = ", ";
+        sonde_json_object(json, NULL);
+        sonde_json_real(json, "lower", lower);
+        sonde_json_real(json, "upper", upper);
+        sonde_json_uint(json, "positive", sketch->positive[bin]);
+        sonde_json_uint(json, "negative", sketch->negative[bin]);
+        sonde_json_end(json);
     }
-    (void)puts("]}");
+    sonde_json_end(json);
+    end_json(json);
 }
 
 static sonde_err show_histogram(const shown *what, sonde_diag *diag)
@@ -337,16 +341,16 @@ static sonde_err show_histogram(const shown *what, sonde_diag *diag)
 
 /* --- the command ------------------------------------------------------------------ */
 
-/* The kinds of records that do for what is asked. */
-static unsigned how_of(const show_values *asked)
+/* The kinds of records that can be shown. */
+static unsigned needed_kinds(const show_values *asked)
 {
     return asked->histogram ? SONDE_HOW_RAW | SONDE_HOW_SKETCH
            : asked->stats   ? SONDE_HOW_RAW | SONDE_HOW_VITALS
                             : SONDE_HOW_RAW;
 }
 
-/* Statistics and bars are of the whole step, a value of one micro-batch. */
-static int part_of(int64_t given, const show_values *asked)
+/* Statistics and histograms cover all micro-batches, values one. */
+static int choose_part(int64_t given, const show_values *asked)
 {
     const bool merged = asked->stats || asked->histogram;
 
@@ -354,7 +358,7 @@ static int part_of(int64_t given, const show_values *asked)
 }
 
 /* "step 100 (train 90), 2026-01-31T12:00:00Z" */
-static void say_where(shown *what)
+static void set_where(shown *what)
 {
     char step[96], moment[32];
 
@@ -385,17 +389,18 @@ static sonde_err find(shown *what, const char *name, sonde_diag *diag)
     what->at = (sonde_trial_at){.mode = range.mode,
                                 .step = asked->step,
                                 .worker = range.worker,
-                                .micro_batch = part_of(asked->micro_batch, asked),
-                                .replica = part_of(asked->replica, asked)};
+                                .micro_batch = choose_part(asked->micro_batch, asked),
+                                .replica = choose_part(asked->replica, asked)};
     if (asked->step == CLI_NOT_GIVEN) {
-        err = cli_last_step(what->trial, what->id, &range, how_of(asked), &what->at.step,
-                            diag);
-    } else if ((sonde_trial_has(what->trial, what->id, &what->at) & how_of(asked)) == 0) {
+        err = cli_last_step(what->trial, what->id, &range, needed_kinds(asked),
+                            &what->at.step, diag);
+    } else if ((sonde_trial_has(what->trial, what->id, &what->at) &
+                needed_kinds(asked)) == 0) {
         range.begin = asked->step;
         range.end = asked->step + 1;
-        err = cli_fail_nothing(what->trial, what->id, &range, how_of(asked), diag);
+        err = cli_fail_nothing(what->trial, what->id, &range, needed_kinds(asked), diag);
     }
-    say_where(what);
+    set_where(what);
     return err;
 }
 
@@ -416,7 +421,7 @@ static int run_show(const void *values, int argc, char **argv)
     if (err == SONDE_OK) {
         err = what.asked->histogram ? show_histogram(&what, &diag)
               : what.asked->stats   ? show_stats(&what, &diag)
-                                    : show_values_of(&what, &diag);
+                                    : show_elements(&what, &diag);
     }
     sonde_trial_close(what.trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
@@ -428,34 +433,35 @@ static int run_show(const void *values, int argc, char **argv)
     }
 
 static const cli_option show_options[] = {
-    OPTION("step", 'n', CLI_SEED, "N", step, "at this step (the last one saved)"),
+    OPTION("step", 'n', CLI_SEED, "N", step, "read this step (the last one saved)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "count steps of train, eval or predict (global: of all)"),
-    OPTION("stats", 0, CLI_FLAG, NULL, stats, "its statistics"),
+           "steps of train, eval or predict (global: all modes)"),
+    OPTION("stats", 0, CLI_FLAG, NULL, stats, "print its statistics"),
     OPTION("histogram", 'g', CLI_FLAG, NULL, histogram,
-           "bars of its elements' magnitudes, by powers of two"),
+           "print a histogram of magnitudes by powers of two"),
     OPTION("micro-batch", 0, CLI_COUNT, "K", micro_batch,
-           "of this micro-batch (values: 0; else all)"),
-    OPTION("replica", 0, CLI_COUNT, "R", replica, "of this replica (likewise)"),
+           "read this micro-batch (values: 0; otherwise all)"),
+    OPTION("replica", 0, CLI_COUNT, "R", replica,
+           "read this replica (values: 0; otherwise all)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "of this worker (the first that has it)"),
+           "read this worker (the first that has the tensor)"),
     OPTION("digits", 'd', CLI_COUNT, "N", digits, "significant digits (4); 0: all"),
     OPTION("format", 'f', CLI_TEXT, "FORMAT", format,
-           "of floats: auto, fixed, scientific or none"),
+           "format of floats: auto, fixed, scientific or none"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
-           "summarise what has more elements (1000); 0: never"),
-    OPTION("edge", 0, CLI_COUNT, "N", edge,
-           "elements shown at either end when summarised (3)"),
-    OPTION("ascii", 0, CLI_FLAG, NULL, ascii, "draw bars with # alone"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object on stdout"),
+           "summarise tensors with more elements (1000); 0: never"),
+    OPTION("edge", 0, CLI_COUNT, "N", edge, "elements at each end of a summary (3)"),
+    OPTION("ascii", 0, CLI_FLAG, NULL, ascii, "draw bars with # only"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object"),
 };
 
 const cli_command cli_show = {
     .name = "show",
     .arguments = "RUN TENSOR",
     .summary = "print a recorded tensor, its statistics or its histogram",
-    .details = "Statistics are taken as they were saved, or else from the saved value: "
-               "the numbers\nare the same. So are the bars.",
+    .details =
+        "Statistics are read as saved, or else computed from the saved value, which "
+        "gives the\nsame numbers. The same holds for histograms.",
     .examples = "  sonde show runs/first conv1.weight\n"
                 "  sonde show runs/first Gradient___fc1.weight --step 300 --histogram\n"
                 "  sonde show runs/first loss --mode eval --stats",

@@ -1,9 +1,8 @@
 /*
- * tail.c - `sonde tail`: a line for each step, of a run that has ended or as it comes.
+ * cmd_tail.c - `sonde tail`: a line for each step of a run, which may still be written.
  *
- * Following is asking: every 25 ms the trial looks whether its files have grown, which
- * costs some microseconds when they have not. A step is printed when all its workers have
- * ended it.
+ * Following polls: every 25 ms the trial checks whether its files have grown, which takes a
+ * few microseconds if not. A step is printed when all workers have ended it.
  */
 #include "cli/cli_run.h"
 
@@ -35,8 +34,7 @@ typedef struct tail {
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-/* Resolves again when there are new tensors. A name that is unknown in a live run may come;
- * in one that has ended it will not. */
+/* Resolves again when there are new tensors. A name unknown in a live run may still come. */
 static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(sonde_trial_catalogue(t->trial));
@@ -63,31 +61,29 @@ static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
 
 /* --- a line ----------------------------------------------------------------------- */
 
-static void print_value(const tail *t, const char *name, const sonde_reduction *of,
+static void print_value(const tail *t, const char *name, const sonde_reduction *reduction,
                         const sonde_reduced *value)
 {
     char text[64];
 
     if (!t->asked->json) {
         (void)printf("  %s ", name);
-        if (of->kind == SONDE_REDUCTION_HASH) {
-            (void)printf("%s", cli_reduced_text(of, value, text, sizeof text));
+        if (reduction->kind == SONDE_REDUCTION_HASH) {
+            (void)printf("%s", cli_reduced_text(reduction, value, text, sizeof text));
         } else {
             (void)printf("%.6g", value->number);
         }
         return;
     }
-    (void)fputs(", ", stdout);
-    cli_json_string(stdout, name);
-    (void)fputs(": ", stdout);
-    if (of->kind == SONDE_REDUCTION_HASH) {
-        cli_json_string(stdout, cli_reduced_text(of, value, text, sizeof text));
+    if (reduction->kind == SONDE_REDUCTION_HASH) {
+        sonde_json_string(cli_json(), name,
+                          cli_reduced_text(reduction, value, text, sizeof text));
     } else {
-        cli_json_number(stdout, value->number);
+        sonde_json_real(cli_json(), name, value->number);
     }
 }
 
-/* What there is of a tensor at a step: a number as itself, else its statistics. */
+/* Prints a tensor at a step: a single number itself, otherwise its statistics. */
 static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *diag)
 {
     const sonde_tensor_info *info =
@@ -102,16 +98,17 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
     const unsigned has = sonde_trial_has(t->trial, id, &at);
 
     for (size_t i = 0; i < (whole ? 1 : t->stats.count); i++) {
-        const sonde_reduction *of = whole ? &itself : &t->stats.item[i];
+        const sonde_reduction *reduction = whole ? &itself : &t->stats.item[i];
         char text[SONDE_DIAG_LINE];
         sonde_reduced value;
         sonde_err err = SONDE_OK;
 
-        if ((has & sonde_reduction_evidence(of)) == 0) {
+        if ((has & sonde_reduction_evidence(reduction)) == 0) {
             continue;
         }
-        err = sonde_trial_reduce(t->trial, id, &at, of, &value, diag);
-        if (err == SONDE_EFORMAT || err == SONDE_EUNSUPPORTED) { /* the others go on */
+        err = sonde_trial_reduce(t->trial, id, &at, reduction, &value, diag);
+        if (err == SONDE_EFORMAT ||
+            err == SONDE_EUNSUPPORTED) { /* continue with the others */
             cli_left_out(&t->left_out, sonde_diag_line(diag, text, sizeof text));
             return SONDE_OK;
         }
@@ -119,8 +116,8 @@ static sonde_err print_tensor(tail *t, uint32_t id, int64_t step, sonde_diag *di
             return err;
         }
         (void)snprintf(text, sizeof text, "%s%s%s", info->name, whole ? "" : "/",
-                       whole ? "" : of->name);
-        print_value(t, text, of, &value);
+                       whole ? "" : reduction->name);
+        print_value(t, text, reduction, &value);
     }
     return SONDE_OK;
 }
@@ -132,16 +129,23 @@ static void print_head(const tail *t, int64_t global, sonde_mode mode, int64_t m
     const bool timed = sonde_trial_step_time(t->trial, SONDE_MODE_GLOBAL, global,
                                              t->range.worker, &time);
 
-    if (timed && t->asked->time && !t->asked->json) {
+    if (t->asked->json) {
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_int(json, "step", global);
+        sonde_json_string(json, "mode", sonde_mode_name(mode));
+        sonde_json_int(json, "mode_step", mode_step);
+        if (timed) {
+            sonde_json_format(json, "time", "%.6f", 1e-9 * (double)time);
+        }
+        return;
+    }
+    if (timed && t->asked->time) {
         (void)printf("%s  ", cli_moment_text(time, moment, sizeof moment));
     }
-    (void)printf(t->asked->json ? "{\"step\": %" PRId64
-                                  ", \"mode\": \"%s\", \"mode_step\": %" PRId64
-                                : "step %" PRId64 "  %s %" PRId64,
-                 global, sonde_mode_name(mode), mode_step);
-    if (timed && t->asked->json) {
-        (void)printf(", \"time\": %.6f", 1e-9 * (double)time);
-    }
+    (void)printf("step %" PRId64 "  %s %" PRId64, global, sonde_mode_name(mode),
+                 mode_step);
 }
 
 static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
@@ -159,12 +163,17 @@ static sonde_err print_step(tail *t, int64_t step, sonde_diag *diag)
     for (size_t i = 0; err == SONDE_OK && i < t->id_count; i++) {
         err = print_tensor(t, t->ids[i], step, diag);
     }
-    (void)puts(t->asked->json ? "}" : "");
+    if (t->asked->json) {
+        sonde_json_end(cli_json());
+        cli_json_print("\n");
+    } else {
+        (void)putchar('\n');
+    }
     t->printed = step;
     return err;
 }
 
-/* If a writer went on with the run from a step that was printed: from there again. */
+/* Goes back to a printed step if the run was resumed from it. */
 static void go_back(tail *t)
 {
     const sonde_mode mode = t->range.mode;
@@ -174,7 +183,7 @@ static void go_back(tail *t)
         return;
     }
     step = global;
-    if (mode != SONDE_MODE_GLOBAL) { /* the first of its mode from there on */
+    if (mode != SONDE_MODE_GLOBAL) { /* the first step of the mode from there on */
         size_t count = 0;
         const int64_t *steps = sonde_trial_steps(t->trial, mode, true, &count);
 
@@ -186,16 +195,15 @@ static void go_back(tail *t)
         }
     }
     if (step <= t->printed) {
-        (void)printf(t->asked->json
-                         ? "{\"resumed\": %" PRId64 "}\n"
-                         : "the run goes on from step %" PRId64
-                           " again; what is above from there on counts no more\n",
+        (void)printf(t->asked->json ? "{\"resumed\": %" PRId64 "}\n"
+                                    : "resumed from step %" PRId64
+                                      ": lines above from that step on are superseded\n",
                      global);
         t->printed = step - 1;
     }
 }
 
-/* All that are complete and were not printed; of the first time, the last few. */
+/* Prints the complete steps not yet printed; the first time, only the last few. */
 static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
 {
     const int64_t lines = t->asked->lines;
@@ -229,7 +237,7 @@ static sonde_err print_new(tail *t, bool first, sonde_diag *diag)
 
 /* --- following -------------------------------------------------------------------- */
 
-static void rest(void)
+static void pause_poll(void)
 {
     const struct timespec pause = {.tv_nsec = POLL_MS * 1000000L};
 
@@ -262,7 +270,7 @@ static sonde_err follow(tail *t, sonde_run_info *info, sonde_diag *diag)
             return err;
         }
         first = false;
-        rest();
+        pause_poll();
     }
 }
 
@@ -293,7 +301,7 @@ static int run_tail(const void *values, int argc, char **argv)
     } else if (cli_interrupted()) {
         code = CLI_INTERRUPTED;
     } else if (t.asked->follow && info.status == SONDE_RUN_CRASHED) {
-        cli_warn("%s: the writer is gone and has not said that the run ended", argv[0]);
+        cli_warn("%s: the writer disappeared without ending the run", argv[0]);
         code = CLI_VERDICT;
     } else {
         code = cli_left_out_end(t.left_out);
@@ -310,25 +318,27 @@ static int run_tail(const void *values, int argc, char **argv)
 
 static const cli_option tail_options[] = {
     OPTION("follow", 'f', CLI_FLAG, NULL, follow,
-           "go on with the steps that come, until the run ends"),
-    OPTION("lines", 'n', CLI_COUNT, "N", lines, "begin with the last N steps (10)"),
+           "continue with new steps until the run ends"),
+    OPTION("lines", 'n', CLI_COUNT, "N", lines, "start with the last N steps (10)"),
     OPTION("stat", 's', CLI_TEXT, "STAT[,STAT...]", stats,
-           "of tensors that are not single numbers (mean,std,min,max)"),
+           "statistics of tensors with several elements (mean,std,min,max)"),
     OPTION("mode", 'm', CLI_TEXT, "MODE", mode,
-           "steps of train, eval or predict (global: of all)"),
+           "steps of train, eval or predict (global: all modes)"),
     OPTION("worker", 'w', CLI_COUNT, "RANK", worker,
-           "values of this worker (the first that has them)"),
-    OPTION("time", 't', CLI_FLAG, NULL, time, "begin lines with the time of their step"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line"),
+           "read this worker (the first that has the tensor)"),
+    OPTION("time", 't', CLI_FLAG, NULL, time,
+           "start each line with the time of its step"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per line"),
 };
 
 const cli_command cli_tail = {
     .name = "tail",
     .arguments = "RUN [TENSORS]",
-    .summary = "print a line for each step of a run, as they come",
-    .details = "TENSORS is a selector; without it, losses and scalars are shown. A run "
-               "that is being\nwritten by another process can be followed. Exit code 0 "
-               "when the run has ended,\n1 if its writer was gone before." CLI_STATISTICS,
+    .summary = "print a line for each step of a run, also while it is written",
+    .details =
+        "TENSORS is a selector; without it, losses and scalars are printed. With --follow the\n"
+        "exit code is 0 when the run has ended, and 1 if its writer disappeared before "
+        "that." CLI_STATISTICS,
     .examples = "  sonde tail runs/first --follow\n"
                 "  sonde tail runs/first 'Gradient___*.weight' --stat l2 --lines 100",
     .options = tail_options,

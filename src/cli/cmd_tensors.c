@@ -1,8 +1,9 @@
 /*
- * tensors.c - `sonde tensors`: every name that can be observed, without running anything; and
- * `sonde compile`: what a model becomes.
+ * cmd_tensors.c - `sonde tensors` lists every tensor that can be observed, without running the
+ * model; `sonde compile` prints the compiled model.
  */
 #include "cli/cli_job.h"
+#include "cli/cli_run.h"
 
 #include <sonde/nn/session.h>
 
@@ -58,6 +59,26 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     return err == SONDE_OK ? sonde_nn_session_compile(work->session, diag) : err;
 }
 
+static void print_tensor_json(const sonde_tensor_info *info, uint32_t id,
+                              const char *same_as)
+{
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_uint(json, "id", id);
+    sonde_json_string(json, "name", info->name);
+    sonde_json_string(json, "role", sonde_role_name(info->role));
+    sonde_json_string(json, "module", info->module);
+    sonde_json_string(json, "op", info->op);
+    sonde_json_string(json, "pass", sonde_pass_name(info->pass));
+    sonde_json_string(json, "dtype", sonde_dtype_name(info->dtype));
+    cli_json_shape(json, info);
+    sonde_json_string(json, "same_as", same_as);
+    sonde_json_string(json, "note", info->note);
+    sonde_json_end(json);
+    cli_json_print("\n");
+}
+
 static void print_tensor(const tensors_values *asked, const sonde_catalogue *catalogue,
                          uint32_t id)
 {
@@ -69,17 +90,8 @@ static void print_tensor(const tensors_values *asked, const sonde_catalogue *cat
     if (asked->names) {
         (void)puts(info->name);
     } else if (asked->json) {
-        (void)printf(
-            "{\"id\": %u, \"name\": \"%s\", \"role\": \"%s\", \"module\": \"%s\", "
-            "\"op\": \"%s\", \"pass\": \"%s\", \"dtype\": \"%s\", \"shape\": [",
-            id, info->name, sonde_role_name(info->role), info->module, info->op,
-            sonde_pass_name(info->pass), sonde_dtype_name(info->dtype));
-        for (int i = 0; i < info->rank; i++) {
-            (void)printf("%s%lld", i > 0 ? ", " : "", (long long)info->shape[i]);
-        }
-        (void)printf("], \"same_as\": \"%s\", \"note\": \"%s\"}\n",
-                     alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "",
-                     info->note);
+        print_tensor_json(
+            info, id, alias ? sonde_catalogue_info(catalogue, info->same_as)->name : "");
     } else {
         (void)printf("%-36s %-19s %-9s %-8s %-18s %s%s\n", info->name,
                      sonde_role_name(info->role), sonde_pass_name(info->pass),
@@ -176,12 +188,12 @@ static int run_compile(const void *values, int argc, char **argv)
 static const cli_option tensors_options[] = {
     OPTION("select", 's', CLI_TEXT, "TENSORS", select,
            "only these: a name, a glob, re:REGEX, @role, module:NAME"),
-    OPTION("names", 'n', CLI_FLAG, NULL, names, "names alone"),
+    OPTION("names", 'n', CLI_FLAG, NULL, names, "print only names"),
     OPTION("inference", 'i', CLI_FLAG, NULL, inference, "of an inference session"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches a step"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a tensor"),
+           "micro-batches per step"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per line"),
 };
 
 const cli_command cli_tensors = {
@@ -202,17 +214,18 @@ static const cli_option compile_options[] = {
         "dump", 0, CLI_TEXT, "PASS", dump,
         "print the graph after instantiate, autodiff, accumulate, optimise, prune, fuse, "
         "layout or plan"),
-    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "an inference session"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
+    OPTION("inference", 'i', CLI_FLAG, NULL, inference, "compile for inference"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples per micro-batch"),
     OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches a step"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
+           "micro-batches per step"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads,
+           "at most N threads; 0: as many as are useful"),
 };
 
 const cli_command cli_compile = {
     .name = "compile",
     .arguments = "[MODEL | JOB.yaml]",
-    .summary = "show what a model becomes, pass by pass",
+    .summary = "compile a model and print it after any pass",
     .examples = "  sonde compile fashion_cnn --dump plan",
     .options = compile_options,
     .option_count = CLI_COUNT_OF(compile_options),

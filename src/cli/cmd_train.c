@@ -190,11 +190,15 @@ static void on_stopped(void *user, const sonde_request *request, int64_t step)
         return;
     }
     if (run->asked->json) {
-        (void)printf("{\"event\": \"stopped\", \"step\": %lld, \"by\": \"%s\", "
-                     "\"text\": ",
-                     (long long)step, request->by == SONDE_BY_RULE ? "rule" : "user");
-        cli_json_string(stdout, request->text);
-        (void)puts("}");
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_string(json, "event", "stopped");
+        sonde_json_int(json, "step", step);
+        sonde_json_string(json, "by", request->by == SONDE_BY_RULE ? "rule" : "user");
+        sonde_json_string(json, "text", request->text);
+        sonde_json_end(json);
+        cli_json_print("\n");
     }
     cli_warn("stopped after %lld step%s: %.*s; resume with --resume "
              "%s/checkpoint.safetensors",

@@ -1,33 +1,23 @@
 /*
- * verify.c - `sonde verify`: every hash of a run, and what its writer lost.
+ * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and losses.
  */
 #include "cli/cli_run.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 typedef struct verify_values {
     bool json, quiet;
 } verify_values;
 
-/* Lines go to a stream: stdout, or text that stands in a JSON list in the end. */
-typedef struct telling {
-    FILE *stream;
-    bool json;
-    size_t count;
-} telling;
-
-static void tell(void *user, const char *text)
+static void print_damage(void *user, const char *text)
 {
-    telling *to = user;
+    (void)user;
+    (void)puts(text);
+}
 
-    if (to->json) {
-        (void)fputs(to->count > 0 ? ", " : "", to->stream);
-        cli_json_string(to->stream, text);
-    } else {
-        (void)fprintf(to->stream, "%s\n", text);
-    }
-    to->count++;
+static void put_damage(void *user, const char *text)
+{
+    sonde_json_string(user, NULL, text);
 }
 
 static void print_report(const sonde_verify_report *report)
@@ -39,91 +29,89 @@ static void print_report(const sonde_verify_report *report)
         report->records, cli_bytes_text((double)report->bytes, bytes, sizeof bytes),
         report->rows, report->sketches);
     if (report->damaged == 0) {
-        (void)puts("all as they were written");
+        (void)puts("no damage");
     } else {
-        (void)printf("right; %" PRIu64 " damaged\n", report->damaged);
+        (void)printf("intact; %" PRIu64 " damaged\n", report->damaged);
     }
     if (report->crashed) {
-        (void)printf("the run crashed: %" PRIu64 " records were cut off as they were "
-                     "written, everything before is there\n",
+        (void)printf("the run crashed: %" PRIu64 " records were cut off while being "
+                     "written; all earlier ones are complete\n",
                      report->torn);
     } else if (report->torn > 0) {
         (void)printf("%" PRIu64 " records are cut off\n", report->torn);
     }
     if (report->resumed) {
-        (void)printf("the run was gone on with: %" PRIu64
-                     " of these count no more, as later ones took their place\n",
+        (void)printf("the run was resumed: %" PRIu64 " of these are superseded\n",
                      report->superseded);
     }
     if (report->lost > 0) {
-        (void)printf("the writer lost %" PRIu64 " records before they were written\n",
+        (void)printf("the writer lost %" PRIu64 " records before writing them\n",
                      report->lost);
     }
     if (!report->ended && !report->crashed) {
-        (void)puts("the run is being written");
+        (void)puts("the run is still being written");
     }
 }
 
-static void print_report_json(const sonde_verify_report *report, const char *told)
+static void put_report(sonde_json *json, const sonde_verify_report *report)
 {
-    (void)printf(
-        "{\"told\": [%s], \"records\": %" PRIu64 ", \"bytes\": %" PRIu64
-        ", \"rows\": %" PRIu64 ", \"sketches\": %" PRIu64 ", \"damaged\": %" PRIu64
-        ", \"torn\": %" PRIu64 ", \"lost\": %" PRIu64
-        ", \"ended\": %s, \"crashed\": %s, \"resumed\": %s, \"superseded\": %" PRIu64
-        "}\n",
-        told, report->records, report->bytes, report->rows, report->sketches,
-        report->damaged, report->torn, report->lost, report->ended ? "true" : "false",
-        report->crashed ? "true" : "false", report->resumed ? "true" : "false",
-        report->superseded);
+    sonde_json_uint(json, "records", report->records);
+    sonde_json_uint(json, "bytes", report->bytes);
+    sonde_json_uint(json, "rows", report->rows);
+    sonde_json_uint(json, "sketches", report->sketches);
+    sonde_json_uint(json, "damaged", report->damaged);
+    sonde_json_uint(json, "torn", report->torn);
+    sonde_json_uint(json, "lost", report->lost);
+    sonde_json_bool(json, "ended", report->ended);
+    sonde_json_bool(json, "crashed", report->crashed);
+    sonde_json_bool(json, "resumed", report->resumed);
+    sonde_json_uint(json, "superseded", report->superseded);
 }
 
 static int run_verify(const void *values, int argc, char **argv)
 {
     const verify_values *asked = values;
-    char *told = NULL;
-    size_t size = 0;
-    telling to = {.stream = asked->json ? open_memstream(&told, &size) : stdout,
-                  .json = asked->json};
+    sonde_json *const json = cli_json();
     sonde_verify_report report = {0};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
     (void)argc;
-    if (to.stream == NULL) {
-        return cli_fail_text("verify: out of memory");
-    }
-    err = sonde_trial_verify(argv[0], &report, asked->quiet ? NULL : tell, &to, &diag);
-    if (asked->json) {
-        (void)fclose(to.stream);
-    }
-    if (err == SONDE_OK && asked->json) {
-        print_report_json(&report, told);
-    } else if (err == SONDE_OK && !asked->quiet) {
-        print_report(&report);
-    }
-    free(told);
+    sonde_json_object(json, NULL);
+    sonde_json_list(json, "messages");
+    err = sonde_trial_verify(argv[0], &report,
+                             asked->quiet  ? NULL
+                             : asked->json ? put_damage
+                                           : print_damage,
+                             json, &diag);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
+    }
+    if (asked->json) {
+        sonde_json_end(json);
+        put_report(json, &report);
+        sonde_json_end(json);
+        cli_json_print("\n");
+    } else if (!asked->quiet) {
+        print_report(&report);
     }
     return report.damaged > 0 ? CLI_VERDICT : CLI_OK;
 }
 
 static const cli_option verify_options[] = {
-    {"json", 0, CLI_FLAG, NULL, "one JSON object on stdout",
-     offsetof(verify_values, json)},
-    {"quiet", 'q', CLI_FLAG, NULL, "say nothing: the exit code tells",
+    {"json", 0, CLI_FLAG, NULL, "print one JSON object", offsetof(verify_values, json)},
+    {"quiet", 'q', CLI_FLAG, NULL, "print nothing; the exit code is the result",
      offsetof(verify_values, quiet)},
 };
 
 const cli_command cli_verify = {
     .name = "verify",
     .arguments = "RUN",
-    .summary = "check every hash of a run, and say what a crash cost",
+    .summary = "check every hash of a run and report damage",
     .details =
-        "Reads everything. Names what is damaged, one line for each, and then counts.\n"
-        "Exit code 0 if nothing is damaged: also of a run that crashed, or is being "
-        "written.\n1 if something is.",
+        "Reads the whole run and prints one line for each damaged part, then the totals.\n"
+        "The exit code is 0 without damage, also if the run crashed or is still being\n"
+        "written; with damage it is 1.",
     .examples = "  sonde verify runs/first",
     .options = verify_options,
     .option_count = CLI_COUNT_OF(verify_options),

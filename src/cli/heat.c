@@ -12,11 +12,11 @@ enum {
     MOST_COLUMNS = 1000,
     PER_EXPONENT = 1 << SONDE_SKETCH_MANTISSA_BITS,
     EXPONENTS = SONDE_SKETCH_BINS / PER_EXPONENT,
-    FEW = 1000,         /* one part in so many is not worth room below all others */
+    FEW = 1000,         /* octaves at the bottom with less than 1 / FEW are cut off */
     PRECISION = 1 << 12 /* of a share of a bin's count */
 };
 
-/* What is drawn, and what it does not show. */
+/* The columns, and counts of the elements that they do not show. */
 typedef struct columns {
     sonde_histogram *histograms;
     int64_t *steps;
@@ -27,7 +27,7 @@ typedef struct columns {
     int floor;      /* in magnitude less than 2^floor */
 } columns;
 
-/* A column of nothing: it stays paper. */
+/* An empty column, which stays white. */
 static sonde_histogram empty(void)
 {
     return (sonde_histogram){.bins = 1, .lower = 0.0, .upper = 1.0};
@@ -57,7 +57,7 @@ static void spread(const sonde_sketch *sketch, sonde_histogram *out)
     find_exponents(sketch, &first, &last);
     *out = empty();
     if (last < first) {
-        return; /* nothing but zeros, or nothing at all */
+        return; /* only zeros, or empty */
     }
     if ((last - first + 1) * per > (int)CLI_COUNT_OF(out->counts)) {
         per = 1;
@@ -68,22 +68,22 @@ static void spread(const sonde_sketch *sketch, sonde_histogram *out)
     for (int bin = first * PER_EXPONENT; bin < (last + 1) * PER_EXPONENT; bin++) {
         const uint64_t count = sketch->positive[bin] + sketch->negative[bin];
         const int base = (bin / PER_EXPONENT - first) * per;
-        const double from = log2(1.0 + (double)(bin % PER_EXPONENT) / PER_EXPONENT);
-        const double to = log2(1.0 + (double)(bin % PER_EXPONENT + 1) / PER_EXPONENT);
+        const double begin = log2(1.0 + (double)(bin % PER_EXPONENT) / PER_EXPONENT);
+        const double end = log2(1.0 + (double)(bin % PER_EXPONENT + 1) / PER_EXPONENT);
 
         for (int i = 0; count > 0 && i < per; i++) {
-            const double low = fmax(from, (double)i / per);
-            const double high = fmin(to, (double)(i + 1) / per);
+            const double low = fmax(begin, (double)i / per);
+            const double high = fmin(end, (double)(i + 1) / per);
 
             if (high > low) {
                 out->counts[base + i] +=
-                    count * (uint64_t)(PRECISION * (high - low) / (to - from) + 0.5);
+                    count * (uint64_t)(PRECISION * (high - low) / (end - begin) + 0.5);
             }
         }
     }
 }
 
-/* Cuts off the lowest octaves, which hold few elements of all steps together. */
+/* Cuts off the lowest octaves, which contain few elements of all steps together. */
 static void cut(columns *c)
 {
     const uint64_t finite = c->elements - c->zeros - c->nonfinite;
@@ -108,7 +108,7 @@ static void cut(columns *c)
     }
 }
 
-/* The steps asked for, at most MOST_COLUMNS of them, evenly. */
+/* Chooses at most MOST_COLUMNS steps of the range, evenly spaced. */
 static sonde_err choose_steps(sonde_trial *trial, uint32_t id, const cli_range *range,
                               columns *c, sonde_diag *diag)
 {
@@ -147,7 +147,7 @@ static void add_column(columns *c, const sonde_sketch *sketch, size_t i)
     }
 }
 
-/* A step that is damaged, or that the worker has not, stays empty. */
+/* A damaged step, or one that the worker lacks, stays empty. */
 static sonde_err read_columns(sonde_trial *trial, uint32_t id, const cli_range *range,
                               columns *c, size_t *left_out, sonde_diag *diag)
 {
@@ -182,7 +182,7 @@ static sonde_err read_columns(sonde_trial *trial, uint32_t id, const cli_range *
     return err;
 }
 
-/* A sentence on what is not drawn, if there is anything. */
+/* Describes the elements that are not drawn. NULL: there are none. */
 static const char *hidden(const columns *c, char *note, size_t size)
 {
     size_t used = 0;

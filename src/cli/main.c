@@ -41,25 +41,28 @@ const cli_command *cli_find(int argc, char **argv, int *words)
     return NULL;
 }
 
-/* The command whose first word was probably meant; NULL if none is near. */
+/* The command whose first word was probably meant; NULL if none is similar. */
 static const char *nearest_command(const char *word)
 {
-    const char *best = NULL;
-    size_t distance = 3;
+    enum { MOST = 48 };
+    char words[MOST][32];
+    const char *names[MOST], *found = NULL;
+    size_t count = 0;
 
-    for (size_t i = 0; cli_commands[i] != NULL; i++) {
-        char first[32];
-        size_t d = 0;
+    for (; cli_commands[count] != NULL && count < MOST; count++) {
+        const char *name = cli_commands[count]->name;
 
-        (void)snprintf(first, sizeof first, "%.*s",
-                       (int)strcspn(cli_commands[i]->name, " "), cli_commands[i]->name);
-        d = cli_edit_distance(word, first);
-        if (d < distance) {
-            distance = d;
-            best = cli_commands[i]->name;
+        (void)snprintf(words[count], sizeof words[count], "%.*s", (int)strcspn(name, " "),
+                       name);
+        names[count] = words[count];
+    }
+    found = sonde_diag_nearest(word, names, count);
+    for (size_t i = 0; i < count; i++) {
+        if (found == names[i]) {
+            return cli_commands[i]->name;
         }
     }
-    return best;
+    return NULL;
 }
 
 /* "sonde data" alone, or with a word it does not know: its sub-commands. */

@@ -11,30 +11,6 @@
 
 enum { MOST_OPTIONS = 64, FIRST_CODE = 256 };
 
-size_t cli_edit_distance(const char *a, const char *b)
-{
-    size_t row[64];
-    const size_t na = strnlen(a, 63), nb = strnlen(b, 63);
-
-    for (size_t j = 0; j <= nb; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= na; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= nb; j++) {
-            const size_t replaced = diagonal + (a[i - 1] != b[j - 1]);
-            size_t best = row[j] < row[j - 1] ? row[j] : row[j - 1];
-
-            best = best + 1 < replaced ? best + 1 : replaced;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[nb];
-}
-
 size_t cli_option_count(const cli_command *command)
 {
     size_t count = 0;
@@ -45,22 +21,15 @@ size_t cli_option_count(const cli_command *command)
     return count;
 }
 
-/* The long option that was probably meant; NULL if none is near. */
+/* The long option that was probably meant; NULL if none is similar. */
 static const char *nearest_option(const cli_command *command, const char *text)
 {
-    const char *best = NULL;
-    size_t distance = 4;
+    const char *names[MOST_OPTIONS];
 
-    text += strspn(text, "-");
     for (size_t i = 0; i < cli_option_count(command); i++) {
-        const size_t d = cli_edit_distance(text, command->options[i].name);
-
-        if (d < distance) {
-            distance = d;
-            best = command->options[i].name;
-        }
+        names[i] = command->options[i].name;
     }
-    return best;
+    return sonde_diag_nearest(text + strspn(text, "-"), names, cli_option_count(command));
 }
 
 /* A whole number of the range that its kind has. */

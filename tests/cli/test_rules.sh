@@ -32,8 +32,8 @@ run 2 "$sonde" rules --trial-dir empty --rule-name ExplodingTensor
 run 2 "$sonde" rules empty empty --report page.html
 stderr_is "sonde: error: --report takes one run"
 # a comma in the other run's name is part of it
-run 0 "$SONDE_BIN/export_test_export" make one,two
-run 0 "$SONDE_BIN/export_test_export" make three
+run 0 "$SONDE_BIN/tests_export" test_export make one,two
+run 0 "$SONDE_BIN/tests_export" test_export make three
 for option in other other-trials; do
     run 0 "$sonde" rules three --rule SimilarAcrossRuns "--$option" one,two --no-save
     same "$out" <(echo "three: no findings up to step 47; 1 rule checked")

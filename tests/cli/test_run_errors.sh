@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Reading a run, wrongly asked for: one line that says what and where, status 2, nothing written.
 . "$(dirname "$0")/lib.sh"
-make=("$SONDE_BIN/export_test_export" make)
+make=("$SONDE_BIN/tests_export" test_export make)
 run 0 "${make[@]}" run
 : >file
 mkdir empty
@@ -63,10 +63,10 @@ check 'out\.csv: nothing of these tensors and steps was recorded' \
 # options
 check ".*unknown reduction 'menn' \(expected mean\)" query run loss --stat menn
 check ".*unknown reduction ''.*" query run loss --stat mean,
-check "--stat: 'mean' stands twice \(expected each once\)" tail run --stat mean,std,mean
+check "--stat: 'mean' appears twice \(expected each once\)" tail run --stat mean,std,mean
 for steps in 5:5 7:3 x -1 1:2:3 99999999999999999999 : 3.5; do
     [ "$steps" = : ] && continue
-    check "--steps: '$steps' \(expected A:B, .*\)" query run loss "--steps=$steps"
+    check "--steps: '$steps' \(expected A:B \(.*\)" query run loss "--steps=$steps"
 done
 check "--mode: 'trian' \(expected train, eval, predict or global\)" tail run --mode trian
 check "--format: 'xml' \(expected table, csv, json or jsonl\)" query run loss --format xml

@@ -2,7 +2,7 @@
 # sonde export and sonde plot: what is written, and that it is written whole or not at all.
 # Other people's readers look at the same files in tests/python/test_exports.py.
 . "$(dirname "$0")/lib.sh"
-make=("$SONDE_BIN/export_test_export" make)
+make=("$SONDE_BIN/tests_export" test_export make)
 run 0 "${make[@]}" run
 
 # --- statistics -------------------------------------------------------------------------

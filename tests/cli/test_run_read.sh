@@ -3,7 +3,7 @@
 # tests/trial/run_tool.h.
 . "$(dirname "$0")/lib.sh"
 export COLUMNS=80 LC_ALL=C.UTF-8
-make=("$SONDE_BIN/export_test_export" make)
+make=("$SONDE_BIN/tests_export" test_export make)
 
 run 0 "${make[@]}" run
 stderr_is ""
@@ -20,7 +20,7 @@ model     small
 program   the tests
 created   NOW
 status    ended: finished (as planned)
-steps     up to 47: 40 of train, 8 of eval
+steps     up to 47: 40 train, 8 eval
 time      HOW LONG
 workers   1 of 1
 saved     84 values (2.6 kB), 80 vital signs, 8 sketches
@@ -101,7 +101,7 @@ assert (weight["values"], weight["vitals"], weight["sketches"]) == (8, 40, 0)
 assert (weight["first_step"], weight["last_step"]) == (0, 45)
 END
 
-grep -qE '^time      [0-9.]+ s from the first step to the last, [0-9.e+]+ steps/s, ended 20[0-9-]+T[0-9:]+Z$' \
+grep -qE '^time      [0-9.]+ s from first to last step, [0-9.e+]+ steps/s, ended 20[0-9-]+T[0-9:]+Z$' \
     <("$sonde" ls run) || fail "times: $("$sonde" ls run)"
 
 # --- show -------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ END
 # What vital signs do not tell: values and histograms do, where they were saved.
 run 0 "$sonde" query run 'Gradient*' --steps 0:13 --stat mean,median,prod,hash --format jsonl
 stderr_is "sonde: warning: median needs the value or its histogram, saved at 3 of 11 steps
-sonde: warning: median is from histograms at 1 of 11 steps, off by up to 12.5 %
+sonde: warning: median is computed from histograms at 1 of 11 steps, with an error of up to 12.5 %
 sonde: warning: prod needs the value, saved at 2 of 11 steps
 sonde: warning: hash needs the value, saved at 2 of 11 steps"
 python3 - "$out" <<'END' || fail "query of values"
@@ -223,7 +223,7 @@ stderr_is "sonde: error: standard output: cannot be written: No space left on de
 
 # --- verify -----------------------------------------------------------------------------
 run 0 "$sonde" verify run
-same "$out" <(echo '84 values (2.6 kB), 80 vital signs, 8 sketches: all as they were written')
+same "$out" <(echo '84 values (2.6 kB), 80 vital signs, 8 sketches: no damage')
 run 0 "$sonde" verify run --quiet
 [ ! -s "$out" ] || fail "--quiet is not quiet"
 
@@ -238,26 +238,26 @@ END
 run 1 "$sonde" verify bad
 grep -qE "'loss' at eval step 7.*hash" "$out" || fail "the value is not named: $(cat "$out")"
 grep -q 'stats-00000000' "$out" || fail "the row is not named: $(cat "$out")"
-grep -qE '^83 values \(2\.6 kB\), 79 vital signs, 8 sketches: right; 2 damaged$' "$out" ||
+grep -qE '^83 values \(2\.6 kB\), 79 vital signs, 8 sketches: intact; 2 damaged$' "$out" ||
     fail "sum: $(tail -1 "$out")"
 run 1 "$sonde" verify bad --quiet
 run 1 "$sonde" verify bad --json
 python3 - "$out" <<'END' || fail "verify --json"
 import json, sys
 report = json.load(open(sys.argv[1]))
-assert report["damaged"] == 2 and len(report["told"]) == 2 and report["records"] == 83, report
+assert report["damaged"] == 2 and len(report["messages"]) == 2 and report["records"] == 83, report
 assert report["ended"] and not report["crashed"]
 END
 run 0 "$sonde" ls bad
-grep -qx "damage    1 thing that cannot be read; 'sonde verify' names it" "$out" ||
+grep -qx "damage    1 part cannot be read; 'sonde verify' lists it" "$out" ||
     fail "ls of a damaged run: $(cat "$out")"
 
 # a crash costs nothing that was handed over
 run 0 "${make[@]}" crashed crash=1
 run 0 "$sonde" verify crashed
-grep -qx '84 values (2.6 kB), 80 vital signs, 8 sketches: all as they were written' "$out" ||
+grep -qx '84 values (2.6 kB), 80 vital signs, 8 sketches: no damage' "$out" ||
     fail "a crash: $(cat "$out")"
-grep -q '^the run crashed: ' "$out" || fail "a crash is not told of: $(cat "$out")"
+grep -q '^the run crashed: ' "$out" || fail "a crash is not reported: $(cat "$out")"
 run 0 "$sonde" ls crashed
 grep -qx 'status    crashed' "$out" || fail "status: $(cat "$out")"
 
@@ -273,13 +273,13 @@ grep -q '\[\[0.5, ' "$out" || fail "of the second worker: $(cat "$out")"
 run 0 "$sonde" query two act --steps 36 --stat count,min --worker 1 --format csv
 same <(untimed) <(printf 'step,mode,mode_step,worker,time,tensor,count,min\n36,train,30,1,T,act,12,-1\n')
 
-# --- a run that was gone on with ------------------------------------------------------------
+# --- a resumed run ----------------------------------------------------------------------
 run 0 "${make[@]}" again crash=1 blocks=3 # to step 35
 run 0 "${make[@]}" again resume=20 blocks=4
 run 0 "$sonde" ls again
-grep -qx 'steps     up to 47: 40 of train, 8 of eval' "$out" || fail "steps: $(cat "$out")"
+grep -qx 'steps     up to 47: 40 train, 8 eval' "$out" || fail "steps: $(cat "$out")"
 untimed | grep -qx 'resumed   from step 20, T' || fail "not said: $(cat "$out")"
-grep -qx '          16 steps and 51 records from before that count no more' "$out" ||
+grep -qx '          superseded: 16 steps and 51 records' "$out" ||
     fail "not counted: $(cat "$out")"
 "$sonde" ls again loss | tail -1 >line
 same line <(echo 'loss    loss                float32   ()                       48        0        0  0 ... 47')
@@ -291,8 +291,8 @@ assert [(r["worker"], r["step"]) for r in run["resumed"]] == [(0, 20)], run["res
 assert (run["superseded"], run["superseded_steps"]) == (51, 16), run
 END
 run 0 "$sonde" verify again
-same "$out" <(printf '%s\n' '109 values (3.3 kB), 104 vital signs, 10 sketches: all as they were written' \
-    'the run was gone on with: 51 of these count no more, as later ones took their place')
+same "$out" <(printf '%s\n' '109 values (3.3 kB), 104 vital signs, 10 sketches: no damage' \
+    'the run was resumed: 51 of these are superseded')
 for command in "query RUN re:. --format csv" "query RUN loss" "tail RUN -n 1000" "show RUN act -n 36"; do
     run 0 "$sonde" ${command/RUN/again}
     untimed >of_again

@@ -2,7 +2,7 @@
 # sonde tail: the last steps of a run that has ended, and a run that another process is
 # writing, line by line to its end.
 . "$(dirname "$0")/lib.sh"
-make=("$SONDE_BIN/export_test_export" make)
+make=("$SONDE_BIN/tests_export" test_export make)
 
 run 0 "${make[@]}" run
 run 0 "$sonde" tail run -n 3
@@ -51,7 +51,7 @@ run 0 "$sonde" tail live -n 1000
 same followed "$out" # each step once, in order, none missing
 [ "$(wc -l <followed)" -eq 120 ] || fail "lines: $(wc -l <followed)"
 
-# --- it crashes, and is gone on with from an earlier step: who followed is told ----------------
+# --- it crashes and is resumed from an earlier step: a follower sees it ------------------------
 run 0 "${make[@]}" again crash=1 blocks=2 # to step 23
 flock -o again/w0000/lock sleep 60 >.holder 2>&1 &
 holder=$!
@@ -72,7 +72,7 @@ code=0
 wait "$reader" || code=$?
 if [ "$code" -ne 1 ]; then # it may have seen nobody hold the lock for a moment
     run 0 "$sonde" tail run -n 1000
-    same <(sed -n '25p' followed) <(echo 'the run goes on from step 15 again; what is above from there on counts no more')
+    same <(sed -n '25p' followed) <(echo 'resumed from step 15: lines above from that step on are superseded')
     same <(sed 24,25d followed | sed -n 1,5p) <(sed -n 1,5p "$out")
     same <(tail -n 21 followed) <(sed -n 16,36p "$out")
     [ "$(wc -l <followed)" -eq $((24 + 1 + 21)) ] || fail "lines: $(wc -l <followed)"
@@ -93,7 +93,7 @@ pkill -P "$holder"
 code=0
 wait "$reader" || code=$?
 [ "$code" -eq 1 ] || fail "a crash: status $code"
-stderr_is 'sonde: warning: crashed: the writer is gone and has not said that the run ended'
+stderr_is 'sonde: warning: crashed: the writer disappeared without ending the run'
 [ "$(wc -l <followed)" -eq 10 ] || fail "lines: $(cat followed)"
 
 run 0 "${make[@]}" endless crash=1

@@ -62,7 +62,7 @@ check "$SONDE_TEST_PLUGINS/bad_1.so: it was built for rule interface 99 (expecte
 run 1 "$sonde" rules run --rule "$SONDE_TEST_PLUGINS/faulty.so:at=10" --rule ./loss_jump.lua --json
 grep -q '"rule":"Faulty".*"step":10.*it crashed with signal 11 (Segmentation fault) at step 10' \
     "$out" || fail "$(cat "$out")"
-"$SONDE_BIN/export_test_export" make live pause=10 &
+"$SONDE_BIN/tests_export" test_export make live pause=10 &
 for _ in $(seq 100); do [ ! -f live/run.json ] || break; sleep 0.05; done
 sleep 0.1
 started=$(date +%s)

@@ -22,6 +22,7 @@ All other languages are text. A comment in front of a block directs its executio
                                   and numbers for any numbers, which depend on the processor
     <!-- test: merge job.yaml --> the block is a section of a job, which must train
     <!-- test: hook-config -->    the block is a hook's configuration, with which a job must train
+    <!-- test: run -->            the fragment is the body of a program, which must succeed
     <!-- test: skip: REASON -->   the block is not executed
 """
 
@@ -141,13 +142,12 @@ def run_c(block, folder):
     """A fragment: what it declares and does, in the body of a function."""
     source = os.path.join(folder, "fragment.c")
     with open(source, "w", encoding="utf-8") as file:
-        file.write(f'#include "{HERE}/prelude.h"\nvoid fragment(void);\nvoid fragment(void)\n{{\n'
-                   f'#line {block.line + 1} "{block.page}"\n{block.text()}}}\n')
-    done = subprocess.run(["cc", "-std=c17", "-fsyntax-only", "-Wall", "-Werror",
-                           "-Wno-unused-result", f"-I{ROOT}/include", source],
-                          capture_output=True, text=True, check=False)
-    if done.returncode:
-        block.fail("it does not compile\n" + done.stderr)
+        file.write(f'#include "{HERE}/prelude.h"\nint main(void)\n{{\n'
+                   f'#line {block.line + 1} "{block.page}"\n{block.text()}return 0;\n}}\n')
+    runs = block.directive("run") is not None
+    flags = "-Wall -Werror -Wno-unused-result $(pkg-config --cflags --libs sonde)"
+    shell(block, "cc -std=c17 fragment.c " + ("-o fragment " if runs else "-fsyntax-only ") + flags
+          + (" && ./fragment" if runs else ""), [0], folder)
 
 
 def run_yaml(block, folder):

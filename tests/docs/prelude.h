@@ -7,11 +7,20 @@
 #include <sonde/outfeed.h>
 
 #pragma GCC diagnostic ignored "-Wunused-variable"
+#pragma GCC diagnostic ignored "-Wunused-function"
 
 static sonde_diag diag;
+static float gradient[16 * 2];
 static sonde_hook *hook;
 static sonde_hook_options options;
 static sonde_nn_session *session, *training, *evaluation;
 static sonde_outfeed_batch batch;
 static sonde_text text;
 static int epoch;
+
+static void train_step(void)
+{
+    for (int i = 0; i < 16 * 2; i++) {
+        gradient[i] = 0.9F * gradient[i] + 0.01F * (float)((7 * i) % 11 - 5);
+    }
+}

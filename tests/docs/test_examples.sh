@@ -11,13 +11,14 @@ pages check "$sonde"
 
 # Every page runs in a folder of its own, with small data sets, an image and the job of jobs.md.
 mkdir pc
-printf 'Name: sonde\nDescription: -\nVersion: 0\nCflags: -I%s/include\n' "$root" >pc/sonde.pc
+printf 'Name: sonde\nDescription: -\nVersion: 0\nCflags: -I%s/include\nLibs: -L%s -Wl,-rpath,%s -lsonde\n' \
+    "$root" "$SONDE_BIN/../lib" "$SONDE_BIN/../lib" >pc/sonde.pc
 export PATH=$SONDE_BIN:$PATH PKG_CONFIG_PATH=$work/pc SONDE_DATA=$work/data
 for set in fashion-mnist mnist; do
     run 0 "$sonde" data synth --folder "data/$set" --train 640 --test 200 --quiet
 done
 run 0 "$sonde" train --epochs 1 --record recorded --save-every 20 --quiet
-for page in README guide jobs demos recording runs own_rules tensors; do
+for page in README guide jobs demos recording runs rules own_rules tensors; do
     mkdir -p "$page/runs"
     cp "$images/trousers.jpg" "$page"
     cp -r recorded "$page/runs/first"

@@ -7,7 +7,7 @@ tests/trial/run_tool.h tells what is in the run; every element is computed here 
     TensorBoard   event files, by its own loader (which checks every checksum) and accumulator
     DuckDB        JSON lines and CSV, and the index and catalogue of the run as they lie
 
-Looks for sonde and export_test_export in SONDE_BIN. Without them or a reader: skipped (77).
+Looks for sonde and tests_export in SONDE_BIN. Without them or a reader: skipped (77).
 """
 import csv
 import glob
@@ -99,7 +99,7 @@ class Tools:
 
     def make(self, name, *options):
         path = os.path.join(self.folder, name)
-        self.run("export_test_export", "make", path, *options)
+        self.run("tests_export", "test_export", "make", path, *options)
         return path
 
     def export(self, run, kind, *more):
@@ -321,8 +321,8 @@ def two_workers(tools):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder)
-        if not os.path.exists(os.path.join(tools.bin, "export_test_export")):
-            print(f"{tools.bin} has no export_test_export")
+        if not os.path.exists(os.path.join(tools.bin, "tests_export")):
+            print(f"{tools.bin} has no tests_export")
             return 77
         for name, blocks, options in (("plain", 4, ()), ("packed", 8, ("compress=1",))):
             run = tools.make(name, f"blocks={blocks}", *options)

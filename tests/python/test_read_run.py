@@ -1,7 +1,7 @@
 """Runs as the C library reads them against an independent reader (read_run.py), and against
 other people's: safetensors for closed segments, numpy for vital signs.
 
-usage: test_read_run.py [PATH_TO_trial_test_golden]
+usage: test_read_run.py [PATH_TO_tests_trial]
 The program is looked for in SONDE_BIN if it is not named. Prints "N passed, N failed"; exit
 status 1 if one failed.
 """
@@ -32,7 +32,7 @@ def check(what, good):
 
 def dumped(tool, path):
     """{(kind, place...): object} of every line that the C library's reader printed."""
-    done = subprocess.run([tool, "dump", path], capture_output=True, text=True)
+    done = subprocess.run([tool, "test_golden", "dump", path], capture_output=True, text=True)
     check("dump: " + done.stderr, done.returncode == 0)
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     about = next(line for line in lines if line["kind"] == "run")
@@ -134,7 +134,7 @@ def by_numpy(path):
 def main():
     tool = (sys.argv[1] if len(sys.argv) == 2 else
             os.path.join(os.environ.get("SONDE_BIN", "build/release/bin"),
-                         "trial_test_golden"))
+                         "tests_trial"))
     runs = os.path.join(HERE, "..", "golden", "runs")
     for name in ("v1", "v1-resumed", "v1-aliases"):
         golden = os.path.join(runs, name)
@@ -142,7 +142,7 @@ def main():
         by_numpy(golden)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "made")
-        done = subprocess.run([tool, "make", path], capture_output=True, text=True)
+        done = subprocess.run([tool, "test_golden", "make", path], capture_output=True, text=True)
         check("make: " + done.stderr, done.returncode == 0)
         run = compare(tool, path)
         check("some are compressed", any(r["packing"] for r in run.records))

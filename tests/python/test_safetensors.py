@@ -1,6 +1,6 @@
 """Our safetensors against another implementation, in both directions and for every dtype.
 
-usage: test_safetensors.py [PATH_TO_tensor_test_safetensors]
+usage: test_safetensors.py [PATH_TO_tests_tensor]
 The program is looked for in SONDE_BIN if it is not named. Needs the Python packages safetensors, torch and numpy. Prints "N passed, N failed";
 exit status 1 if one failed.
 """
@@ -35,7 +35,7 @@ def check(what, good):
 
 
 def run(tool, *args):
-    return subprocess.run([tool, *args], capture_output=True, text=True)
+    return subprocess.run([tool, "test_safetensors", *args], capture_output=True, text=True)
 
 
 def same(a, b):
@@ -166,7 +166,7 @@ def damage(tool, folder):
 def main():
     tool = (sys.argv[1] if len(sys.argv) == 2 else
             os.path.join(os.environ.get("SONDE_BIN", "build/release/bin"),
-                         "tensor_test_safetensors"))
+                         "tests_tensor"))
     with tempfile.TemporaryDirectory() as folder:
         ours_by_theirs(tool, folder)
         theirs_by_ours(tool, folder)

@@ -141,6 +141,26 @@ class Words(_planted.Planted):
             self.plant("docs/x.md", "fine\n" + text + "\n")
             self.assert_finds("docs/x.md:2:", "", "check-words")
 
+    def test_turns_to_avoid(self):
+        for text in ("a run that was gone on w" + "ith", "what was recorded counts no mor" + "e",
+                     "Memory is ha" + "d at compile", "for whoeve" + "r wants it",
+                     "runs that they let b" + "e", "it has not wha" + "t it needs",
+                     "saved behind every epo" + "ch", "of a network th" + "at goes wrong its fault",
+                     "What nobod" + "y looks at", "Who wan" + "ts more reads on.",
+                     "the largest that is in orde" + "r", "it is tol" + "d at once",
+                     "/* --- a rule over two lines --\n */"):
+            for path in ("docs/x.md", "src/base/a.c", "README.md"):
+                self.plant(path, "fine\n" + text + "\n")
+                self.assert_finds(f"{path}:2:", "", "check-words")
+                os.remove(os.path.join(self.root, path))
+
+    def test_turns_are_looked_for_in_what_is_read(self):
+        for path in ("tests/base/test_a.c", "tests/golden/x.txt"):
+            self.plant(path, "for whoeve" + "r wants it\n")
+        self.plant("docs/x.md", "It has not been read. Let it begin. The folder behind it. A run "
+                   "goes on.\n/* --- a rule on one line --- */\n")
+        self.assert_silent("check-words")
+
     def test_what_may(self):
         self.plant("docs/x.md", "framework/home, https://x.org/home/y, colour #123456, issue 2 "
                    "multiplications a cycle, /usr/lib\n")
@@ -208,7 +228,7 @@ class Symbols(_planted.Planted):
         subprocess.run(["cc", "-shared", "-fPIC", "-o", built, source, "-Wl,--no-as-needed",
                         *link], check=True)
         source = self.plant("test.c", test)
-        subprocess.run(["cc", "-o", os.path.join(self.root, "build/release/bin/base_test_x"),
+        subprocess.run(["cc", "-o", os.path.join(self.root, "build/release/bin/tests_x"),
                         source, built], check=True)
 
     def test_declared_and_missing(self):

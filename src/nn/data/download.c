@@ -1,5 +1,5 @@
 /*
- * curl.c - see curl.h.
+ * download.c - a download by libcurl; see download.h.
  */
 #include "nn/data/download.h"
 #include "base/fail.h"
@@ -15,8 +15,8 @@ static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
     return download->take(download->user, bytes, size * count) ? size * count : 0;
 }
 
-static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total,
-                       int64_t up)
+static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
+                       curl_off_t up)
 {
     const sonde__data_download *download = user;
 
@@ -28,49 +28,49 @@ static int on_progress(void *user, int64_t total, int64_t done, int64_t up_total
                : 1;
 }
 
-static bool set_options(const sonde__curl *curl, void *easy,
-                        const sonde__data_download *download, char *buffer)
+static bool set_long(const sonde__curl *curl, CURL *easy, CURLoption option, long value)
 {
-    bool good = curl->easy_setopt(easy, SONDE__CURL_URL, download->url) == SONDE__CURL_OK;
-
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_ERROR_BUFFER, buffer) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_WRITE_FUNCTION, on_bytes) ==
-                       SONDE__CURL_OK;
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_WRITE_DATA, download) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_XFER_FUNCTION, on_progress) ==
-                       SONDE__CURL_OK;
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_XFER_DATA, download) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_NO_PROGRESS, 0L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_NO_SIGNAL, 1L) == SONDE__CURL_OK;
-    good =
-        good && curl->easy_setopt(easy, SONDE__CURL_FAIL_ON_ERROR, 1L) == SONDE__CURL_OK;
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_FOLLOW_LOCATION, 1L) == SONDE__CURL_OK;
-    good = good && curl->easy_setopt(easy, SONDE__CURL_MAX_REDIRS, 5L) == SONDE__CURL_OK;
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_CONNECT_TIMEOUT, 30L) == SONDE__CURL_OK;
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_LIMIT, 1L) == SONDE__CURL_OK;
-    good = good &&
-           curl->easy_setopt(easy, SONDE__CURL_LOW_SPEED_TIME, 60L) == SONDE__CURL_OK;
-    return good && curl->easy_setopt(easy, SONDE__CURL_RESUME_FROM,
-                                     (int64_t)download->from) == SONDE__CURL_OK;
+    return curl->easy_setopt(easy, option, value) == CURLE_OK;
 }
 
-static sonde__data_download_end judge(int code, long response)
+static bool set_pointer(const sonde__curl *curl, CURL *easy, CURLoption option,
+                        const void *value)
 {
-    switch (code) {
-    case SONDE__CURL_OK:
+    return curl->easy_setopt(easy, option, value) == CURLE_OK;
+}
+
+static bool set_options(const sonde__curl *curl, CURL *easy,
+                        const sonde__data_download *download, const char *message)
+{
+    return set_pointer(curl, easy, CURLOPT_URL, download->url) &&
+           set_pointer(curl, easy, CURLOPT_ERRORBUFFER, message) &&
+           set_pointer(curl, easy, CURLOPT_WRITEDATA, download) &&
+           set_pointer(curl, easy, CURLOPT_XFERINFODATA, download) &&
+           curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK &&
+           set_long(curl, easy, CURLOPT_NOPROGRESS, 0) &&
+           set_long(curl, easy, CURLOPT_NOSIGNAL, 1) &&
+           set_long(curl, easy, CURLOPT_FAILONERROR, 1) &&
+           set_long(curl, easy, CURLOPT_FOLLOWLOCATION, 1) &&
+           set_long(curl, easy, CURLOPT_MAXREDIRS, 5) &&
+           set_long(curl, easy, CURLOPT_CONNECTTIMEOUT, 30) &&
+           set_long(curl, easy, CURLOPT_LOW_SPEED_LIMIT, 1) &&
+           set_long(curl, easy, CURLOPT_LOW_SPEED_TIME, 60) &&
+           curl->easy_setopt(easy, CURLOPT_RESUME_FROM_LARGE,
+                             (curl_off_t)download->from) == CURLE_OK;
+}
+
+static sonde__data_download_end judge(CURLcode code, long response)
+{
+    switch ((int)code) {
+    case CURLE_OK:
         return SONDE__DOWNLOAD_DONE;
-    case SONDE__CURL_WRITE_ERROR:
-    case SONDE__CURL_ABORTED:
+    case CURLE_WRITE_ERROR:
+    case CURLE_ABORTED_BY_CALLBACK:
         return SONDE__DOWNLOAD_STOPPED;
-    case SONDE__CURL_RANGE_ERROR:
+    case CURLE_RANGE_ERROR:
         return SONDE__DOWNLOAD_NO_RANGE;
-    case SONDE__CURL_HTTP_ERROR:
+    case CURLE_HTTP_RETURNED_ERROR:
         return response == 416                      ? SONDE__DOWNLOAD_NO_RANGE
                : response == 404 || response == 410 ? SONDE__DOWNLOAD_NOT_FOUND
                                                     : SONDE__DOWNLOAD_FAILED;
@@ -84,10 +84,10 @@ sonde_err sonde__data_download_run(const sonde__data_download *download,
                                    size_t message_size, sonde_diag *diag)
 {
     const sonde__curl *curl = sonde__curl_load(download->url, diag);
-    char buffer[SONDE__CURL_MESSAGE] = "";
-    void *easy = NULL;
+    char buffer[CURL_ERROR_SIZE] = "";
+    CURL *easy = NULL;
     long response = 0;
-    int code = 0;
+    CURLcode code = CURLE_OK;
 
     if (curl == NULL) {
         return SONDE_EUNSUPPORTED;
@@ -100,7 +100,7 @@ sonde_err sonde__data_download_run(const sonde__data_download *download,
         return sonde__fail_nomem(diag, "a download");
     }
     code = curl->easy_perform(easy);
-    (void)curl->easy_getinfo(easy, SONDE__CURL_INFO_RESPONSE, &response);
+    (void)curl->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &response);
     *end = judge(code, response);
     (void)snprintf(message, message_size, "%s",
                    buffer[0] != '\0' ? buffer : curl->easy_strerror(code));
