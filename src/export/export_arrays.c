@@ -14,6 +14,8 @@
 #include "base/memory.h"
 #include "tensor/convert.h"
 
+#include <sonde/json.h>
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -469,77 +471,73 @@ static int compare(const void *a, const void *b)
                             : (x->number > y->number) - (x->number < y->number);
 }
 
-static void put_quoted(sonde__export_out_file *file, const char *text)
-{
-    sonde__export_out_text(file, "\"");
-    for (; *text != '\0'; text++) {
-        char escaped[8] = {*text};
-
-        if (*text == '"' || *text == '\\') {
-            (void)snprintf(escaped, sizeof escaped, "\\%c", *text);
-        } else if ((unsigned char)*text < 0x20) {
-            (void)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*text);
-        }
-        sonde__export_out_text(file, escaped);
-    }
-    sonde__export_out_text(file, "\"");
-}
-
 static uint64_t bytes_of(const sonde_view *view)
 {
     return (uint64_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
 }
 
-static void put_entry(sonde__export_out_file *file, const item *one, uint64_t begin)
+static void put_entry(sonde_json *json, const item *one, uint64_t begin)
 {
-    char text[128];
-
-    put_quoted(file, one->key);
-    (void)snprintf(text, sizeof text, ":{\"dtype\":\"%s\",\"shape\":[",
-                   sonde__dtype_short_name(one->view.dtype));
-    sonde__export_out_text(file, text);
+    sonde_json_object(json, one->key);
+    sonde_json_string(json, "dtype", sonde__dtype_short_name(one->view.dtype));
+    sonde_json_list(json, "shape");
     for (int d = 0; d < one->view.rank; d++) {
-        (void)snprintf(text, sizeof text, "%s%lld", d > 0 ? "," : "",
-                       (long long)one->view.shape[d]);
-        sonde__export_out_text(file, text);
+        sonde_json_int(json, NULL, one->view.shape[d]);
     }
-    (void)snprintf(text, sizeof text, "],\"data_offsets\":[%llu,%llu]}",
-                   (unsigned long long)begin,
-                   (unsigned long long)(begin + bytes_of(&one->view)));
-    sonde__export_out_text(file, text);
+    sonde_json_end(json);
+    sonde_json_list(json, "data_offsets");
+    sonde_json_uint(json, NULL, begin);
+    sonde_json_uint(json, NULL, begin + bytes_of(&one->view));
+    sonde_json_end(json);
+    sonde_json_end(json);
 }
 
-/* Length and JSON, padded so that data begin at a multiple of 8. */
+/* The JSON of the header, padded so that data begin at a multiple of 8. */
+static void make_header(const sonde__export *work, const items *all, sonde_text *header)
+{
+    sonde_json json = {.text = header};
+    sonde_run_info info;
+    uint64_t begin = 0;
+
+    sonde_trial_describe(work->trial, &info);
+    sonde_json_object(&json, NULL);
+    sonde_json_object(&json, "__metadata__");
+    sonde_json_string(&json, "sonde_run", "1");
+    sonde_json_string(&json, "id", info.id);
+    sonde_json_string(&json, "model", info.model);
+    sonde_json_end(&json);
+    for (size_t i = 0; i < all->count; i++) {
+        put_entry(&json, &all->list[i], begin);
+        begin += bytes_of(&all->list[i].view);
+    }
+    sonde_json_end(&json);
+    while (header->length % 8 != 0 && !header->failed) {
+        sonde_text_add(header, " ");
+    }
+}
+
 static sonde_err put_header(sonde__export_out_file *file, const sonde__export *work,
                             const items *all, sonde_diag *diag)
 {
-    sonde_run_info info;
-    uint64_t begin = 0, length = 0;
+    sonde_text header = {0};
+    uint64_t length = 0;
+    sonde_err err = SONDE_OK;
 
-    sonde_trial_describe(work->trial, &info);
-    sonde__export_out_put(file, &length, sizeof length); /* known at the end */
-    sonde__export_out_text(file, "{\"__metadata__\":{\"sonde_run\":\"1\",\"id\":");
-    put_quoted(file, info.id);
-    sonde__export_out_text(file, ",\"model\":");
-    put_quoted(file, info.model);
-    sonde__export_out_text(file, "}");
-    for (size_t i = 0; i < all->count; i++) {
-        sonde__export_out_text(file, ",");
-        put_entry(file, &all->list[i], begin);
-        begin += bytes_of(&all->list[i].view);
+    make_header(work, all, &header);
+    length = header.length;
+    if (header.failed) {
+        err = sonde__fail_nomem(diag, "a header");
+    } else if (length > MOST_HEADER) {
+        err = sonde__fail(diag, SONDE_EINVAL, file->file.path,
+                          "fewer tensors or steps: at most 100 MB",
+                          "a header of %llu bytes", (unsigned long long)length);
+    } else {
+        sonde__export_out_put(file, &length, sizeof length);
+        sonde__export_out_put(file, header.data, header.length);
+        err = sonde__export_out_status(file, diag);
     }
-    sonde__export_out_text(file, "}");
-    while (file->written % 8 != 0) {
-        sonde__export_out_text(file, " ");
-    }
-    length = file->written - sizeof length;
-    if (length > MOST_HEADER) {
-        return sonde__fail(diag, SONDE_EINVAL, file->file.path,
-                           "fewer tensors or steps: at most 100 MB",
-                           "a header of %llu bytes", (unsigned long long)length);
-    }
-    sonde__export_out_patch(file, 0, &length, sizeof length);
-    return sonde__export_out_status(file, diag);
+    sonde_text_fini(&header);
+    return err;
 }
 
 static sonde_err put_data(sonde__export_out_file *file, sonde__export *work,

@@ -126,16 +126,6 @@ void sonde__export_out_view(sonde__export_out_file *file, const sonde_view *view
     }
 }
 
-void sonde__export_out_patch(sonde__export_out_file *file, uint64_t offset,
-                             const void *bytes, size_t n)
-{
-    flush(file);
-    if (file->error == 0 &&
-        pwrite(file->file.fd, bytes, n, (off_t)offset) != (ssize_t)n) {
-        file->error = errno != 0 ? errno : EIO;
-    }
-}
-
 sonde_err sonde__export_out_status(const sonde__export_out_file *file, sonde_diag *diag)
 {
     if (file->error == 0) {

@@ -31,9 +31,6 @@ SONDE_API void sonde__export_out_text(sonde__export_out_file *file, const char *
 /* A view's elements, row-major. */
 SONDE_API void sonde__export_out_view(sonde__export_out_file *file,
                                       const sonde_view *view);
-/* Replaces bytes already put. */
-SONDE_API void sonde__export_out_patch(sonde__export_out_file *file, uint64_t offset,
-                                       const void *bytes, size_t n);
 /* The first failure so far; cheap. */
 SONDE_API sonde_err sonde__export_out_status(const sonde__export_out_file *file,
                                              sonde_diag *diag);

@@ -10,181 +10,133 @@
 #include "export/export_file.h"
 #include "tensor/convert.h"
 
+#include <sonde/json.h>
+
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { OFTEN = 256 /* rows between two calls of progress */, FULL = 1 << 16 };
 
-/* --- pieces of text ---------------------------------------------------------------- */
+/* --- rows as CSV ------------------------------------------------------------------ */
 
-static sonde_err add(sonde_text *text, const char *bytes, size_t n)
+/* A field, quoted if necessary. */
+static void put_field(sonde_text *text, const char *field)
 {
-    const sonde_err err = sonde_text_reserve(text, text->length + n);
-
-    if (err == SONDE_OK) {
-        memcpy(text->data + text->length, bytes, n);
-        text->length += n;
-        text->data[text->length] = '\0';
-    }
-    return err;
-}
-
-static sonde_err add_text(sonde_text *text, const char *more)
-{
-    return add(text, more, strlen(more));
-}
-
-/* Quoted if it has to be. */
-static sonde_err add_field(sonde_text *text, const char *field)
-{
-    sonde_err err = SONDE_OK;
-
     if (strpbrk(field, ",\"\r\n") == NULL) {
-        return add_text(text, field);
+        sonde_text_add(text, field);
+        return;
     }
-    err = add_text(text, "\"");
-    for (; err == SONDE_OK && *field != '\0'; field++) {
-        err = *field == '"' ? add_text(text, "\"\"") : add(text, field, 1);
-    }
-    return err == SONDE_OK ? add_text(text, "\"") : err;
-}
-
-static sonde_err add_string(sonde_text *text, const char *string)
-{
-    sonde_err err = add_text(text, "\"");
-
-    for (; err == SONDE_OK && *string != '\0'; string++) {
-        char escaped[8] = {*string};
-
-        if (*string == '"' || *string == '\\') {
-            (void)snprintf(escaped, sizeof escaped, "\\%c", *string);
-        } else if ((unsigned char)*string < 0x20) {
-            (void)snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)*string);
-        }
-        err = add_text(text, escaped);
-    }
-    return err == SONDE_OK ? add_text(text, "\"") : err;
-}
-
-/* The fewest digits that give the same double again. */
-static const char *shortest(double value, char buf[32])
-{
-    for (int digits = 15; digits <= 17; digits++) {
-        (void)snprintf(buf, 32, "%.*g", digits, value);
-        if (strtod(buf, NULL) == value) {
-            break;
+    sonde_text_add(text, "\"");
+    for (; *field != '\0'; field++) {
+        sonde_text_put(text, field, 1);
+        if (*field == '"') {
+            sonde_text_add(text, "\"");
         }
     }
-    return buf;
+    sonde_text_add(text, "\"");
 }
 
-static sonde_err add_number(sonde_text *text, double value, bool json)
+static void put_number(sonde_text *text, double value)
 {
-    char buf[32];
+    sonde_json number = {.text = text};
 
     if (isnan(value)) {
-        return add_text(text, json ? "\"NaN\"" : "nan");
+        sonde_text_add(text, "nan");
+    } else if (isinf(value)) {
+        sonde_text_add(text, value > 0.0 ? "inf" : "-inf");
+    } else {
+        sonde_json_real(&number, NULL, value);
     }
-    if (isinf(value)) {
-        return add_text(text, value > 0.0 ? (json ? "\"Infinity\"" : "inf")
-                                          : (json ? "\"-Infinity\"" : "-inf"));
-    }
-    return add_text(text, shortest(value, buf));
 }
 
-/* --- rows ------------------------------------------------------------------------- */
-
-/* Seconds with six decimals; nothing if it is not known. */
-static const char *time_text(int64_t time, char buf[32])
+/* Step to tensor; row NULL: their names. */
+static void put_csv_place(sonde_text *text, const sonde_export_row *row)
 {
-    buf[0] = '\0';
-    if (time > 0) {
-        (void)snprintf(buf, 32, "%lld.%06lld", (long long)(time / 1000000000),
-                       (long long)(time / 1000 % 1000000));
-    }
-    return buf;
-}
-
-static sonde_err add_place(sonde_text *text, const sonde_export_row *row, bool json)
-{
-    char head[160], time[32];
-    sonde_err err = SONDE_OK;
-
     if (row == NULL) {
-        return add_text(text, "step,mode,mode_step,worker,time,tensor");
+        sonde_text_add(text, "step,mode,mode_step,worker,time,tensor");
+        return;
     }
-    (void)snprintf(head, sizeof head,
-                   json ? "{\"step\":%lld,\"mode\":\"%s\",\"mode_step\":%lld,"
-                          "\"worker\":%d,\"time\":%s,\"tensor\":"
-                        : "%lld,%s,%lld,%d,%s,",
-                   (long long)row->step, sonde_mode_name(row->mode),
-                   (long long)row->mode_step, row->worker,
-                   json && row->time <= 0 ? "null" : time_text(row->time, time));
-    err = add_text(text, head);
-    if (err == SONDE_OK) {
-        err = json ? add_string(text, row->tensor) : add_field(text, row->tensor);
+    sonde_text_format(text, "%lld,%s,%lld,%d,", (long long)row->step,
+                      sonde_mode_name(row->mode), (long long)row->mode_step, row->worker);
+    if (row->time > 0) {
+        sonde_text_format(text, "%lld.%06lld", (long long)(row->time / 1000000000),
+                          (long long)(row->time / 1000 % 1000000));
     }
-    return err;
+    sonde_text_add(text, ",");
+    put_field(text, row->tensor);
 }
 
-static sonde_err add_reduced(sonde_text *text, const sonde_reduction *what,
-                             const sonde_reduced *value, bool json)
+static void put_csv_row(sonde_text *text, const sonde_export_row *row,
+                        const sonde_reduction *stats, size_t count)
 {
-    char hash[24];
-
-    if (value->how == 0) {
-        return add_text(text, json ? "null" : "");
-    }
-    if (what->kind != SONDE_REDUCTION_HASH) {
-        return add_number(text, value->number, json);
-    }
-    (void)snprintf(hash, sizeof hash, json ? "\"%016llx\"" : "%016llx",
-                   (unsigned long long)value->hash);
-    return add_text(text, hash);
-}
-
-/* The name of a column; in a row of JSON, before its value. */
-static sonde_err add_name(sonde_text *text, const sonde_reduction *what, bool json)
-{
-    sonde_err err = add_text(text, ",");
-
-    if (err == SONDE_OK) {
-        err = json ? add_string(text, what->name) : add_field(text, what->name);
-    }
-    return err == SONDE_OK && json ? add_text(text, ":") : err;
-}
-
-static sonde_err add_row(sonde_text *text, const sonde_export_row *row,
-                         const sonde_reduction *stats, size_t count, bool json)
-{
-    sonde_err err = add_place(text, row, json);
-
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
-        err = json || row == NULL ? add_name(text, &stats[i], json) : add_text(text, ",");
-        if (err == SONDE_OK && row != NULL) {
-            err = add_reduced(text, &stats[i], &row->values[i], json);
+    put_csv_place(text, row);
+    for (size_t i = 0; i < count; i++) {
+        sonde_text_add(text, ",");
+        if (row == NULL) {
+            put_field(text, stats[i].name);
+        } else if (row->values[i].how != 0 && stats[i].kind == SONDE_REDUCTION_HASH) {
+            sonde_text_format(text, "%016llx", (unsigned long long)row->values[i].hash);
+        } else if (row->values[i].how != 0) {
+            put_number(text, row->values[i].number);
         }
     }
-    return err == SONDE_OK ? add_text(text, json ? "}\n" : "\n") : err;
+    sonde_text_add(text, "\n");
+}
+
+/* --- rows as JSON ------------------------------------------------------------------- */
+
+/* Opens an object with step to tensor. */
+static void put_json_place(sonde_json *json, const sonde_export_row *row)
+{
+    sonde_json_object(json, NULL);
+    sonde_json_int(json, "step", row->step);
+    sonde_json_string(json, "mode", sonde_mode_name(row->mode));
+    sonde_json_int(json, "mode_step", row->mode_step);
+    sonde_json_int(json, "worker", row->worker);
+    if (row->time > 0) {
+        sonde_json_format(json, "time", "%lld.%06lld",
+                          (long long)(row->time / 1000000000),
+                          (long long)(row->time / 1000 % 1000000));
+    } else {
+        sonde_json_raw(json, "time", "null");
+    }
+    sonde_json_string(json, "tensor", row->tensor);
+}
+
+static void put_json_row(sonde_text *text, const sonde_export_row *row,
+                         const sonde_reduction *stats, size_t count)
+{
+    sonde_json json = {.text = text};
+
+    put_json_place(&json, row);
+    for (size_t i = 0; i < count; i++) {
+        const sonde_reduced *value = &row->values[i];
+
+        if (value->how == 0) {
+            sonde_json_raw(&json, stats[i].name, "null");
+        } else if (stats[i].kind == SONDE_REDUCTION_HASH) {
+            sonde_json_format(&json, stats[i].name, "\"%016llx\"",
+                              (unsigned long long)value->hash);
+        } else {
+            sonde_json_real(&json, stats[i].name, value->number);
+        }
+    }
+    sonde_json_end(&json);
+    sonde_text_add(text, "\n");
 }
 
 sonde_err sonde_export_row_text(sonde_export_kind kind, const sonde_export_row *row,
                                 const sonde_reduction *stats, size_t stat_count,
                                 sonde_text *text, sonde_diag *diag)
 {
-    const bool json = kind == SONDE_EXPORT_JSONL;
-
-    if (kind != SONDE_EXPORT_CSV && kind != SONDE_EXPORT_JSONL) {
+    if (kind == SONDE_EXPORT_CSV) {
+        put_csv_row(text, row, stats, stat_count);
+    } else if (kind != SONDE_EXPORT_JSONL) {
         return sonde__fail(diag, SONDE_EINVAL, "kind", "csv or jsonl", "%d", (int)kind);
+    } else if (row != NULL) { /* JSON lines have no header line */
+        put_json_row(text, row, stats, stat_count);
     }
-    if (row == NULL && json) {
-        return SONDE_OK; /* it has no head */
-    }
-    return add_row(text, row, stats, stat_count, json) == SONDE_OK
-               ? SONDE_OK
-               : sonde__fail_nomem(diag, "a row");
+    return text->failed ? sonde__fail_nomem(diag, "a row") : SONDE_OK;
 }
 
 /* --- the file of rows ------------------------------------------------------------- */
@@ -230,7 +182,7 @@ sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
         return err;
     }
     sonde__export_choose(work, NULL, 0);
-    err = put_row(&out, NULL, diag); /* the head */
+    err = put_row(&out, NULL, diag); /* the header line */
     if (err == SONDE_OK) {
         err = sonde__export_walk(work, false, put_row, &out, diag);
     }
@@ -260,6 +212,9 @@ typedef struct elements {
 /* Writes the text if there are at least so many bytes. */
 static sonde_err flush(elements *out, size_t least, sonde_diag *diag)
 {
+    if (out->text.failed) {
+        return sonde__fail_nomem(diag, "a line");
+    }
     if (out->text.length < least) {
         return SONDE_OK;
     }
@@ -269,140 +224,113 @@ static sonde_err flush(elements *out, size_t least, sonde_diag *diag)
 }
 
 /* One real number of any dtype. */
-static sonde_err add_real(elements *out, sonde_dtype dtype, const void *element)
+static void put_real(elements *out, sonde_dtype dtype, const void *element)
 {
-    sonde_view view = sonde_view_of(dtype, 0, NULL, (void *)(uintptr_t)element);
-    double value = 0.0;
+    const sonde_view view = sonde_view_of(dtype, 0, NULL, (void *)(uintptr_t)element);
+    const bool json_float = out->json && sonde_dtype_is_float(dtype);
 
-    if (out->json && sonde_dtype_is_float(dtype)) {
-        value = sonde_element_get(dtype, element);
-        if (!isfinite(value)) {
-            return add_number(&out->text, value, true);
-        }
+    if (json_float && !isfinite(sonde_element_get(dtype, element))) {
+        sonde_json number = {.text = &out->text};
+
+        sonde_json_real(&number, NULL, sonde_element_get(dtype, element));
+    } else if (sonde_format_tensor(&view, &out->format, 0, &out->text) != SONDE_OK) {
+        out->text.failed = true;
     }
-    return sonde_format_tensor(&view, &out->format, 0, &out->text);
 }
 
-static sonde_err add_element(elements *out, sonde_dtype dtype,
-                             const unsigned char *element)
+static void put_element(elements *out, const sonde_view *view, int64_t i)
 {
-    const sonde_dtype part = sonde__dtype_part(dtype);
-    sonde_err err = SONDE_OK;
+    const sonde_dtype dtype = view->dtype, part = sonde__dtype_part(dtype);
+    const unsigned char *element =
+        (const unsigned char *)view->data + (size_t)i * sonde_dtype_size(dtype);
 
     if (part == dtype || !out->json) { /* in CSV 1.5-2j, as Python reads it */
-        return add_real(out, dtype, element);
+        put_real(out, dtype, element);
+        return;
     }
-    err = add_text(&out->text, "[");
-    err = err == SONDE_OK ? add_real(out, part, element) : err;
-    err = err == SONDE_OK ? add_text(&out->text, ",") : err;
-    err = err == SONDE_OK ? add_real(out, part, element + sonde_dtype_size(part)) : err;
-    return err == SONDE_OK ? add_text(&out->text, "]") : err;
-}
-
-/* The beginning of every line of a value. */
-static sonde_err add_head(const elements *out, const sonde_trial_record *record,
-                          sonde_text *head)
-{
-    sonde_export_row row = {
-        .tensor =
-            sonde_catalogue_info(sonde_trial_catalogue(out->work->trial), record->id)
-                ->name,
-        .worker = record->worker,
-        .step = record->at.global_step,
-        .mode = record->at.mode,
-        .mode_step = record->at.mode_step};
-    char text[96];
-    sonde_err err = SONDE_OK;
-
-    (void)sonde_trial_step_time(out->work->trial, row.mode, row.mode_step, row.worker,
-                                &row.time);
-    err = add_place(head, &row, out->json);
-    (void)snprintf(text, sizeof text,
-                   out->json ? ",\"micro_batch\":%d,\"replica\":%d" : ",%d,%d",
-                   record->at.micro_batch, record->at.replica);
-    return err == SONDE_OK ? add_text(head, text) : err;
+    sonde_text_add(&out->text, "[");
+    put_real(out, part, element);
+    sonde_text_add(&out->text, ",");
+    put_real(out, part, element + sonde_dtype_size(part));
+    sonde_text_add(&out->text, "]");
 }
 
 /* A line for each of the first count elements. */
-static sonde_err add_lines(elements *out, const sonde_trial_record *record, int64_t count,
+static sonde_err put_lines(elements *out, const sonde_export_row *row,
+                           const sonde_trial_record *record, int64_t count,
                            sonde_diag *diag)
 {
-    const sonde_view *view = &record->view;
-    const size_t size = sonde_dtype_size(view->dtype);
     sonde_err err = SONDE_OK;
 
     out->head.length = 0;
-    err = add_head(out, record, &out->head);
+    put_csv_place(&out->head, row);
+    sonde_text_format(&out->head, ",%d,%d", record->at.micro_batch, record->at.replica);
+    if (out->head.failed) {
+        return sonde__fail_nomem(diag, "a line");
+    }
     for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
-        char index[32];
-
-        (void)snprintf(index, sizeof index, ",%lld,", (long long)i);
-        err = add_text(&out->text, out->head.data);
-        err = err == SONDE_OK ? add_text(&out->text, index) : err;
-        err = err == SONDE_OK
-                  ? add_element(out, view->dtype,
-                                (const unsigned char *)view->data + (size_t)i * size)
-                  : err;
-        err = err == SONDE_OK ? add_text(&out->text, "\n") : err;
-        err = err == SONDE_OK ? flush(out, FULL, diag) : err;
+        sonde_text_put(&out->text, out->head.data, out->head.length);
+        sonde_text_format(&out->text, ",%lld,", (long long)i);
+        put_element(out, &record->view, i);
+        sonde_text_add(&out->text, "\n");
+        err = flush(out, FULL, diag);
     }
     return err;
 }
 
-static sonde_err add_shape(sonde_text *text, const sonde_view *view)
-{
-    char part[64];
-    sonde_err err = SONDE_OK;
-
-    (void)snprintf(part, sizeof part, ",\"dtype\":\"%s\",\"shape\":[",
-                   sonde_dtype_name(view->dtype));
-    err = add_text(text, part);
-    for (int d = 0; err == SONDE_OK && d < view->rank; d++) {
-        (void)snprintf(part, sizeof part, d > 0 ? ",%lld" : "%lld",
-                       (long long)view->shape[d]);
-        err = add_text(text, part);
-    }
-    return err == SONDE_OK ? add_text(text, "],\"values\":[") : err;
-}
-
 /* One line, with the first count elements. */
-static sonde_err add_object(elements *out, const sonde_trial_record *record,
-                            int64_t count, sonde_diag *diag)
+static sonde_err put_object(elements *out, const sonde_export_row *row,
+                            const sonde_trial_record *record, int64_t count,
+                            sonde_diag *diag)
 {
     const sonde_view *view = &record->view;
-    const size_t size = sonde_dtype_size(view->dtype);
-    sonde_err err = add_head(out, record, &out->text);
+    sonde_json json = {.text = &out->text};
+    sonde_err err = SONDE_OK;
 
-    err = err == SONDE_OK ? add_shape(&out->text, view) : err;
-    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
-        err = i > 0 ? add_text(&out->text, ",") : SONDE_OK;
-        err = err == SONDE_OK
-                  ? add_element(out, view->dtype,
-                                (const unsigned char *)view->data + (size_t)i * size)
-                  : err;
-        err = err == SONDE_OK ? flush(out, FULL, diag) : err;
+    put_json_place(&json, row);
+    sonde_json_int(&json, "micro_batch", record->at.micro_batch);
+    sonde_json_int(&json, "replica", record->at.replica);
+    sonde_json_string(&json, "dtype", sonde_dtype_name(view->dtype));
+    sonde_json_list(&json, "shape");
+    for (int d = 0; d < view->rank; d++) {
+        sonde_json_int(&json, NULL, view->shape[d]);
     }
-    return err == SONDE_OK ? add_text(&out->text, "]}\n") : err;
+    sonde_json_end(&json);
+    sonde_json_list(&json, "values");
+    for (int64_t i = 0; err == SONDE_OK && i < count; i++) {
+        sonde_text_add(&out->text, i > 0 ? "," : "");
+        put_element(out, view, i);
+        err = flush(out, FULL, diag);
+    }
+    sonde_json_end(&json);
+    sonde_json_end(&json);
+    sonde_text_add(&out->text, "\n");
+    return err;
 }
 
-static sonde_err add_elements(void *user, const char *key,
-                              const sonde_trial_record *record, sonde_diag *diag)
+static sonde_err put_value(void *user, const char *key, const sonde_trial_record *record,
+                           sonde_diag *diag)
 {
     elements *out = user;
+    const sonde_trial *trial = out->work->trial;
     const int64_t most = out->work->options->elements;
     const int64_t all = sonde_view_count(&record->view);
     const int64_t count = most > 0 && all > most ? most : all;
+    sonde_export_row row = {
+        .tensor = sonde_catalogue_info(sonde_trial_catalogue(trial), record->id)->name,
+        .worker = record->worker,
+        .step = record->at.global_step,
+        .mode = record->at.mode,
+        .mode_step = record->at.mode_step};
     sonde_err err = SONDE_OK;
 
     (void)key;
+    (void)sonde_trial_step_time(trial, row.mode, row.mode_step, row.worker, &row.time);
     out->work->report->tensors += out->seen[record->id] == 0;
     out->work->report->values++;
     out->seen[record->id] = 1;
-    err = out->json ? add_object(out, record, count, diag)
-                    : add_lines(out, record, count, diag);
-    if (err == SONDE_ENOMEM) {
-        return sonde__fail_nomem(diag, "a line");
-    }
+    err = out->json ? put_object(out, &row, record, count, diag)
+                    : put_lines(out, &row, record, count, diag);
     return err == SONDE_OK ? flush(out, FULL, diag) : err;
 }
 
@@ -411,15 +339,12 @@ static sonde_err write_all(elements *out, const char *path, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     if (!out->json) {
-        err = add_place(&out->text, NULL, false);
-        err = err == SONDE_OK ? add_text(&out->text, ",micro_batch,replica,index,value\n")
-                              : err;
-        if (err == SONDE_OK) {
-            err = flush(out, 0, diag);
-        }
+        put_csv_place(&out->text, NULL);
+        sonde_text_add(&out->text, ",micro_batch,replica,index,value\n");
+        err = flush(out, 0, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__export_values(out->work, add_elements, out, diag);
+        err = sonde__export_values(out->work, put_value, out, diag);
     }
     if (err == SONDE_OK && out->work->report->values == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, NULL,

@@ -34,7 +34,8 @@ void sonde__plot_frame_draw_grid(sonde__plot_scene *scene,
                                  const sonde__plot_frame *frame);
 void sonde__plot_frame_draw_axes(sonde__plot_scene *scene,
                                  const sonde__plot_frame *frame);
-/* The position of a value; values beyond the axis lie outside it, at most 20 of its lengths. */
+/* The position of a value; values beyond the axis lie outside it, at most 20 of its
+ * lengths. */
 double sonde__plot_frame_x(const sonde__plot_frame *frame, double x);
 double sonde__plot_frame_y(const sonde__plot_frame *frame, double y);
 

@@ -1,10 +1,10 @@
 /*
  * distributions.c - one histogram as bars, and many of them as a heat map over steps.
  *
- * Heat map: each histogram is first spread over common bins, as shares of its values; then
- * each column of pixels takes the mean of the steps that it covers, weighted by the part
- * of it that they cover. A thousand steps on a hundred pixels lose no mass, and ten steps
- * on a thousand pixels stand as ten columns.
+ * Heat map: each histogram is first spread over common bins, as shares of its values;
+ * then each column of pixels takes the mean of the steps that it covers, weighted by the
+ * part of it that they cover. A thousand steps on a hundred pixels lose no mass, and ten
+ * steps on a thousand pixels stand as ten columns.
  */
 #include "base/fail.h"
 #include "base/macros.h"

@@ -55,8 +55,8 @@ void sonde__plot_picture_draw(sonde__plot_scene *scene,
                               sonde__plot_span span, sonde_colours colours,
                               sonde__plot_box box);
 
-/* The largest size with the image's proportions within most_w, most_h; a whole multiple of
- * its size if that is 2 or more. */
+/* The largest size with the image's proportions within most_w, most_h; a whole multiple
+ * of its size if that is 2 or more. */
 void sonde__plot_picture_fit(const sonde__plot_pictures *pictures, double most_w,
                              double most_h, double *w, double *h);
 

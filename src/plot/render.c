@@ -9,14 +9,52 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/whole_file.h"
-#include "plot/plot_output.h"
 
 #include <sonde/text.h>
+
+#include <sonde/plot.h>
 
 #include <cairo-svg.h>
 #include <cairo.h>
 #include <math.h>
 #include <string.h>
+#include <strings.h>
+
+/* --- the kind of file --------------------------------------------------------------- */
+
+typedef enum file_kind { KIND_PNG, KIND_SVG } file_kind;
+
+static sonde_err find_kind(const char *path, file_kind *kind, sonde_diag *diag)
+{
+    const char *const slash = path != NULL ? strrchr(path, '/') : NULL;
+    const char *const name = slash != NULL ? slash + 1 : path;
+    const char *const dot = name != NULL ? strrchr(name, '.') : NULL;
+
+    if (name == NULL || name[0] == '\0') {
+        return sonde__fail(diag, SONDE_EINVAL, path, "a name that ends in .png or .svg",
+                           "no file name for the picture");
+    }
+    if (dot != NULL && strcasecmp(dot, ".png") == 0) {
+        *kind = KIND_PNG;
+        return SONDE_OK;
+    }
+    if (dot != NULL && strcasecmp(dot, ".svg") == 0) {
+        *kind = KIND_SVG;
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_EINVAL, path, ".png or .svg", "%s%s%s",
+                       dot != NULL ? "pictures of the kind '" : "the name has no ending",
+                       dot != NULL ? dot : "", dot != NULL ? "' cannot be written" : "");
+}
+
+sonde_err sonde_plot_check_path(const char *path, sonde_diag *diag)
+{
+    file_kind kind = KIND_PNG;
+
+    return find_kind(path, &kind, diag);
+}
+
+/* --- pens --------------------------------------------------------------------------- */
 
 typedef struct brush {
     cairo_t *cairo;
@@ -324,10 +362,10 @@ static cairo_status_t make_svg(const sonde__plot_scene *scene, sonde_text *out)
 sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *path,
                                  sonde_diag *diag)
 {
-    sonde__plot_kind kind = SONDE__PLOT_PNG;
+    file_kind kind = KIND_PNG;
     sonde_text bytes = {0};
     cairo_status_t status = CAIRO_STATUS_SUCCESS;
-    sonde_err err = sonde__plot_kind_of(path, &kind, diag);
+    sonde_err err = find_kind(path, &kind, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -335,7 +373,7 @@ sonde_err sonde__plot_scene_save(const sonde__plot_scene *scene, const char *pat
     if (scene->err != SONDE_OK) {
         return sonde__fail_nomem(diag, "a picture");
     }
-    status = kind == SONDE__PLOT_PNG ? make_png(scene, &bytes) : make_svg(scene, &bytes);
+    status = kind == KIND_PNG ? make_png(scene, &bytes) : make_svg(scene, &bytes);
     if (status == CAIRO_STATUS_SUCCESS && !bytes.failed) {
         err = sonde__whole_put(path, bytes.data, bytes.length, diag);
     } else if (status == CAIRO_STATUS_NO_MEMORY || bytes.failed) {

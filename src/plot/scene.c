@@ -233,7 +233,8 @@ double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
 
 /* --- clean UTF-8 -------------------------------------------------------------------- */
 
-/* Bytes of the character at text; 0: it is malformed, or U+FFFE or U+FFFF (not in XML). */
+/* Bytes of the character at text; 0: it is malformed, or U+FFFE or U+FFFF (not in
+ * XML). */
 static size_t character_length(const char *text)
 {
     const bool excluded =

@@ -130,8 +130,9 @@ void sonde__plot_image(sonde__plot_scene *scene, sonde__plot_box box, uint32_t *
 
 /* --- texts -------------------------------------------------------------------------- */
 
-/* A copy of text as valid UTF-8: malformed bytes become U+FFFD, control characters spaces.
- * Returned new; NULL: out of memory. All functions below apply it to their texts. */
+/* A copy of text as valid UTF-8: malformed bytes become U+FFFD, control characters
+ * spaces. Returned new; NULL: out of memory. All functions below apply it to their
+ * texts. */
 SONDE_API char *sonde__plot_text_clean(const char *text);
 /* Sets DejaVu Sans, or the system's substitute, without hinting of widths: a text is as
  * long on paper as it was measured, at any scale. */

@@ -22,8 +22,9 @@ typedef struct sonde__plot_ticks {
 
 /*
  * At most `wanted` + 1 ticks (2 ... 30) inside low ... high, at multiples of 1, 2 or 5
- * times a power of ten; the step is at least 1 if whole. low and high lie within +-1.1e300
- * and far enough apart for distinct ticks (sonde__plot_range_widen ensures both).
+ * times a power of ten; the step is at least 1 if whole. low and high lie within
+ * +-1.1e300 and far enough apart for distinct ticks (sonde__plot_range_widen ensures
+ * both).
  */
 SONDE_API void sonde__plot_ticks_linear(double low, double high, int wanted, bool whole,
                                         sonde__plot_ticks *ticks);

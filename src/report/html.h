@@ -11,9 +11,13 @@
 /* Text of the run, escaped for content and attributes; control characters and bytes that are
  * not UTF-8 become U+FFFD. */
 void sonde__report_html_text(sonde_text *page, const char *text);
-/* At most so many significant digits; NaN and infinities by name. */
+/* A number with at most `digits` significant digits; NaN and infinities by name. */
 void sonde__report_html_number(sonde_text *page, double value, int digits);
-/* With thin spaces between thousands. */
+/* A number with thin spaces between thousands. */
 void sonde__report_html_count(sonde_text *page, uint64_t value);
+
+/* The style sheet in pieces; NULL ends it. Light and dark, wide and narrow, screen and
+ * paper. */
+extern const char *const sonde__report_style[];
 
 #endif

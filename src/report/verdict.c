@@ -1,22 +1,24 @@
 /*
- * verdict.c - what the page begins with: is the run well, and when did what begin.
+ * verdict.c - the first half of the page: the verdict, when each finding began, the loss,
+ * and a card for each rule with findings.
  */
-#include "report/compose.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "report/compose.h"
 #include "report/curve.h"
-
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <math.h>
 
 #include <sonde/error.h>
 
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
 typedef struct tally {
-    size_t of[3];                   /* findings, by severity */
-    size_t judged, silent, tensors; /* rules; the most tensors that one looked at */
+    size_t found[3];                /* findings, by severity */
+    size_t judged, silent, tensors; /* rules; the most tensors that one rule checked */
 } tally;
 
 static tally count_all(const sonde__report *report)
@@ -24,7 +26,7 @@ static tally count_all(const sonde__report *report)
     tally all = {0};
 
     for (size_t i = 0; i < report->count; i++) {
-        all.of[report->findings[i].severity]++;
+        all.found[report->findings[i].severity]++;
     }
     for (size_t i = 0; i < sonde_rules_count(report->rules); i++) {
         sonde_rule_account account;
@@ -59,7 +61,8 @@ static void draw_scope(sonde__report *report, const tally *all)
     if (all->silent > 0) {
         sonde_text_format(page, "; <a href=\"#rules\">");
         draw_number(page, all->silent, "rule", "rules");
-        sonde_text_format(page, " could not</a>, for want of evidence");
+        sonde_text_format(page, " lacked the data %s</a>",
+                          all->silent == 1 ? "it needs" : "they need");
     }
     sonde_text_format(page, ".");
 }
@@ -74,8 +77,9 @@ static void draw_sound(sonde__report *report, const tally *all)
                       nothing ? "Nothing could be judged" : "Nothing is wrong");
     if (nothing) {
         sonde_text_format(
-            page, "The run has nothing of what the rules need; <a href=\"#rules\">below"
-                  "</a> stands what that is.");
+            page,
+            "The run has no data that a rule needs; <a href=\"#rules\">the list of rules"
+            "</a> says which.");
     } else {
         draw_scope(report, all);
     }
@@ -88,17 +92,17 @@ static void draw_wrong(sonde__report *report, const tally *all)
                                         "The run will probably be poor",
                                         "The run is broken"};
     static const char *const classes[] = {"note", "warning", "error"};
-    const int worst = all->of[SONDE_SEVERITY_ERROR] > 0     ? 2
-                      : all->of[SONDE_SEVERITY_WARNING] > 0 ? 1
-                                                            : 0;
-    const sonde__report_group_kind *group = &report->groups[0];
+    const int worst = all->found[SONDE_SEVERITY_ERROR] > 0     ? 2
+                      : all->found[SONDE_SEVERITY_WARNING] > 0 ? 1
+                                                               : 0;
+    const sonde__report_group *group = &report->groups[0];
     const sonde_finding *first = &report->findings[group->member[0]];
     sonde_text *page = &report->page;
 
     sonde_text_format(page, "<section class=\"verdict %s\"><h2>%s</h2><p class=\"lead\">",
                       classes[worst], heads[worst]);
     sonde_text_format(page, "Look first at step ");
-    sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->from, 0));
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->first, 0));
     if (first->tensor[0] != '\0') {
         sonde_text_format(page, ", <code>");
         sonde__report_html_text(page, first->tensor);
@@ -126,12 +130,12 @@ void sonde__report_verdict(sonde__report *report)
     }
     if (report->info.status == SONDE_RUN_RUNNING) {
         sonde_text_format(&report->page,
-                          "<p class=\"state\">The run is still being recorded: this "
-                          "is how it stood.</p>");
+                          "<p class=\"state\">The run is still being recorded; this "
+                          "page shows its state so far.</p>");
     } else if (report->info.status == SONDE_RUN_CRASHED) {
         sonde_text_format(&report->page,
-                          "<p class=\"state\">Its writer has gone without a word: "
-                          "the run did not end by itself.</p>");
+                          "<p class=\"state\">The recording stopped without an end: "
+                          "the program crashed or was killed.</p>");
     }
     sonde_text_format(&report->page, "</section>\n");
 }
@@ -145,19 +149,20 @@ static double place(const sonde__report *report, int64_t step)
 }
 
 /* A bar for each finding, the first few. */
-static void draw_lane(sonde__report *report, const sonde__report_group_kind *group)
+static void draw_lane(sonde__report *report, const sonde__report_group *group)
 {
     sonde_text *page = &report->page;
 
     sonde_text_format(page, "<span class=\"lane\">");
     for (size_t i = 0; i < group->count && i < report->options.places; i++) {
         const sonde_finding *finding = &report->findings[group->member[i]];
-        const double from = fmin(fmax(place(report, finding->step), 0.0), 100.0);
-        const double to = fmin(fmax(place(report, finding->last_step + 1), from), 100.0);
+        const double left = fmin(fmax(place(report, finding->step), 0.0), 100.0);
+        const double right =
+            fmin(fmax(place(report, finding->last_step + 1), left), 100.0);
 
         sonde_text_format(page, "<i class=\"%s\" style=\"left:%.1f%%;width:%.1f%%\"></i>",
-                          sonde_severity_name(finding->severity), fmin(from, 99.5),
-                          to - from);
+                          sonde_severity_name(finding->severity), fmin(left, 99.5),
+                          right - left);
     }
     sonde_text_format(page, "</span>");
 }
@@ -169,24 +174,27 @@ void sonde__report_when(sonde__report *report)
     if (report->group_count < 2 || !report->any_step) {
         return;
     }
-    sonde_text_format(page, "<nav class=\"when\" aria-label=\"what began when\">\n");
+    sonde_text_format(page,
+                      "<nav class=\"when\" aria-label=\"when each finding began\">\n");
     for (size_t i = 0; i < report->group_count; i++) {
-        const sonde__report_group_kind *group = &report->groups[i];
+        const sonde__report_group *group = &report->groups[i];
 
         sonde_text_format(page, "<a href=\"#r%zu\"><span class=\"name\">", i);
         sonde__report_html_text(page, group->name);
         sonde_text_format(page, "</span>");
         draw_lane(report, group);
         sonde_text_format(page, "<span class=\"from\">step %lld</span></a>\n",
-                          (long long)group->from);
+                          (long long)group->first);
     }
     sonde_text_format(page, "</nav>\n");
 }
 
 /* --- figures ------------------------------------------------------------------------ */
 
-sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
-                               const sonde_finding *finding, sonde_diag *diag)
+/* A figure of one tensor with a finding's marks (NULL: none). A loss has a line for
+ * training and one for evaluation. */
+static sonde_err draw_figure(sonde__report *report, uint32_t id,
+                             const sonde_finding *finding, sonde_diag *diag)
 {
     const sonde_tensor_info *info = sonde_catalogue_info(report->catalogue, id);
     const bool loss = info->role == SONDE_ROLE_LOSS;
@@ -200,10 +208,10 @@ sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
     sonde__report_curve curve = {.lines = lines,
                                  .line_count = 1,
                                  .label = loss ? "value" : quantity.label,
-                                 .of = info->name,
+                                 .tensor = info->name,
                                  .threshold = same ? finding->threshold : (double)NAN,
-                                 .from = finding != NULL ? finding->step : -1,
-                                 .to = finding != NULL ? finding->last_step : -1};
+                                 .first = finding != NULL ? finding->step : -1,
+                                 .last = finding != NULL ? finding->last_step : -1};
     sonde_err err = SONDE_OK;
 
     if (tracks == NULL) {
@@ -218,7 +226,8 @@ sonde_err sonde__report_figure(sonde__report *report, uint32_t id,
                                        &tracks[1], diag);
         curve.line_count = err == SONDE_OK && tracks[1].steps > 0 ? 2 : 1;
     }
-    if (err == SONDE_OK && loss && tracks[0].steps == 0) { /* modes are not told apart */
+    if (err == SONDE_OK && loss &&
+        tracks[0].steps == 0) { /* the run does not record modes */
         err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
                                        report->begin, report->end, SONDE__COLUMNS,
                                        &tracks[0], diag);
@@ -240,7 +249,217 @@ sonde_err sonde__report_loss_curve(sonde__report *report, sonde_diag *diag)
         return SONDE_OK;
     }
     sonde_text_format(&report->page, "<section class=\"card\"><h2>The loss</h2>\n");
-    err = sonde__report_figure(report, id, NULL, diag);
+    err = draw_figure(report, id, NULL, diag);
     sonde_text_format(&report->page, "</section>\n");
+    return err;
+}
+
+static void draw_where(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+    const uint32_t id = sonde__report_tensor(report, finding);
+    const sonde_tensor_info *info =
+        id != SONDE_NO_TENSOR ? sonde_catalogue_info(report->catalogue, id) : NULL;
+
+    if (finding->tensor[0] == '\0') {
+        sonde_text_format(page, "the whole run");
+        return;
+    }
+    sonde_text_format(page, "<code>");
+    sonde__report_html_text(page, finding->tensor);
+    sonde_text_format(page, "</code>");
+    if (info != NULL) {
+        char shape[128];
+
+        sonde_text_format(page, " <small>%s ", sonde_role_name(info->role));
+        sonde__report_html_text(
+            page, sonde_shape_text(info->rank, info->shape, shape, sizeof shape));
+        if (info->module[0] != '\0') {
+            sonde_text_format(page, ", module ");
+            sonde__report_html_text(page, info->module);
+        }
+        sonde_text_format(page, "</small>");
+    }
+}
+
+static void draw_time(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+
+    sonde_text_format(page, "step ");
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
+    if (finding->mode != SONDE_MODE_GLOBAL && finding->mode_step != finding->step) {
+        sonde_text_format(page, " <small>of %s: %lld</small>",
+                          sonde_mode_name(finding->mode), (long long)finding->mode_step);
+    }
+    if (finding->steps > 1) {
+        sonde_text_format(page, ", and at ");
+        sonde__report_html_count(page, finding->steps - 1);
+        sonde_text_format(page, " more, up to ");
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->last_step, 0));
+    }
+}
+
+/* "percent_equal" as "percent equal". */
+static void draw_words(sonde_text *page, const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++) {
+        const char letter[2] = {*p == '_' ? ' ' : *p, '\0'};
+
+        sonde__report_html_text(page, letter);
+    }
+}
+
+/* "1.2e-9 against a threshold of 1e-7: 83 times below". */
+static void draw_size(sonde__report *report, const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+    const double value = finding->value, threshold = finding->threshold;
+    const double times = value > threshold ? value / threshold : threshold / value;
+
+    draw_words(page, finding->statistic);
+    sonde_text_format(page, " ");
+    sonde__report_html_number(page, value, 4);
+    sonde_text_format(page, " <small>threshold ");
+    sonde__report_html_number(page, threshold, 4);
+    if (value > 0.0 && threshold > 0.0 && isfinite(times) && times >= 1.95) {
+        sonde_text_format(page, ": ");
+        sonde__report_html_number(page, floor(times + 0.5), 4);
+        sonde_text_format(page, " times %s", value > threshold ? "above" : "below");
+    }
+    sonde_text_format(page, "</small>");
+}
+
+/* One row of the list of places after the first. */
+static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
+                          sonde_diag *diag)
+{
+    sonde_text *page = &report->page;
+    const uint32_t id = sonde__report_tensor(report, finding);
+    sonde_err err = SONDE_OK;
+
+    sonde_text_format(page, "<tr><td>");
+    draw_where(report, finding);
+    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->step, 0));
+    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde__report_html_count(page, finding->steps);
+    sonde_text_format(page, "</td><td class=\"n\">");
+    sonde__report_html_number(page, finding->value, 4);
+    sonde_text_format(page, "</td><td>");
+    if (id != SONDE_NO_TENSOR && report->any_step) {
+        bool same = false;
+        const sonde__report_quantity quantity = sonde__report_quantity_of(
+            finding->statistic, sonde_catalogue_info(report->catalogue, id)->role, &same);
+        sonde__report_track track;
+
+        err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
+                                       report->begin, report->end, 60, &track, diag);
+        if (err == SONDE_OK) {
+            sonde__report_spark_draw(page, &track);
+        }
+    }
+    sonde_text_format(page, "</td></tr>\n");
+    return err;
+}
+
+static sonde_err draw_others(sonde__report *report, const sonde__report_group *group,
+                             sonde_diag *diag)
+{
+    sonde_text *page = &report->page;
+    const size_t shown = SONDE_MIN(group->count, report->options.places);
+    sonde_err err = SONDE_OK;
+
+    if (group->count < 2) {
+        return SONDE_OK;
+    }
+    if (shown > 1) {
+        sonde_text_format(page,
+                          "<div class=\"wide\"><table><thead><tr><th>and in</th>"
+                          "<th class=\"n\">from step</th><th class=\"n\">steps</th>"
+                          "<th class=\"n\">value</th><th>over the run</th></tr></thead>"
+                          "<tbody>\n");
+    }
+    for (size_t i = 1; err == SONDE_OK && i < shown; i++) {
+        err = draw_row(report, &report->findings[group->member[i]], diag);
+    }
+    if (shown > 1) {
+        sonde_text_format(page, "</tbody></table></div>\n");
+    }
+    if (group->count > shown) {
+        sonde_text_format(page, "<p class=\"more\">and ");
+        sonde__report_html_count(page, group->count - shown);
+        sonde_text_format(page, " more, up to step ");
+        sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->last, 0));
+        sonde_text_format(page, "</p>\n");
+    }
+    return err;
+}
+
+static void draw_what(sonde__report *report, const sonde__report_group *group,
+                      const sonde_finding *finding)
+{
+    sonde_text *page = &report->page;
+
+    if (group->rule != NULL) {
+        sonde_text_format(page, "<p class=\"summary\">");
+        sonde__report_html_text(page, group->rule->summary);
+        sonde_text_format(page, "</p>\n");
+    }
+    sonde_text_format(page, "<dl class=\"facts\"><div><dt>Where</dt><dd>");
+    draw_where(report, finding);
+    sonde_text_format(page, "</dd></div><div><dt>When</dt><dd>");
+    draw_time(report, finding);
+    sonde_text_format(page, "</dd></div><div><dt>How bad</dt><dd>");
+    draw_size(report, finding);
+    sonde_text_format(page, "</dd></div></dl>\n<p class=\"message\">");
+    sonde__report_html_text(page, finding->message);
+    sonde_text_format(page, "</p>\n");
+}
+
+static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
+{
+    const sonde__report_group *group = &report->groups[i];
+    const sonde_finding *finding = &report->findings[group->member[0]];
+    const uint32_t tensor = sonde__report_tensor(report, finding);
+    const uint32_t id = tensor != SONDE_NO_TENSOR ? tensor : sonde__report_loss(report);
+    const char *severity = sonde_severity_name(group->worst);
+    sonde_text *page = &report->page;
+    sonde_err err = SONDE_OK;
+
+    sonde_text_format(
+        page,
+        "<article class=\"card %s\" id=\"r%zu\"><h3><span class=\"badge %s\">%s"
+        "</span> ",
+        severity, i, severity, severity);
+    sonde__report_html_text(page, group->name);
+    sonde_text_format(page, "</h3>\n");
+    draw_what(report, group, finding);
+    if (id != SONDE_NO_TENSOR && report->any_step) {
+        err = draw_figure(report, id, finding, diag);
+    }
+    sonde_text_format(page, "<p class=\"advice\"><b>What to try</b> ");
+    sonde__report_html_text(page, finding->advice);
+    sonde_text_format(page, "</p>\n");
+    err = err == SONDE_OK ? draw_others(report, group, diag) : err;
+    if (group->rule != NULL) {
+        sonde_text_format(page, "<details><summary>When this rule fires</summary><p>");
+        sonde__report_html_text(page, group->rule->condition);
+        sonde_text_format(page, "</p></details>\n");
+    }
+    sonde_text_format(page, "</article>\n");
+    return err;
+}
+
+sonde_err sonde__report_cards(sonde__report *report, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (report->group_count > 0) {
+        sonde_text_format(&report->page, "<h2 class=\"part\">What was found</h2>\n");
+    }
+    for (size_t i = 0; err == SONDE_OK && i < report->group_count; i++) {
+        err = draw_card(report, i, diag);
+    }
     return err;
 }

@@ -1,14 +1,13 @@
 /*
  * host.h - the program that runs a user's rule: sonde-rule-host.
  *
- *     main.c     a new process made safe to run anything in
- *     serve.c    messages of <rules/user/wire.h>: an engine of its own, with this one rule
- *     plugin.c   rules of a shared object
- *     lua_*.c    rules of a script
+ *     host_main.c  prepares the process to run any code
+ *     serve.c      messages of <rules/user/wire.h>: an engine of its own, with this one rule
+ *     plugin.c     rules of a shared object
+ *     lua_*.c      rules of a script
  *
- * The rule has the same engine around it that built-in rules have, with the same tensors under
- * the same ids and indices; so what it can ask and say is the same as well. One process, one
- * rule at work.
+ * The rule runs in the same engine as built-in rules, with the same tensors under the same ids and
+ * indices, so it can ask and report the same. One process runs one rule.
  */
 #ifndef SONDE_RULE_HOST_HOST_H
 #define SONDE_RULE_HOST_HOST_H

@@ -1,7 +1,7 @@
 /*
- * main.c - sonde-rule-host: what a process needs before it runs anybody's code.
+ * host_main.c - sonde-rule-host: prepares the process before it runs a user's rule.
  *
- * Not for people: libsonde starts it, with a socket as file 3.
+ * libsonde starts it, with a socket as file 3.
  */
 #include "rule_host/host.h"
 #include "base/macros.h"

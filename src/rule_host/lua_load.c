@@ -282,7 +282,7 @@ static unsigned read_modes(lua_State *L)
 
 /* --- the table -------------------------------------------------------------------- */
 
-static void read_functions(lua_State *L, lua_rule *of)
+static void read_functions(lua_State *L, lua_rule *script)
 {
     for (size_t i = 0; i < LUA_RULE_FUNCTIONS; i++) {
         const int type = lua_getfield(L, -1, function_names[i]);
@@ -291,22 +291,22 @@ static void read_functions(lua_State *L, lua_rule *of)
             (void)luaL_error(L, "%s is a %s (expected a function)", function_names[i],
                              luaL_typename(L, -1));
         }
-        of->functions[i] = LUA_NOREF;
+        script->functions[i] = LUA_NOREF;
         if (type == LUA_TFUNCTION) {
-            of->functions[i] = luaL_ref(L, LUA_REGISTRYINDEX);
+            script->functions[i] = luaL_ref(L, LUA_REGISTRYINDEX);
         } else {
             lua_pop(L, 1);
         }
     }
 }
 
-static void check_wants(lua_State *L, const lua_rule *of)
+static void check_wants(lua_State *L, const lua_rule *script)
 {
-    bool selects = of->functions[LUA_RULE_WANTS] != LUA_NOREF;
+    bool selects = script->functions[LUA_RULE_WANTS] != LUA_NOREF;
 
-    for (size_t i = 0; i < of->rule.param_count && !selects; i++) {
-        selects = of->params[i].kind == SONDE_RULE_REGEX ||
-                  of->params[i].kind == SONDE_RULE_COLLECTIONS;
+    for (size_t i = 0; i < script->rule.param_count && !selects; i++) {
+        selects = script->params[i].kind == SONDE_RULE_REGEX ||
+                  script->params[i].kind == SONDE_RULE_COLLECTIONS;
     }
     if (!selects) {
         (void)luaL_error(L, "it wants no tensors (expected a function wants, or a "
@@ -314,12 +314,12 @@ static void check_wants(lua_State *L, const lua_rule *of)
     }
 }
 
-static void read_rule(lua_State *L, lua_rule *of)
+static void read_rule(lua_State *L, lua_rule *script)
 {
     static const char *const fields[] = {
         "name", "summary",      "condition", "advice", "params",  "needs", "modes",
         "init", "by_name_only", "wants",     "step",   "observe", "idle",  "finish"};
-    sonde_rule *rule = &of->rule;
+    sonde_rule *rule = &script->rule;
 
     check_fields(L, "a rule", fields, SONDE_COUNT_OF(fields));
     rule->name = text_field(L, "rule", "name", true);
@@ -333,36 +333,37 @@ static void read_rule(lua_State *L, lua_rule *of)
     rule->param_count = list_field(L, "params");
     for (size_t i = 0; i < rule->param_count; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
-        read_param(L, &of->params[i], i);
+        read_param(L, &script->params[i], i);
         lua_pop(L, 1);
     }
     lua_pop(L, rule->param_count > 0);
     rule->need_count = list_field(L, "needs");
     for (size_t i = 0; i < rule->need_count; i++) {
         lua_rawgeti(L, -1, (lua_Integer)i + 1);
-        read_need(L, &of->needs[i], i);
+        read_need(L, &script->needs[i], i);
         lua_pop(L, 1);
     }
     lua_pop(L, rule->need_count > 0);
     if (rule->need_count == 0) {
         (void)luaL_error(L, "it needs nothing (expected needs = {{what = \"...\"}})");
     }
-    read_functions(L, of);
-    check_wants(L, of);
+    read_functions(L, script);
+    check_wants(L, script);
 }
 
-typedef struct script {
+typedef struct source_text {
     const char *text;
     size_t size;
-} script;
+} source_text;
 
 static int load_script(lua_State *L)
 {
-    const script *from = lua_touserdata(L, 1);
-    lua_rule *of = lua_rule_of(L);
+    const source_text *given = lua_touserdata(L, 1);
+    lua_rule *script = lua_rule_of(L);
 
-    lua_pushfstring(L, "@%s", of->name);
-    if (luaL_loadbufferx(L, from->text, from->size, lua_tostring(L, -1), "t") != LUA_OK) {
+    lua_pushfstring(L, "@%s", script->name);
+    if (luaL_loadbufferx(L, given->text, given->size, lua_tostring(L, -1), "t") !=
+        LUA_OK) {
         return lua_error(L);
     }
     lua_call(L, 0, 1);
@@ -370,23 +371,23 @@ static int load_script(lua_State *L)
         return luaL_error(L, "the script returns %s (expected a rule: a table)",
                           lua_isnil(L, -1) ? "nothing" : luaL_typename(L, -1));
     }
-    read_rule(L, of);
-    lua_objects_create(of);
+    read_rule(L, script);
+    lua_objects_create(script);
     return 0;
 }
 
-sonde_err lua_rule_fail(const lua_rule *of, const char *text, sonde_diag *diag)
+sonde_err lua_rule_fail(const lua_rule *script, const char *text, sonde_diag *diag)
 {
-    const size_t length = strlen(of->name);
+    const size_t length = strlen(script->name);
     char where[320];
     size_t digits = 0;
 
-    (void)snprintf(where, sizeof where, "%s", of->path);
-    if (strncmp(text, of->name, length) == 0 && text[length] == ':') {
+    (void)snprintf(where, sizeof where, "%s", script->path);
+    if (strncmp(text, script->name, length) == 0 && text[length] == ':') {
         digits = strspn(text + length + 1, "0123456789");
     }
     if (digits > 0 && text[length + 1 + digits] == ':') {
-        (void)snprintf(where, sizeof where, "%s:%.*s", of->path, (int)digits,
+        (void)snprintf(where, sizeof where, "%s:%.*s", script->path, (int)digits,
                        text + length + 1);
         text += length + digits + 2;
         text += strspn(text, " ");
@@ -396,10 +397,10 @@ sonde_err lua_rule_fail(const lua_rule *of, const char *text, sonde_diag *diag)
 
 static void lua_rule_close(rule_source *source)
 {
-    lua_rule *of = source->behind;
+    lua_rule *script = source->behind;
 
-    lua_state_destroy(of);
-    sonde__free(of);
+    lua_state_destroy(script);
+    sonde__free(script);
     source->behind = NULL;
 }
 
@@ -407,35 +408,35 @@ sonde_err lua_open_text(const char *text, size_t size, const char *path,
                         const sonde_rule_limits *limits, rule_source *source,
                         sonde_diag *diag)
 {
-    const script from = {text, size};
-    script copy = from;
+    source_text given = {text, size};
     const char *slash = strrchr(path, '/'), *failed = NULL;
-    lua_rule *of = sonde__calloc(1, sizeof *of);
+    lua_rule *script = sonde__calloc(1, sizeof *script);
     sonde_err err = SONDE_OK;
 
-    if (of == NULL) {
+    if (script == NULL) {
         return sonde__fail_nomem(diag, path);
     }
-    source->behind = of;
+    source->behind = script;
     source->close = lua_rule_close;
-    (void)snprintf(of->path, sizeof of->path, "%s", path);
-    (void)snprintf(of->name, sizeof of->name, "%s", slash != NULL ? slash + 1 : path);
-    err = lua_state_create(of, limits, diag);
+    (void)snprintf(script->path, sizeof script->path, "%s", path);
+    (void)snprintf(script->name, sizeof script->name, "%s",
+                   slash != NULL ? slash + 1 : path);
+    err = lua_state_create(script, limits, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    failed = lua_run(of, load_script, &copy);
+    failed = lua_run(script, load_script, &given);
     if (failed != NULL) {
-        return lua_rule_fail(of, failed, diag);
+        return lua_rule_fail(script, failed, diag);
     }
-    of->rule.abi = SONDE_RULE_ABI;
-    of->rule.params = of->params;
-    of->rule.needs = of->needs;
-    of->rule.state_size = of->rule.param_count * LUA_RULE_FIELD;
-    lua_rule_functions(of);
-    source->rules[0] = &of->rule;
+    script->rule.abi = SONDE_RULE_ABI;
+    script->rule.params = script->params;
+    script->rule.needs = script->needs;
+    script->rule.state_size = script->rule.param_count * LUA_RULE_FIELD;
+    lua_rule_functions(script);
+    source->rules[0] = &script->rule;
     source->count = 1;
-    return sonde__user_rule_check(&of->rule, path, diag);
+    return sonde__user_rule_check(&script->rule, path, diag);
 }
 
 sonde_err lua_open(const char *path, const sonde_rule_limits *limits, rule_source *source,

@@ -1,9 +1,11 @@
 /*
- * lua_objects.c - what a script is given to look at.
+ * lua_objects.c - what a script works with.
  *
- *     tensor    a table: name, role ..., memory; vitals is looked up when it is asked for
- *     vitals, seen, values, sketch   userdata without content: they read what the call at hand
- *               has, and say so where there is none
+ *     ctx       a table: params, tensors, step, mode, mode_step, any_bad; methods found, fail,
+ *               lacked, selects, tensor
+ *     tensor    a table: name, role ..., memory; vitals is looked up on access
+ *     vitals, seen, values, sketch   userdata without content: they read the data of the current
+ *               call, and raise an error if there is none
  */
 #include "rule_host/lua_rule.h"
 #include "base/fail.h"
@@ -72,12 +74,12 @@ static int no_vital(lua_State *L, const char *key)
 }
 
 /* Those of the tensor that the object belongs to; NULL if it was not seen at this step. */
-static const sonde_vitals *vitals_of(const lua_rule *of, lua_Integer index)
+static const sonde_vitals *vitals_of(const lua_rule *script, lua_Integer index)
 {
     size_t count = 0;
-    const sonde_rule_tensor *tensors = sonde_rule_tensors(of->run, &count);
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(script->run, &count);
 
-    return of->stepping && index >= 1 && (size_t)index <= count
+    return script->stepping && index >= 1 && (size_t)index <= count
                ? tensors[index - 1].vitals
                : NULL;
 }
@@ -138,15 +140,15 @@ lua_Integer lua_tensor_index(lua_State *L, int argument)
 
 static int tensor_lookup(lua_State *L)
 {
-    const lua_rule *of = lua_rule_of(L);
+    const lua_rule *script = lua_rule_of(L);
     const lua_Integer index = lua_tensor_index(L, 1);
 
     if (lua_type(L, 2) != LUA_TSTRING || strcmp(lua_tostring(L, 2), "vitals") != 0 ||
-        vitals_of(of, index) == NULL) {
+        vitals_of(script, index) == NULL) {
         lua_pushnil(L);
         return 1;
     }
-    lua_rawgeti(L, LUA_REGISTRYINDEX, of->vitals);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script->vitals);
     lua_rawgeti(L, -1, index);
     return 1;
 }
@@ -157,9 +159,9 @@ static void set_text(lua_State *L, const char *key, const char *text)
     lua_setfield(L, -2, key);
 }
 
-void lua_push_tensor(lua_rule *of, const sonde_tensor_info *info, uint32_t id)
+void lua_push_tensor(lua_rule *script, const sonde_tensor_info *info, uint32_t id)
 {
-    lua_State *L = of->state;
+    lua_State *L = script->state;
 
     lua_createtable(L, 0, 14);
     set_text(L, "name", info->name);
@@ -178,16 +180,16 @@ void lua_push_tensor(lua_rule *of, const sonde_tensor_info *info, uint32_t id)
     lua_pushinteger(L, id);
     lua_setfield(L, -2, "id");
     if (info->same_as != id) {
-        set_text(L, "same_as", sonde_rule_info(of->run, info->same_as)->name);
+        set_text(L, "same_as", sonde_rule_info(script->run, info->same_as)->name);
     }
     lua_newtable(L);
     lua_setfield(L, -2, "memory");
     luaL_setmetatable(L, "sonde.tensor");
 }
 
-void lua_adopt_tensor(lua_rule *of, size_t i, int need)
+void lua_adopt_tensor(lua_rule *script, size_t i, int need)
 {
-    lua_State *L = of->state;
+    lua_State *L = script->state;
     const lua_Integer index = (lua_Integer)i + 1;
     lua_Integer *vitals_at = NULL;
 
@@ -195,10 +197,10 @@ void lua_adopt_tensor(lua_rule *of, size_t i, int need)
     lua_setfield(L, -2, "index");
     lua_pushinteger(L, need + 1);
     lua_setfield(L, -2, "need");
-    lua_rawgeti(L, LUA_REGISTRYINDEX, of->tensors);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script->tensors);
     lua_pushvalue(L, -2);
     lua_rawseti(L, -2, index);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, of->vitals);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script->vitals);
     vitals_at = lua_newuserdatauv(L, sizeof *vitals_at, 0);
     *vitals_at = index;
     luaL_setmetatable(L, "sonde.vitals");
@@ -206,11 +208,11 @@ void lua_adopt_tensor(lua_rule *of, size_t i, int need)
     lua_pop(L, 3);
 }
 
-void lua_push_own_tensor(lua_rule *of, size_t i)
+void lua_push_own_tensor(lua_rule *script, size_t i)
 {
-    lua_rawgeti(of->state, LUA_REGISTRYINDEX, of->tensors);
-    lua_rawgeti(of->state, -1, (lua_Integer)i + 1);
-    lua_remove(of->state, -2);
+    lua_rawgeti(script->state, LUA_REGISTRYINDEX, script->tensors);
+    lua_rawgeti(script->state, -1, (lua_Integer)i + 1);
+    lua_remove(script->state, -2);
 }
 
 /* --- values and sketches ---------------------------------------------------------- */
@@ -322,14 +324,14 @@ static void push_shape(lua_State *L, const sonde_view *view)
 /* What observe is given: nil for what it does not have. */
 static int seen_index(lua_State *L)
 {
-    const lua_rule *of = lua_rule_of(L);
+    const lua_rule *script = lua_rule_of(L);
     const sonde_observation *seen = observed(L);
     const char *key = luaL_checkstring(L, 2);
 
     lua_pushnil(L);
     if (strcmp(key, "values") == 0) {
         if (seen->view != NULL) {
-            lua_rawgeti(L, LUA_REGISTRYINDEX, of->values);
+            lua_rawgeti(L, LUA_REGISTRYINDEX, script->values);
         }
     } else if (strcmp(key, "shape") == 0) {
         if (seen->view != NULL) {
@@ -337,7 +339,7 @@ static int seen_index(lua_State *L)
         }
     } else if (strcmp(key, "sketch") == 0) {
         if (seen->sketch != NULL) {
-            lua_rawgeti(L, LUA_REGISTRYINDEX, of->sketch);
+            lua_rawgeti(L, LUA_REGISTRYINDEX, script->sketch);
         }
     } else if (strcmp(key, "hash") == 0) {
         if (seen->hash != 0) {
@@ -354,6 +356,177 @@ static int seen_index(lua_State *L)
                           key);
     }
     return 1;
+}
+
+/* --- ctx ---------------------------------------------------------------------------- */
+
+static const char *found_text(lua_State *L, const char *key, const char *otherwise)
+{
+    const int type = lua_getfield(L, 2, key); /* stays on the stack: the text lives on */
+
+    if (type == LUA_TNIL && otherwise != NULL) {
+        return otherwise;
+    }
+    if (type != LUA_TSTRING) {
+        (void)luaL_error(L, "found: %s is %s (expected a text)", key,
+                         type == LUA_TNIL ? "missing" : luaL_typename(L, -1));
+    }
+    return lua_tostring(L, -1);
+}
+
+static double found_number(lua_State *L, const char *key)
+{
+    if (lua_getfield(L, 2, key) != LUA_TNUMBER) {
+        (void)luaL_error(L, "found: %s is %s (expected a number)", key,
+                         lua_isnil(L, -1) ? "missing" : luaL_typename(L, -1));
+    }
+    return lua_tonumber(L, -1);
+}
+
+static sonde_severity found_severity(lua_State *L)
+{
+    const char *text = found_text(L, "severity", "warning");
+
+    for (int i = SONDE_SEVERITY_NOTE; i <= SONDE_SEVERITY_ERROR; i++) {
+        if (strcmp(sonde_severity_name((sonde_severity)i), text) == 0) {
+            return (sonde_severity)i;
+        }
+    }
+    return (sonde_severity)luaL_error(
+        L, "found: severity '%s' (expected note, warning or error)", text);
+}
+
+static size_t found_tensor(lua_State *L, const lua_rule *script)
+{
+    size_t count = 0;
+    lua_Integer index = 0;
+
+    (void)sonde_rule_tensors(script->run, &count);
+    if (lua_getfield(L, 2, "tensor") == LUA_TNIL) {
+        return SONDE_RULE_WHOLE_RUN;
+    }
+    index = lua_tensor_index(L, lua_gettop(L));
+    if (index < 1 || (size_t)index > count) {
+        (void)luaL_error(L, "found: tensor is none of ctx.tensors");
+    }
+    return (size_t)index - 1;
+}
+
+/* Findings borrow these texts: they stay. */
+static void keep(const lua_rule *script, const char *text)
+{
+    lua_State *L = script->state;
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script->kept);
+    lua_pushstring(L, text);
+    (void)luaL_ref(L, -2);
+    lua_pop(L, 1);
+}
+
+/* ctx:found{tensor =, severity =, statistic =, value =, threshold =, message =, advice =} */
+static int context_found(lua_State *L)
+{
+    const lua_rule *script = lua_rule_of(L);
+    size_t tensor = 0;
+    const char *statistic = NULL, *message = NULL, *advice = NULL;
+    sonde_severity severity = SONDE_SEVERITY_WARNING;
+    double value = 0, threshold = 0;
+    bool first = false;
+
+    if (!script->may_find) {
+        return luaL_error(L, "found is for observe, step, idle and finish");
+    }
+    luaL_checktype(L, 2, LUA_TTABLE);
+    tensor = found_tensor(L, script);
+    severity = found_severity(L);
+    statistic = found_text(L, "statistic", NULL);
+    message = found_text(L, "message", NULL);
+    advice = found_text(L, "advice", script->rule.advice);
+    value = found_number(L, "value");
+    threshold = found_number(L, "threshold");
+    first = sonde_rule_found(script->run, tensor, severity, statistic, value, threshold);
+    if (first) {
+        sonde_rule_say(script->run, advice != script->rule.advice ? advice : NULL, "%s",
+                       message);
+        keep(script, statistic);
+        keep(script, advice);
+    }
+    lua_pushboolean(L, first);
+    return 1;
+}
+
+/* ctx:fail(text): the rule cannot go on. */
+static int context_fail(lua_State *L)
+{
+    return luaL_error(L, "%s", luaL_checkstring(L, 2));
+}
+
+/* ctx:lacked(text): what of the evidence was missing. */
+static int context_lacked(lua_State *L)
+{
+    sonde_rule_lacked(lua_rule_of(L)->run, "%s", luaL_checkstring(L, 2));
+    return 0;
+}
+
+/* ctx:selects(tensor): whether the parameters do; and whether any was given. */
+static int context_selects(lua_State *L)
+{
+    const lua_rule *script = lua_rule_of(L);
+    bool given = false;
+
+    luaL_checktype(L, 2, LUA_TTABLE);
+    lua_getfield(L, 2, "id");
+    lua_pushboolean(
+        L, sonde_rule_selected(script->run, (uint32_t)luaL_checkinteger(L, -1), &given));
+    lua_pushboolean(L, given);
+    return 2;
+}
+
+/* ctx:tensor(name): one of ctx.tensors, or nil. */
+static int context_tensor(lua_State *L)
+{
+    lua_rule *script = lua_rule_of(L);
+    const size_t i = sonde_rule_find(script->run, "", luaL_checkstring(L, 2));
+
+    if (i == SIZE_MAX) {
+        lua_pushnil(L);
+    } else {
+        lua_push_own_tensor(script, i);
+    }
+    return 1;
+}
+
+void lua_context_update(lua_rule *script)
+{
+    lua_State *L = script->state;
+    const sonde_coordinate *at = sonde_rule_at(script->run);
+
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script->context);
+    lua_pushinteger(L, at->global_step);
+    lua_setfield(L, -2, "step");
+    lua_pushinteger(L, at->mode_step);
+    lua_setfield(L, -2, "mode_step");
+    lua_pushstring(L, sonde_mode_name(at->mode));
+    lua_setfield(L, -2, "mode");
+    lua_pushboolean(L, sonde_rule_any_bad(script->run));
+    lua_setfield(L, -2, "any_bad");
+    lua_pop(L, 1);
+}
+
+void lua_context_create(lua_rule *script)
+{
+    static const luaL_Reg methods[] = {
+        {"found", context_found},   {"fail", context_fail},
+        {"lacked", context_lacked}, {"selects", context_selects},
+        {"tensor", context_tensor}, {NULL, NULL}};
+    lua_State *L = script->state;
+
+    lua_newtable(L);
+    script->kept = luaL_ref(L, LUA_REGISTRYINDEX);
+    luaL_newlib(L, methods);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, script->tensors);
+    lua_setfield(L, -2, "tensors");
+    script->context = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
 /* --- making ----------------------------------------------------------------------- */
@@ -380,26 +553,26 @@ static int make_list(lua_State *L)
     return luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-void lua_objects_create(lua_rule *of)
+void lua_objects_create(lua_rule *script)
 {
-    static const luaL_Reg of_vitals[] = {{"__index", vitals_index}, {NULL, NULL}},
-                          of_tensor[] = {{"__index", tensor_lookup}, {NULL, NULL}},
-                          of_values[] = {{"__index", values_index},
-                                         {"__len", values_length},
-                                         {NULL, NULL}},
-                          of_sketch[] = {{"__index", sketch_index}, {NULL, NULL}},
-                          of_seen[] = {{"__index", seen_index}, {NULL, NULL}};
-    lua_State *L = of->state;
+    static const luaL_Reg vitals_methods[] = {{"__index", vitals_index}, {NULL, NULL}},
+                          tensor_methods[] = {{"__index", tensor_lookup}, {NULL, NULL}},
+                          values_methods[] = {{"__index", values_index},
+                                              {"__len", values_length},
+                                              {NULL, NULL}},
+                          sketch_methods[] = {{"__index", sketch_index}, {NULL, NULL}},
+                          seen_methods[] = {{"__index", seen_index}, {NULL, NULL}};
+    lua_State *L = script->state;
 
-    make_metatable(L, "sonde.vitals", of_vitals);
-    make_metatable(L, "sonde.tensor", of_tensor);
-    make_metatable(L, "sonde.values", of_values);
-    make_metatable(L, "sonde.sketch", of_sketch);
-    make_metatable(L, "sonde.seen", of_seen);
-    of->values = make_object(L, "sonde.values");
-    of->sketch = make_object(L, "sonde.sketch");
-    of->seen = make_object(L, "sonde.seen");
-    of->tensors = make_list(L);
-    of->vitals = make_list(L);
-    lua_context_create(of);
+    make_metatable(L, "sonde.vitals", vitals_methods);
+    make_metatable(L, "sonde.tensor", tensor_methods);
+    make_metatable(L, "sonde.values", values_methods);
+    make_metatable(L, "sonde.sketch", sketch_methods);
+    make_metatable(L, "sonde.seen", seen_methods);
+    script->values = make_object(L, "sonde.values");
+    script->sketch = make_object(L, "sonde.sketch");
+    script->seen = make_object(L, "sonde.seen");
+    script->tensors = make_list(L);
+    script->vitals = make_list(L);
+    lua_context_create(script);
 }

@@ -1,14 +1,12 @@
 /*
- * lua_rule.h - a rule that is a script, from inside.
+ * lua_rule.h - a rule that is a script.
  *
- *     lua_state.c    a state of Lua without what reaches outside it, and calls with limits
- *     lua_load.c     the table that the script returns becomes a sonde_rule
- *     lua_calls.c    the functions of that row: they call the script's
- *     lua_context.c  ctx, through which the script asks and says
- *     lua_objects.c  what it looks at: tensors, vital signs, values, sketches
+ *     lua_load.c      the table that the script returns becomes a sonde_rule
+ *     lua_script.c    the Lua state with its limits, and the functions of that row
+ *     lua_objects.c   ctx, tensors, vital signs, values and sketches
  *
- * Whatever can fail in Lua, memory above all, leaves by longjmp: so everything runs inside
- * lua_run, and holds nothing there that only C would free.
+ * A failure in Lua, also of memory, leaves by longjmp. So everything runs inside lua_run, and code
+ * there holds nothing that only C would free.
  */
 #ifndef SONDE_RULE_HOST_LUA_RULE_H
 #define SONDE_RULE_HOST_LUA_RULE_H
@@ -47,41 +45,37 @@ typedef struct lua_rule {
     bool may_find;
 } lua_rule;
 
-/* --- lua_state.c ------------------------------------------------------------------ */
+/* --- lua_script.c ------------------------------------------------------------------- */
 
-sonde_err lua_state_create(lua_rule *of, const sonde_rule_limits *limits,
+sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,
                            sonde_diag *diag);
-void lua_state_destroy(lua_rule *of);
+void lua_state_destroy(lua_rule *script);
 lua_rule *lua_rule_of(lua_State *L);
 /* Runs work with arg as its only argument, a light userdata. NULL if all went well, else what
  * is wrong, valid until the next run. */
-const char *lua_run(lua_rule *of, lua_CFunction work, void *arg);
+const char *lua_run(lua_rule *script, lua_CFunction work, void *arg);
 
 /* --- lua_load.c ------------------------------------------------------------------- */
 
 /* What lua_run said, before the rule is at work: "NAME:12: what" becomes "PATH:12" and "what". */
-sonde_err lua_rule_fail(const lua_rule *of, const char *text, sonde_diag *diag);
+sonde_err lua_rule_fail(const lua_rule *script, const char *text, sonde_diag *diag);
 
-/* --- lua_calls.c ------------------------------------------------------------------ */
+void lua_rule_functions(lua_rule *script);
 
-void lua_rule_functions(lua_rule *of);
+/* --- lua_objects.c: inside lua_run only --------------------------------------------- */
 
-/* --- inside lua_run only: lua_context.c ------------------------------------------- */
-
-void lua_context_create(lua_rule *of);
+void lua_context_create(lua_rule *script);
 /* ctx.step and the like. */
-void lua_context_update(lua_rule *of);
-
-/* --- lua_objects.c ---------------------------------------------------------------- */
+void lua_context_update(lua_rule *script);
 
 /* Makes the metatables and ctx. */
-void lua_objects_create(lua_rule *of);
+void lua_objects_create(lua_rule *script);
 /* The index of the rule's tensor at that argument, from 1; 0 if it is none. */
 lua_Integer lua_tensor_index(lua_State *L, int argument);
 /* Pushes a new object for a tensor that is not the rule's yet. */
-void lua_push_tensor(lua_rule *of, const sonde_tensor_info *info, uint32_t id);
+void lua_push_tensor(lua_rule *script, const sonde_tensor_info *info, uint32_t id);
 /* The object on top is tensor i from now on; pops it. */
-void lua_adopt_tensor(lua_rule *of, size_t i, int need);
-void lua_push_own_tensor(lua_rule *of, size_t i);
+void lua_adopt_tensor(lua_rule *script, size_t i, int need);
+void lua_push_own_tensor(lua_rule *script, size_t i);
 
 #endif

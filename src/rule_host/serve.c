@@ -16,7 +16,7 @@ typedef struct told {
     uint64_t steps; /* at which it had held when it was told last; 0: never told */
 } told;
 
-typedef struct server {
+typedef struct host_server {
     sonde__user_wire wire;
     sonde_rule_limits limits;
     rule_source source;
@@ -25,7 +25,7 @@ typedef struct server {
     told *told; /* by finding */
     size_t told_count, told_capacity;
     const char *collections; /* of the tensor being declared, each with a comma behind */
-} server;
+} host_server;
 
 /* --- limits ----------------------------------------------------------------------- */
 
@@ -43,10 +43,10 @@ static void set_timer(int which, double seconds)
  * ends the process, which the program understands. The other one is for when the program itself
  * is gone, which would end a rule that sleeps.
  */
-static void begin_limits(const server *of)
+static void begin_limits(const host_server *server)
 {
-    set_timer(ITIMER_PROF, of->limits.seconds);
-    set_timer(ITIMER_REAL, SONDE__RULE_PATIENCE * of->limits.seconds + 1.0);
+    set_timer(ITIMER_PROF, server->limits.seconds);
+    set_timer(ITIMER_REAL, SONDE__RULE_PATIENCE * server->limits.seconds + 1.0);
 }
 
 static void end_limits(void)
@@ -57,28 +57,28 @@ static void end_limits(void)
 
 /* --- answers ---------------------------------------------------------------------- */
 
-static sonde_err answer_error(server *of, const sonde_diag *diag)
+static sonde_err answer_error(host_server *server, const sonde_diag *diag)
 {
-    sonde__user_wire_begin(&of->wire, SONDE__WIRE_ERROR);
-    sonde__user_wire_put_u32(&of->wire, (uint32_t)diag->err);
-    sonde__user_wire_put_text(&of->wire, diag->where);
-    sonde__user_wire_put_text(&of->wire, diag->found);
-    sonde__user_wire_put_text(&of->wire, diag->expected);
-    return sonde__user_wire_end(&of->wire);
+    sonde__user_wire_begin(&server->wire, SONDE__WIRE_ERROR);
+    sonde__user_wire_put_u32(&server->wire, (uint32_t)diag->err);
+    sonde__user_wire_put_text(&server->wire, diag->where);
+    sonde__user_wire_put_text(&server->wire, diag->found);
+    sonde__user_wire_put_text(&server->wire, diag->expected);
+    return sonde__user_wire_end(&server->wire);
 }
 
-static sonde_err answer_done(server *of)
+static sonde_err answer_done(host_server *server)
 {
-    sonde__user_wire_begin(&of->wire, SONDE__WIRE_DONE);
-    sonde__user_wire_put_text(&of->wire,
-                              of->rules->count > 0 ? of->rules->runs[0]->lacked : "");
-    return sonde__user_wire_end(&of->wire);
+    sonde__user_wire_begin(&server->wire, SONDE__WIRE_DONE);
+    sonde__user_wire_put_text(
+        &server->wire, server->rules->count > 0 ? server->rules->runs[0]->lacked : "");
+    return sonde__user_wire_end(&server->wire);
 }
 
 static int64_t tensor_of(const sonde_rule_run *run, size_t found)
 {
     for (size_t i = 0; i < run->count; i++) {
-        if (run->of_tensor[i] == (int64_t)found) {
+        if (run->tensor_findings[i] == (int64_t)found) {
             return (int64_t)i;
         }
     }
@@ -86,57 +86,60 @@ static int64_t tensor_of(const sonde_rule_run *run, size_t found)
 }
 
 /* Texts of a finding are told once; later only that it still holds. */
-static sonde_err answer_finding(server *of, size_t i)
+static sonde_err answer_finding(host_server *server, size_t i)
 {
-    const sonde_rule_run *run = of->rules->runs[0];
-    const sonde_finding *finding = &of->rules->found[i]->finding;
-    const bool again = of->told[i].steps > 0;
+    const sonde_rule_run *run = server->rules->runs[0];
+    const sonde_finding *finding = &server->rules->found[i]->finding;
+    const bool again = server->told[i].steps > 0;
 
-    sonde__user_wire_begin(&of->wire, SONDE__WIRE_FOUND);
-    sonde__user_wire_put_i64(&of->wire, of->told[i].tensor);
-    sonde__user_wire_put_u32(&of->wire, (uint32_t)finding->severity);
-    sonde__user_wire_put_f64(&of->wire, finding->value);
-    sonde__user_wire_put_f64(&of->wire, finding->threshold);
-    sonde__user_wire_put_text(&of->wire, again ? "" : finding->statistic);
-    sonde__user_wire_put_text(&of->wire, again ? "" : finding->message);
-    sonde__user_wire_put_text(&of->wire, again || finding->advice == run->rule->advice
-                                             ? NULL
-                                             : finding->advice);
-    of->told[i].steps = finding->steps;
-    return sonde__user_wire_end(&of->wire);
+    sonde__user_wire_begin(&server->wire, SONDE__WIRE_FOUND);
+    sonde__user_wire_put_i64(&server->wire, server->told[i].tensor);
+    sonde__user_wire_put_u32(&server->wire, (uint32_t)finding->severity);
+    sonde__user_wire_put_f64(&server->wire, finding->value);
+    sonde__user_wire_put_f64(&server->wire, finding->threshold);
+    sonde__user_wire_put_text(&server->wire, again ? "" : finding->statistic);
+    sonde__user_wire_put_text(&server->wire, again ? "" : finding->message);
+    sonde__user_wire_put_text(&server->wire, again || finding->advice == run->rule->advice
+                                                 ? NULL
+                                                 : finding->advice);
+    server->told[i].steps = finding->steps;
+    return sonde__user_wire_end(&server->wire);
 }
 
-static sonde_err answer_failed(server *of)
+static sonde_err answer_failed(host_server *server)
 {
-    sonde__user_wire_begin(&of->wire, SONDE__WIRE_FAILED);
-    sonde__user_wire_put_text(&of->wire, of->rules->runs[0]->lacked);
-    return sonde__user_wire_end(&of->wire);
+    sonde__user_wire_begin(&server->wire, SONDE__WIRE_FAILED);
+    sonde__user_wire_put_text(&server->wire, server->rules->runs[0]->lacked);
+    return sonde__user_wire_end(&server->wire);
 }
 
 /* All that was found since the last time; and that the rule failed, if it did. */
-static sonde_err answer_findings(server *of)
+static sonde_err answer_findings(host_server *server)
 {
-    const sonde_rule_run *run = of->rules->runs[0];
-    const size_t count = of->rules->found_count;
+    const sonde_rule_run *run = server->rules->runs[0];
+    const size_t count = server->rules->found_count;
     sonde_err err = SONDE_OK;
 
-    if (!sonde__reserve(&of->told, &of->told_capacity, count, sizeof *of->told)) {
+    if (!sonde__reserve(&server->told, &server->told_capacity, count,
+                        sizeof *server->told)) {
         return SONDE_ENOMEM;
     }
-    for (; of->told_count < count; of->told_count++) {
-        of->told[of->told_count] = (told){.tensor = tensor_of(run, of->told_count)};
+    for (; server->told_count < count; server->told_count++) {
+        server->told[server->told_count] =
+            (told){.tensor = tensor_of(run, server->told_count)};
     }
     for (size_t i = 0; i < count && err == SONDE_OK; i++) {
-        const bool of_failure = run->failed && run->of_run == (int64_t)i;
+        const bool about_failure = run->failed && run->run_finding == (int64_t)i;
 
-        if (of->rules->found[i]->finding.steps > of->told[i].steps && !of_failure) {
-            err = answer_finding(of, i);
+        if (server->rules->found[i]->finding.steps > server->told[i].steps &&
+            !about_failure) {
+            err = answer_finding(server, i);
         }
     }
     if (err != SONDE_OK) {
         return err;
     }
-    return run->failed ? answer_failed(of) : answer_done(of);
+    return run->failed ? answer_failed(server) : answer_done(server);
 }
 
 /* --- questions -------------------------------------------------------------------- */
@@ -148,73 +151,74 @@ static bool is_script(const char *path)
     return length > 4 && strcmp(path + length - 4, ".lua") == 0;
 }
 
-static sonde_err handle_open(server *of, sonde__user_message *message)
+static sonde_err handle_open(host_server *server, sonde__user_message *message)
 {
     const uint32_t protocol = sonde__user_take_u32(message);
     const char *path = sonde__user_need_text(message);
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    sonde__user_take_into(message, &of->limits, sizeof of->limits);
-    if (message->bad || protocol != SONDE__WIRE_PROTOCOL || of->source.close != NULL) {
+    sonde__user_take_into(message, &server->limits, sizeof server->limits);
+    if (message->bad || protocol != SONDE__WIRE_PROTOCOL ||
+        server->source.close != NULL) {
         return SONDE_EFORMAT;
     }
-    begin_limits(of);
-    err = is_script(path) ? lua_open(path, &of->limits, &of->source, &diag)
-                          : plugin_open(path, &of->source, &diag);
+    begin_limits(server);
+    err = is_script(path) ? lua_open(path, &server->limits, &server->source, &diag)
+                          : plugin_open(path, &server->source, &diag);
     if (err != SONDE_OK) {
-        return answer_error(of, &diag);
+        return answer_error(server, &diag);
     }
-    sonde__user_wire_begin(&of->wire, SONDE__WIRE_RULES);
-    sonde__user_wire_put_u32(&of->wire, (uint32_t)of->source.count);
-    for (size_t i = 0; i < of->source.count; i++) {
-        sonde__user_rule_describe(&of->wire, of->source.rules[i]);
+    sonde__user_wire_begin(&server->wire, SONDE__WIRE_RULES);
+    sonde__user_wire_put_u32(&server->wire, (uint32_t)server->source.count);
+    for (size_t i = 0; i < server->source.count; i++) {
+        sonde__user_rule_describe(&server->wire, server->source.rules[i]);
     }
-    return sonde__user_wire_end(&of->wire);
+    return sonde__user_wire_end(&server->wire);
 }
 
-static const sonde_rule *rule_named(const server *of, const char *name)
+static const sonde_rule *rule_named(const host_server *server, const char *name)
 {
-    for (size_t i = 0; i < of->source.count; i++) {
-        if (strcmp(of->source.rules[i]->name, name) == 0) {
-            return of->source.rules[i];
+    for (size_t i = 0; i < server->source.count; i++) {
+        if (strcmp(server->source.rules[i]->name, name) == 0) {
+            return server->source.rules[i];
         }
     }
     return NULL;
 }
 
-static sonde_err handle_setup(server *of, sonde__user_message *message)
+static sonde_err handle_setup(host_server *server, sonde__user_message *message)
 {
-    const sonde_rule *rule = rule_named(of, sonde__user_need_text(message));
+    const sonde_rule *rule = rule_named(server, sonde__user_need_text(message));
     const char *params = sonde__user_need_text(message);
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
-    if (message->bad || of->rules != NULL) {
+    if (message->bad || server->rules != NULL) {
         return SONDE_EFORMAT;
     }
     if (rule == NULL) {
         (void)sonde__fail(&diag, SONDE_ENOTFOUND, NULL, NULL,
                           "the file has changed: the rule is gone");
-        return answer_error(of, &diag);
+        return answer_error(server, &diag);
     }
-    err = sonde_catalogue_create(&of->catalogue, &diag);
+    err = sonde_catalogue_create(&server->catalogue, &diag);
     if (err == SONDE_OK) {
-        err = sonde_rules_create(&of->rules, &diag);
+        err = sonde_rules_create(&server->rules, &diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_rules_add_rule(of->rules, rule, params, &diag);
+        err = sonde_rules_add_rule(server->rules, rule, params, &diag);
     }
-    return err == SONDE_OK ? answer_done(of) : answer_error(of, &diag);
+    return err == SONDE_OK ? answer_done(server) : answer_error(server, &diag);
 }
 
 static bool in_collection(const void *user, uint32_t id, const char *collection)
 {
-    const server *of = user;
+    const host_server *server = user;
     const size_t length = strlen(collection);
 
     (void)id;
-    for (const char *p = of->collections; *p != '\0'; p += strcspn(p, ",") + 1) {
+    for (const char *p = server->collections; *p != '\0'; p += strcspn(p, ",") + 1) {
         if (strncmp(p, collection, length) == 0 && p[length] == ',') {
             return true;
         }
@@ -241,7 +245,7 @@ static void take_tensor(sonde__user_message *message, uint32_t *id,
     }
 }
 
-static sonde_err handle_declare(server *of, sonde__user_message *message)
+static sonde_err handle_declare(host_server *server, sonde__user_message *message)
 {
     sonde_tensor_info info = {0};
     uint32_t id = 0, given = 0;
@@ -251,31 +255,33 @@ static sonde_err handle_declare(server *of, sonde__user_message *message)
     sonde_err err = SONDE_OK;
 
     take_tensor(message, &given, &info);
-    of->collections = sonde__user_need_text(message);
-    if (message->bad || of->rules == NULL || of->rules->count == 0) {
+    server->collections = sonde__user_need_text(message);
+    if (message->bad || server->rules == NULL || server->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    run = of->rules->runs[0];
+    run = server->rules->runs[0];
     before = run->count;
-    err = sonde_catalogue_declare(of->catalogue, &info, &id, &diag);
+    err = sonde_catalogue_declare(server->catalogue, &info, &id, &diag);
     if (err == SONDE_OK && id != given) {
         err = sonde__fail(&diag, SONDE_ESTATE, info.name, NULL, "tensors out of order");
     }
     if (err == SONDE_OK) {
-        err = of->rules->catalogue == NULL
-                  ? sonde_rules_begin(of->rules, of->catalogue, in_collection, of, &diag)
-                  : sonde_rules_refresh(of->rules, &diag);
+        err = server->rules->catalogue == NULL
+                  ? sonde_rules_begin(server->rules, server->catalogue, in_collection,
+                                      server, &diag)
+                  : sonde_rules_refresh(server->rules, &diag);
     }
     if (err == SONDE_OK && run->failed) {
         err = sonde__fail(&diag, SONDE_EINVAL, NULL, NULL, "%s", run->lacked);
     }
     if (err != SONDE_OK) {
-        return answer_error(of, &diag);
+        return answer_error(server, &diag);
     }
-    sonde__user_wire_begin(&of->wire, SONDE__WIRE_NEED);
-    sonde__user_wire_put_i64(&of->wire, run->count > before ? run->tensors[before].need
-                                                            : SONDE_RULE_IGNORE);
-    return sonde__user_wire_end(&of->wire);
+    sonde__user_wire_begin(&server->wire, SONDE__WIRE_NEED);
+    sonde__user_wire_put_i64(&server->wire, run->count > before
+                                                ? run->tensors[before].need
+                                                : SONDE_RULE_IGNORE);
+    return sonde__user_wire_end(&server->wire);
 }
 
 static bool take_view(sonde__user_message *message, sonde_view *view)
@@ -296,7 +302,7 @@ static bool take_view(sonde__user_message *message, sonde_view *view)
     return !message->bad;
 }
 
-static sonde_err handle_put(server *of, sonde__user_message *message)
+static sonde_err handle_put(host_server *server, sonde__user_message *message)
 {
     static sonde_sketch sketch; /* too large for a stack */
     sonde_observation seen = {0};
@@ -316,16 +322,16 @@ static sonde_err handle_put(server *of, sonde__user_message *message)
         }
         seen.view = &view;
     }
-    if (message->bad || of->rules == NULL || seen.id >= of->rules->slot_count) {
+    if (message->bad || server->rules == NULL || seen.id >= server->rules->slot_count) {
         return SONDE_EFORMAT;
     }
-    seen.info = sonde_catalogue_info(of->catalogue, seen.id);
-    sonde_rules_put(of->rules, &seen);
+    seen.info = sonde_catalogue_info(server->catalogue, seen.id);
+    sonde_rules_put(server->rules, &seen);
     return SONDE_OK;
 }
 
 /* Vital signs arrive merged over the micro-batches of the step. */
-static sonde_err put_vitals(server *of, sonde__user_message *message,
+static sonde_err put_vitals(host_server *server, sonde__user_message *message,
                             const sonde_coordinate *at)
 {
     sonde_vitals vitals;
@@ -337,15 +343,15 @@ static sonde_err put_vitals(server *of, sonde__user_message *message,
             return message->bad ? SONDE_EFORMAT : SONDE_OK;
         }
         sonde__user_take_into(message, &vitals, sizeof vitals);
-        if (message->bad || seen.id >= sonde_catalogue_count(of->catalogue)) {
+        if (message->bad || seen.id >= sonde_catalogue_count(server->catalogue)) {
             return SONDE_EFORMAT;
         }
-        seen.info = sonde_catalogue_info(of->catalogue, seen.id);
-        sonde_rules_put(of->rules, &seen);
+        seen.info = sonde_catalogue_info(server->catalogue, seen.id);
+        sonde_rules_put(server->rules, &seen);
     }
 }
 
-static sonde_err handle_step(server *of, sonde__user_message *message)
+static sonde_err handle_step(host_server *server, sonde__user_message *message)
 {
     sonde_coordinate at;
     uint64_t bad = 0;
@@ -353,42 +359,42 @@ static sonde_err handle_step(server *of, sonde__user_message *message)
 
     sonde__user_take_into(message, &at, sizeof at);
     bad = (uint64_t)sonde__user_take_i64(message);
-    if (of->rules == NULL || of->rules->count == 0) {
+    if (server->rules == NULL || server->rules->count == 0) {
         return SONDE_EFORMAT;
     }
-    err = put_vitals(of, message, &at);
+    err = put_vitals(server, message, &at);
     if (err != SONDE_OK) {
         return err;
     }
-    of->rules->bad = bad; /* of all tensors, not only those of this rule */
-    sonde_rules_end_step(of->rules, &at);
-    return answer_findings(of);
+    server->rules->bad = bad; /* of all tensors, not only those of this rule */
+    sonde_rules_end_step(server->rules, &at);
+    return answer_findings(server);
 }
 
-static sonde_err handle(server *of, sonde__user_message *message)
+static sonde_err handle(host_server *server, sonde__user_message *message)
 {
     switch (message->kind) {
     case SONDE__WIRE_OPEN:
-        return handle_open(of, message);
+        return handle_open(server, message);
     case SONDE__WIRE_SETUP:
-        return handle_setup(of, message);
+        return handle_setup(server, message);
     case SONDE__WIRE_DECLARE:
-        return handle_declare(of, message);
+        return handle_declare(server, message);
     case SONDE__WIRE_PUT:
-        return handle_put(of, message);
+        return handle_put(server, message);
     case SONDE__WIRE_STEP:
-        return handle_step(of, message);
+        return handle_step(server, message);
     case SONDE__WIRE_IDLE:
     case SONDE__WIRE_FINISH:
-        if (of->rules == NULL || of->rules->count == 0) {
+        if (server->rules == NULL || server->rules->count == 0) {
             return SONDE_EFORMAT;
         }
         if (message->kind == SONDE__WIRE_FINISH) {
-            sonde_rules_finish(of->rules);
+            sonde_rules_finish(server->rules);
         } else {
-            sonde_rules_idle(of->rules, sonde__user_take_f64(message));
+            sonde_rules_idle(server->rules, sonde__user_take_f64(message));
         }
-        return answer_findings(of);
+        return answer_findings(server);
     default:
         return SONDE_EFORMAT;
     }
@@ -396,29 +402,29 @@ static sonde_err handle(server *of, sonde__user_message *message)
 
 int serve(int fd)
 {
-    server of = {0};
+    host_server server = {0};
     sonde__user_message message = {0};
     sonde_err err = SONDE_OK;
 
-    sonde__user_wire_init(&of.wire, fd, 0, 0);
+    sonde__user_wire_init(&server.wire, fd, 0, 0);
     while (err == SONDE_OK) {
-        err = sonde__user_wire_take(&of.wire, &message);
+        err = sonde__user_wire_take(&server.wire, &message);
         if (err == SONDE_OK) {
-            begin_limits(&of); /* none before there is a file */
-            err = handle(&of, &message);
+            begin_limits(&server); /* none before there is a file */
+            err = handle(&server, &message);
             end_limits();
         }
         if (err == SONDE_OK) {
-            err = sonde__user_wire_flush(&of.wire);
+            err = sonde__user_wire_flush(&server.wire);
         }
     }
-    begin_limits(&of);
-    sonde_rules_destroy(of.rules);
-    sonde_catalogue_destroy(of.catalogue);
-    if (of.source.close != NULL) {
-        of.source.close(&of.source);
+    begin_limits(&server);
+    sonde_rules_destroy(server.rules);
+    sonde_catalogue_destroy(server.catalogue);
+    if (server.source.close != NULL) {
+        server.source.close(&server.source);
     }
-    sonde__free(of.told);
-    sonde__user_wire_fini(&of.wire);
+    sonde__free(server.told);
+    sonde__user_wire_fini(&server.wire);
     return err == SONDE_EEND ? 0 : 3;
 }

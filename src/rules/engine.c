@@ -49,7 +49,7 @@ void sonde__rule_run_destroy(sonde_rule_run *run)
     sonde__free(run->selectors);
     sonde__free(run->marks);
     sonde__free(run->tensors);
-    sonde__free(run->of_tensor);
+    sonde__free(run->tensor_findings);
     sonde__free(run->seen);
     sonde__free(run->state);
     sonde__free(run);
@@ -88,7 +88,7 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
 
     run->rules = rules;
     run->rule = rule;
-    run->of_run = SONDE__NO_FINDING;
+    run->run_finding = SONDE__NO_FINDING;
     run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
     run->selectors = sonde__calloc(rule->param_count, sizeof(sonde_selector *));
     run->marks = sonde__calloc(rule->param_count, sizeof *run->marks);
@@ -155,12 +155,12 @@ static void show(sonde__rule_slot *slot, bool now)
 {
     slot->shown = now;
     for (size_t i = 0; i < slot->watch_count; i++) {
-        const sonde__rule_watch *to = &slot->watch[i];
+        const sonde__rule_watch *watch = &slot->watch[i];
 
-        if (to->run->rule->needs[to->need].how & SONDE_HOW_VITALS) {
-            to->run->tensors[to->tensor].vitals = now ? &slot->vitals : NULL;
-            to->run->seen[to->need] = true;
-            to->run->shown += now ? 1 : (size_t)-1;
+        if (watch->run->rule->needs[watch->need].how & SONDE_HOW_VITALS) {
+            watch->run->tensors[watch->tensor].vitals = now ? &slot->vitals : NULL;
+            watch->run->seen[watch->need] = true;
+            watch->run->shown += now ? 1 : (size_t)-1;
         }
     }
 }
@@ -211,8 +211,8 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
                            sonde_rule_info(run, id)->name);
     }
     if (!sonde__reserve(&run->tensors, &run->capacity, i + 1, sizeof *run->tensors) ||
-        !sonde__reserve(&run->of_tensor, &run->finding_capacity, i + 1,
-                        sizeof *run->of_tensor)) {
+        !sonde__reserve(&run->tensor_findings, &run->finding_capacity, i + 1,
+                        sizeof *run->tensor_findings)) {
         return sonde__fail_nomem(diag, run->rule->name);
     }
     tensor.memory = sonde__calloc(1, run->rule->tensor_size);
@@ -220,7 +220,7 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
         return sonde__fail_nomem(diag, run->rule->name);
     }
     run->tensors[i] = tensor;
-    run->of_tensor[i] = SONDE__NO_FINDING;
+    run->tensor_findings[i] = SONDE__NO_FINDING;
     run->count++;
     if (add_user(&run->rules->slots[id], run, i, need, diag) != SONDE_OK) {
         return SONDE_ENOMEM;
@@ -228,11 +228,12 @@ static sonde_err watch(sonde_rule_run *run, uint32_t id, int need, sonde_diag *d
     return run->rule->bind != NULL ? run->rule->bind(run, i, diag) : SONDE_OK;
 }
 
-static sonde_err watch_all(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag)
+static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
+                           sonde_diag *diag)
 {
-    sonde_err err = sonde__rule_mark(run, from, to, diag);
+    sonde_err err = sonde__rule_mark(run, first, end, diag);
 
-    for (size_t id = from; id < to && err == SONDE_OK; id++) {
+    for (size_t id = first; id < end && err == SONDE_OK; id++) {
         const int need = run->rule->wants(
             run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
 
@@ -270,20 +271,20 @@ static bool reserve_slots(sonde_rules *rules, size_t count)
 
 sonde_err sonde_rules_refresh(sonde_rules *rules, sonde_diag *diag)
 {
-    const size_t from = rules->slot_count;
-    const size_t to = sonde_catalogue_count(rules->catalogue);
+    const size_t first = rules->slot_count;
+    const size_t end = sonde_catalogue_count(rules->catalogue);
 
-    if (to == from) {
+    if (end == first) {
         return SONDE_OK;
     }
     hide_all(rules);
-    if (!reserve_slots(rules, to)) {
+    if (!reserve_slots(rules, end)) {
         return sonde__fail_nomem(diag, "the tensors of rules");
     }
-    memset(rules->slots + from, 0, (to - from) * sizeof *rules->slots);
-    rules->slot_count = to;
+    memset(rules->slots + first, 0, (end - first) * sizeof *rules->slots);
+    rules->slot_count = end;
     for (size_t i = 0; i < rules->count; i++) {
-        const sonde_err err = watch_all(rules->runs[i], from, to, diag);
+        const sonde_err err = watch_all(rules->runs[i], first, end, diag);
 
         if (err != SONDE_OK) {
             return err;

@@ -39,9 +39,9 @@ struct sonde_rule_run {
     sonde_selector **selectors; /* by parameter; NULL where it selects nothing */
     uint8_t **marks;            /* by parameter: a byte a tensor */
     sonde_rule_tensor *tensors;
-    int64_t *of_tensor; /* index of the finding about it in rules->found */
+    int64_t *tensor_findings; /* index of the finding about it in rules->found */
     size_t count, capacity, finding_capacity;
-    int64_t of_run;              /* the finding about the whole run */
+    int64_t run_finding;         /* the finding about the whole run */
     sonde__rule_found *speaking; /* between found and say */
     uint64_t steps;              /* with any evidence */
     bool *seen;                  /* by need: whether there ever was any */
@@ -122,7 +122,8 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
                                   sonde_diag *diag);
 /* params.c: the selectors of the parameters, and what they mean in the catalogue as it is. */
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
-sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag);
+sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
+                           sonde_diag *diag);
 /* found.c: a finding is told: callback, file. */
 void sonde__rules_tell(sonde_rules *rules, sonde__rule_found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);

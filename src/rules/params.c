@@ -182,16 +182,16 @@ static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_di
 /* Takes the next item off *rest: up to a comma with no backslash before it; "\," becomes ",". */
 static char *next_item(char **rest)
 {
-    char *item = *rest, *to = item, *from = item;
+    char *item = *rest, *out = item, *in = item;
 
-    while (*from != '\0' && *from != ',') {
-        if (from[0] == '\\' && from[1] == ',') {
-            from++;
+    while (*in != '\0' && *in != ',') {
+        if (in[0] == '\\' && in[1] == ',') {
+            in++;
         }
-        *to++ = *from++;
+        *out++ = *in++;
     }
-    *rest = *from == ',' ? from + 1 : NULL;
-    *to = '\0';
+    *rest = *in == ',' ? in + 1 : NULL;
+    *out = '\0';
     return item;
 }
 
@@ -317,7 +317,7 @@ static bool in_collections(const sonde_rules *rules, uint32_t id, const char *li
     return false;
 }
 
-static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t from,
+static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t first,
                                sonde_diag *diag)
 {
     uint32_t *ids = NULL;
@@ -326,7 +326,7 @@ static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t from,
                                                  &ids, &count, diag);
 
     for (size_t j = 0; err == SONDE_OK && j < count; j++) {
-        if (ids[j] >= from) {
+        if (ids[j] >= first) {
             run->marks[i][ids[j]] = 1;
         }
     }
@@ -334,7 +334,8 @@ static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t from,
     return err;
 }
 
-sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_diag *diag)
+sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
+                           sonde_diag *diag)
 {
     for (size_t i = 0; i < run->rule->param_count; i++) {
         const bool collections =
@@ -345,16 +346,16 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t from, size_t to, sonde_di
         if (run->selectors[i] == NULL && !collections) {
             continue;
         }
-        grown = sonde__grow(run->marks[i], from, to);
+        grown = sonde__grow(run->marks[i], first, end);
         if (grown == NULL) {
             return sonde__fail_nomem(diag, "a rule's tensors");
         }
         run->marks[i] = grown;
-        memset(grown + from, 0, to - from);
+        memset(grown + first, 0, end - first);
         if (run->selectors[i] != NULL) {
-            err = mark_selected(run, i, from, diag);
+            err = mark_selected(run, i, first, diag);
         }
-        for (size_t id = from; id < to && collections; id++) {
+        for (size_t id = first; id < end && collections; id++) {
             grown[id] = in_collections(run->rules, (uint32_t)id, run->texts[i]);
         }
         if (err != SONDE_OK) {

@@ -22,7 +22,7 @@ enum { CLOSELY = 50 }; /* steps at the beginning at which everything is looked a
 
 typedef struct rules_sink {
     sonde_sink sink; /* first */
-    sonde__rule_attached *to;
+    sonde__rule_attached *attached;
     unsigned how;
 } rules_sink;
 
@@ -42,41 +42,42 @@ struct sonde__rule_attached {
 /* --- while stepping --------------------------------------------------------------- */
 
 /* Where the step is, over all that are attached: behind those of the others, in its mode too. */
-static sonde_coordinate place(sonde__rule_attached *to, const sonde_coordinate *at)
+static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordinate *at)
 {
-    const sonde_rules *rules = to->rules;
-    int64_t *mode_offset = &to->mode_offset[at->mode];
+    const sonde_rules *rules = attached->rules;
+    int64_t *mode_offset = &attached->mode_offset[at->mode];
     sonde_coordinate placed = *at;
 
-    if (to->step != at->global_step) {
-        to->step = at->global_step;
-        to->offset = SONDE_MAX(to->offset, rules->next_global - at->global_step);
+    if (attached->step != at->global_step) {
+        attached->step = at->global_step;
+        attached->offset =
+            SONDE_MAX(attached->offset, rules->next_global - at->global_step);
         *mode_offset =
             SONDE_MAX(*mode_offset, rules->next_of_mode[at->mode] - at->mode_step);
     }
-    placed.global_step += to->offset;
+    placed.global_step += attached->offset;
     placed.mode_step += *mode_offset;
     return placed;
 }
 
 static void sink_put(sonde_sink *sink, const sonde_observation *seen)
 {
-    const rules_sink *of = (rules_sink *)sink;
+    const rules_sink *self = (rules_sink *)sink;
     sonde_observation part = *seen;
 
-    part.id = of->to->map[seen->id];
-    part.at = place(of->to, &seen->at);
-    part.info = sonde_catalogue_info(of->to->rules->catalogue, part.id);
+    part.id = self->attached->map[seen->id];
+    part.at = place(self->attached, &seen->at);
+    part.info = sonde_catalogue_info(self->attached->rules->catalogue, part.id);
     part.view = (seen->how & SONDE_HOW_RAW) ? seen->view : NULL;
     part.vitals = (seen->how & SONDE_HOW_VITALS) ? seen->vitals : NULL;
-    sonde_rules_put(of->to->rules, &part);
+    sonde_rules_put(self->attached->rules, &part);
 }
 
 static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
 {
-    const rules_sink *of = (rules_sink *)sink;
-    sonde_rules *rules = of->to->rules;
-    const sonde_coordinate placed = place(of->to, at);
+    const rules_sink *self = (rules_sink *)sink;
+    sonde_rules *rules = self->attached->rules;
+    const sonde_coordinate placed = place(self->attached, at);
 
     if (rules->any) { /* not told by another sink already */
         sonde_rules_end_step(rules, &placed);
@@ -102,9 +103,9 @@ void sonde__rules_free_attached(sonde_rules *rules)
 /* What an attachment is made from. */
 typedef struct attaching {
     sonde_rules *rules;
-    sonde__rule_attached *to;
+    sonde__rule_attached *attached;
     const sonde_catalogue *catalogue;
-    uint32_t from, count; /* of its tensors: from ... count - 1 */
+    uint32_t first, count; /* of its tensors: from ... count - 1 */
     uint8_t *
         hows; /* (3, count): at every step, at those that `every` divides, at the others */
     uint32_t *ids; /* scratch */
@@ -116,20 +117,20 @@ static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;
 
-    for (uint32_t id = work->from; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->first; id < work->count && err == SONDE_OK; id++) {
         sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
 
         if (info.same_as == id) {
             info.same_as = SONDE_NO_TENSOR;
         } else {
             sonde__observe_make_alias(&info, work->rules->own,
-                                      work->to->map[info.same_as]);
+                                      work->attached->map[info.same_as]);
         }
-        err = sonde_catalogue_declare(work->rules->own, &info, &work->to->map[id],
+        err = sonde_catalogue_declare(work->rules->own, &info, &work->attached->map[id],
                                       work->diag);
         if (err == SONDE_EEXIST) {
-            err = sonde_catalogue_find(work->rules->own, info.name, &work->to->map[id],
-                                       work->diag);
+            err = sonde_catalogue_find(work->rules->own, info.name,
+                                       &work->attached->map[id], work->diag);
         }
     }
     return err;
@@ -143,8 +144,8 @@ static void collect(const attaching *work, int mode)
             *rest = each + work->count;
 
     memset(work->hows, 0, 3 * (size_t)work->count);
-    for (uint32_t id = work->from; id < work->count; id++) {
-        const sonde__rule_slot *slot = &rules->slots[work->to->map[id]];
+    for (uint32_t id = work->first; id < work->count; id++) {
+        const sonde__rule_slot *slot = &rules->slots[work->attached->map[id]];
         const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
         const bool cheap = info->role == SONDE_ROLE_LOSS && info->rank == 0;
 
@@ -176,11 +177,11 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
     for (unsigned how = 1; how < HOWS && err == SONDE_OK; how++) {
         sonde_tap tap = {.what = what,
                          .how = how,
-                         .where = &work->to->sinks[how].sink,
+                         .where = &work->attached->sinks[how].sink,
                          .when_bad = when_bad};
         size_t n = 0;
 
-        for (uint32_t id = work->from; id < work->count; id++) {
+        for (uint32_t id = work->first; id < work->count; id++) {
             if (hows[id] == how) {
                 work->ids[n++] = id;
             }
@@ -188,7 +189,7 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
         if (n > 0) {
             tap.when[mode] = sonde_schedule_every(every);
             tap.when[mode].first = when_bad ? CLOSELY : 0;
-            err = sonde__observer_add_ids(work->to->observer, &tap, work->ids, n,
+            err = sonde__observer_add_ids(work->attached->observer, &tap, work->ids, n,
                                           work->diag);
         }
     }
@@ -198,32 +199,33 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
 
 static sonde_err add_all_taps(attaching *work)
 {
-    const sonde__rule_attached *to = work->to;
+    const sonde__rule_attached *attached = work->attached;
     sonde_err err = SONDE_OK;
 
     for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
         collect(work, mode);
         err = add_taps(work, work->hows, mode, 1, false);
         if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + work->count, mode, to->every, true);
+            err = add_taps(work, work->hows + work->count, mode, attached->every, true);
         }
         if (err == SONDE_OK) {
             err = add_taps(work, work->hows + 2 * (size_t)work->count, mode,
-                           to->raw_every, false);
+                           attached->raw_every, false);
         }
     }
     return err;
 }
 
 /* The tensors of an attachment from an id on: in the rules' catalogue, and as taps. */
-static sonde_err attach_from(sonde__rule_attached *to, uint32_t first, sonde_diag *diag)
+static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
+                             sonde_diag *diag)
 {
-    sonde_rules *rules = to->rules;
+    sonde_rules *rules = attached->rules;
     attaching work = {.rules = rules,
-                      .to = to,
-                      .catalogue = to->catalogue,
-                      .from = first,
-                      .count = sonde_catalogue_count(to->catalogue),
+                      .attached = attached,
+                      .catalogue = attached->catalogue,
+                      .first = first,
+                      .count = sonde_catalogue_count(attached->catalogue),
                       .diag = diag};
     size_t capacity = first;
     sonde_err err = SONDE_ENOMEM;
@@ -231,7 +233,7 @@ static sonde_err attach_from(sonde__rule_attached *to, uint32_t first, sonde_dia
     work.hows = sonde__calloc(work.count, 3);
     work.ids = sonde__calloc(work.count, sizeof *work.ids);
     if (work.hows == NULL || work.ids == NULL ||
-        !sonde__reserve(&to->map, &capacity, work.count, sizeof *to->map)) {
+        !sonde__reserve(&attached->map, &capacity, work.count, sizeof *attached->map)) {
         err = sonde__fail_nomem(diag, "the taps of rules");
         goto done;
     }
@@ -260,7 +262,7 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
                              sonde_diag *diag)
 {
     const int64_t often = every > 0 ? every : 1;
-    sonde__rule_attached *to = NULL;
+    sonde__rule_attached *attached = NULL;
     sonde_err err = SONDE_OK;
 
     if (rules->catalogue != rules->own) {
@@ -273,22 +275,24 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
             return err;
         }
     }
-    to = sonde__calloc(1, sizeof *to);
-    if (to == NULL) {
+    attached = sonde__calloc(1, sizeof *attached);
+    if (attached == NULL) {
         return sonde__fail_nomem(diag, "the taps of rules");
     }
-    *to = (sonde__rule_attached){.next = rules->attached,
-                                 .rules = rules,
-                                 .catalogue = catalogue,
-                                 .observer = observer,
-                                 .every = often,
-                                 .raw_every = raw_every > 0 ? raw_every : SLOWER * often,
-                                 .step = -1};
+    *attached =
+        (sonde__rule_attached){.next = rules->attached,
+                               .rules = rules,
+                               .catalogue = catalogue,
+                               .observer = observer,
+                               .every = often,
+                               .raw_every = raw_every > 0 ? raw_every : SLOWER * often,
+                               .step = -1};
     for (unsigned how = 0; how < HOWS; how++) {
-        to->sinks[how] =
-            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, to, how};
+        attached->sinks[how] =
+            (rules_sink){{.put = sink_put, .end_step = sink_end_step}, attached, how};
     }
-    rules->attached = to; /* stays, for the taps that do */
-    err = attach_from(to, 0, diag);
-    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, to, diag) : err;
+    rules->attached = attached; /* stays, for the taps that do */
+    err = attach_from(attached, 0, diag);
+    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, attached, diag)
+                           : err;
 }

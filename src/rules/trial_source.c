@@ -34,7 +34,7 @@ typedef struct series {
     unsigned how;  /* of a tensor's own name: what is wanted under all of them */
 } series;
 
-typedef struct source {
+typedef struct trial_source {
     sonde_rules *rules;
     sonde_trial *trial;
     const sonde_rules_pace *pace;
@@ -45,22 +45,22 @@ typedef struct source {
     sonde_trial_record record; /* the next of them */
     bool has_record;
     int64_t next; /* the first global step that has not been judged */
-} source;
+} trial_source;
 
 static bool in_collection(const void *user, uint32_t id, const char *collection)
 {
     return sonde_trial_in_collection(user, id, collection);
 }
 
-static const sonde_tensor_info *info_of(const source *from, uint32_t id)
+static const sonde_tensor_info *info_of(const trial_source *source, uint32_t id)
 {
-    return sonde_catalogue_info(sonde_trial_catalogue(from->trial), id);
+    return sonde_catalogue_info(sonde_trial_catalogue(source->trial), id);
 }
 
-static void free_block(source *from)
+static void free_block(trial_source *source)
 {
-    for (size_t id = 0; id < from->count; id++) {
-        series *rows = &from->series[id];
+    for (size_t id = 0; id < source->count; id++) {
+        series *rows = &source->series[id];
 
         sonde_trial_free(rows->steps);
         sonde_trial_free(rows->vitals);
@@ -69,53 +69,55 @@ static void free_block(source *from)
 }
 
 /* A name that is new, behind the others of its tensor. */
-static void add_name(source *from, uint32_t id)
+static void add_name(trial_source *source, uint32_t id)
 {
-    const uint32_t tensor = info_of(from, id)->same_as;
+    const uint32_t tensor = info_of(source, id)->same_as;
     uint32_t last = tensor;
 
-    from->series[id] = (series){.next = SONDE_NO_TENSOR};
-    from->series[tensor].how |= sonde_rules_wants(from->rules, id);
-    while (from->series[last].next != SONDE_NO_TENSOR) {
-        last = from->series[last].next;
+    source->series[id] = (series){.next = SONDE_NO_TENSOR};
+    source->series[tensor].how |= sonde_rules_wants(source->rules, id);
+    while (source->series[last].next != SONDE_NO_TENSOR) {
+        last = source->series[last].next;
     }
     if (last != id) {
-        from->series[last].next = id;
+        source->series[last].next = id;
     }
 }
 
-static sonde_err grow(source *from, sonde_diag *diag)
+static sonde_err grow(trial_source *source, sonde_diag *diag)
 {
-    const size_t count = sonde_catalogue_count(sonde_trial_catalogue(from->trial));
+    const size_t count = sonde_catalogue_count(sonde_trial_catalogue(source->trial));
 
-    if (!sonde__reserve(&from->series, &from->capacity, count, sizeof *from->series)) {
+    if (!sonde__reserve(&source->series, &source->capacity, count,
+                        sizeof *source->series)) {
         return sonde__fail_nomem(diag, "the tensors of a trial");
     }
-    for (size_t id = from->count; id < count; id++) {
-        add_name(from, (uint32_t)id);
+    for (size_t id = source->count; id < count; id++) {
+        add_name(source, (uint32_t)id);
     }
-    from->count = count;
+    source->count = count;
     return SONDE_OK;
 }
 
 /* What is wanted of the tensor that has this name, under all its names. */
-static unsigned wants(const source *from, uint32_t id)
+static unsigned wants(const trial_source *source, uint32_t id)
 {
-    return from->series[info_of(from, id)->same_as].how;
+    return source->series[info_of(source, id)->same_as].how;
 }
 
 /* The vital signs of global steps begin ... end - 1. */
-static sonde_err read_block(source *from, int64_t begin, int64_t end, sonde_diag *diag)
+static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
+                            sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    free_block(from);
-    for (uint32_t id = 0; id < from->count && err == SONDE_OK; id++) {
-        series *rows = &from->series[id];
+    free_block(source);
+    for (uint32_t id = 0; id < source->count && err == SONDE_OK; id++) {
+        series *rows = &source->series[id];
 
-        if (wants(from, id) & SONDE_HOW_VITALS) {
-            err = sonde_trial_vitals_series(from->trial, id, SONDE_MODE_GLOBAL, -1, begin,
-                                            end, &rows->steps, &rows->vitals,
+        if (wants(source, id) & SONDE_HOW_VITALS) {
+            err = sonde_trial_vitals_series(source->trial, id, SONDE_MODE_GLOBAL, -1,
+                                            begin, end, &rows->steps, &rows->vitals,
                                             &rows->count, diag);
             err = err == SONDE_ENOTFOUND ? SONDE_OK : err; /* not under this name */
         }
@@ -124,31 +126,32 @@ static sonde_err read_block(source *from, int64_t begin, int64_t end, sonde_diag
 }
 
 /* The next record that can be read: damage is the trial's to tell, rules do without. */
-static void next_record(source *from)
+static void next_record(trial_source *source)
 {
     sonde_err err = SONDE_EFORMAT;
 
     while (err != SONDE_OK && err != SONDE_EEND && err != SONDE_ENOMEM) {
-        err = sonde_trial_next(from->cursor, &from->record, NULL);
+        err = sonde_trial_next(source->cursor, &source->record, NULL);
     }
-    from->has_record = err == SONDE_OK;
+    source->has_record = err == SONDE_OK;
 }
 
 /* A cursor over what rules want beyond vital signs, from the next step on. */
-static sonde_err open_cursor(source *from, sonde_diag *diag)
+static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
 {
-    sonde_trial_cursor_options options = {.mode = SONDE_MODE_GLOBAL, .begin = from->next};
-    uint32_t *ids = sonde__malloc(from->count * sizeof *ids);
+    sonde_trial_cursor_options options = {.mode = SONDE_MODE_GLOBAL,
+                                          .begin = source->next};
+    uint32_t *ids = sonde__malloc(source->count * sizeof *ids);
     sonde_err err = SONDE_OK;
 
-    sonde_trial_cursor_destroy(from->cursor);
-    from->cursor = NULL;
-    from->has_record = false;
+    sonde_trial_cursor_destroy(source->cursor);
+    source->cursor = NULL;
+    source->has_record = false;
     if (ids == NULL) {
         return sonde__fail_nomem(diag, "the tensors of a trial");
     }
-    for (uint32_t id = 0; id < from->count; id++) {
-        unsigned how = wants(from, id);
+    for (uint32_t id = 0; id < source->count; id++) {
+        unsigned how = wants(source, id);
 
         how = (how & SONDE_HOW_HASH) ? how | SONDE_HOW_RAW : how;
         how &= SONDE_HOW_RAW | SONDE_HOW_SKETCH;
@@ -159,23 +162,24 @@ static sonde_err open_cursor(source *from, sonde_diag *diag)
     }
     options.ids = ids;
     if (options.id_count > 0) {
-        err = sonde_trial_cursor_create(from->trial, &options, &from->cursor, diag);
+        err = sonde_trial_cursor_create(source->trial, &options, &source->cursor, diag);
     }
     sonde__free(ids);
-    if (err == SONDE_OK && from->cursor != NULL) {
-        next_record(from);
+    if (err == SONDE_OK && source->cursor != NULL) {
+        next_record(source);
     }
     return err;
 }
 
 /* Shows it under every name of the tensor of which any of how is wanted. */
-static void put(source *from, uint32_t tensor, unsigned how, sonde_observation *seen)
+static void put(trial_source *source, uint32_t tensor, unsigned how,
+                sonde_observation *seen)
 {
-    for (uint32_t id = tensor; id != SONDE_NO_TENSOR; id = from->series[id].next) {
-        if (sonde_rules_wants(from->rules, id) & how) {
+    for (uint32_t id = tensor; id != SONDE_NO_TENSOR; id = source->series[id].next) {
+        if (sonde_rules_wants(source->rules, id) & how) {
             seen->id = id;
-            seen->info = info_of(from, id);
-            sonde_rules_put(from->rules, seen);
+            seen->info = info_of(source, id);
+            sonde_rules_put(source->rules, seen);
         }
     }
 }
@@ -191,80 +195,81 @@ static const sonde_vitals *vitals_at(series *rows, int64_t step)
                : NULL;
 }
 
-static void put_vitals(source *from, const sonde_coordinate *at)
+static void put_vitals(trial_source *source, const sonde_coordinate *at)
 {
-    for (uint32_t id = 0; id < from->count; id++) {
+    for (uint32_t id = 0; id < source->count; id++) {
         sonde_observation seen = {.at = *at};
-        uint32_t name = info_of(from, id)->same_as == id ? id : SONDE_NO_TENSOR;
+        uint32_t name = info_of(source, id)->same_as == id ? id : SONDE_NO_TENSOR;
 
         for (; name != SONDE_NO_TENSOR && seen.vitals == NULL;
-             name = from->series[name].next) {
-            seen.vitals = vitals_at(&from->series[name], at->global_step);
+             name = source->series[name].next) {
+            seen.vitals = vitals_at(&source->series[name], at->global_step);
         }
         if (seen.vitals != NULL) {
-            put(from, id, SONDE_HOW_VITALS, &seen);
+            put(source, id, SONDE_HOW_VITALS, &seen);
         }
     }
 }
 
 /* Whether a record is under an earlier name of its tensor as well. */
-static bool has_earlier(const source *from, const sonde_trial_record *record)
+static bool has_earlier(const trial_source *source, const sonde_trial_record *record)
 {
     const sonde_trial_at at = {.mode = SONDE_MODE_GLOBAL,
                                .step = record->at.global_step,
                                .worker = record->worker,
                                .micro_batch = record->at.micro_batch,
                                .replica = record->at.replica};
-    uint32_t name = info_of(from, record->id)->same_as;
+    uint32_t name = info_of(source, record->id)->same_as;
 
     while (name != record->id &&
-           (sonde_trial_has(from->trial, name, &at) & record->how) == 0) {
-        name = from->series[name].next;
+           (sonde_trial_has(source->trial, name, &at) & record->how) == 0) {
+        name = source->series[name].next;
     }
     return name != record->id;
 }
 
 /* Raw values and sketches of the step. Replicas of worker w count from 1024 w. */
-static void put_records(source *from, int64_t step)
+static void put_records(trial_source *source, int64_t step)
 {
-    for (; from->has_record && from->record.at.global_step <= step; next_record(from)) {
-        const sonde_trial_record *record = &from->record;
+    for (; source->has_record && source->record.at.global_step <= step;
+         next_record(source)) {
+        const sonde_trial_record *record = &source->record;
         const unsigned how = record->how & SONDE_HOW_RAW ? SONDE_HOW_RAW | SONDE_HOW_HASH
                                                          : SONDE_HOW_SKETCH;
         sonde_observation seen = {.at = record->at};
 
-        if (record->at.global_step < step || has_earlier(from, record)) {
+        if (record->at.global_step < step || has_earlier(source, record)) {
             continue;
         }
         seen.at.replica += record->worker * 1024;
         if (record->how & SONDE_HOW_RAW) {
             seen.view = &record->view;
-            seen.hash = wants(from, record->id) & SONDE_HOW_HASH
+            seen.hash = wants(source, record->id) & SONDE_HOW_HASH
                             ? sonde__hash_view(seen.view)
                             : 0;
         } else {
             seen.sketch = record->sketch;
         }
-        put(from, info_of(from, record->id)->same_as, how, &seen);
+        put(source, info_of(source, record->id)->same_as, how, &seen);
     }
 }
 
-static void judge_step(source *from, int64_t step)
+static void judge_step(trial_source *source, int64_t step)
 {
     sonde_coordinate at = {.global_step = step, .mode_step = step};
 
-    if (!sonde_trial_mode_step(from->trial, step, &at.mode, &at.mode_step)) {
+    if (!sonde_trial_mode_step(source->trial, step, &at.mode, &at.mode_step)) {
         at.mode = SONDE_MODE_GLOBAL;
     }
-    put_vitals(from, &at);
-    put_records(from, step);
-    sonde_rules_end_step(from->rules, &at);
-    from->next = step + 1;
+    put_vitals(source, &at);
+    put_records(source, step);
+    sonde_rules_end_step(source->rules, &at);
+    source->next = step + 1;
 }
 
-static bool stopped(const source *from)
+static bool stopped(const trial_source *source)
 {
-    return from->pace->stop != NULL && from->pace->stop(from->pace->user);
+    return source->pace->stop != NULL && source->pace->stop(source->pace->user);
 }
 
 static sonde_err fail_stopped(sonde_diag *diag)
@@ -273,18 +278,18 @@ static sonde_err fail_stopped(sonde_diag *diag)
 }
 
 /* All complete steps from next on. *any: whether there were. */
-static sonde_err judge_new(source *from, bool *any, sonde_diag *diag)
+static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
 {
     size_t count = 0, first = 0;
     const int64_t *steps =
-        sonde_trial_steps(from->trial, SONDE_MODE_GLOBAL, false, &count);
-    const int64_t end = from->pace->end > 0 ? from->pace->end : INT64_MAX;
-    sonde_err err = sonde_rules_refresh(from->rules, diag);
+        sonde_trial_steps(source->trial, SONDE_MODE_GLOBAL, false, &count);
+    const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
+    sonde_err err = sonde_rules_refresh(source->rules, diag);
 
     if (err == SONDE_OK) {
-        err = grow(from, diag);
+        err = grow(source, diag);
     }
-    while (first < count && steps[first] < from->next) {
+    while (first < count && steps[first] < source->next) {
         first++;
     }
     while (count > first && steps[count - 1] >= end) {
@@ -294,35 +299,35 @@ static sonde_err judge_new(source *from, bool *any, sonde_diag *diag)
     while (err == SONDE_OK && first < count) {
         const size_t last = SONDE_MIN(first + BLOCK, count) - 1;
 
-        err = read_block(from, steps[first], steps[last] + 1, diag);
+        err = read_block(source, steps[first], steps[last] + 1, diag);
         /* the cursor comes behind it: a block's vital signs may use up the memory that a
          * compressed record lies in */
         if (err == SONDE_OK) {
-            err = open_cursor(from, diag);
+            err = open_cursor(source, diag);
         }
         for (; err == SONDE_OK && first <= last; first++) {
-            err = stopped(from) ? fail_stopped(diag) : SONDE_OK;
+            err = stopped(source) ? fail_stopped(diag) : SONDE_OK;
             if (err == SONDE_OK) {
-                judge_step(from, steps[first]);
+                judge_step(source, steps[first]);
             }
         }
     }
     return err;
 }
 
-static sonde_err fail_stalled(const source *from, double limit, sonde_diag *diag)
+static sonde_err fail_stalled(const trial_source *source, double limit, sonde_diag *diag)
 {
     sonde_run_info info;
 
-    sonde_trial_describe(from->trial, &info);
+    sonde_trial_describe(source->trial, &info);
     return sonde__fail(diag, SONDE_ETIMEOUT, info.path, "a run that grows or ends",
                        "no new step for %.0f s, the last is %lld", limit,
                        (long long)info.last_step);
 }
 
-static sonde_err follow(source *from, sonde_diag *diag)
+static sonde_err follow(trial_source *source, sonde_diag *diag)
 {
-    const double limit = from->pace->stall > 0 ? from->pace->stall : STALL_SECONDS;
+    const double limit = source->pace->stall > 0 ? source->pace->stall : STALL_SECONDS;
     const struct timespec pause = {0, POLL_MS * 1000000L};
     double grown = sonde__now();
     sonde_err err = SONDE_OK;
@@ -331,25 +336,25 @@ static sonde_err follow(source *from, sonde_diag *diag)
         sonde_run_info info;
         bool changed = false, any = false;
 
-        err = sonde_trial_refresh(from->trial, &changed, diag);
+        err = sonde_trial_refresh(source->trial, &changed, diag);
         if (err == SONDE_OK) {
-            err = judge_new(from, &any, diag);
+            err = judge_new(source, &any, diag);
         }
         if (err != SONDE_OK) {
             return err;
         }
         grown = any ? sonde__now() : grown;
-        sonde_trial_describe(from->trial, &info);
+        sonde_trial_describe(source->trial, &info);
         if ((info.status != SONDE_RUN_RUNNING && !any) ||
-            (from->pace->end > 0 && from->next >= from->pace->end)) {
+            (source->pace->end > 0 && source->next >= source->pace->end)) {
             return SONDE_OK;
         }
-        if (stopped(from)) {
+        if (stopped(source)) {
             return fail_stopped(diag);
         }
-        sonde_rules_idle(from->rules, sonde__now() - grown);
+        sonde_rules_idle(source->rules, sonde__now() - grown);
         if (!any && sonde__now() - grown > limit) {
-            return fail_stalled(from, limit, diag);
+            return fail_stalled(source, limit, diag);
         }
         (void)nanosleep(&pause, NULL);
     }
@@ -359,22 +364,23 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
                             const sonde_rules_pace *pace, sonde_diag *diag)
 {
     const sonde_rules_pace whole = {0};
-    source from = {.rules = rules, .trial = trial, .pace = pace != NULL ? pace : &whole};
+    trial_source source = {
+        .rules = rules, .trial = trial, .pace = pace != NULL ? pace : &whole};
     bool any = false;
     sonde_err err = SONDE_OK;
 
-    from.next = from.pace->begin;
+    source.next = source.pace->begin;
     err = sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection, trial,
                             diag);
     if (err == SONDE_OK) {
-        err = judge_new(&from, &any, diag);
+        err = judge_new(&source, &any, diag);
     }
-    if (err == SONDE_OK && from.pace->follow) {
-        err = follow(&from, diag);
+    if (err == SONDE_OK && source.pace->follow) {
+        err = follow(&source, diag);
     }
     sonde_rules_finish(rules);
-    free_block(&from);
-    sonde__free(from.series);
-    sonde_trial_cursor_destroy(from.cursor);
+    free_block(&source);
+    sonde__free(source.series);
+    sonde_trial_cursor_destroy(source.cursor);
     return err;
 }

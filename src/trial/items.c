@@ -6,16 +6,18 @@
 #include "base/memory.h"
 
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #if defined(SONDE_STRESS) && SONDE_STRESS
 enum { CHUNK_BITS = 2 };
 #else
 enum { CHUNK_BITS = 12 };
 #endif
-enum { CHUNK = 1 << CHUNK_BITS, LAYOUT_KEY = 256 };
+enum { CHUNK = 1 << CHUNK_BITS };
 static const size_t MOST_ITEMS = UINT32_MAX - 1;
 
 void sonde__trial_items_init(sonde__trial_items *items, sonde__trial_kind kind)
@@ -457,50 +459,41 @@ size_t sonde__trial_items_block(const sonde__trial_items *items,
 
 /* --- layouts ---------------------------------------------------------------------- */
 
-void sonde__trial_layouts_init(sonde__trial_layouts *layouts)
-{
-    *layouts = (sonde__trial_layouts){0};
-    sonde__names_init(&layouts->keys);
-}
-
 void sonde__trial_layouts_fini(sonde__trial_layouts *layouts)
 {
     sonde__free(layouts->items);
-    sonde__names_fini(&layouts->keys);
-    layouts->items = NULL;
-    layouts->capacity = 0;
+    sonde__table_fini(&layouts->table);
+    *layouts = (sonde__trial_layouts){0};
 }
 
-/* "11 2 0 64 3": dtype, rank, packing and shape. */
-static const char *layout_key(const sonde__trial_layout *layout, char key[LAYOUT_KEY])
+static bool match_layout(const void *array, uint32_t index, const void *key)
 {
-    int used = snprintf(key, LAYOUT_KEY, "%d %d %d", layout->dtype, layout->rank,
-                        layout->packing);
-
-    for (int d = 0; d < layout->rank; d++) {
-        used += snprintf(key + used, LAYOUT_KEY - (size_t)used, " %lld",
-                         (long long)layout->shape[d]);
-    }
-    return key;
+    return memcmp((const sonde__trial_layout *)array + index, key,
+                  sizeof(sonde__trial_layout)) == 0;
 }
 
 uint32_t sonde__trial_layouts_intern(sonde__trial_layouts *layouts,
                                      const sonde__trial_layout *layout, uint32_t guess)
 {
-    char key[LAYOUT_KEY];
-    uint32_t index = SONDE__NONE;
+    uint64_t hash = 0;
+    uint32_t index = guess;
 
-    if (guess < layouts->keys.count &&
-        memcmp(&layouts->items[guess], layout, sizeof *layout) == 0) {
+    if (guess < layouts->count && match_layout(layouts->items, guess, layout)) {
         return guess;
     }
-    if (!sonde__reserve(&layouts->items, &layouts->capacity, layouts->keys.count + 1,
-                        sizeof *layouts->items)) {
+    hash = XXH3_64bits(layout, sizeof *layout);
+    index =
+        sonde__table_find(&layouts->table, hash, match_layout, layouts->items, layout);
+    if (index != SONDE__TABLE_NONE) {
+        return index;
+    }
+    if (layouts->count >= SONDE__NONE - 1 ||
+        !sonde__reserve(&layouts->items, &layouts->capacity, layouts->count + 1,
+                        sizeof *layouts->items) ||
+        !sonde__table_reserve(&layouts->table)) {
         return SONDE__NONE;
     }
-    index = sonde__names_intern(&layouts->keys, layout_key(layout, key));
-    if (index != SONDE__NO_NAME) {
-        layouts->items[index] = *layout;
-    }
-    return index;
+    layouts->items[layouts->count] = *layout;
+    sonde__table_add(&layouts->table, hash, (uint32_t)layouts->count);
+    return (uint32_t)layouts->count++;
 }

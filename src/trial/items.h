@@ -22,7 +22,7 @@
 #ifndef SONDE_TRIAL_ITEMS_H
 #define SONDE_TRIAL_ITEMS_H
 
-#include "base/names.h"
+#include "base/table.h"
 #include "trial/steps.h"
 
 #include <sonde/tensor.h>
@@ -149,12 +149,12 @@ typedef struct sonde__trial_layout {
 #define SONDE__FOREIGN SONDE__NONE /* the layout of a value of a foreign format */
 
 typedef struct sonde__trial_layouts {
-    sonde__trial_layout *items; /* by index */
-    size_t capacity;
-    sonde__names keys; /* the layouts as text; their ids are the indexes */
+    sonde__trial_layout *items;
+    size_t count, capacity;
+    sonde__table table;
 } sonde__trial_layouts;
 
-SONDE_API void sonde__trial_layouts_init(sonde__trial_layouts *layouts);
+/* Start with a zeroed one. */
 SONDE_API void sonde__trial_layouts_fini(sonde__trial_layouts *layouts);
 /* The index of a layout, which is added if it is new. guess, if valid, is compared first and
  * makes this cheap. */

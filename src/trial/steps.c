@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-enum { FIRST_SLOTS = 64 };
-
 void sonde__trial_steps_init(sonde__trial_steps *steps)
 {
     *steps = (sonde__trial_steps){.last = SONDE__NONE};
@@ -16,61 +14,32 @@ void sonde__trial_steps_init(sonde__trial_steps *steps)
 void sonde__trial_steps_fini(sonde__trial_steps *steps)
 {
     sonde__free(steps->items);
-    sonde__free(steps->slots);
+    sonde__table_fini(&steps->table);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
         sonde__free(steps->sorted[mode]);
     }
     sonde__trial_steps_init(steps);
 }
 
-/* Fibonacci hashing: steps count up, and the upper bits of the product spread them. */
-static size_t hash_of(int64_t global, int mode, int64_t mode_step)
+/* Steps count up; the upper bits of the product spread them. */
+static uint64_t hash_step(const sonde__trial_step *step)
 {
-    const uint64_t mixed = (uint64_t)global * 0x9E3779B97F4A7C15U ^
-                           ((uint64_t)mode_step + (uint64_t)mode * 0x165667B19E3779F9U) *
-                               0xC2B2AE3D27D4EB4FU;
+    const uint64_t mixed =
+        (uint64_t)step->global * 0x9E3779B97F4A7C15U ^
+        ((uint64_t)step->mode_step + (uint64_t)step->mode * 0x165667B19E3779F9U) *
+            0xC2B2AE3D27D4EB4FU;
 
-    return (size_t)(mixed >> 20);
+    return mixed >> 20;
 }
 
-static bool is_step(const sonde__trial_step *step, int64_t global, int mode,
-                    int64_t mode_step)
+static bool is_same(const sonde__trial_step *a, const sonde__trial_step *b)
 {
-    return step->global == global && step->mode_step == mode_step && step->mode == mode;
+    return a->global == b->global && a->mode_step == b->mode_step && a->mode == b->mode;
 }
 
-static size_t find_slot(const sonde__trial_steps *steps, int64_t global, int mode,
-                        int64_t mode_step)
+static bool match_step(const void *array, uint32_t index, const void *key)
 {
-    const size_t mask = steps->slot_count - 1;
-    size_t slot = hash_of(global, mode, mode_step) & mask;
-
-    while (steps->slots[slot] != 0 &&
-           !is_step(&steps->items[steps->slots[slot] - 1], global, mode, mode_step)) {
-        slot = (slot + 1) & mask;
-    }
-    return slot;
-}
-
-static bool rehash(sonde__trial_steps *steps)
-{
-    const size_t slot_count =
-        steps->slot_count > 0 ? steps->slot_count * 2 : (size_t)FIRST_SLOTS;
-    uint32_t *slots = sonde__calloc(slot_count, sizeof *slots);
-
-    if (slots == NULL) {
-        return false;
-    }
-    sonde__free(steps->slots);
-    steps->slots = slots;
-    steps->slot_count = slot_count;
-    for (size_t i = 0; i < steps->count; i++) {
-        const sonde__trial_step *step = &steps->items[i];
-
-        slots[find_slot(steps, step->global, step->mode, step->mode_step)] =
-            (uint32_t)i + 1;
-    }
-    return true;
+    return is_same((const sonde__trial_step *)array + index, key);
 }
 
 static int64_t value_in(const sonde__trial_steps *steps, int mode, uint32_t index)
@@ -104,7 +73,7 @@ static bool reserve(sonde__trial_steps *steps, int mode)
                           &steps->sorted_capacity[SONDE_MODE_GLOBAL],
                           steps->sorted_count[SONDE_MODE_GLOBAL] + 1,
                           sizeof *steps->sorted[mode]) &&
-           ((steps->count + 1) * 2 <= steps->slot_count || rehash(steps));
+           sonde__table_reserve(&steps->table);
 }
 
 /* Room is there. */
@@ -120,29 +89,26 @@ static void list_step(sonde__trial_steps *steps, int mode, uint32_t index)
 uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
                                    sonde_mode mode, int64_t mode_step)
 {
+    const sonde__trial_step step = {
+        .global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
     uint32_t index = steps->last;
-    size_t slot = 0;
+    uint64_t hash = 0;
 
-    if (index != SONDE__NONE &&
-        is_step(&steps->items[index], global, (int)mode, mode_step)) {
+    if (index != SONDE__NONE && is_same(&steps->items[index], &step)) {
         return index;
     }
-    index = SONDE__NONE;
-    if (steps->slot_count > 0) {
-        slot = find_slot(steps, global, (int)mode, mode_step);
-        index = steps->slots[slot] != 0 ? steps->slots[slot] - 1 : SONDE__NONE;
-        if (index != SONDE__NONE && steps->items[index].listed) {
-            return steps->last = index;
-        }
+    hash = hash_step(&step);
+    index = sonde__table_find(&steps->table, hash, match_step, steps->items, &step);
+    if (index != SONDE__TABLE_NONE && steps->items[index].listed) {
+        return steps->last = index;
     }
     if (!reserve(steps, (int)mode)) {
         return SONDE__NONE;
     }
-    if (index == SONDE__NONE) {
+    if (index == SONDE__TABLE_NONE) {
         index = (uint32_t)steps->count++;
-        steps->items[index] = (sonde__trial_step){
-            .global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
-        steps->slots[find_slot(steps, global, (int)mode, mode_step)] = index + 1;
+        steps->items[index] = step;
+        sonde__table_add(&steps->table, hash, index);
     }
     list_step(steps, (int)mode, index);
     return steps->last = index;

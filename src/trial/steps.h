@@ -14,6 +14,8 @@
 #ifndef SONDE_TRIAL_STEPS_H
 #define SONDE_TRIAL_STEPS_H
 
+#include "base/table.h"
+
 #include <sonde/export.h>
 #include <sonde/tap.h>
 
@@ -34,9 +36,8 @@ typedef struct sonde__trial_step {
 typedef struct sonde__trial_steps {
     sonde__trial_step *items;
     size_t count, capacity;
-    uint32_t *slots; /* hash table, open addressing; index + 1, 0 is empty */
-    size_t slot_count;
-    uint32_t last; /* the step interned last; SONDE__NONE before the first */
+    sonde__table table; /* from (global step, mode, step of the mode) to the index */
+    uint32_t last;      /* the step interned last; SONDE__NONE before the first */
     uint32_t *sorted[SONDE_MODE_COUNT];
     size_t sorted_count[SONDE_MODE_COUNT], sorted_capacity[SONDE_MODE_COUNT];
     bool unsorted[SONDE_MODE_COUNT];

@@ -219,7 +219,6 @@ static sonde_trial *create(const char *path, const sonde_trial_options *options)
     trial->last_complete = -1;
     trial->question = 1;
     sonde__trial_steps_init(&trial->steps);
-    sonde__trial_layouts_init(&trial->layouts);
     sonde__names_init(&trial->collections);
     sonde__names_init(&trial->members);
     (void)gethostname(trial->host, sizeof trial->host - 1);

@@ -1,11 +1,12 @@
 /*
- * test_report.c - the page of a run: a small one to the byte, names that are markup, a thousand
- * findings, a hundred thousand steps, runs that are live or empty, memory and disks that fail.
+ * test_report.c - the page of a run: a small one to the byte, names that are markup, a
+ * thousand findings, a hundred thousand steps, runs that are live or empty, memory and
+ * disks that fail.
  */
 #include "cmocka_all.h"
 
 #include "alloc_failure.h"
-#include "report/track.h"
+#include "report/curve.h"
 
 #include <sonde/hook.h>
 #include <sonde/report.h>
@@ -189,7 +190,8 @@ static void cut_line(char *page, const char *beginning)
 
 /* --- tests -------------------------------------------------------------------------- */
 
-/* A loss that falls, a gradient that dies at step 20, a weight that turns NaN at step 30. */
+/* A loss that falls, a gradient that dies at step 20, a weight that turns NaN at step
+ * 30. */
 static void record_small(const char *run)
 {
     sonde_hook *hook = record(run, "small");
@@ -208,8 +210,8 @@ static void record_small(const char *run)
     end(hook);
 }
 
-/* tests/golden/report/small.html; what is written to small.html.new when they differ is to be
- * looked at, and to be copied there if it is right. */
+/* tests/golden/report/small.html; what is written to small.html.new when they differ is
+ * to be looked at, and to be copied there if it is right. */
 static void a_small_run_to_the_byte(void **state)
 {
     char *page = NULL, *again = NULL, *golden = NULL;
@@ -220,7 +222,7 @@ static void a_small_run_to_the_byte(void **state)
     page = page_of("run", NULL);
     again = page_of("run", NULL);
     assert_string_equal(page, again);
-    cut_line(page, "<div><dt>Begun</dt>");
+    cut_line(page, "<div><dt>Started</dt>");
     cut_line(page, "<div><dt>Duration</dt>");
     (void)snprintf(path, sizeof path, "%s/golden/report/small.html", SONDE_TEST_DIR);
     if (access(path, F_OK) == 0) {
@@ -288,7 +290,7 @@ static void silence_is_told_from_health(void **state)
     page = page_of("run", NULL);
     expect_text(page, "<h2>Nothing is wrong</h2>");
     expect_text(page, "<title>run ");
-    expect_text(page, "Could not judge: their silence means nothing");
+    expect_text(page, "Not judged: the run lacks the data they need");
     expect_no_text(page, "What was found");
     free(page);
     page = page_of("run", "DeadRelu");

@@ -1,10 +1,10 @@
 /*
- * fetch.h - getting the public data sets from their published addresses.
+ * fetch.h - downloads the public data sets from their published addresses.
  *
- * libcurl does the talking. It is loaded when the first byte is asked for, not linked:
- * whoever never fetches needs no libcurl. A download goes to <file>.part, is taken up
- * again where it broke off (HTTP Range), checked against the digest in the table, and
- * only then gets its name. What is complete already is checked and left alone.
+ * libcurl is loaded by the first download, not linked: programs that never download need
+ * no libcurl. A download goes to <file>.part, is resumed after an interruption (HTTP
+ * Range), checked against the digest in the table, and renamed. Complete files are
+ * checked and kept.
  */
 #ifndef SONDE_NN_FETCH_H
 #define SONDE_NN_FETCH_H
@@ -19,8 +19,8 @@ extern "C" {
 #endif
 
 /* Called a few times a second, and once at the end of each file. total is 0 while
- * unknown. Return false to stop: the fetch ends with SONDE_EINTERRUPTED and can be taken
- * up again. */
+ * unknown. Return false to stop: the fetch ends with SONDE_EINTERRUPTED and can be
+ * resumed. */
 typedef bool (*sonde_nn_progress)(void *user, const char *file, uint64_t done,
                                   uint64_t total);
 
@@ -31,21 +31,21 @@ typedef struct sonde_nn_fetch_options {
 } sonde_nn_fetch_options;
 
 /*
- * The four files of "fashion-mnist" or "mnist" into dir, which is made if need be; dir
- * NULL is sonde_nn_data_cache. options may be NULL. SONDE_ENOTFOUND for an unknown name
- * or a 404, SONDE_EIO when the network fails, SONDE_EFORMAT for a wrong digest (found and
- * expected in diag; the file is removed), SONDE_EUNSUPPORTED if libcurl is not installed
+ * Downloads the four files of "fashion-mnist" or "mnist" into dir, which is created if
+ * missing; NULL: sonde_nn_data_cache. options may be NULL. SONDE_ENOTFOUND: an unknown
+ * name or a 404. SONDE_EIO: the network fails. SONDE_EFORMAT: a wrong digest (found and
+ * expected in diag; the file is removed). SONDE_EUNSUPPORTED: libcurl is not installed
  * (diag names the package).
  */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_data_fetch(const char *name, const char *dir,
                     const sonde_nn_fetch_options *options, sonde_diag *diag);
 
-/* One file, for other sets. */
+/* One file, for other data sets. */
 typedef struct sonde_nn_remote_file {
     const char *url;
     const char *sha256; /* 64 hexadecimal digits, or NULL: unchecked */
-    bool of_content; /* the digest is of what the gzip file holds, however compressed */
+    bool of_content;    /* the digest is of the unzipped content */
 } sonde_nn_remote_file;
 
 SONDE_API SONDE_CHECKED sonde_err

@@ -7,8 +7,8 @@
  *     then        n sizes, 32 bits, most significant byte first
  *     then        the elements, row-major, most significant byte first
  *
- * (Y. LeCun, "The MNIST database of handwritten digits".) Whether a file is gzipped is
- * seen from its first two bytes, not from its name.
+ * (Y. LeCun, "The MNIST database of handwritten digits".) The first two bytes of a file,
+ * not its name, show whether it is gzipped.
  */
 #ifndef SONDE_NN_IDX_H
 #define SONDE_NN_IDX_H
@@ -23,16 +23,15 @@ extern "C" {
 typedef struct sonde_nn_idx sonde_nn_idx;
 
 /*
- * Reads the whole array. SONDE_EFORMAT if the file is no IDX file, ends early, is
- * followed by foreign bytes, or its gzip stream is corrupt (diag names the file and the
- * offset); SONDE_EUNSUPPORTED for more than SONDE_MAX_DIMS dimensions. An array that
- * cannot fit in the file is refused before memory for it is asked for. Cost: one read of
- * the file.
+ * Reads the whole array. SONDE_EFORMAT: no IDX file, truncated, bytes after the array, or
+ * a corrupt gzip stream (diag names the file and the offset). SONDE_EUNSUPPORTED: more
+ * than SONDE_MAX_DIMS dimensions. An array larger than the file can hold is refused
+ * before memory is allocated. Cost: one read of the file.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out,
                                                     sonde_diag *diag);
-/* The same from memory; name stands in diag for the path. bytes is borrowed for the call.
- */
+/* The same from memory; diag shows name instead of a path. bytes is borrowed for the
+ * call. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_idx_parse(const void *bytes, size_t size,
                                                      const char *name, sonde_nn_idx **out,
                                                      sonde_diag *diag);
@@ -42,9 +41,8 @@ SONDE_API const sonde_view *sonde_nn_idx_view(const sonde_nn_idx *array);
 
 /*
  * Writes a view as an IDX file, gzipped (level 1: fast) if gzip is set: to a temporary
- * name beside it and renamed when complete, so no half file is ever seen under the name.
- * SONDE_EDTYPE if IDX has no such dtype; SONDE_EINVAL for a scalar or a size over 2^32
- * - 1.
+ * file that is renamed when complete, so a reader never sees a partial file.
+ * SONDE_EDTYPE: IDX has no such dtype. SONDE_EINVAL: a scalar, or a size over 2^32 - 1.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_idx_write(const char *path,
                                                      const sonde_view *view, bool gzip,

@@ -2,9 +2,9 @@
  * image.h - PNG and JPEG files as arrays of bytes.
  *
  * Pixels are uint8, planar: (channels, height, width), channels 1 (grey) or 3 (red,
- * green, blue). What a file holds beyond that is brought to it: palettes are looked up,
- * 1, 2 and 4 bits are widened, 16 bits are scaled to 8, alpha is dropped. CMYK JPEGs are
- * not read. The kind is seen from the bytes, not from the name.
+ * green, blue). Other files are converted: palettes are looked up, 1, 2 and 4 bits are
+ * widened, 16 bits are scaled to 8, alpha is dropped. CMYK JPEGs are not supported. The
+ * first bytes of a file, not its name, decide its kind.
  */
 #ifndef SONDE_NN_IMAGE_H
 #define SONDE_NN_IMAGE_H
@@ -19,28 +19,28 @@ enum { SONDE_NN_IMAGE_SIDE_MAX = 16384 }; /* pixels; larger images are refused *
 
 typedef struct sonde_nn_image {
     int channels, height, width;
-    uint8_t *pixels; /* (channels, height, width); owned, given back by fini */
+    uint8_t *pixels; /* (channels, height, width); owned, freed by fini */
 } sonde_nn_image;
 
 /*
- * Reads an image. SONDE_EFORMAT if it is no PNG or JPEG, is truncated or corrupt;
- * SONDE_EUNSUPPORTED for a CMYK JPEG or a side over the limit.
+ * Reads an image. SONDE_EFORMAT: no PNG or JPEG, truncated or corrupt.
+ * SONDE_EUNSUPPORTED: a CMYK JPEG or a side over the limit.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_image_load(const char *path,
                                                       sonde_nn_image *out,
                                                       sonde_diag *diag);
-/* The same from memory; name stands in diag for the path. bytes is borrowed for the call.
- */
+/* The same from memory; diag shows name instead of a path. bytes is borrowed for the
+ * call. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_image_parse(const void *bytes, size_t size,
                                                        const char *name,
                                                        sonde_nn_image *out,
                                                        sonde_diag *diag);
-/* Gives the pixels back and zeroes the struct; {0} is fine. */
+/* Frees the pixels and zeroes the struct; {0} is fine. */
 SONDE_API void sonde_nn_image_fini(sonde_nn_image *image);
 /* A (channels, height, width) view of the pixels; borrowed until fini. */
 SONDE_API sonde_view sonde_nn_image_view(const sonde_nn_image *image);
 
-/* Writes an 8 bit grey or RGB PNG: temporary name, then rename. */
+/* Writes an 8 bit grey or RGB PNG: to a temporary file, then renamed. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_image_write_png(const char *path,
                                                            const sonde_nn_image *image,
                                                            sonde_diag *diag);

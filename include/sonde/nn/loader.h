@@ -1,27 +1,27 @@
 /*
- * loader.h - batches, made ahead of the one who needs them.
+ * loader.h - batches, prepared ahead of their use.
  *
- *     create                                  workers begin with epoch 0 at once
+ *     create                                  workers start epoch 0 at once
  *     for every epoch:  start_epoch(e)
- *         while next() gives a batch with count > 0:  use it until the following next()
+ *         while next() returns a batch with count > 0:  use it until the following next()
  *     destroy                                 joins the workers
  *
- * A loader takes the samples of a data set in order, or shuffled by (seed, epoch), puts
- * each through a transform pipeline and hands over batches of fixed size. A batch here is
- * the combined batch of a static plan, micro-batch B x device iterations D x accumulation
- * G x replicas R; sample b of micro-batch k is the (k B + b)-th: simply consecutive.
+ * A loader takes the samples of a data set in order, or shuffled by (seed, epoch), runs a
+ * transform pipeline on each and returns batches of fixed size. A batch here is the
+ * combined batch of a static plan, micro-batch B x device iterations D x accumulation G x
+ * replicas R; sample b of micro-batch k is the (k B + b)-th, so samples are consecutive.
  *
- * Workers fill a ring of buffers, several batches at a time, and go on with the first
- * batches of the next epoch while the last of this one are in use. Their number changes
- * nothing but the time: 0 makes every batch when it is asked for. When nobody waits, a
- * batch is handed over without a lock.
+ * Workers fill a ring of buffers, several batches at a time, and start the next epoch
+ * while the last batches of this one are in use. Their number changes only the time: with
+ * 0, next makes each batch itself. A batch that is ready is handed over without a lock.
  *
  * Several processes: each of world ranks takes one contiguous block of the (shuffled)
- * order. With drop_last a block has combined * floor(count / (combined * world)) samples,
- * and in odd epochs all blocks begin later by the samples left over, so that none is
- * always left out. Without, the first count mod world ranks have one sample more.
+ * order. A block has batch * floor(count / (batch * world)) samples; in odd epochs all
+ * blocks start later by the number of samples left over, so every sample is used. With
+ * keep_last, the first count mod world ranks have one sample more.
  *
- * After create nothing is allocated (libpng and libjpeg apart). One thread uses a loader.
+ * After create nothing is allocated (except by libpng and libjpeg). One thread uses a
+ * loader.
  */
 #ifndef SONDE_NN_LOADER_H
 #define SONDE_NN_LOADER_H
@@ -38,11 +38,11 @@ typedef struct sonde_nn_loader sonde_nn_loader;
 typedef struct sonde_nn_loader_options {
     int64_t batch; /* combined batch B D G R; at least 1 */
     bool shuffle;
-    uint64_t seed;    /* of the order and of random transforms */
-    bool keep_last;   /* hand over a last, smaller batch; if not, it is dropped */
+    uint64_t seed;    /* for the order and for random transforms */
+    bool keep_last;   /* return a last, smaller batch; false: it is dropped */
     int workers;      /* threads; 0: none */
-    int64_t prefetch; /* batches made ahead; 0: chosen, about 2 MB */
-    int rank, world;  /* this process of how many; world 0 is 1 */
+    int64_t prefetch; /* batches made ahead; 0: about 2 MB of them */
+    int rank, world;  /* this process, and their number; world 0 is 1 */
     const sonde_nn_transform *transforms; /* copied */
     size_t transform_count;
 } sonde_nn_loader_options;
@@ -51,15 +51,15 @@ typedef struct sonde_nn_loader_options {
 typedef struct sonde_nn_batch {
     void *data;              /* (count, C, H, W) of loader dtype; may be written to */
     const int64_t *labels;   /* (count) */
-    const uint32_t *indices; /* (count): which samples of the data set */
+    const uint32_t *indices; /* (count): indices into the data set */
     int64_t count;  /* 0: the epoch is over; below the batch size: the last one */
     int64_t number; /* of the batch in its epoch */
 } sonde_nn_batch;
 
 /*
- * set is borrowed until destroy. SONDE_EINVAL for options that cannot be, SONDE_ERANGE if
- * there are too few samples for one batch a rank, or more than 2^32 - 1; and the errors
- * of sonde_nn_pipeline_create. SONDE_EIO if no thread can be started.
+ * set is borrowed until destroy. SONDE_EINVAL: invalid options. SONDE_ERANGE: too few
+ * samples for one batch a rank, or more than 2^32 - 1. SONDE_EIO: no thread can be
+ * started. Also the errors of sonde_nn_pipeline_create.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_create(
     const sonde_nn_dataset *set, const sonde_nn_loader_options *options,
@@ -68,15 +68,15 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_create(
 SONDE_API void sonde_nn_loader_destroy(sonde_nn_loader *loader);
 
 /*
- * The next batch is the first of this epoch. In its turn (e + 1 after the end of e, or 0
- * at first) batches made ahead are used; any other epoch, or a break-off in the middle,
- * throws them away and starts afresh. Calling it again before next does nothing.
+ * Makes the next batch the first of this epoch. Batches made ahead are used if the epoch
+ * is the expected one (0 at first, e + 1 after the end of e), and discarded for any other
+ * epoch and in the middle of one. Calling it again before next does nothing.
  */
 SONDE_API void sonde_nn_loader_start_epoch(sonde_nn_loader *loader, uint64_t epoch);
 /*
- * The next batch; at the end of the epoch one with count 0, again and again until
- * start_epoch. An error in making a batch (a corrupt image) is returned when its turn has
- * come, and again until start_epoch.
+ * The next batch; at the end of the epoch a batch with count 0 on every call until
+ * start_epoch. An error in making a batch (a corrupt image) is returned in that batch's
+ * place and on every call until start_epoch.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_next(sonde_nn_loader *loader,
                                                        sonde_nn_batch *out,
@@ -85,16 +85,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_next(sonde_nn_loader *loader,
 /* Batches and samples of one epoch of this rank. */
 SONDE_API int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader);
 SONDE_API int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader);
-/* Of one sample in a batch. */
+/* dtype and shape of one sample in a batch. */
 SONDE_API sonde_dtype sonde_nn_loader_dtype(const sonde_nn_loader *loader);
 SONDE_API int sonde_nn_loader_shape(const sonde_nn_loader *loader,
                                     int64_t shape[SONDE_NN_SAMPLE_DIMS]); /* the rank */
 
-/* Where time went, since create. */
+/* Counters since create. */
 typedef struct sonde_nn_loader_stats {
     uint64_t batches; /* handed over */
     uint64_t waits;   /* times next had to wait for a worker */
-    double waited;    /* seconds in those waits; without workers, seconds of making */
+    double waited;    /* seconds of those waits; without workers, of making batches */
     uint64_t idle;    /* times a worker found the ring full */
 } sonde_nn_loader_stats;
 

@@ -1,11 +1,11 @@
 /*
- * synth.h - a drawn stand-in for Fashion-MNIST, for machines without a network.
+ * synth.h - a synthetic substitute for Fashion-MNIST, for machines without a network.
  *
  * Ten classes of garments in the order and with the names of Fashion-MNIST, 28 x 28 grey
  * on black, drawn from outlines whose cut, pose, size, cloth and light vary from sample
- * to sample. Neighbours overlap on purpose (a shirt is nearly a coat): a network learns
- * them, but not to 100 %. Sample i of a split is a pure function of (seed, split, i) on
- * one platform's math library.
+ * to sample. Similar classes overlap on purpose (a shirt is nearly a coat): a network
+ * learns them, but not to 100 %. Sample i of a split depends only on (seed, split, i) and
+ * the platform's math library.
  */
 #ifndef SONDE_NN_SYNTH_H
 #define SONDE_NN_SYNTH_H
@@ -18,10 +18,10 @@ extern "C" {
 
 enum { SONDE_NN_SYNTH_SIDE = 28, SONDE_NN_SYNTH_CLASSES = 10 };
 
-/* "T-shirt" ... "Ankle boot", as Fashion-MNIST has them; NULL for no label. */
+/* "T-shirt" ... "Ankle boot", the names of Fashion-MNIST; NULL for an invalid label. */
 SONDE_API const char *sonde_nn_garment_name(int label);
 
-/* Draws sample index into pixels (28, 28); returns its label. Cost: some 10 us. */
+/* Draws sample index into pixels (28, 28); returns its label. Cost: about 10 us. */
 SONDE_API int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
                                   uint8_t *pixels);
 
@@ -34,9 +34,9 @@ typedef struct sonde_nn_synth_options {
 } sonde_nn_synth_options;
 
 /*
- * Writes the four IDX.gz files of a data set that sonde_nn_dataset_open_named reads as
- * "fashion-synth" into dir, made if need be (NULL: sonde_nn_data_cache of that name).
- * options may be NULL. SONDE_EINTERRUPTED if stopped; files appear only when complete.
+ * Writes the four IDX.gz files that sonde_nn_dataset_open_named reads as "fashion-synth"
+ * into dir, which is created if missing (NULL: sonde_nn_data_cache of that name). options
+ * may be NULL. SONDE_EINTERRUPTED: progress stopped it. Files appear only when complete.
  * Cost: one or two seconds.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_synth(const char *dir,

@@ -1,21 +1,21 @@
 /*
- * transform.h - what happens to a sample between the data set and the network.
+ * transform.h - transforms of samples between the data set and the network.
  *
- * A list of transforms is composed once, against the samples it will see, into a pipeline
- * that is then run for every sample. The list that nearly everybody uses,
+ * A list of transforms is composed once, for the samples of a data set, into a pipeline
+ * that is then run for every sample. The usual list,
  *
  *     const sonde_nn_transform list[] = {
  *         sonde_nn_to_float(),                          x / 255
  *         sonde_nn_normalise(1, (float[]){0.5f}, (float[]){0.5f}),     (x - mean) / std
  *     };
  *
- * becomes a single vectorised pass whose results are, bit for bit, those of three float32
- * operations a pixel. Results never depend on the instruction set.
+ * becomes a single vectorised pass whose results equal three float32 operations a pixel
+ * bit for bit. Results never depend on the instruction set.
  *
- * Images are (C, H, W). greyscale, rgb, resize, invert and invert_if_light work on uint8
- * and so come before to_float; crops and flip work on both. What is random is drawn from
- * (seed, epoch, index of the sample, place in the list), so neither the number of workers
- * nor the order in which samples are made changes anything.
+ * Images are (C, H, W). greyscale, rgb, resize, invert and invert_if_light take uint8 and
+ * so come before to_float; crops and flip take both. Random transforms draw from (seed,
+ * epoch, index of the sample, place in the list), so results do not depend on the number
+ * of workers or the order in which samples are made.
  */
 #ifndef SONDE_NN_TRANSFORM_H
 #define SONDE_NN_TRANSFORM_H
@@ -58,14 +58,14 @@ typedef struct sonde_nn_transform {
     float std[SONDE_NN_TRANSFORM_CHANNELS];
 } sonde_nn_transform;
 
-/* uint8 to float32: x / 255. Nothing on float32. */
+/* uint8 to float32: x / 255. float32 is unchanged. */
 SONDE_API sonde_nn_transform sonde_nn_to_float(void);
-/* (x - mean) / std, by channel; one entry serves every channel. channels is cut to
- * SONDE_NN_TRANSFORM_CHANNELS. std 0 and non-finite values are found when composing. */
+/* (x - mean) / std, by channel; a single entry applies to every channel. channels is at
+ * most SONDE_NN_TRANSFORM_CHANNELS. Composing rejects std 0 and non-finite values. */
 SONDE_API sonde_nn_transform sonde_nn_normalise(int channels, const float *mean,
                                                 const float *std);
 /*
- * To height x width, whatever the aspect. When it shrinks, the filter's support grows
+ * To height x width, at any aspect ratio. For a smaller size the filter's support grows
  * with the factor, so every source pixel counts (no aliasing); weights are fixed-point
  * with 22 bits and every pass rounds to uint8. Same results as the resize of Python's
  * Pillow, whose default is bicubic (a = -0.5; R. Keys, 1981).
@@ -78,29 +78,29 @@ SONDE_API sonde_nn_transform sonde_nn_greyscale(void);
 SONDE_API sonde_nn_transform sonde_nn_rgb(void);
 /* 255 - x. */
 SONDE_API sonde_nn_transform sonde_nn_invert(void);
-/* invert, if the pixel in row 1, column 1 of the (grey) image is over threshold: a light
- * background becomes the dark one that Fashion-MNIST has. */
+/* Inverts if the pixel in row 1, column 1 of the (grey) image is above threshold: a light
+ * background becomes dark, as in Fashion-MNIST. */
 SONDE_API sonde_nn_transform sonde_nn_invert_if_light(int threshold);
 /* The middle height x width; SONDE_ESHAPE when composing if the image is smaller. */
 SONDE_API sonde_nn_transform sonde_nn_centre_crop(int height, int width);
-/* height x width at a random place, after padding zeros were put on every side. */
+/* height x width at a random place, after padding every side with zeros. */
 SONDE_API sonde_nn_transform sonde_nn_random_crop(int height, int width, int padding);
-/* Left to right, with this probability. */
+/* Mirrors left to right, with this probability. */
 SONDE_API sonde_nn_transform sonde_nn_flip(float probability);
 
 /* A composed list. Immutable: any number of threads may run it, each with its scratch. */
 typedef struct sonde_nn_pipeline sonde_nn_pipeline;
 
 /*
- * Composes count transforms (0 is fine) for the samples of a data set. SONDE_EINVAL for
- * values and orders that cannot be, SONDE_ESHAPE if the images do not suit, or if they
- * vary and nothing makes them one shape; diag says which transform.
+ * Composes count transforms (0 is fine) for the samples of a data set. SONDE_EINVAL:
+ * invalid values or order. SONDE_ESHAPE: the images do not fit, or vary and no transform
+ * gives them one shape. diag names the transform.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_pipeline_create(
     const sonde_nn_transform *list, size_t count, const sonde_nn_dataset_traits *traits,
     sonde_nn_pipeline **out, sonde_diag *diag);
 SONDE_API void sonde_nn_pipeline_destroy(sonde_nn_pipeline *pipeline);
-/* What comes out of it. */
+/* dtype and shape of its results. */
 SONDE_API sonde_dtype sonde_nn_pipeline_dtype(const sonde_nn_pipeline *pipeline);
 SONDE_API int sonde_nn_pipeline_shape(const sonde_nn_pipeline *pipeline,
                                       int64_t shape[SONDE_NN_SAMPLE_DIMS]); /* the rank */
@@ -109,8 +109,8 @@ SONDE_API size_t sonde_nn_pipeline_bytes(const sonde_nn_pipeline *pipeline);
 SONDE_API size_t sonde_nn_pipeline_scratch(const sonde_nn_pipeline *pipeline);
 /*
  * Runs it over one sample of that data set into out, which holds pipeline_bytes. index is
- * the sample's. SONDE_ESHAPE if a varied sample turns out too small for a crop.
- * Nothing is allocated.
+ * the sample's. SONDE_ESHAPE: a varied sample is too small for a crop. Nothing is
+ * allocated.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_pipeline_run(const sonde_nn_pipeline *pipeline,
                                                         const sonde_nn_sample *sample,

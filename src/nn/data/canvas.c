@@ -49,7 +49,7 @@ void sonde__data_canvas_mirror(sonde__data_canvas *canvas)
     }
 }
 
-/* The part of an edge within one row: x0 to x1 while going down dy of it. */
+/* The part of an edge within one row, from x0 to x1 over a height of dy. */
 static void add_in_row(float *row, float x0, float x1, float dy)
 {
     const float left = fminf(fmaxf(fminf(x0, x1), 0.0f), (float)SONDE__SIDE);
@@ -65,7 +65,7 @@ static void add_in_row(float *row, float x0, float x1, float dy)
         }
         return;
     }
-    for (int x = first; x < last; x++) { /* crosses several: a share of dy in each */
+    for (int x = first; x < last; x++) { /* crosses several: each gets a share of dy */
         const float a = fmaxf(left, (float)x), b = fminf(right, (float)(x + 1));
         const float share = dy * (b - a) / (right - left);
         const float middle = 0.5f * (a + b) - (float)x;
@@ -109,7 +109,7 @@ static void add_edge(sonde__data_canvas *canvas, sonde__data_point from,
     }
 }
 
-/* Outlines that run the other way round would cancel others: make them all turn alike. */
+/* Makes all outlines turn the same way: opposite ones would cancel each other. */
 static bool turns_left(const sonde__data_point *outline, int points)
 {
     float twice = 0.0f;

@@ -1,10 +1,9 @@
 /*
- * canvas.h - painting filled outlines, antialiased, on a small grey picture.
+ * canvas.h - paints filled outlines, antialiased, on a small grey picture.
  *
  * Outlines live in garment space: u to the right, v down, both about -1 to 1, mapped to
- * pixels by an affine pose. A shape is collected (outlines and strokes; where they
- * overlap they are one), then painted over what is there with a brightness, the cloth's
- * texture and an opacity.
+ * pixels by an affine pose. A shape is collected (the union of outlines and strokes),
+ * then painted over the picture with a brightness, the cloth's texture and an opacity.
  *
  * Coverage is exact: every edge adds its signed area to the pixels it crosses and a
  * running sum along the row turns that into covered fractions, as font rasterisers do.
@@ -31,27 +30,27 @@ typedef struct sonde__data_point {
 
 typedef struct sonde__data_canvas {
     sonde__data_pose pose;
-    float light[SONDE__PIXELS]; /* the picture, 0 to 1 */
-    float drawn[SONDE__PIXELS]; /* how much of a pixel anything covers */
-    float cloth[SONDE__PIXELS]; /* texture: brightness is multiplied by it */
+    float light[SONDE__PIXELS];                  /* the picture, 0 to 1 */
+    float drawn[SONDE__PIXELS];                  /* covered part of each pixel */
+    float cloth[SONDE__PIXELS];                  /* texture: a factor of the brightness */
     float area[SONDE__SIDE * (SONDE__SIDE + 1)]; /* the shape being collected */
     sonde__data_point outline[SONDE__OUTLINE_MAX];
     int points;
 } sonde__data_canvas;
 
 void sonde__data_canvas_clear(sonde__data_canvas *canvas, const sonde__data_pose *pose);
-/* An outline, point by point; curve goes there by way of a control point (quadratic). */
+/* Adds a point to the outline; curve adds a quadratic curve by way of a control point. */
 void sonde__data_canvas_point(sonde__data_canvas *canvas, float u, float v);
 void sonde__data_canvas_curve(sonde__data_canvas *canvas, float cu, float cv, float u,
                               float v);
-/* Adds the left half, mirrored, to an outline of a right half drawn from top to bottom.
- */
+/* Completes the outline of a right half, drawn from top to bottom, by its mirror
+ * image. */
 void sonde__data_canvas_mirror(sonde__data_canvas *canvas);
 /* Closes the outline and adds it to the shape. */
 void sonde__data_canvas_close(sonde__data_canvas *canvas);
 /* Ends the outline as an open line and adds it to the shape, width wide. */
 void sonde__data_canvas_stroke(sonde__data_canvas *canvas, float width);
-/* Paints the shape and forgets it. */
+/* Paints the shape and starts an empty one. */
 void sonde__data_canvas_paint(sonde__data_canvas *canvas, float brightness,
                               float opacity);
 

@@ -1,5 +1,5 @@
 /*
- * output.c - see output.h.
+ * data_output.c - see data_output.h.
  */
 #include "nn/data/data_output.h"
 #include "base/fail.h"
@@ -35,15 +35,15 @@ sonde_err sonde__data_output_open(sonde__data_output *output, const char *path, 
     return SONDE_OK;
 }
 
-static bool put_gzipped(gzFile to, const char *from, size_t size)
+static bool put_gzipped(gzFile file, const char *bytes, size_t size)
 {
     while (size > 0) {
         const size_t step = SONDE_MIN(size, (size_t)1 << 28);
 
-        if (gzwrite(to, from, (unsigned)step) != (int)step) {
+        if (gzwrite(file, bytes, (unsigned)step) != (int)step) {
             return false;
         }
-        from += step;
+        bytes += step;
         size -= step;
     }
     return true;

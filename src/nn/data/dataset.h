@@ -1,8 +1,8 @@
 /*
- * dataset.h - what a data set is inside.
+ * dataset.h - the inside of a data set.
  *
- * Three kinds: samples side by side in memory (data), one image file each (files), or some of
- * another set (whole). The first two may own their data and labels or borrow them.
+ * Three kinds: contiguous samples in memory (data), an image file for each (files), or a
+ * part of another set (whole). The first two own or borrow their data and labels.
  */
 #ifndef SONDE_NN_DATA_DATASET_H
 #define SONDE_NN_DATA_DATASET_H
@@ -25,8 +25,8 @@ struct sonde_nn_dataset {
     sonde__data_image_file *files; /* count entries or NULL */
     size_t file_capacity;
     size_t file_bytes;             /* the largest file */
-    const sonde_nn_dataset *whole; /* of a part: the set it is of; NULL otherwise */
-    int64_t *chosen;               /* (count): its samples there, ascending */
+    const sonde_nn_dataset *whole; /* the set that this is a part of, or NULL */
+    int64_t *chosen;               /* (count): indices into whole, ascending */
     void *owned_data;
     int64_t *owned_labels;
     size_t label_capacity;
@@ -35,8 +35,8 @@ struct sonde_nn_dataset {
     char *source;
 };
 
-/* Begins to bring a sample into cache; of large ones the beginning, the rest comes by
- * itself. */
+/* Prefetches a sample into cache; of a large one only the start, since the hardware
+ * prefetches the rest. */
 static inline void sonde__dataset_prefetch(const sonde_nn_dataset *set, int64_t index)
 {
     enum { LINE = 64, MOST = 2048 };
@@ -48,24 +48,24 @@ static inline void sonde__dataset_prefetch(const sonde_nn_dataset *set, int64_t 
     if (set->files == NULL) {
         const unsigned char *sample = set->data + (size_t)index * set->sample_bytes;
 
-        for (size_t at = 0; at < bytes; at += LINE) {
-            __builtin_prefetch(sample + at);
+        for (size_t offset = 0; offset < bytes; offset += LINE) {
+            __builtin_prefetch(sample + offset);
         }
     }
 }
 
-/* Copies the path or word that a set came from. */
+/* Copies the origin of a set: a path or a word. */
 sonde_err sonde__dataset_set_source(sonde_nn_dataset *set, const char *source,
                                     sonde_diag *diag);
 /* Count, shape and dtype from data (N, ...), whose elements must be contiguous. */
 sonde_err sonde__dataset_set_data(sonde_nn_dataset *set, const sonde_view *data,
                                   const char *where, sonde_diag *diag);
-/* Takes the labels in set->labels for what they are: checks them against the options
- * (which may be NULL), settles the number of classes and copies their names. */
+/* Checks set->labels against the options (which may be NULL), sets the number of classes
+ * and copies their names. */
 sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
                                      const sonde_nn_dataset_options *options,
                                      const char *where, sonde_diag *diag);
-/* One more class name. */
+/* Appends a class name. */
 sonde_err sonde__dataset_add_name(sonde_nn_dataset *set, const char *name,
                                   sonde_diag *diag);
 

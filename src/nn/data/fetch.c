@@ -1,17 +1,18 @@
 /*
- * fetch.c - downloads with resume and digests, and the table of the public data sets.
+ * fetch.c - HTTP downloads with resume and digests, and the table of the public data
+ * sets.
  *
- * Of one file: what lies under its name and has the right digest is left alone. Otherwise
- * <file>.part is continued, or begun again if the server cannot continue; then checked. A
- * part from an earlier attempt whose digest is wrong in the end is thrown away, and the
- * file fetched once more from its first byte, before the error is believed.
+ * A file that is present with the right digest is kept. Otherwise <file>.part is resumed,
+ * or restarted if the server cannot resume, and then checked. A resumed part with a wrong
+ * digest is deleted and the file downloaded once more in full before the error is
+ * reported. libcurl is loaded on first use.
  */
-#include "nn/data/download.h"
+#include "base/curl.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
-#include "nn/data/input.h"
 #include "nn/data/data_output.h"
+#include "nn/data/input.h"
 #include "nn/data/sha256.h"
 
 #include <sonde/nn/dataset.h>
@@ -19,11 +20,137 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* === one transfer =================================================================== */
+
+typedef struct transfer {
+    const char *url;
+    uint64_t offset; /* of the first requested byte */
+    /* Takes bytes; false ends the download. */
+    bool (*take)(void *user, const void *bytes, size_t size);
+    /* Called now and then with the bytes of this transfer; false ends the download. */
+    bool (*progress)(void *user, uint64_t done, uint64_t total);
+    void *user;
+} transfer;
+
+typedef enum download_end {
+    SONDE__DOWNLOAD_DONE,
+    SONDE__DOWNLOAD_STOPPED,   /* by take or progress */
+    SONDE__DOWNLOAD_NO_RANGE,  /* the server cannot start at offset */
+    SONDE__DOWNLOAD_NOT_FOUND, /* 404 or 410 */
+    SONDE__DOWNLOAD_FAILED
+} download_end;
+
+static size_t on_bytes(char *bytes, size_t size, size_t count, void *user)
+{
+    const transfer *download = user;
+
+    return download->take(download->user, bytes, size * count) ? size * count : 0;
+}
+
+static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
+                       curl_off_t up)
+{
+    const transfer *download = user;
+
+    (void)up_total;
+    (void)up;
+    return download->progress == NULL ||
+                   download->progress(download->user, (uint64_t)done, (uint64_t)total)
+               ? 0
+               : 1;
+}
+
+static bool set_long(const sonde__curl *curl, CURL *easy, CURLoption option, long value)
+{
+    return curl->easy_setopt(easy, option, value) == CURLE_OK;
+}
+
+static bool set_pointer(const sonde__curl *curl, CURL *easy, CURLoption option,
+                        const void *value)
+{
+    return curl->easy_setopt(easy, option, value) == CURLE_OK;
+}
+
+static bool set_options(const sonde__curl *curl, CURL *easy, const transfer *download,
+                        const char *message)
+{
+    return set_pointer(curl, easy, CURLOPT_URL, download->url) &&
+           set_pointer(curl, easy, CURLOPT_ERRORBUFFER, message) &&
+           set_pointer(curl, easy, CURLOPT_WRITEDATA, download) &&
+           set_pointer(curl, easy, CURLOPT_XFERINFODATA, download) &&
+           curl->easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes) == CURLE_OK &&
+           curl->easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress) == CURLE_OK &&
+           set_long(curl, easy, CURLOPT_NOPROGRESS, 0) &&
+           set_long(curl, easy, CURLOPT_NOSIGNAL, 1) &&
+           set_long(curl, easy, CURLOPT_FAILONERROR, 1) &&
+           set_long(curl, easy, CURLOPT_FOLLOWLOCATION, 1) &&
+           set_long(curl, easy, CURLOPT_MAXREDIRS, 5) &&
+           set_long(curl, easy, CURLOPT_CONNECTTIMEOUT, 30) &&
+           set_long(curl, easy, CURLOPT_LOW_SPEED_LIMIT, 1) &&
+           set_long(curl, easy, CURLOPT_LOW_SPEED_TIME, 60) &&
+           curl->easy_setopt(easy, CURLOPT_RESUME_FROM_LARGE,
+                             (curl_off_t)download->offset) == CURLE_OK;
+}
+
+static download_end judge(CURLcode code, long response)
+{
+    switch ((int)code) {
+    case CURLE_OK:
+        return SONDE__DOWNLOAD_DONE;
+    case CURLE_WRITE_ERROR:
+    case CURLE_ABORTED_BY_CALLBACK:
+        return SONDE__DOWNLOAD_STOPPED;
+    case CURLE_RANGE_ERROR:
+        return SONDE__DOWNLOAD_NO_RANGE;
+    case CURLE_HTTP_RETURNED_ERROR:
+        return response == 416                      ? SONDE__DOWNLOAD_NO_RANGE
+               : response == 404 || response == 410 ? SONDE__DOWNLOAD_NOT_FOUND
+                                                    : SONDE__DOWNLOAD_FAILED;
+    default:
+        return SONDE__DOWNLOAD_FAILED;
+    }
+}
+
+/* SONDE_EUNSUPPORTED: no libcurl. Otherwise *end is the outcome, with its reason in
+ * message. */
+static sonde_err run_download(const transfer *download, download_end *end, char *message,
+                              size_t message_size, sonde_diag *diag)
+{
+    const sonde__curl *curl = sonde__curl_load(download->url, diag);
+    char buffer[CURL_ERROR_SIZE] = "";
+    CURL *easy = NULL;
+    long response = 0;
+    CURLcode code = CURLE_OK;
+
+    if (curl == NULL) {
+        return SONDE_EUNSUPPORTED;
+    }
+    easy = curl->easy_init();
+    if (easy == NULL || !set_options(curl, easy, download, buffer)) {
+        if (easy != NULL) {
+            curl->easy_cleanup(easy);
+        }
+        return sonde__fail_nomem(diag, "a download");
+    }
+    code = curl->easy_perform(easy);
+    (void)curl->easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &response);
+    *end = judge(code, response);
+    (void)snprintf(message, message_size, "%s",
+                   buffer[0] != '\0' ? buffer : curl->easy_strerror(code));
+    curl->easy_cleanup(easy);
+    return SONDE_OK;
+}
+
+/* === files with digests ============================================================= */
 
 enum { URL_SIZE = 1024, PATH_SIZE = 4096, FILES = 4 };
 
@@ -52,21 +179,21 @@ static const public_set public_sets[] = {
       "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2"}},
 };
 
-/* One file on its way. */
+/* The download of one file. */
 typedef struct fetch_job {
     const sonde_nn_remote_file *file;
     const char *path;
     const sonde_nn_fetch_options *options;
     char part[PATH_SIZE];
-    FILE *to;
-    uint64_t from; /* bytes that were there already */
+    FILE *stream;
+    uint64_t start; /* bytes of the part before this transfer */
     bool asked_to_stop, write_failed;
     sonde_diag *diag;
 } fetch_job;
 
 /* --- digests ------------------------------------------------------------------------ */
 
-/* Of the bytes as they lie there, or of the gzip content. */
+/* The digest of a file, or of its unzipped content. */
 static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA256_HEX],
                         sonde_diag *diag)
 {
@@ -99,7 +226,7 @@ static sonde_err digest(const char *path, bool of_content, char hex[SONDE__SHA25
     return err;
 }
 
-/* SONDE_EFORMAT if it is not what the table says. */
+/* SONDE_EFORMAT: the digest differs from the table's. */
 static sonde_err check(const fetch_job *job, const char *path)
 {
     char found[SONDE__SHA256_HEX];
@@ -123,7 +250,7 @@ static bool take(void *user, const void *bytes, size_t size)
 {
     fetch_job *job = user;
 
-    job->write_failed = fwrite(bytes, 1, size, job->to) != size;
+    job->write_failed = fwrite(bytes, 1, size, job->stream) != size;
     return !job->write_failed;
 }
 
@@ -141,13 +268,13 @@ static bool progress(void *user, uint64_t done, uint64_t total)
 
     if (options->progress != NULL) {
         job->asked_to_stop =
-            !options->progress(options->user, base_name(job->path), job->from + done,
-                               total > 0 ? job->from + total : 0);
+            !options->progress(options->user, base_name(job->path), job->start + done,
+                               total > 0 ? job->start + total : 0);
     }
     return !job->asked_to_stop;
 }
 
-static sonde_err fail_download(const fetch_job *job, sonde__data_download_end end,
+static sonde_err fail_download(const fetch_job *job, download_end end,
                                const char *message)
 {
     const char *url = job->file->url;
@@ -165,29 +292,29 @@ static sonde_err fail_download(const fetch_job *job, sonde__data_download_end en
     return sonde__fail(job->diag, SONDE_EIO, url, NULL, "cannot download: %s", message);
 }
 
-/* Appends to the part from where it ends (fresh: from its beginning). */
-static sonde_err transfer(fetch_job *job, bool fresh, sonde__data_download_end *end)
+/* Appends to the part from its end (fresh: starts it again). */
+static sonde_err append_part(fetch_job *job, bool fresh, download_end *end)
 {
-    sonde__data_download download = {
+    transfer download = {
         .url = job->file->url, .take = take, .progress = progress, .user = job};
     char message[256] = "";
     sonde_err err = SONDE_OK;
     bool closed = false;
 
-    job->to = fopen(job->part, fresh ? "wb" : "ab");
-    if (job->to == NULL) {
+    job->stream = fopen(job->part, fresh ? "wb" : "ab");
+    if (job->stream == NULL) {
         return sonde__fail_errno(job->diag, job->part, "cannot write");
     }
-    (void)fseek(job->to, 0, SEEK_END);
-    job->from = (uint64_t)ftell(job->to);
-    download.from = job->from;
-    err = sonde__data_download_run(&download, end, message, sizeof message, job->diag);
-    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->to) == 0 &&
-        fsync(fileno(job->to)) != 0) {
+    (void)fseek(job->stream, 0, SEEK_END);
+    job->start = (uint64_t)ftell(job->stream);
+    download.offset = job->start;
+    err = run_download(&download, end, message, sizeof message, job->diag);
+    if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE && fflush(job->stream) == 0 &&
+        fsync(fileno(job->stream)) != 0) {
         job->write_failed = true;
     }
-    closed = fclose(job->to) == 0;
-    job->to = NULL;
+    closed = fclose(job->stream) == 0;
+    job->stream = NULL;
     if (err == SONDE_OK && *end == SONDE__DOWNLOAD_DONE &&
         (!closed || job->write_failed)) {
         return sonde__fail_errno(job->diag, job->part, "cannot write");
@@ -199,15 +326,15 @@ static sonde_err transfer(fetch_job *job, bool fresh, sonde__data_download_end *
     return err;
 }
 
-/* Downloads what is missing and checks the whole; fresh forgets what there is. */
+/* Downloads the missing bytes and checks the file; fresh: discards the part first. */
 static sonde_err complete(fetch_job *job, bool fresh)
 {
-    sonde__data_download_end end = SONDE__DOWNLOAD_DONE;
-    sonde_err err = transfer(job, fresh, &end);
+    download_end end = SONDE__DOWNLOAD_DONE;
+    sonde_err err = append_part(job, fresh, &end);
 
     if (err == SONDE_OK && end == SONDE__DOWNLOAD_NO_RANGE &&
         (job->file->sha256 == NULL || check(job, job->part) != SONDE_OK)) {
-        err = transfer(job, true, &end);
+        err = append_part(job, true, &end);
         if (err == SONDE_OK && end != SONDE__DOWNLOAD_DONE) {
             err = fail_download(job, end, "the server sends no such range");
         }
@@ -260,7 +387,7 @@ sonde_err sonde_nn_fetch_file(const sonde_nn_remote_file *file, const char *path
 
 /* --- sets --------------------------------------------------------------------------- */
 
-/* NULL, with diag filled, if there is none. */
+/* NULL with diag filled: there is none. */
 static const public_set *find_set(const char *name, sonde_diag *diag)
 {
     for (size_t i = 0; i < SONDE_COUNT_OF(public_sets); i++) {

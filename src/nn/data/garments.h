@@ -1,5 +1,5 @@
 /*
- * garments.h - the ten outlines, and the dice they are cut with.
+ * garments.h - the ten garments, and the random numbers that vary them.
  */
 #ifndef SONDE_NN_DATA_GARMENTS_H
 #define SONDE_NN_DATA_GARMENTS_H
@@ -9,7 +9,7 @@
 /* By label. */
 extern const char *const sonde__data_garment_names[SONDE_NN_SYNTH_CLASSES];
 
-/* Random numbers of one sample, one after the other. */
+/* The random numbers of one sample, in order. */
 typedef struct sonde__data_dice {
     uint64_t seed, stream, next;
     uint32_t block[4];

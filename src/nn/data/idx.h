@@ -1,5 +1,5 @@
 /*
- * idx.h - IDX arrays as the rest of the room sees them.
+ * idx.h - the inside of an IDX array.
  */
 #ifndef SONDE_NN_DATA_IDX_H
 #define SONDE_NN_DATA_IDX_H
@@ -11,7 +11,7 @@ struct sonde_nn_idx {
     void *data; /* owned */
 };
 
-/* Hands the elements over: the caller frees them, the array is empty afterwards. */
+/* Returns the elements, owned by the caller; the array is empty afterwards. */
 void *sonde__data_idx_take(sonde_nn_idx *array);
 
 #endif

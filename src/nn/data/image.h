@@ -1,8 +1,8 @@
 /*
- * image.h - decoding in two steps, so that the caller brings the memory.
+ * image.h - decoding in two steps, so that the caller provides the memory.
  *
- * probe reads the header only; read puts interleaved rows where it is told; planar sorts
- * them by channel. png.c and jpeg.c each do the first two for their kind.
+ * probe reads the header only; read writes interleaved rows to a given place; planar
+ * sorts them by channel.
  */
 #ifndef SONDE_NN_DATA_IMAGE_H
 #define SONDE_NN_DATA_IMAGE_H
@@ -26,9 +26,9 @@ typedef struct sonde__data_image_info {
 SONDE_API sonde_err sonde__data_image_probe(const sonde__data_bytes *bytes,
                                             sonde__data_image_info *info,
                                             sonde_diag *diag);
-/* Bytes of pixels of such an image; sides are bounded, so it cannot overflow. */
+/* Bytes of such an image's pixels; sides are bounded, so it cannot overflow. */
 size_t sonde__data_image_size(const sonde__data_image_info *info);
-/* pixels: (height, width, channels). SONDE_EFORMAT if the header is not info any more. */
+/* pixels: (height, width, channels). SONDE_EFORMAT: the header differs from info. */
 sonde_err sonde__data_image_read(const sonde__data_bytes *bytes,
                                  const sonde__data_image_info *info, uint8_t *pixels,
                                  sonde_diag *diag);
@@ -36,21 +36,10 @@ sonde_err sonde__data_image_read(const sonde__data_bytes *bytes,
 void sonde__data_image_planar(const sonde__data_image_info *info, const uint8_t *pixels,
                               uint8_t *out);
 
-/* A file's bytes into room, which holds capacity; *size of them. */
+/* Reads at most capacity bytes of a file into room; *size is their number. */
 sonde_err sonde__data_file_read(const char *path, void *room, size_t capacity,
                                 size_t *size, sonde_diag *diag);
 /* The size of a regular file. */
 sonde_err sonde__data_file_size(const char *path, size_t *size, sonde_diag *diag);
-
-/* rows NULL: the header only. */
-sonde_err sonde__data_png_decode(const sonde__data_bytes *bytes,
-                                 sonde__data_image_info *info, uint8_t *pixels,
-                                 sonde_diag *diag);
-sonde_err sonde__data_jpeg_decode(const sonde__data_bytes *bytes,
-                                  sonde__data_image_info *info, uint8_t *pixels,
-                                  sonde_diag *diag);
-/* Shared by both: sides within the limit. */
-sonde_err sonde__data_image_sides(const char *name, unsigned long width,
-                                  unsigned long height, sonde_diag *diag);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * input.c - see input.h. gzip members that follow each other are one content, as gunzip
- * has it; anything else behind a member is an error.
+ * input.c - see input.h. Consecutive gzip members are one content, as for gunzip; any
+ * other bytes after a member are an error.
  */
 #include "nn/data/input.h"
 #include "base/fail.h"
@@ -52,7 +52,7 @@ static uint64_t offset(const sonde__data_input *input)
     return input->taken - input->left;
 }
 
-/* Whether offsets are in the unpacked content. */
+/* True if offsets count the unpacked content. */
 static bool is_content(const sonde__data_input *input)
 {
     return input->gzip || input->unpacked != NULL;
@@ -142,8 +142,8 @@ void sonde__data_input_raw(sonde__data_input *input)
     input->gzip = false;
 }
 
-/* The whole of a member of `size` bytes, which ends by saying how long its content is; or
- * NULL: then zlib will say why, or do without. */
+/* Unpacks a member of `size` bytes, whose last bytes give the size of its content. NULL:
+ * zlib must do it, or report the fault. */
 static unsigned char *unpack(const unsigned char *packed, size_t size, size_t *length)
 {
     struct libdeflate_decompressor *const decompressor = libdeflate_alloc_decompressor();
@@ -166,7 +166,7 @@ static unsigned char *unpack(const unsigned char *packed, size_t size, size_t *l
     return content;
 }
 
-/* Before the first read of a gzip file: its whole content instead, if it is that simple. */
+/* Before the first read of a gzip file: unpacks its whole content if it is one member. */
 static void unpack_at_once(sonde__data_input *input)
 {
     const size_t size = (size_t)input->size;
@@ -191,7 +191,7 @@ static void unpack_at_once(sonde__data_input *input)
     }
 }
 
-/* Between gzip members: whether another one follows. */
+/* Between gzip members: true if another one follows. */
 static sonde_err next_member(sonde__data_input *input, sonde_diag *diag)
 {
     if (input->left == 0) {

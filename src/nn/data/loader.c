@@ -1,5 +1,6 @@
 /*
- * loader.c - the consumer's side, and building a loader. See loader.h for the hand-over.
+ * loader.c - batches: made by worker threads or by the consumer, handed over in order.
+ * See loader.h for the hand-over.
  */
 #include "nn/data/loader.h"
 #include "base/arena.h"
@@ -7,11 +8,188 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/random.h"
+#include "nn/data/dataset.h"
+#include "nn/data/pipeline.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+
+/* === making batches ================================================================= */
+
+/* Makes the order of an epoch. */
+static void make_order(sonde_nn_loader *loader, uint64_t epoch)
+{
+    const uint32_t count = (uint32_t)sonde_nn_dataset_get_traits(loader->set)->count;
+
+    if (loader->orders[0] != NULL) {
+        sonde__permute(loader->options.seed, sonde__data_stream(epoch, 0), count,
+                       loader->orders[epoch % 2]);
+    }
+}
+
+/* Samples in batch number n of an epoch. */
+static int64_t batch_samples(const sonde_nn_loader *loader, int64_t n)
+{
+    return SONDE_MIN(loader->options.batch, loader->samples - n * loader->options.batch);
+}
+
+/* A shuffled sample is a cache miss: asking for it this many samples early hides most of
+ * it (measured on 28 x 28 bytes: 300 to 400 ns a sample without, 80 ns with). */
+enum { AHEAD = 4 };
+
+/* The i-th sample of this rank's epoch. */
+static uint32_t index_of(const sonde_nn_loader *loader, uint64_t epoch, int64_t i)
+{
+    const uint32_t *order = loader->orders[epoch % 2];
+    const int64_t place = loader->block + (epoch % 2 ? loader->shift : 0) + i;
+
+    return order != NULL ? order[place] : (uint32_t)place;
+}
+
+/* One batch at place of the slot. */
+static sonde_err fill_batch(const sonde__data_filler *filler,
+                            const sonde__data_slot *slot, uint64_t epoch, int64_t number,
+                            int64_t place, sonde_diag *diag)
+{
+    const sonde_nn_loader *loader = filler->loader;
+    const int64_t first = number * loader->options.batch;
+    const int64_t count = batch_samples(loader, number);
+    unsigned char *data = slot->data + (size_t)place * loader->batch_bytes;
+    int64_t *labels = slot->labels + place * loader->options.batch;
+    uint32_t *indices = slot->indices + place * loader->options.batch;
+
+    for (int64_t i = 0; i < count; i++) {
+        const uint32_t index = index_of(loader, epoch, first + i);
+        sonde_nn_sample sample;
+        sonde_err err =
+            sonde_nn_dataset_get(loader->set, index, filler->set_scratch, &sample, diag);
+
+        if (first + i + AHEAD < loader->samples) {
+            sonde__dataset_prefetch(loader->set,
+                                    index_of(loader, epoch, first + i + AHEAD));
+        }
+        if (err == SONDE_OK) {
+            err = sonde_nn_pipeline_run(loader->pipeline, &sample, loader->options.seed,
+                                        epoch, index, filler->pipe_scratch,
+                                        data + (size_t)i * loader->sample_bytes, diag);
+        }
+        if (err != SONDE_OK) {
+            if (diag->where[0] == '\0') {
+                (void)snprintf(diag->where, sizeof diag->where, "%s",
+                               sonde_nn_dataset_where(loader->set, index));
+            }
+            return err;
+        }
+        labels[i] = sample.label;
+        indices[i] = index;
+    }
+    return SONDE_OK;
+}
+
+/* Fills a slot with the batches of a chunk. */
+static void fill_slot(sonde__data_filler *filler, sonde__data_slot *slot, uint64_t epoch,
+                      int64_t first_batch, int64_t batches)
+{
+    slot->err = SONDE_OK;
+    for (int64_t i = 0; i < batches; i++) {
+        if (atomic_load_explicit(&filler->loader->give_up, memory_order_relaxed)) {
+            return; /* the chunk will be discarded */
+        }
+        slot->diag = (sonde_diag){0};
+        slot->err = fill_batch(filler, slot, epoch, first_batch + i, i, &slot->diag);
+        if (slot->err != SONDE_OK) {
+            slot->failed_batch = i;
+            return;
+        }
+    }
+}
+
+/* --- threads ------------------------------------------------------------------------ */
+
+/* Under the lock: true if the next ticket may be claimed. */
+static bool may_claim(const sonde_nn_loader *loader)
+{
+    const uint64_t epoch = loader->first_epoch + loader->claimed / loader->chunks;
+
+    return !loader->paused &&
+           loader->claimed < atomic_load(&loader->released) + loader->slots &&
+           epoch <= atomic_load(&loader->reading_epoch) + 1;
+}
+
+/* Under the lock, released meanwhile: makes the order of epoch unless it exists. */
+static void have_order(sonde_nn_loader *loader, uint64_t epoch)
+{
+    while (loader->ordered[epoch % 2] != epoch + 1) {
+        if (loader->ordering) {
+            (void)pthread_cond_wait(&loader->work, &loader->lock);
+            continue;
+        }
+        loader->ordering = true;
+        (void)pthread_mutex_unlock(&loader->lock);
+        make_order(loader, epoch);
+        (void)pthread_mutex_lock(&loader->lock);
+        loader->ordered[epoch % 2] = epoch + 1;
+        loader->ordering = false;
+        (void)pthread_cond_broadcast(&loader->work);
+    }
+}
+
+/* Under the lock: sleeps until there may be a ticket to claim, or stop. */
+static void be_idle(sonde_nn_loader *loader)
+{
+    (void)atomic_fetch_add_explicit(&loader->idle, 1, memory_order_relaxed);
+    (void)atomic_fetch_add(&loader->idle_workers, 1);
+    while (!loader->stop && !may_claim(loader)) {
+        (void)pthread_cond_wait(&loader->work, &loader->lock);
+    }
+    (void)atomic_fetch_sub(&loader->idle_workers, 1);
+}
+
+/* Under the lock, released while filling: makes one chunk. */
+static void do_chunk(sonde__data_filler *filler)
+{
+    sonde_nn_loader *loader = filler->loader;
+    const uint64_t ticket = loader->claimed++;
+    const uint64_t epoch = loader->first_epoch + ticket / loader->chunks;
+    const int64_t first = (int64_t)(ticket % loader->chunks) * loader->chunk;
+    sonde__data_slot *slot = &loader->ring[ticket % loader->slots];
+
+    loader->busy++;
+    have_order(loader, epoch);
+    (void)pthread_mutex_unlock(&loader->lock);
+    fill_slot(filler, slot, epoch, first,
+              SONDE_MIN(loader->chunk, loader->batches - first));
+    atomic_store(&slot->filled, ticket + 1);
+    (void)pthread_mutex_lock(&loader->lock);
+    loader->busy--;
+    if (atomic_load(&loader->consumer_waits) || (loader->busy == 0 && loader->paused)) {
+        (void)pthread_cond_signal(&loader->news);
+    }
+}
+
+/* The thread: argument is a sonde__data_filler. */
+static void *run_worker(void *argument)
+{
+    sonde__data_filler *filler = argument;
+    sonde_nn_loader *loader = filler->loader;
+
+    (void)pthread_mutex_lock(&loader->lock);
+    while (!loader->stop) {
+        if (may_claim(loader)) {
+            do_chunk(filler);
+        } else {
+            be_idle(loader);
+        }
+    }
+    (void)pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+/* === the consumer =================================================================== */
 
 #if defined(SONDE_STRESS)
 enum { CHUNK_BYTES = 1, RING_BYTES = 1 }; /* one batch a chunk, the smallest ring */
@@ -74,8 +252,8 @@ static sonde_err split_epoch(sonde_nn_loader *loader, sonde_diag *diag)
 
 /* --- memory ------------------------------------------------------------------------- */
 
-/* How many batches make a chunk and chunks a ring: chunks small enough to stay in cache,
- * never so many batches that an epoch has none. */
+/* Chooses batches a chunk and chunks a ring: a chunk fits the cache and an epoch has at
+ * least one. */
 static void choose_sizes(sonde_nn_loader *loader)
 {
     const int64_t bytes = (int64_t)SONDE_MAX(loader->batch_bytes, (size_t)1);
@@ -153,7 +331,7 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
     sonde__arena measure = {0}, arena = {0};
     size_t entries = 0, ring = 0;
 
-    /* what place multiplies without looking */
+    /* place multiplies these unchecked */
     if (!sonde__mul((size_t)loader->options.batch, loader->sample_bytes,
                     &loader->batch_bytes) ||
         loader->batch_bytes > SIZE_MAX / 4) {
@@ -178,7 +356,7 @@ static sonde_err take_memory(sonde_nn_loader *loader, sonde_diag *diag)
 
 /* --- building ----------------------------------------------------------------------- */
 
-/* Workers take no signals: those are for the program's own threads. */
+/* Workers block all signals: these belong to the program's own threads. */
 static sonde_err start_workers(sonde_nn_loader *loader, sonde_diag *diag)
 {
     sigset_t all, before;
@@ -189,7 +367,7 @@ static sonde_err start_workers(sonde_nn_loader *loader, sonde_diag *diag)
     for (int i = 0; code == 0 && i < loader->options.workers; i++) {
         sonde__data_filler *filler = &loader->fillers[i];
 
-        code = pthread_create(&filler->thread, NULL, sonde__data_loader_worker, filler);
+        code = pthread_create(&filler->thread, NULL, run_worker, filler);
         filler->started = code == 0;
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -293,7 +471,7 @@ static uint64_t ticket_of_next(const sonde_nn_loader *loader)
            (uint64_t)((loader->next + loader->chunk - 1) / loader->chunk);
 }
 
-/* Wakes idle workers, if it is worth their while. */
+/* Wakes idle workers once half of the ring is free. */
 static void wake_workers(sonde_nn_loader *loader, uint64_t released)
 {
     if (atomic_load(&loader->idle_workers) > 0) {
@@ -305,7 +483,7 @@ static void wake_workers(sonde_nn_loader *loader, uint64_t released)
     }
 }
 
-/* Everything before ticket is done with. */
+/* Releases all tickets before this one. */
 static void release(sonde_nn_loader *loader, uint64_t ticket)
 {
     if (atomic_load_explicit(&loader->released, memory_order_relaxed) != ticket) {
@@ -314,7 +492,7 @@ static void release(sonde_nn_loader *loader, uint64_t ticket)
     }
 }
 
-/* Throws away what was made ahead and begins with this epoch. */
+/* Discards the batches made ahead and restarts at this epoch. */
 static void start_afresh(sonde_nn_loader *loader, uint64_t epoch)
 {
     (void)pthread_mutex_lock(&loader->lock);
@@ -372,7 +550,8 @@ static const sonde__data_slot *have_chunk(sonde_nn_loader *loader, uint64_t tick
     loader->stats.waits++;
     (void)pthread_mutex_lock(&loader->lock);
     atomic_store(&loader->consumer_waits, true);
-    (void)pthread_cond_broadcast(&loader->work); /* whoever sleeps on a half full ring */
+    (void)pthread_cond_broadcast(
+        &loader->work); /* workers that sleep while the ring is half full */
     while (atomic_load(&slot->filled) != ticket + 1) {
         (void)pthread_cond_wait(&loader->news, &loader->lock);
     }
@@ -387,11 +566,10 @@ static const sonde__data_slot *make_batch(sonde_nn_loader *loader)
     const double start = sonde__now();
 
     if (loader->ordered[loader->epoch % 2] != loader->epoch + 1) {
-        sonde__data_loader_order(loader, loader->epoch);
+        make_order(loader, loader->epoch);
         loader->ordered[loader->epoch % 2] = loader->epoch + 1;
     }
-    sonde__data_loader_fill(&loader->fillers[0], &loader->ring[0], loader->epoch,
-                            loader->next, 1);
+    fill_slot(&loader->fillers[0], &loader->ring[0], loader->epoch, loader->next, 1);
     loader->stats.waited += sonde__now() - start;
     return &loader->ring[0];
 }
@@ -411,7 +589,7 @@ static sonde_err give_batch(sonde_nn_loader *loader, const sonde__data_slot *slo
         .data = slot->data + (size_t)at * loader->batch_bytes,
         .labels = slot->labels + at * loader->options.batch,
         .indices = slot->indices + at * loader->options.batch,
-        .count = sonde__data_loader_batch_samples(loader, loader->next),
+        .count = batch_samples(loader, loader->next),
         .number = loader->next,
     };
     loader->next++;

@@ -1,25 +1,25 @@
 /*
- * loader.h - a loader inside, and the hand-over between its threads.
+ * loader.h - the inside of a loader, and the hand-over between its threads.
  *
- * Batches are made and handed over in chunks of a few consecutive ones of one epoch.
+ * Batches are made and handed over in chunks: a few consecutive batches of one epoch.
  * Chunks carry tickets 0, 1, 2 ...; ticket t is chunk t mod C of epoch first + t / C,
  * where C chunks make an epoch, and goes through slot t mod S of the ring:
  *
  *     released <= reading < ... filled, in any order ... < claimed <= released + S
  *
  * A worker claims a ticket under the lock, fills the slot without it, and stores
- * slot.filled = t + 1 (release). The consumer loads that (acquire): if it finds the chunk
- * there, no lock is taken. It gives a chunk back by storing released (release; the
+ * slot.filled = t + 1 (release). The consumer loads that (acquire): if the chunk is
+ * there, it takes no lock. It gives a chunk back by storing released (release; the
  * claiming worker's load under the lock is the acquire).
  *
- * Whoever finds nothing to do says so (consumer_waits, idle_workers) and looks again
- * before it sleeps; whoever has made something looks at that flag afterwards. Both pairs
- * are sequentially consistent, so one of the two always sees the other. Idle workers are
+ * A thread without work sets a flag (consumer_waits, idle_workers) and checks again
+ * before it sleeps; a thread that made work checks that flag afterwards. Both pairs are
+ * sequentially consistent, so one of the two always sees the other. Idle workers are
  * woken when half of the ring is free, not for every chunk: hand-overs cost no system
  * call while the loader is ahead.
  *
- * Nobody runs further ahead than the epoch after the consumer's, so two orders are
- * enough: that of epoch e lies in orders[e mod 2].
+ * Workers run ahead at most into the epoch after the consumer's, so two orders are
+ * enough: that of epoch e is orders[e mod 2].
  */
 #ifndef SONDE_NN_DATA_LOADER_H
 #define SONDE_NN_DATA_LOADER_H
@@ -36,16 +36,16 @@
 /* A place for one chunk. The buffers belong to the filler until filled is stored, then to
  * the consumer until released passes the ticket. */
 typedef struct sonde__data_slot {
-    _Atomic uint64_t filled; /* ticket + 1 of the chunk that is in it */
+    _Atomic uint64_t filled; /* ticket + 1 of the chunk in it */
     unsigned char *data;     /* (chunk, batch, sample) */
     int64_t *labels;         /* (chunk, batch) */
     uint32_t *indices;       /* (chunk, batch) */
-    sonde_err err;           /* of making batch failed_batch of the chunk */
+    sonde_err err;           /* from batch failed_batch of the chunk */
     int64_t failed_batch;
     sonde_diag diag;
 } sonde__data_slot;
 
-/* One who fills slots: a thread, or the consumer itself. */
+/* Fills slots: a thread, or the consumer itself. */
 typedef struct sonde__data_filler {
     struct sonde_nn_loader *loader;
     void *set_scratch, *pipe_scratch;
@@ -67,13 +67,13 @@ struct sonde_nn_loader {
     size_t sample_bytes, batch_bytes;
     sonde__data_slot *ring;
     sonde__data_filler *fillers; /* workers, or one */
-    uint32_t *orders[2];         /* NULL: as it comes */
+    uint32_t *orders[2];         /* NULL: not shuffled */
     void *memory;                /* all of the above in one block */
 
     /* the consumer's own */
-    uint64_t epoch; /* it is in */
+    uint64_t epoch; /* the current one */
     int64_t next;   /* batch of it */
-    bool fresh;     /* nothing of this epoch was asked for */
+    bool fresh;     /* no batch of it was requested */
     sonde_nn_loader_stats stats;
 
     /* under the lock */
@@ -82,13 +82,13 @@ struct sonde_nn_loader {
     pthread_cond_t news; /* for the consumer */
     bool locks_made;
     bool stop, paused;
-    int busy;             /* workers that are filling */
+    int busy;             /* workers filling a slot */
     uint64_t claimed;     /* tickets */
     uint64_t first_epoch; /* of ticket 0 */
-    uint64_t ordered[2];  /* epoch + 1 whose order is there */
-    bool ordering;        /* somebody is making one */
+    uint64_t ordered[2];  /* epoch + 1 of each order that is made */
+    bool ordering;        /* a thread is making one */
 
-    /* shared without it */
+    /* shared without the lock */
     _Atomic uint64_t released;      /* tickets the consumer is done with */
     _Atomic uint64_t reading_epoch; /* the consumer's, for workers */
     atomic_bool consumer_waits;
@@ -96,15 +96,5 @@ struct sonde_nn_loader {
     atomic_bool give_up;   /* fillers end their chunk early */
     _Atomic uint64_t idle; /* times a worker became idle */
 };
-
-/* Makes the order of an epoch. */
-void sonde__data_loader_order(struct sonde_nn_loader *loader, uint64_t epoch);
-/* Fills a slot with the batches of a chunk. */
-void sonde__data_loader_fill(sonde__data_filler *filler, sonde__data_slot *slot,
-                             uint64_t epoch, int64_t first_batch, int64_t batches);
-/* Samples in batch number n of an epoch. */
-int64_t sonde__data_loader_batch_samples(const struct sonde_nn_loader *loader, int64_t n);
-/* The thread: argument is a sonde__data_filler. */
-void *sonde__data_loader_worker(void *argument);
 
 #endif

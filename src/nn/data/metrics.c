@@ -1,5 +1,5 @@
 /*
- * metrics.c - confusion matrix, what follows from it, and running means.
+ * metrics.c - confusion matrix, scores, and running means.
  */
 #include "base/fail.h"
 #include "base/memory.h"
@@ -19,7 +19,7 @@ struct sonde_nn_confusion {
     int64_t classes;
     uint64_t total, correct, nan_rows;
     uint64_t *counts;     /* (classes, classes): label, predicted */
-    uint64_t *nan_counts; /* (classes): NaN rows by label; behind counts in one block */
+    uint64_t *nan_counts; /* (classes): NaN rows by label; after counts in one block */
 };
 
 sonde_err sonde_nn_confusion_create(int64_t classes, sonde_nn_confusion **out,

@@ -1,5 +1,5 @@
 /*
- * pipeline.h - a composed list of transforms inside.
+ * pipeline.h - the inside of a composed list of transforms.
  */
 #ifndef SONDE_NN_DATA_PIPELINE_H
 #define SONDE_NN_DATA_PIPELINE_H
@@ -8,13 +8,13 @@
 
 #include <sonde/nn/transform.h>
 
-/* One step: a transform, or to_float and the normalise behind it as one (affine). */
+/* One step: a transform, or to_float fused with the normalise after it (affine). */
 typedef struct sonde__data_step {
     sonde_nn_transform transform;
     bool fused;                 /* to_float that also normalises */
-    sonde__data_affine *affine; /* of to_float: one, or one a channel; in the pipeline */
+    sonde__data_affine *affine; /* to_float: one, or one a channel; in the pipeline */
     int affines;
-    uint64_t place; /* in the list as given, from 1: tells random draws apart */
+    uint64_t place; /* in the given list, from 1: its stream of random numbers */
 } sonde__data_step;
 
 struct sonde_nn_pipeline {
@@ -25,12 +25,12 @@ struct sonde_nn_pipeline {
     int rank;
     int64_t out_shape[SONDE_NN_SAMPLE_DIMS];
     size_t out_bytes;
-    size_t buffer_bytes; /* of each of the two buffers between steps */
+    size_t buffer_bytes; /* size of each of the two buffers between steps */
     size_t resize_bytes;
     sonde__data_affine *affines; /* owned */
 };
 
-/* Streams of random numbers of one epoch: 0 is the order, place p of the list is p. */
+/* The stream of random numbers of an epoch: place 0 is the order, p is transform p. */
 static inline uint64_t sonde__data_stream(uint64_t epoch, uint64_t place)
 {
     return epoch * (SONDE_NN_TRANSFORMS_MAX + 1) + place;

@@ -4,8 +4,8 @@
  * out = ((x / 255) - mean) / std, each operation rounded to float32. The table holds
  * these 256 results. The vector kernels compute instead of looking up: a quotient is x
  * times the reciprocal, corrected once by its remainder (Markstein 1990), which is nearly
- * always the rounded quotient. Nearly is not enough, so exact is set only if a run over
- * all 256 bytes gave the table bit for bit; without it every kernel looks up.
+ * always the rounded quotient. exact is set only if a run over all 256 bytes gives the
+ * table bit for bit; without it every kernel looks up.
  */
 #ifndef SONDE_NN_DATA_PIXELS_H
 #define SONDE_NN_DATA_PIXELS_H
@@ -33,7 +33,7 @@ sonde__data_affine_fn sonde__data_affine_avx2, sonde__data_affine_avx512;
 
 /* The one for this processor. */
 sonde__data_affine_fn *sonde__data_affine_kernel(void);
-/* Fills the table and tries the kernel. */
+/* Fills the table and tests the kernel. */
 SONDE_API void sonde__data_affine_init(sonde__data_affine *affine, float mean, float std);
 
 #endif

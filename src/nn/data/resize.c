@@ -2,8 +2,7 @@
  * resize.c - see resize.h. Weights are 32 bit integers with 22 fraction bits: 8 bits of a
  * pixel and two of head room (bicubic weights overshoot) fill the rest.
  *
- * scratch: | weights of rows | first | count | weights of columns | first | count | plane
- * |
+ *     scratch: | row weights | first | count | column weights | first | count | plane |
  */
 #include "nn/data/resize.h"
 #include "base/macros.h"
@@ -13,8 +12,8 @@
 
 enum { FRACTION_BITS = 22 };
 
-/* Output i is the sum over j < count[i] of weights[i * taps + j] * input[first[i] + j].
- */
+/* Output i is the sum over j < count[i] of weights[i * taps + j] * input[first[i] +
+ * j]. */
 typedef struct filter_axis {
     int32_t *weights; /* (out, taps) */
     int32_t *first, *count;

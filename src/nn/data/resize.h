@@ -2,8 +2,8 @@
  * resize.h - resampling one uint8 plane.
  *
  * Separable: rows first, into a plane of (in height, out width), then columns, each pass
- * rounded to uint8. The filter is stretched by the factor when the image shrinks. Weights
- * are made anew for every plane's sizes; that is little beside applying them.
+ * rounded to uint8. For a smaller size the filter is widened by the factor. Weights are
+ * computed for each call, which costs little compared with applying them.
  */
 #ifndef SONDE_NN_DATA_RESIZE_H
 #define SONDE_NN_DATA_RESIZE_H

@@ -1,5 +1,5 @@
 /*
- * sha256.c - SHA-256 as FIPS 180-4 has it. The constants are the first 32 bits of the
+ * sha256.c - SHA-256 (FIPS 180-4). The constants are the first 32 bits of the
  * fractional parts of the square and cube roots of the first primes.
  */
 #include "nn/data/sha256.h"
@@ -29,9 +29,9 @@ void sonde__data_sha256_init(sonde__data_sha256 *sha)
     sha->bytes = 0;
 }
 
-static uint32_t turn(uint32_t x, int by)
+static uint32_t turn(uint32_t x, int bits)
 {
-    return x >> by | x << (32 - by);
+    return x >> bits | x << (32 - bits);
 }
 
 static void take_block(sonde__data_sha256 *sha, const unsigned char *block)
@@ -68,15 +68,15 @@ static void take_block(sonde__data_sha256 *sha, const unsigned char *block)
 
 void sonde__data_sha256_add(sonde__data_sha256 *sha, const void *bytes, size_t size)
 {
-    const unsigned char *from = bytes;
+    const unsigned char *next = bytes;
 
     while (size > 0) {
         const size_t used = (size_t)(sha->bytes % 64);
         const size_t n = SONDE_MIN(size, 64 - used);
 
-        memcpy(sha->block + used, from, n);
+        memcpy(sha->block + used, next, n);
         sha->bytes += n;
-        from += n;
+        next += n;
         size -= n;
         if (used + n == 64) {
             take_block(sha, sha->block);

@@ -1,9 +1,9 @@
 /*
- * synth.c - drawing one sample, and writing a set of them.
+ * synth.c - draws one sample, and writes a set of them.
  *
- * A sample: a label (every ten consecutive samples are the ten classes, shuffled), a
- * pose, a cloth, the garment, light from one side, grain. All dice of a sample come from
- * one stream of its own.
+ * A sample has a label (ten consecutive samples are the ten classes, shuffled), a pose, a
+ * cloth, the garment, light from one side, and grain. All random numbers of a sample come
+ * from its own stream.
  */
 #include "nn/data/garments.h"
 #include "base/fail.h"
@@ -48,7 +48,7 @@ static sonde__data_pose draw_pose(sonde__data_dice *dice)
                               middle + sonde__data_dice_between(dice, -0.8f, 0.8f)};
 }
 
-/* Light cloth is commoner than dark. */
+/* Light cloth is more common than dark. */
 static float draw_brightness(sonde__data_dice *dice)
 {
     const float a = sonde__data_dice_between(dice, 0.22f, 1.0f);
@@ -61,7 +61,7 @@ static float draw_brightness(sonde__data_dice *dice)
 static void weave(sonde__data_canvas *canvas, sonde__data_dice *dice, bool leather)
 {
     const int kind =
-        (int)sonde__data_dice_between(dice, 0.0f, 7.0f); /* from 3 on: plain */
+        (int)sonde__data_dice_between(dice, 0.0f, 7.0f); /* 3 and more: plain */
     const float most = leather ? 0.3f : 0.6f;
     const float depth = kind < 3 ? sonde__data_dice_between(dice, 0.12f, most) : 0.0f;
     const float pitch = sonde__data_dice_between(dice, 0.7f, 2.2f);
@@ -89,7 +89,7 @@ static void weave(sonde__data_canvas *canvas, sonde__data_dice *dice, bool leath
     }
 }
 
-/* To bytes, with a grain that only the garment has. */
+/* To bytes, with grain on the garment only. */
 static void develop(const sonde__data_canvas *canvas, sonde__data_dice *dice,
                     uint8_t *pixels)
 {
@@ -136,7 +136,7 @@ int sonde_nn_synth_draw(uint64_t seed, sonde_nn_split split, int64_t index,
 
 /* --- a set -------------------------------------------------------------------------- */
 
-/* What is written, and how far it is. */
+/* The files being written, and the progress. */
 typedef struct synth_work {
     const sonde_nn_synth_options *options;
     const char *dir;

@@ -20,7 +20,7 @@
         }                                                                                \
     } while (0)
 
-/* --- checks for shape rules (check.c); all fill diag and say found and expected ----- */
+/* --- checks for shape rules; all fill diag with found and expected ------------------ */
 
 enum { SONDE__SHAPE_TEXT = 192, SONDE__MAX_EXTENT = 1 << 24 };
 
@@ -57,6 +57,31 @@ sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dt
 sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
                                  int64_t *count, sonde_diag *diag);
 
+/* --- windows of conv2d and max_pool2d ----------------------------------------------- */
+
+/* Position in the input, along dimension d of extent elements, of tap k of window i; -1
+ * in the padding. */
+static inline int64_t sonde__op_tap_position(const sonde__op_attrs *attrs, int d,
+                                             int64_t i, int64_t k, int64_t extent)
+{
+    const int64_t position =
+        i * attrs->stride[d] - attrs->padding[d] + k * attrs->dilation[d];
+
+    return position >= 0 && position < extent ? position : -1;
+}
+
+/* The window, of `windows` along dimension d, whose tap k is at a position; -1: none. */
+static inline int64_t sonde__op_window_at(const sonde__op_attrs *attrs, int d,
+                                          int64_t position, int64_t k, int64_t windows)
+{
+    const int64_t start = position + attrs->padding[d] - k * attrs->dilation[d];
+
+    return start >= 0 && start % attrs->stride[d] == 0 &&
+                   start / attrs->stride[d] < windows
+               ? start / attrs->stride[d]
+               : -1;
+}
+
 /* --- element access ----------------------------------------------------------------- */
 
 /* Whether an optional input was given. */
@@ -92,6 +117,12 @@ static inline int64_t sonde__op_at4(const sonde__op_shape *shape, int64_t a, int
     return ((a * shape->dim[1] + b) * shape->dim[2] + c) * shape->dim[3] + d;
 }
 
+/* Element (a, b, c, d) of an output of four dimensions. */
+typedef double (*sonde__op_element)(const sonde__op_call *call, int64_t a, int64_t b,
+                                    int64_t c, int64_t d);
+/* Stores every element of out[0], of four dimensions, in row-major order. */
+void sonde__op_store_all(const sonde__op_call *call, sonde__op_element element);
+
 /* Product of dims first ... last - 1. */
 static inline int64_t sonde__op_dims_product(const sonde__op_shape *shape, int first,
                                              int last)
@@ -110,22 +141,21 @@ bool sonde__op_broadcasts_to(const sonde__op_shape *from, const sonde__op_shape 
 int64_t sonde__op_broadcast_at(const sonde__op_shape *from, const sonde__op_shape *to,
                                int64_t i);
 
-/* Where element k of sample n lies in a layout. inner: elements of a sample. (layout.c)
- */
+/* The position of element k of sample n in a layout. */
 int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
                             int64_t n, int64_t k);
 
-/* --- gradient rules (gradient.c) ---------------------------------------------------- */
+/* --- gradient rules ----------------------------------------------------------------- */
 
 /* Emits an op with the attrs of the forward op, and the dims of the value `like`.
  */
 sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
                                       const sonde__op_kind *kind, sonde__op_value like,
                                       const sonde__op_value *in, int in_count);
-/* Sums `from` over the dims in which `like` was broadcast to it, into like's shape: the
+/* Sums `value` over the dims in which `like` was broadcast to it, into like's shape: the
  * gradient of broadcasting. */
 sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
-                                      sonde__op_value from, sonde__op_value like);
+                                      sonde__op_value value, sonde__op_value like);
 
 /* --- kernels ------------------------------------------------------------------------ */
 
@@ -140,7 +170,7 @@ typedef struct sonde__op_kernel_list {
 typedef const sonde__op_kernel *const *(*sonde__op_fast_kernels)(void);
 
 /* What fast() lists (fast may be NULL), then reference, then NULL. The list is made by
- * the first call; calls from several threads are safe. (kinds.c) */
+ * the first call; calls from several threads are safe. */
 const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
                                                       sonde__op_fast_kernels fast,
                                                       const sonde__op_kernel *reference);

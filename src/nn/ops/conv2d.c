@@ -49,27 +49,6 @@ static sonde_err output_shape(const sonde__op_shape *x, const sonde__op_shape *w
     return SONDE_OK;
 }
 
-/* Position in the input, along dimension d, of tap k of window i; -1 in the padding. */
-static int64_t input_position(const sonde__op_attrs *attrs, int d, int64_t i, int64_t k,
-                              int64_t extent)
-{
-    const int64_t at = i * attrs->stride[d] - attrs->padding[d] + k * attrs->dilation[d];
-
-    return at >= 0 && at < extent ? at : -1;
-}
-
-/* The window whose tap k lies at position `at`; -1 if there is none. */
-static int64_t window_of(const sonde__op_attrs *attrs, int d, int64_t at, int64_t k,
-                         int64_t windows)
-{
-    const int64_t start = at + attrs->padding[d] - k * attrs->dilation[d];
-
-    return start >= 0 && start % attrs->stride[d] == 0 &&
-                   start / attrs->stride[d] < windows
-               ? start / attrs->stride[d]
-               : -1;
-}
-
 /* --- forward ------------------------------------------------------------------------ */
 
 static sonde_err conv2d_infer(sonde__op_call *call, sonde__op_attrs *attrs,
@@ -97,10 +76,12 @@ static double convolve_at(const sonde__op_call *call, int64_t n, int64_t o, int6
 
     for (int64_t c = 0; c < channels; c++) {
         for (int64_t k = 0; k < w->shape.dim[2]; k++) {
-            const int64_t row = input_position(call->attrs, 0, i, k, x->shape.dim[2]);
+            const int64_t row =
+                sonde__op_tap_position(call->attrs, 0, i, k, x->shape.dim[2]);
 
             for (int64_t l = 0; row >= 0 && l < w->shape.dim[3]; l++) {
-                const int64_t col = input_position(call->attrs, 1, j, l, x->shape.dim[3]);
+                const int64_t col =
+                    sonde__op_tap_position(call->attrs, 1, j, l, x->shape.dim[3]);
 
                 if (col >= 0) {
                     sum +=
@@ -116,19 +97,8 @@ static double convolve_at(const sonde__op_call *call, int64_t n, int64_t o, int6
 
 static void conv2d_run(const sonde__op_call *call, int part, int parts)
 {
-    const sonde__operand *y = &call->out[0];
-    int64_t at = 0;
-
     (void)part, (void)parts;
-    for (int64_t n = 0; n < y->shape.dim[0]; n++) {
-        for (int64_t o = 0; o < y->shape.dim[1]; o++) {
-            for (int64_t i = 0; i < y->shape.dim[2]; i++) {
-                for (int64_t j = 0; j < y->shape.dim[3]; j++) {
-                    sonde__op_store(y, at++, convolve_at(call, n, o, i, j));
-                }
-            }
-        }
-    }
+    sonde__op_store_all(call, convolve_at);
 }
 
 SONDE__KERNELS(conv2d, sonde__kernel_conv2d_fast)
@@ -192,10 +162,12 @@ static double grad_input_at(const sonde__op_call *call, int64_t n, int64_t c, in
 
     for (int64_t o = first; o < first + outputs; o++) {
         for (int64_t k = 0; k < w->shape.dim[2]; k++) {
-            const int64_t i = window_of(call->attrs, 0, row, k, dy->shape.dim[2]);
+            const int64_t i =
+                sonde__op_window_at(call->attrs, 0, row, k, dy->shape.dim[2]);
 
             for (int64_t l = 0; i >= 0 && l < w->shape.dim[3]; l++) {
-                const int64_t j = window_of(call->attrs, 1, col, l, dy->shape.dim[3]);
+                const int64_t j =
+                    sonde__op_window_at(call->attrs, 1, col, l, dy->shape.dim[3]);
 
                 if (j >= 0) {
                     sum += sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
@@ -210,19 +182,8 @@ static double grad_input_at(const sonde__op_call *call, int64_t n, int64_t c, in
 
 static void conv2d_grad_input_run(const sonde__op_call *call, int part, int parts)
 {
-    const sonde__operand *dx = &call->out[0];
-    int64_t at = 0;
-
     (void)part, (void)parts;
-    for (int64_t n = 0; n < dx->shape.dim[0]; n++) {
-        for (int64_t c = 0; c < dx->shape.dim[1]; c++) {
-            for (int64_t row = 0; row < dx->shape.dim[2]; row++) {
-                for (int64_t col = 0; col < dx->shape.dim[3]; col++) {
-                    sonde__op_store(dx, at++, grad_input_at(call, n, c, row, col));
-                }
-            }
-        }
-    }
+    sonde__op_store_all(call, grad_input_at);
 }
 
 SONDE__KERNELS(conv2d_grad_input, sonde__kernel_conv2d_grad_input_fast)
@@ -252,26 +213,29 @@ static sonde_err conv2d_grad_weight_infer(sonde__op_call *call, sonde__op_attrs 
     return SONDE_OK;
 }
 
-/* Sum over samples and windows, for tap (k, l) from channel c of the group to output o.
- */
+/* Sum over samples and windows, for tap (k, l) from channel c of the group to output
+ * o. */
 static double grad_weight_at(const sonde__op_call *call, int64_t o, int64_t c, int64_t k,
                              int64_t l)
 {
     const sonde__operand *dy = &call->in[0], *x = &call->in[1];
     const sonde__op_shape *w = &call->out[0].shape;
-    const int64_t from = o / (w->dim[0] / call->attrs->groups) * w->dim[1] + c;
+    const int64_t channel = o / (w->dim[0] / call->attrs->groups) * w->dim[1] + c;
     double sum = 0.0;
 
     for (int64_t n = 0; n < x->shape.dim[0]; n++) {
         for (int64_t i = 0; i < dy->shape.dim[2]; i++) {
-            const int64_t row = input_position(call->attrs, 0, i, k, x->shape.dim[2]);
+            const int64_t row =
+                sonde__op_tap_position(call->attrs, 0, i, k, x->shape.dim[2]);
 
             for (int64_t j = 0; row >= 0 && j < dy->shape.dim[3]; j++) {
-                const int64_t col = input_position(call->attrs, 1, j, l, x->shape.dim[3]);
+                const int64_t col =
+                    sonde__op_tap_position(call->attrs, 1, j, l, x->shape.dim[3]);
 
                 if (col >= 0) {
-                    sum += sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
-                           sonde__op_load(x, sonde__op_at4(&x->shape, n, from, row, col));
+                    sum +=
+                        sonde__op_load(dy, sonde__op_at4(&dy->shape, n, o, i, j)) *
+                        sonde__op_load(x, sonde__op_at4(&x->shape, n, channel, row, col));
                 }
             }
         }
@@ -281,19 +245,8 @@ static double grad_weight_at(const sonde__op_call *call, int64_t o, int64_t c, i
 
 static void conv2d_grad_weight_run(const sonde__op_call *call, int part, int parts)
 {
-    const sonde__operand *dw = &call->out[0];
-    int64_t at = 0;
-
     (void)part, (void)parts;
-    for (int64_t o = 0; o < dw->shape.dim[0]; o++) {
-        for (int64_t c = 0; c < dw->shape.dim[1]; c++) {
-            for (int64_t k = 0; k < dw->shape.dim[2]; k++) {
-                for (int64_t l = 0; l < dw->shape.dim[3]; l++) {
-                    sonde__op_store(dw, at++, grad_weight_at(call, o, c, k, l));
-                }
-            }
-        }
-    }
+    sonde__op_store_all(call, grad_weight_at);
 }
 
 SONDE__KERNELS(conv2d_grad_weight, sonde__kernel_conv2d_grad_weight_fast)

@@ -241,8 +241,8 @@ extern const sonde__op_kind sonde__op_nll_grad;  /* dloss (), target → dlogp; 
 extern const sonde__op_kind sonde__op_broadcast; /* x → x expanded to dims */
 extern const sonde__op_kind sonde__op_scale;     /* x → scale * x */
 extern const sonde__op_kind sonde__op_fill;      /* → a tensor of dims full of scale */
-/* Update. in[0] is updated in place and is out[0]; state likewise. `live` is documented at
- * each op. Equations: PyTorch's, see optimizer.h. */
+/* Update. in[0] is updated in place and is out[0]; state likewise. `live` is documented
+ * at each op. Equations: PyTorch's, see optimizer.h. */
 extern const sonde__op_kind sonde__op_accumulate; /* acc, g → acc + g */
 extern const sonde__op_kind sonde__op_sgd;  /* w, g, v? → w, v?  live: lr, momentum,
                                                      dampening, weight decay, nesterov (0, 1),

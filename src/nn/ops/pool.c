@@ -155,18 +155,6 @@ static sonde_err max_pool2d_grad_infer(sonde__op_call *call, sonde__op_attrs *at
     return SONDE_OK;
 }
 
-/* The window whose element k lies at position `at`, or -1. */
-static int64_t window_of(const sonde__op_attrs *attrs, int d, int64_t at, int64_t k,
-                         int64_t windows)
-{
-    const int64_t start = at + attrs->padding[d] - k * attrs->dilation[d];
-
-    return start >= 0 && start % attrs->stride[d] == 0 &&
-                   start / attrs->stride[d] < windows
-               ? start / attrs->stride[d]
-               : -1;
-}
-
 /* Sum over the windows that element (n, c, row, col) has won. */
 static double won_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t row,
                      int64_t col)
@@ -177,10 +165,10 @@ static double won_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t r
     double sum = 0.0;
 
     for (int64_t k = 0; k < a->kernel[0]; k++) {
-        const int64_t i = window_of(a, 0, row, k, dy->shape.dim[2]);
+        const int64_t i = sonde__op_window_at(a, 0, row, k, dy->shape.dim[2]);
 
         for (int64_t l = 0; i >= 0 && l < a->kernel[1]; l++) {
-            const int64_t j = window_of(a, 1, col, l, dy->shape.dim[3]);
+            const int64_t j = sonde__op_window_at(a, 1, col, l, dy->shape.dim[3]);
 
             if (j >= 0) {
                 const int64_t at = sonde__op_at4(&dy->shape, n, c, i, j);
@@ -194,19 +182,8 @@ static double won_at(const sonde__op_call *call, int64_t n, int64_t c, int64_t r
 
 static void max_pool2d_grad_run(const sonde__op_call *call, int part, int parts)
 {
-    const sonde__operand *dx = &call->out[0];
-    int64_t at = 0;
-
     (void)part, (void)parts;
-    for (int64_t n = 0; n < dx->shape.dim[0]; n++) {
-        for (int64_t c = 0; c < dx->shape.dim[1]; c++) {
-            for (int64_t row = 0; row < dx->shape.dim[2]; row++) {
-                for (int64_t col = 0; col < dx->shape.dim[3]; col++) {
-                    sonde__op_store(dx, at++, won_at(call, n, c, row, col));
-                }
-            }
-        }
-    }
+    sonde__op_store_all(call, won_at);
 }
 
 SONDE__KERNELS(max_pool2d_grad, sonde__kernel_max_pool2d_grad_fast)

@@ -4,9 +4,9 @@
  *   Sigmoid      y = 1 / (1 + exp(-x))       SigmoidGrad   dx = dy y (1 - y)
  *   Tanh         y = tanh(x)                 TanhGrad      dx = dy (1 - y^2)
  *
- * Gradients read the output, so the input need not be kept. NaN passes through all four; an
- * infinite input gives 0, 1 or -1, and a gradient of 0 there, or NaN if dy is infinite, as in
- * PyTorch.
+ * Gradients read the output, so the input need not be kept. NaN passes through all four;
+ * an infinite input gives 0, 1 or -1, and a gradient of 0 there, or NaN if dy is
+ * infinite, as in PyTorch.
  *
  * attrs: none. There are no fast kernels.
  */

@@ -169,7 +169,7 @@ static sonde_err check_action(sonde_actions *actions, const sonde__action *actio
                            "there is nothing to stop");
     }
     if (action->kind == SONDE__ACTION_WEBHOOK) {
-        err = sonde__action_webhook_check(action->text, diag);
+        err = sonde__action_check_url(action->text, diag);
     }
     if (err == SONDE_OK && (action->kind == SONDE__ACTION_WEBHOOK ||
                             action->kind == SONDE__ACTION_COMMAND)) {

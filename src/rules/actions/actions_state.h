@@ -1,10 +1,8 @@
 /*
- * actions_state.h - actions from inside.
+ * actions_state.h - actions, their queue and their jobs.
  *
- *     actions.c          what an action is for, and whether it is its turn; the quick kinds
- *     actions_queue.c    jobs of the slow kinds, and the thread that does them
- *     actions_command.c  a shell with the finding on its standard input
- *     actions_webhook.c  one POST
+ *     actions.c       which findings an action is for; log, stop and checkpoint
+ *     action_jobs.c   commands and webhooks, and the thread that runs them
  */
 #ifndef SONDE_RULES_ACTIONS_ACTIONS_STATE_H
 #define SONDE_RULES_ACTIONS_ACTIONS_STATE_H
@@ -30,23 +28,26 @@ typedef enum sonde__action_kind {
 typedef struct sonde__action {
     sonde__action_kind kind;
     char *text; /* the command, the URL; else NULL */
-    char *rule; /* whose findings it is for; NULL: of severity least and above */
+    char *
+        rule; /* the rule whose findings it is for; NULL: findings of severity least or above */
     sonde_severity least;
-    sonde__names did; /* rules that it was done for */
+    sonde__names did; /* rules that it ran for */
 } sonde__action;
 
 enum { SONDE__JOB_JSON = 8192, SONDE__JOB_FIELDS = 8, SONDE__JOB_FIELD = 640 };
 
-/* A slow action to be done: copies, so that the finding may go. */
+/* A slow action with copies of the finding. */
 typedef struct sonde__action_job {
     const sonde__action *action;
-    double due; /* not before */
+    double due; /* the earliest time for it */
     int tried;
     size_t length;
     char what[160]; /* for the log: "ExplodingTensor at step 412" */
     char json[SONDE__JOB_JSON];
     char fields[SONDE__JOB_FIELDS][SONDE__JOB_FIELD]; /* "SONDE_FINDING_RULE=..." */
 } sonde__action_job;
+
+enum { SONDE__JOB_SAID = 256 }; /* bytes of what happened, for the log */
 
 typedef enum sonde__action_job_end {
     SONDE__JOB_DONE,
@@ -56,13 +57,13 @@ typedef enum sonde__action_job_end {
 
 typedef struct sonde__actions_queue {
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* a job, the end, or one job fewer; on the monotonic clock */
+    pthread_cond_t changed; /* a job was added or is done, or the end; monotonic clock */
     pthread_t thread;
     bool made, started;
     sonde__action_job *jobs[SONDE_ACTIONS_QUEUE]; /* under lock */
     size_t count;
-    bool busy;           /* the thread has one in hand */
-    bool told;           /* that it is full */
+    bool busy;           /* the thread runs a job */
+    bool told;           /* a full queue was logged */
     atomic_bool give_up; /* read by jobs at work */
 } sonde__actions_queue;
 
@@ -75,27 +76,16 @@ struct sonde_actions {
     atomic_uint_fast64_t done, failed, tries, lost;
 };
 
-/* --- actions_queue.c -------------------------------------------------------------- */
+/* --- action_jobs.c ------------------------------------------------------------------ */
 
 sonde_err sonde__actions_queue_init(sonde__actions_queue *queue, sonde_diag *diag);
 void sonde__actions_queue_fini(sonde_actions *actions);
-/* Starts the thread if it is not there. */
+/* Starts the thread if it does not run yet. */
 sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag);
-/* Takes the job. A full queue: it is lost, counted, and told the first time. */
+/* Takes the job. If the queue is full, the job is dropped and counted as lost, and the first one is
+ * logged. */
 void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job);
-/* Whether the end has come: jobs at work ask. */
-bool sonde__actions_given_up(const sonde_actions *actions);
-
-/* --- the slow kinds: on the thread; say what happened in `said` ---------------------- */
-
-enum { SONDE__JOB_SAID = 256 };
-sonde__action_job_end sonde__action_command(const sonde_actions *actions,
-                                            const sonde__action_job *job,
-                                            char said[SONDE__JOB_SAID]);
-sonde__action_job_end sonde__action_webhook(const sonde_actions *actions,
-                                            const sonde__action_job *job,
-                                            char said[SONDE__JOB_SAID]);
-/* SONDE_EINVAL for what is no URL of http or https. */
-sonde_err sonde__action_webhook_check(const char *url, sonde_diag *diag);
+/* SONDE_EINVAL unless it is a URL of http or https. */
+sonde_err sonde__action_check_url(const char *url, sonde_diag *diag);
 
 #endif

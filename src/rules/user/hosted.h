@@ -1,13 +1,13 @@
 /*
- * hosted.h - a user's rules from the outside: descriptions of them, and the process that runs
- * one.
+ * hosted.h - users' rules seen from the process that judges: their descriptions, and the process
+ * that runs one.
  *
- *     files.c        a file is opened: a host reads it, and tells what rules it holds
- *     description.c  what it tells becomes rows like those of built-in rules
- *     host.c         the process: started, asked, and what became of it
- *     hosted.c       the functions of such a row: evidence out, findings in
+ *     user_files.c   files of rules: a host reads one and describes its rules
+ *     rule_names.c   rules by name, built in or from a file
+ *     hosted.c       the host of a rule, and the functions of the rule's row
+ *     wire.c         messages between the two
  *
- * Every rule at work has a host of its own: whatever one does, it does to itself.
+ * Each rule at work has a host of its own, so it can harm no other rule.
  */
 #ifndef SONDE_RULES_USER_HOSTED_H
 #define SONDE_RULES_USER_HOSTED_H

@@ -1,12 +1,15 @@
 /*
- * found.c - what rules say becomes findings: ids, texts, the callback, a line in a file.
+ * findings.c - findings: made from what rules report, written as JSON, passed to the callback and
+ * appended to files.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <sonde/json.h>
 #include <sonde/log.h>
+#include <sonde/text.h>
 
 #include <xxhash.h>
 
@@ -49,9 +52,9 @@ static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
     return id;
 }
 
-static void last_again(sonde_rule_run *run, int64_t of)
+static void hold_again(sonde_rule_run *run, int64_t index)
 {
-    sonde_finding *finding = &run->rules->found[of]->finding;
+    sonde_finding *finding = &run->rules->found[index]->finding;
     const int64_t step = run->rules->at.global_step;
 
     if (finding->last_step != step) {
@@ -87,21 +90,22 @@ static sonde__rule_found *new_found(sonde_rule_run *run, const char *tensor)
 bool sonde_rule_found(sonde_rule_run *run, size_t i, sonde_severity severity,
                       const char *statistic, double value, double threshold)
 {
-    int64_t *of = i == SONDE_RULE_WHOLE_RUN ? &run->of_run : &run->of_tensor[i];
+    int64_t *index =
+        i == SONDE_RULE_WHOLE_RUN ? &run->run_finding : &run->tensor_findings[i];
     const char *tensor =
         i == SONDE_RULE_WHOLE_RUN ? "" : sonde_rule_info(run, run->tensors[i].id)->name;
     const sonde_coordinate *at = &run->rules->at;
     sonde__rule_found *found = NULL;
 
-    if (*of != SONDE__NO_FINDING) {
-        last_again(run, *of);
+    if (*index != SONDE__NO_FINDING) {
+        hold_again(run, *index);
         return false;
     }
     found = new_found(run, tensor);
     if (found == NULL) {
         return false;
     }
-    *of = (int64_t)run->rules->found_count - 1;
+    *index = (int64_t)run->rules->found_count - 1;
     found->finding = (sonde_finding){
         .id = finding_id(run->rule->name, tensor, at->global_step),
         .rule = run->rule->name,
@@ -151,7 +155,7 @@ void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
     }
     run->failed = true;
     (void)snprintf(run->lacked, sizeof run->lacked, "%s", text);
-    run->of_run = SONDE__NO_FINDING;
+    run->run_finding = SONDE__NO_FINDING;
     if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
                          0.0)) {
         sonde_rule_say(run, "Mend the rule, or leave it out.",
@@ -193,93 +197,43 @@ const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count)
 
 /* --- JSON ------------------------------------------------------------------------- */
 
-/* Writes on, counting what does not fit. */
-typedef struct writer {
-    char *buf;
-    size_t size, length;
-} writer;
-
-static void put_text(writer *to, const char *text)
+static void put_real(sonde_json *json, const char *key, double value)
 {
-    for (; *text != '\0'; text++) {
-        if (to->length + 1 < to->size) {
-            to->buf[to->length] = *text;
-        }
-        to->length++;
-    }
-}
-
-static void put_string(writer *to, const char *key, const char *text)
-{
-    char one[8];
-
-    put_text(to, key);
-    put_text(to, "\"");
-    for (; *text != '\0'; text++) {
-        const unsigned char c = (unsigned char)*text;
-
-        if (c == '"' || c == '\\') {
-            (void)snprintf(one, sizeof one, "\\%c", c);
-        } else if (c < 0x20) {
-            (void)snprintf(one, sizeof one, "\\u%04x", c);
-        } else {
-            (void)snprintf(one, sizeof one, "%c", c);
-        }
-        put_text(to, one);
-    }
-    put_text(to, "\"");
-}
-
-static void put_integer(writer *to, const char *key, int64_t value)
-{
-    char text[32];
-
-    (void)snprintf(text, sizeof text, "%lld", (long long)value);
-    put_text(to, key);
-    put_text(to, text);
-}
-
-/* What JSON has no number for is a text. */
-static void put_real(writer *to, const char *key, double value)
-{
-    char text[40];
-
-    if (isnan(value)) {
-        put_string(to, key, "nan");
-    } else if (isinf(value)) {
-        put_string(to, key, value > 0 ? "inf" : "-inf");
+    if (isfinite(value)) {
+        sonde_json_format(json, key, "%.10g", value);
     } else {
-        (void)snprintf(text, sizeof text, "%.10g", value);
-        put_text(to, key);
-        put_text(to, text);
+        sonde_json_string(json, key, isnan(value) ? "nan" : value > 0 ? "inf" : "-inf");
     }
 }
 
 size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
 {
-    writer to = {buf, size, 0};
-    char id[24];
+    sonde_text text = {0};
+    sonde_json json = {.text = &text};
+    size_t length = 0;
 
-    (void)snprintf(id, sizeof id, "%016llx", (unsigned long long)finding->id);
-    put_string(&to, "{\"id\":", id);
-    put_string(&to, ",\"rule\":", finding->rule);
-    put_string(&to, ",\"severity\":", sonde_severity_name(finding->severity));
-    put_string(&to, ",\"tensor\":", finding->tensor);
-    put_string(&to, ",\"mode\":", sonde_mode_name(finding->mode));
-    put_integer(&to, ",\"step\":", finding->step);
-    put_integer(&to, ",\"mode_step\":", finding->mode_step);
-    put_integer(&to, ",\"last_step\":", finding->last_step);
-    put_integer(&to, ",\"steps\":", (int64_t)finding->steps);
-    put_string(&to, ",\"statistic\":", finding->statistic);
-    put_real(&to, ",\"value\":", finding->value);
-    put_real(&to, ",\"threshold\":", finding->threshold);
-    put_string(&to, ",\"message\":", finding->message);
-    put_string(&to, ",\"advice\":", finding->advice);
-    put_text(&to, "}");
+    sonde_json_object(&json, NULL);
+    sonde_json_format(&json, "id", "\"%016llx\"", (unsigned long long)finding->id);
+    sonde_json_string(&json, "rule", finding->rule);
+    sonde_json_string(&json, "severity", sonde_severity_name(finding->severity));
+    sonde_json_string(&json, "tensor", finding->tensor);
+    sonde_json_string(&json, "mode", sonde_mode_name(finding->mode));
+    sonde_json_int(&json, "step", finding->step);
+    sonde_json_int(&json, "mode_step", finding->mode_step);
+    sonde_json_int(&json, "last_step", finding->last_step);
+    sonde_json_uint(&json, "steps", finding->steps);
+    sonde_json_string(&json, "statistic", finding->statistic);
+    put_real(&json, "value", finding->value);
+    put_real(&json, "threshold", finding->threshold);
+    sonde_json_string(&json, "message", finding->message);
+    sonde_json_string(&json, "advice", finding->advice);
+    sonde_json_end(&json);
+    length = text.failed ? 0 : text.length;
     if (size > 0) {
-        buf[SONDE_MIN(to.length, size - 1)] = '\0';
+        (void)snprintf(buf, size, "%s", length > 0 ? text.data : "");
     }
-    return to.length;
+    sonde_text_fini(&text);
+    return length;
 }
 
 /* --- telling ---------------------------------------------------------------------- */
@@ -305,18 +259,18 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
     static const char key[] = ",\"steps\":";
     const size_t id = sizeof "{\"id\":\"0123456789abcdef\"" - 1; /* how a line begins */
     const char *const end = lines + size;
-    const char *at = lines;
+    const char *next = lines;
 
-    while ((at = memmem(at, (size_t)(end - at), line, id)) != NULL) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        const char *said = newline != NULL
-                               ? memmem(at, (size_t)(newline - at), key, sizeof key - 1)
-                               : NULL;
+    while ((next = memmem(next, (size_t)(end - next), line, id)) != NULL) {
+        const char *newline = memchr(next, '\n', (size_t)(end - next));
+        const char *said =
+            newline != NULL ? memmem(next, (size_t)(newline - next), key, sizeof key - 1)
+                            : NULL;
 
         if (said != NULL && strtoull(said + sizeof key - 1, NULL, 10) >= steps) {
             return true;
         }
-        at += id;
+        next += id;
     }
     return false;
 }
@@ -371,9 +325,9 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
     char line[8192];
     size_t length = sonde_finding_json(finding, line, sizeof line - 1);
 
-    if (length >= sizeof line - 1) {
-        sonde_log(SONDE_LOG_WARNING, "rules", "a finding of %s is too long for its file",
-                  finding->rule);
+    if (length == 0 || length >= sizeof line - 1) {
+        sonde_log(SONDE_LOG_WARNING, "rules", "a finding of %s cannot be written: %s",
+                  finding->rule, length == 0 ? "out of memory" : "it is too long");
         return;
     }
     line[length++] = '\n';

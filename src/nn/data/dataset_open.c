@@ -1,0 +1,597 @@
+/*
+ * dataset_open.c - data sets from disk: IDX files, an image, a folder of images with one
+ * sub-folder a class, and the public sets by name.
+ *
+ * Opening a folder lists and sorts it and reads every image's header: from the first 64
+ * KB of a file, and from all of it if the header does not end there.
+ */
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "nn/data/dataset.h"
+#include "nn/data/garments.h"
+#include "nn/data/idx.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* === IDX files and a single image =================================================== */
+
+/* Takes uint8 and float32 elements over; converts others to a new float32 array. */
+static sonde_err take_samples(sonde_nn_dataset *set, sonde_nn_idx *array,
+                              const char *path, sonde_diag *diag)
+{
+    sonde_view view = array->view;
+    sonde_err err = SONDE_OK;
+    size_t bytes = 0;
+
+    if (view.dtype == SONDE_U8 || view.dtype == SONDE_F32) {
+        set->owned_data = sonde__data_idx_take(array);
+        return sonde__dataset_set_data(set, &view, path, diag);
+    }
+    if (sonde__mul((size_t)sonde_view_count(&view), sizeof(float), &bytes)) {
+        set->owned_data = sonde__malloc_aligned(SONDE__ALIGN, bytes);
+    }
+    if (set->owned_data == NULL) {
+        return sonde__fail_nomem(diag, "float32 samples");
+    }
+    view = sonde_view_of(SONDE_F32, view.rank, view.shape, set->owned_data);
+    err = sonde_view_copy(&view, &array->view, diag);
+    return err == SONDE_OK ? sonde__dataset_set_data(set, &view, path, diag) : err;
+}
+
+static sonde_err take_labels(sonde_nn_dataset *set, const sonde_nn_idx *array,
+                             const char *path, sonde_diag *diag)
+{
+    const sonde_view *found = &array->view;
+    sonde_view labels;
+    char text[96];
+
+    if (found->rank != 1 || sonde_dtype_is_float(found->dtype)) {
+        return sonde__fail(diag, SONDE_ESHAPE, path, "one integer a sample",
+                           "labels have shape %s, dtype %s",
+                           sonde_shape_text(found->rank, found->shape, text, sizeof text),
+                           sonde_dtype_name(found->dtype));
+    }
+    if (found->shape[0] != set->traits.count) {
+        (void)snprintf(text, sizeof text, "%" PRId64 ", as many as there are samples",
+                       set->traits.count);
+        return sonde__fail(diag, SONDE_ESHAPE, path, text, "%" PRId64 " labels",
+                           found->shape[0]);
+    }
+    set->owned_labels =
+        sonde__calloc((size_t)set->traits.count, sizeof *set->owned_labels);
+    if (set->owned_labels == NULL) {
+        return sonde__fail_nomem(diag, "labels");
+    }
+    labels = sonde_view_of(SONDE_I64, 1, found->shape, set->owned_labels);
+    set->labels = set->owned_labels;
+    return sonde_view_copy(&labels, found, diag);
+}
+
+static sonde_err read_images(sonde_nn_dataset *set, const char *path, sonde_diag *diag)
+{
+    sonde_nn_idx *array = NULL;
+    sonde_err err = sonde_nn_idx_load(path, &array, diag);
+
+    if (err == SONDE_OK) {
+        err = take_samples(set, array, path, diag);
+    }
+    sonde_nn_idx_destroy(array);
+    return err;
+}
+
+static sonde_err read_labels(sonde_nn_dataset *set, const char *path, sonde_diag *diag)
+{
+    sonde_nn_idx *array = NULL;
+    sonde_err err = sonde_nn_idx_load(path, &array, diag);
+
+    if (err == SONDE_OK) {
+        err = take_labels(set, array, path, diag);
+    }
+    sonde_nn_idx_destroy(array);
+    return err;
+}
+
+sonde_err sonde_nn_dataset_open_idx(const char *images, const char *labels,
+                                    const sonde_nn_dataset_options *options,
+                                    sonde_nn_dataset **out, sonde_diag *diag)
+{
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+    sonde_err err = SONDE_OK;
+
+    if (set == NULL) {
+        return sonde__fail_nomem(diag, "a data set");
+    }
+    err = sonde__dataset_set_source(set, images, diag);
+    if (err == SONDE_OK) {
+        err = read_images(set, images, diag);
+    }
+    if (err == SONDE_OK && labels != NULL) {
+        err = read_labels(set, labels, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__dataset_set_classes(set, options, labels, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_dataset_open_image(const char *path, sonde_nn_dataset **out,
+                                      sonde_diag *diag)
+{
+    sonde_nn_image image = {0};
+    sonde_nn_dataset *set = NULL;
+    sonde_err err = sonde_nn_image_load(path, &image, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    set = sonde__calloc(1, sizeof *set);
+    if (set == NULL) {
+        sonde_nn_image_fini(&image);
+        return sonde__fail_nomem(diag, "a data set");
+    }
+    set->owned_data = image.pixels;
+    set->data = image.pixels;
+    set->traits.count = 1;
+    set->traits.dtype = SONDE_U8;
+    set->traits.rank = 3;
+    set->traits.shape[0] = image.channels;
+    set->traits.shape[1] = image.height;
+    set->traits.shape[2] = image.width;
+    set->sample_bytes =
+        (size_t)image.channels * (size_t)image.height * (size_t)image.width;
+    err = sonde__dataset_set_source(set, path, diag);
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
+
+/* === a folder of images ============================================================= */
+
+enum { HEAD = 64 * 1024 };
+
+/* A growing list of names, sorted when complete. */
+typedef struct name_list {
+    char **names;
+    size_t count, capacity;
+} name_list;
+
+static void fini_list(name_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        sonde__free(list->names[i]);
+    }
+    sonde__free(list->names);
+    *list = (name_list){0};
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static char *join(const char *folder, const char *name)
+{
+    const size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = sonde__malloc(size);
+
+    if (path != NULL) {
+        (void)snprintf(path, size, "%s/%s", folder, name);
+    }
+    return path;
+}
+
+static bool is_image_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot != NULL && (strcasecmp(dot, ".png") == 0 || strcasecmp(dot, ".jpg") == 0 ||
+                           strcasecmp(dot, ".jpeg") == 0);
+}
+
+/* Adds the name if it is of the wanted kind: a folder, or an image file. */
+static sonde_err consider(const char *path, const char *name, bool folders,
+                          name_list *list, sonde_diag *diag)
+{
+    struct stat status;
+    char *full = join(path, name);
+    bool wanted = false;
+
+    if (full == NULL) {
+        return sonde__fail_nomem(diag, "file names");
+    }
+    wanted = stat(full, &status) == 0 &&
+             (folders ? S_ISDIR(status.st_mode)
+                      : S_ISREG(status.st_mode) && is_image_name(name));
+    sonde__free(full);
+    if (!wanted) {
+        return SONDE_OK;
+    }
+    if (!sonde__reserve(&list->names, &list->capacity, list->count + 1,
+                        sizeof *list->names)) {
+        return sonde__fail_nomem(diag, "file names");
+    }
+    list->names[list->count] = sonde__strdup(name);
+    if (list->names[list->count] == NULL) {
+        return sonde__fail_nomem(diag, "file names");
+    }
+    list->count++;
+    return SONDE_OK;
+}
+
+static sonde_err list_folder(const char *path, bool folders, name_list *list,
+                             sonde_diag *diag)
+{
+    DIR *dir = opendir(path);
+    sonde_err err = SONDE_OK;
+    const struct dirent *entry = NULL;
+
+    if (dir == NULL) {
+        return sonde__fail_errno(diag, path, "cannot open the folder");
+    }
+    errno = 0;
+    while (err == SONDE_OK && (entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            err = consider(path, entry->d_name, folders, list, diag);
+        }
+        errno = 0;
+    }
+    if (err == SONDE_OK && errno != 0) {
+        err = sonde__fail_errno(diag, path, "cannot read the folder");
+    }
+    (void)closedir(dir);
+    if (err == SONDE_OK && list->count > 0) {
+        qsort(list->names, list->count, sizeof *list->names, by_name);
+    }
+    return err;
+}
+
+/* Reads the header of a file into info; head holds HEAD bytes. */
+static sonde_err probe(const char *path, size_t size, unsigned char *head,
+                       sonde__data_image_info *info, sonde_diag *diag)
+{
+    sonde__data_bytes bytes = {head, 0, path};
+    unsigned char *all = NULL;
+    sonde_err err = sonde__data_file_read(path, head, HEAD, &bytes.size, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__data_image_probe(&bytes, info, diag);
+    if (err != SONDE_EFORMAT || size <= HEAD) {
+        return err;
+    }
+    all = sonde__malloc(size);
+    if (all == NULL) {
+        return sonde__fail_nomem(diag, "an image file");
+    }
+    bytes.data = all;
+    err = sonde__data_file_read(path, all, size, &bytes.size, diag);
+    if (err == SONDE_OK) {
+        err = sonde__data_image_probe(&bytes, info, diag);
+    }
+    sonde__free(all);
+    return err;
+}
+
+/* Appends a file to the set. Takes path. */
+static sonde_err add_file(sonde_nn_dataset *set, char *path, unsigned char *head,
+                          sonde_diag *diag)
+{
+    const size_t n = (size_t)set->traits.count;
+    const int64_t label = set->traits.classes - 1;
+    sonde__data_image_file file = {.path = path};
+    size_t size = 0;
+    sonde_err err = sonde__data_file_size(path, &size, diag);
+
+    if (err == SONDE_OK) {
+        err = probe(path, size, head, &file.info, diag);
+    }
+    if (err == SONDE_OK &&
+        (!sonde__reserve(&set->files, &set->file_capacity, n + 1, sizeof *set->files) ||
+         !sonde__reserve(&set->owned_labels, &set->label_capacity, n + 1,
+                         sizeof *set->owned_labels))) {
+        err = sonde__fail_nomem(diag, "a list of images");
+    }
+    if (err != SONDE_OK) {
+        sonde__free(path);
+        return err;
+    }
+    set->files[n] = file;
+    set->owned_labels[n] = label;
+    set->traits.count++;
+    set->file_bytes = SONDE_MAX(set->file_bytes, size);
+    return SONDE_OK;
+}
+
+static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char *name,
+                           unsigned char *head, sonde_diag *diag)
+{
+    name_list files = {0};
+    char *path = join(folder, name);
+    sonde_err err = path != NULL ? sonde__dataset_add_name(set, name, diag)
+                                 : sonde__fail_nomem(diag, "file names");
+
+    if (err == SONDE_OK) {
+        err = list_folder(path, false, &files, diag);
+    }
+    if (err == SONDE_OK && files.count == 0) {
+        err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
+                          "this class has no images");
+    }
+    for (size_t i = 0; err == SONDE_OK && i < files.count; i++) {
+        char *file = join(path, files.names[i]);
+
+        err = file != NULL ? add_file(set, file, head, diag)
+                           : sonde__fail_nomem(diag, "file names");
+    }
+    fini_list(&files);
+    sonde__free(path);
+    return err;
+}
+
+/* The largest shape, and whether sizes or channels vary. */
+static void settle_shape(sonde_nn_dataset *set)
+{
+    sonde_nn_dataset_traits *traits = &set->traits;
+    const sonde__data_image_info *first = &set->files[0].info;
+
+    traits->rank = 3;
+    traits->dtype = SONDE_U8;
+    for (int64_t i = 0; i < traits->count; i++) {
+        const sonde__data_image_info *info = &set->files[i].info;
+
+        traits->varied_channels |= info->channels != first->channels;
+        traits->varied_size |=
+            info->height != first->height || info->width != first->width;
+        traits->shape[0] = SONDE_MAX(traits->shape[0], info->channels);
+        traits->shape[1] = SONDE_MAX(traits->shape[1], info->height);
+        traits->shape[2] = SONDE_MAX(traits->shape[2], info->width);
+        set->sample_bytes = SONDE_MAX(set->sample_bytes, sonde__data_image_size(info));
+    }
+    set->labels = set->owned_labels;
+    traits->has_labels = true;
+}
+
+static sonde_err fill(sonde_nn_dataset *set, const char *path, unsigned char *head,
+                      sonde_diag *diag)
+{
+    name_list classes = {0};
+    sonde_err err = sonde__dataset_set_source(set, path, diag);
+
+    if (err == SONDE_OK) {
+        err = list_folder(path, true, &classes, diag);
+    }
+    if (err == SONDE_OK && classes.count == 0) {
+        err = sonde__fail(diag, SONDE_ENOTFOUND, path, "one folder of images a class",
+                          "has no sub-folders");
+    }
+    for (size_t i = 0; err == SONDE_OK && i < classes.count; i++) {
+        err = add_class(set, path, classes.names[i], head, diag);
+    }
+    fini_list(&classes);
+    if (err == SONDE_OK) {
+        settle_shape(set);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_dataset_open_folder(const char *path, sonde_nn_dataset **out,
+                                       sonde_diag *diag)
+{
+    sonde_nn_dataset *set = sonde__calloc(1, sizeof *set);
+    unsigned char *head = sonde__malloc(HEAD);
+    sonde_err err = set != NULL && head != NULL ? fill(set, path, head, diag)
+                                                : sonde__fail_nomem(diag, "a data set");
+
+    sonde__free(head);
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
+
+/* === public sets by name ============================================================ */
+
+enum { PLACES_MAX = 3, CLASSES = 10, PATH_SIZE = 4096 };
+
+static const char *const digits[CLASSES] = {"0", "1", "2", "3", "4",
+                                            "5", "6", "7", "8", "9"};
+
+typedef struct known_set {
+    const char *name;
+    const char *const *class_names;
+} known_set;
+
+static const known_set known[] = {
+    {"fashion-mnist", sonde__data_garment_names},
+    {"mnist", digits},
+    {"fashion-synth", sonde__data_garment_names},
+};
+
+/* The state of a search for the files of a set. */
+typedef struct place_search {
+    const known_set *set;
+    const char *prefix; /* "train" or "t10k" */
+    char looked[320];   /* the places searched, for the error */
+    char images[PATH_SIZE], labels[PATH_SIZE];
+} place_search;
+
+const char *sonde_nn_dataset_name(size_t index)
+{
+    return index < SONDE_COUNT_OF(known) ? known[index].name : NULL;
+}
+
+const char *const *sonde_nn_dataset_class_names(const char *name)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
+        if (strcmp(known[i].name, name) == 0) {
+            return known[i].class_names;
+        }
+    }
+    return NULL;
+}
+
+sonde_err sonde_nn_data_cache(const char *name, char *path, size_t size, sonde_diag *diag)
+{
+    static const struct {
+        const char *variable, *folder;
+    } bases[] = {
+        {"SONDE_CACHE", ""}, {"XDG_CACHE_HOME", "/sonde"}, {"HOME", "/.cache/sonde"}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(bases); i++) {
+        const char *base = getenv(bases[i].variable);
+        int length = 0;
+
+        if (base == NULL || base[0] == '\0') {
+            continue;
+        }
+        length = snprintf(NULL, 0, "%s%s/data/%s", base, bases[i].folder, name);
+        if ((size_t)length >= size) {
+            return sonde__fail(diag, SONDE_EINVAL, bases[i].variable, "a shorter path",
+                               "the path of the cache has %d letters", length);
+        }
+        (void)snprintf(path, size, "%s%s/data/%s", base, bases[i].folder, name);
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, name, "one of them",
+                       "none of SONDE_CACHE, XDG_CACHE_HOME and HOME is set");
+}
+
+/* NULL with diag filled: there is none. */
+static const known_set *find_known(const char *name, sonde_diag *diag)
+{
+    const char *names[SONDE_COUNT_OF(known)];
+    const char *nearest = NULL;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
+        names[i] = known[i].name;
+        if (strcmp(name, known[i].name) == 0) {
+            return &known[i];
+        }
+    }
+    nearest = sonde_diag_nearest(name, names, SONDE_COUNT_OF(names));
+    (void)sonde__fail(diag, SONDE_ENOTFOUND, "data set",
+                      nearest ? nearest : "fashion-mnist, mnist or fashion-synth",
+                      "no data set is called '%s'", name);
+    return NULL;
+}
+
+/* Finds <folder>/<prefix>-<kind>, with .gz or without; false: neither exists. */
+static bool find_file(const char *folder, const char *prefix, const char *kind,
+                      char *path)
+{
+    static const char *const endings[] = {"", ".gz"};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(endings); i++) {
+        const int length =
+            snprintf(path, PATH_SIZE, "%s/%s-%s%s", folder, prefix, kind, endings[i]);
+
+        if (length < PATH_SIZE && access(path, F_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Looks in one folder. *found: both files; one without the other is an error. */
+static sonde_err look_in(place_search *search, const char *folder, bool *found,
+                         sonde_diag *diag)
+{
+    const bool images =
+        find_file(folder, search->prefix, "images-idx3-ubyte", search->images);
+    const bool labels =
+        find_file(folder, search->prefix, "labels-idx1-ubyte", search->labels);
+    const size_t used = strlen(search->looked);
+
+    (void)snprintf(search->looked + used, sizeof search->looked - used, "%s%s",
+                   used > 0 ? ", " : "", folder);
+    *found = images && labels;
+    if (images != labels) {
+        return sonde__fail(diag, SONDE_ENOTFOUND, folder,
+                           images ? "labels beside it" : "images beside it",
+                           "has only %s", images ? search->images : search->labels);
+    }
+    return SONDE_OK;
+}
+
+/* Looks in base and in base/<name>. */
+static sonde_err look_under(place_search *search, const char *base, bool *found,
+                            sonde_diag *diag)
+{
+    char folder[PATH_SIZE];
+    const int length = snprintf(folder, sizeof folder, "%s/%s", base, search->set->name);
+    const sonde_err err = look_in(search, base, found, diag);
+
+    if (err != SONDE_OK || *found || (size_t)length >= sizeof folder) {
+        return err;
+    }
+    return look_in(search, folder, found, diag);
+}
+
+static sonde_err look(place_search *search, const char *dir, bool *found,
+                      sonde_diag *diag)
+{
+    const char *data = getenv("SONDE_DATA");
+    char cache[PATH_SIZE];
+    sonde_err err = SONDE_OK;
+
+    *found = false;
+    if (dir != NULL) {
+        return look_under(search, dir, found, diag);
+    }
+    if (data != NULL && data[0] != '\0') {
+        err = look_under(search, data, found, diag);
+    }
+    if (err == SONDE_OK && !*found &&
+        sonde_nn_data_cache(search->set->name, cache, sizeof cache, NULL) == SONDE_OK) {
+        err = look_in(search, cache, found, diag);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_dataset_open_named(const char *name, sonde_nn_split split,
+                                      const char *dir, sonde_nn_dataset **out,
+                                      sonde_diag *diag)
+{
+    place_search search = {.set = find_known(name, diag),
+                           .prefix = split == SONDE_NN_TRAIN ? "train" : "t10k"};
+    sonde_nn_dataset_options options = {.classes = CLASSES};
+    bool found = false;
+    sonde_err err = SONDE_OK;
+
+    if (search.set == NULL) {
+        return SONDE_ENOTFOUND;
+    }
+    err = look(&search, dir, &found, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!found) {
+        return sonde__fail(
+            diag, SONDE_ENOTFOUND, name,
+            "the files of 'sonde data fetch' or 'sonde data synth'",
+            "not found in %s; try 'sonde data fetch %s' or 'sonde data synth'",
+            search.looked[0] ? search.looked : "any place", name);
+    }
+    options.class_names = search.set->class_names;
+    return sonde_nn_dataset_open_idx(search.images, search.labels, &options, out, diag);
+}

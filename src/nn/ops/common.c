@@ -1,0 +1,360 @@
+/*
+ * common.c - shared parts of the op families: the list of all kinds, lists of kernels,
+ * the checks of shape rules with their messages, layouts, gradient rules and windows.
+ *
+ * A gradient rule may be called with fewer inputs than its op can have: its arrays have
+ * an entry for each possible input, false and 0 for a missing one.
+ */
+#include "nn/ops/common.h"
+#include "base/fail.h"
+#include "base/macros.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* === kinds ========================================================================== */
+
+const sonde__op_kind *const sonde__op_kinds[] = {
+    &sonde__op_conv2d,
+    &sonde__op_max_pool2d,
+    &sonde__op_linear,
+    &sonde__op_relu,
+    &sonde__op_sigmoid,
+    &sonde__op_tanh,
+    &sonde__op_group_norm,
+    &sonde__op_reshape,
+    &sonde__op_transpose,
+    &sonde__op_softmax,
+    &sonde__op_log_softmax,
+    &sonde__op_nll,
+    &sonde__op_add,
+    &sonde__op_mul,
+    &sonde__op_reduce,
+    &sonde__op_identity,
+    &sonde__op_conv2d_grad_input,
+    &sonde__op_conv2d_grad_weight,
+    &sonde__op_channel_sum,
+    &sonde__op_max_pool2d_grad,
+    &sonde__op_linear_grad_input,
+    &sonde__op_linear_grad_weight,
+    &sonde__op_relu_grad,
+    &sonde__op_sigmoid_grad,
+    &sonde__op_tanh_grad,
+    &sonde__op_group_norm_grad,
+    &sonde__op_softmax_grad,
+    &sonde__op_log_softmax_grad,
+    &sonde__op_nll_grad,
+    &sonde__op_broadcast,
+    &sonde__op_scale,
+    &sonde__op_fill,
+    &sonde__op_accumulate,
+    &sonde__op_sgd,
+    &sonde__op_adam,
+    &sonde__op_reorder,
+    &sonde__op_conv2d_relu_pool,
+    &sonde__op_conv2d_relu,
+    &sonde__op_linear_relu,
+    &sonde__op_pool_relu_conv_grad,
+    &sonde__op_linear_grad_weight_sgd,
+    NULL,
+};
+
+const sonde__op_kernel *const *sonde__op_list_kernels(sonde__op_kernel_list *list,
+                                                      sonde__op_fast_kernels fast,
+                                                      const sonde__op_kernel *reference)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    const sonde__op_kernel *const *listed = fast == NULL ? NULL : fast();
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&lock);
+    if (list->kernels[0] == NULL) {
+        for (; listed != NULL && listed[count] != NULL; count++) {
+            assert(count + 1 < SONDE__MAX_KERNELS);
+            list->kernels[count] = listed[count];
+        }
+        list->kernels[count] = reference;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return list->kernels;
+}
+
+const sonde__op_kernel *sonde__op_reference_of(const sonde__op_kind *kind)
+{
+    const sonde__op_kernel *const *kernels = kind->kernels();
+
+    while (kernels[1] != NULL) {
+        kernels++;
+    }
+    return *kernels;
+}
+
+/* === checks ========================================================================= */
+
+const char *sonde__op_shape_text(const sonde__op_shape *shape,
+                                 char buf[SONDE__SHAPE_TEXT])
+{
+    char dims[SONDE__SHAPE_TEXT - 16];
+
+    (void)snprintf(buf, SONDE__SHAPE_TEXT, "%s %s", sonde_dtype_name(shape->dtype),
+                   sonde_shape_text(shape->rank, shape->dim, dims, sizeof dims));
+    return buf;
+}
+
+sonde_err sonde__op_expect_size(const sonde__op_shape *shape, const char *what,
+                                sonde_diag *diag)
+{
+    /* A panel widens a row by 32 at most, an element has 8 bytes at most. */
+    const int64_t most = INT64_MAX / 8 / SONDE__PANEL_WIDTH;
+    char text[SONDE__SHAPE_TEXT];
+    int64_t count = 1;
+
+    for (int i = 0; i < shape->rank; i++) {
+        if (shape->dim[i] < 0 ||
+            __builtin_mul_overflow(count, SONDE_MAX(shape->dim[i], 1), &count) ||
+            count > most) {
+            return sonde__fail(diag, SONDE_ESHAPE, NULL, NULL,
+                               "%s of impossible size, %s", what,
+                               sonde__op_shape_text(shape, text));
+        }
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__op_expect_float(const sonde__op_shape *shape, const char *what,
+                                 sonde_diag *diag)
+{
+    if (shape->dtype == SONDE_F32 || shape->dtype == SONDE_F64) {
+        return sonde__op_expect_size(shape, what, diag);
+    }
+    return sonde__fail(diag, SONDE_EDTYPE, NULL, "float32 or float64", "%s has dtype %s",
+                       what, sonde_dtype_name(shape->dtype));
+}
+
+sonde_err sonde__op_expect_dtype(const sonde__op_shape *shape, sonde_dtype dtype,
+                                 const char *what, sonde_diag *diag)
+{
+    if (shape->dtype == dtype) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_EDTYPE, NULL, sonde_dtype_name(dtype),
+                       "%s has dtype %s", what, sonde_dtype_name(shape->dtype));
+}
+
+sonde_err sonde__op_expect_rank(const sonde__op_shape *shape, int rank, const char *what,
+                                const char *form, sonde_diag *diag)
+{
+    char text[SONDE__SHAPE_TEXT];
+
+    SONDE__TRY(sonde__op_expect_float(shape, what, diag));
+    if (shape->rank == rank) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, SONDE_ESHAPE, NULL, form, "%s is %s", what,
+                       sonde__op_shape_text(shape, text));
+}
+
+sonde_err sonde__op_expect_shape(const sonde__op_shape *shape,
+                                 const sonde__op_shape *expected, const char *what,
+                                 sonde_diag *diag)
+{
+    char found[SONDE__SHAPE_TEXT], wanted[SONDE__SHAPE_TEXT];
+    bool same = shape->rank == expected->rank;
+
+    for (int i = 0; same && i < shape->rank; i++) {
+        same = shape->dim[i] == expected->dim[i];
+    }
+    if (same && shape->dtype == expected->dtype) {
+        return SONDE_OK;
+    }
+    return sonde__fail(diag, same ? SONDE_EDTYPE : SONDE_ESHAPE, NULL,
+                       sonde__op_shape_text(expected, wanted), "%s is %s", what,
+                       sonde__op_shape_text(shape, found));
+}
+
+sonde_err sonde__op_expect_axis(int *axis, int rank, sonde_diag *diag)
+{
+    if (rank == 0 || *axis < -rank || *axis >= rank) {
+        char range[48];
+
+        (void)snprintf(range, sizeof range, "%d to %d", -rank, rank - 1);
+        return sonde__fail(diag, SONDE_EINVAL, NULL, rank == 0 ? NULL : range,
+                           "axis %d of a tensor of rank %d", *axis, rank);
+    }
+    *axis += *axis < 0 ? rank : 0;
+    return SONDE_OK;
+}
+
+sonde_err sonde__op_expect_dims(const sonde__op_attrs *attrs, int rank, sonde_dtype dtype,
+                                const char *what, sonde__op_shape *shape,
+                                sonde_diag *diag)
+{
+    sonde__op_shape made = {.dtype = dtype, .rank = attrs->rank};
+
+    if (attrs->rank < 0 || attrs->rank > SONDE_MAX_DIMS ||
+        (rank >= 0 && attrs->rank != rank)) {
+        char wanted[32];
+
+        (void)snprintf(wanted, sizeof wanted, rank < 0 ? "0 to %d" : "%d",
+                       rank < 0 ? SONDE_MAX_DIMS : rank);
+        return sonde__fail(diag, SONDE_EINVAL, NULL, wanted, "%s has rank %d", what,
+                           attrs->rank);
+    }
+    for (int i = 0; i < attrs->rank; i++) {
+        made.dim[i] = attrs->dims[i];
+        if (made.dim[i] < 0) {
+            char text[SONDE__SHAPE_TEXT];
+
+            return sonde__fail(
+                diag, SONDE_EINVAL, NULL, "no negative dimension", "%s would be %s", what,
+                sonde_shape_text(made.rank, attrs->dims, text, sizeof text));
+        }
+    }
+    SONDE__TRY(sonde__op_expect_size(&made, what, diag));
+    *shape = made;
+    return SONDE_OK;
+}
+
+static sonde_err expect_in(int64_t value, int64_t least, const char *what,
+                           sonde_diag *diag)
+{
+    char range[48];
+
+    if (value >= least && value <= SONDE__MAX_EXTENT) {
+        return SONDE_OK;
+    }
+    (void)snprintf(range, sizeof range, "%lld to %d", (long long)least,
+                   SONDE__MAX_EXTENT);
+    return sonde__fail(diag, SONDE_EINVAL, NULL, range, "%s is %lld", what,
+                       (long long)value);
+}
+
+sonde_err sonde__op_window_count(const sonde__op_attrs *attrs, int d, int64_t extent,
+                                 int64_t *count, sonde_diag *diag)
+{
+    int64_t padded = 0, window = 0;
+
+    SONDE__TRY(
+        expect_in(attrs->kernel[d], 1, d == 0 ? "kernel height" : "kernel width", diag));
+    SONDE__TRY(expect_in(attrs->stride[d], 1, "stride", diag));
+    SONDE__TRY(expect_in(attrs->padding[d], 0, "padding", diag));
+    SONDE__TRY(expect_in(attrs->dilation[d], 1, "dilation", diag));
+    padded = extent + 2 * attrs->padding[d];
+    window = attrs->dilation[d] * (attrs->kernel[d] - 1) + 1;
+    if (window > padded) {
+        char most[64];
+
+        (void)snprintf(most, sizeof most, "at most the padded input's %lld",
+                       (long long)padded);
+        return sonde__fail(diag, SONDE_ESHAPE, NULL, most, "kernel spans %lld in %s",
+                           (long long)window, d == 0 ? "height" : "width");
+    }
+    *count = (padded - window) / attrs->stride[d] + 1;
+    return SONDE_OK;
+}
+
+/* === layouts ======================================================================== */
+
+static int64_t round_up(int64_t n, int64_t multiple)
+{
+    return (n + multiple - 1) / multiple * multiple;
+}
+
+int64_t sonde__op_shape_count(const sonde__op_shape *shape)
+{
+    return sonde__op_dims_product(shape, 0, shape->rank);
+}
+
+/* A scalar is one sample of one element. */
+static int64_t samples(const sonde__op_shape *shape)
+{
+    return shape->rank == 0 ? 1 : shape->dim[0];
+}
+
+static int64_t inner_count(const sonde__op_shape *shape)
+{
+    return sonde__op_dims_product(shape, 1, shape->rank);
+}
+
+int64_t sonde__op_layout_count(const sonde__op_shape *shape, sonde__op_layout layout)
+{
+    if (layout == SONDE__LANES) {
+        return round_up(samples(shape), SONDE__LANE_WIDTH) * inner_count(shape);
+    }
+    if (layout == SONDE__PANELS) {
+        return samples(shape) * round_up(inner_count(shape), SONDE__PANEL_WIDTH);
+    }
+    assert(layout == SONDE__PLAIN);
+    return sonde__op_shape_count(shape);
+}
+
+int64_t sonde__op_layout_at(const sonde__op_shape *shape, sonde__op_layout layout,
+                            int64_t n, int64_t k)
+{
+    if (layout == SONDE__LANES) { /* [n / 16][k][n % 16] */
+        return (n / SONDE__LANE_WIDTH * inner_count(shape) + k) * SONDE__LANE_WIDTH +
+               n % SONDE__LANE_WIDTH;
+    }
+    if (layout == SONDE__PANELS) { /* [k / 32][n][k % 32] */
+        return (k / SONDE__PANEL_WIDTH * samples(shape) + n) * SONDE__PANEL_WIDTH +
+               k % SONDE__PANEL_WIDTH;
+    }
+    assert(layout == SONDE__PLAIN);
+    return n * inner_count(shape) + k;
+}
+
+/* === gradient rules ================================================================= */
+
+sonde__op_value sonde__op_emit_shaped(const sonde__op_gradient_context *context,
+                                      const sonde__op_kind *kind, sonde__op_value like,
+                                      const sonde__op_value *in, int in_count)
+{
+    const sonde__op_shape *shape = sonde__op_value_shape(context->graph, like);
+    sonde__op_attrs attrs = *context->attrs;
+
+    attrs.rank = shape->rank;
+    memcpy(attrs.dims, shape->dim, sizeof attrs.dims);
+    return sonde__op_emit(context->graph, kind, &attrs, in, in_count);
+}
+
+sonde__op_value sonde__op_emit_sum_to(const sonde__op_gradient_context *context,
+                                      sonde__op_value value, sonde__op_value like)
+{
+    const sonde__op_shape wide = *sonde__op_value_shape(context->graph, value);
+    const sonde__op_shape narrow = *sonde__op_value_shape(context->graph, like);
+    const int lead = wide.rank - narrow.rank;
+    sonde__op_attrs attrs = {.keep_dims = true};
+
+    for (int i = 0; i < wide.rank; i++) {
+        if (i < lead || (narrow.dim[i - lead] == 1 && wide.dim[i] != 1)) {
+            attrs.axes |= 1u << i;
+        }
+    }
+    if (attrs.axes != 0) {
+        value = sonde__op_emit(context->graph, &sonde__op_reduce, &attrs, &value, 1);
+    }
+    return lead == 0
+               ? value
+               : sonde__op_emit_shaped(context, &sonde__op_reshape, like, &value, 1);
+}
+
+/* === elements ======================================================================= */
+
+void sonde__op_store_all(const sonde__op_call *call, sonde__op_element element)
+{
+    const sonde__operand *out = &call->out[0];
+    const int64_t *dim = out->shape.dim;
+    int64_t i = 0;
+
+    for (int64_t a = 0; a < dim[0]; a++) {
+        for (int64_t b = 0; b < dim[1]; b++) {
+            for (int64_t c = 0; c < dim[2]; c++) {
+                for (int64_t d = 0; d < dim[3]; d++) {
+                    sonde__op_store(out, i++, element(call, a, b, c, d));
+                }
+            }
+        }
+    }
+}
