@@ -1,12 +1,13 @@
-"""counting.py - how many tests a program ran, from what it printed; and who passed before.
+"""counting.py - counts the tests that a program ran, and remembers which of them passed.
 
-Used by run-checks; apart from it so that its own tests can reach it.
+run-checks uses it; it is a module of its own so that tests/tools can reach it.
 """
 
 import hashlib
 import json
 import os
 import re
+import subprocess
 import xml.etree.ElementTree as ElementTree
 
 CMOCKA = re.compile(r"^\[  (PASSED|FAILED|SKIPPED ) *\] (?:[^:\n]+: )?(\d+) test", re.M)
@@ -14,18 +15,18 @@ SUM = re.compile(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?\s*$", re.M)
 
 
 def count(output, ok):
-    """(passed, failed, skipped) of a program that printed output and ended well or not.
+    """(passed, failed, skipped) of a program, from its output and whether it succeeded.
 
-    cmocka's summaries count, over all groups of the program; else the last line "N passed,
-    N failed"; else the program is one test. One that did not end well has failed at least
-    once, whatever it says.
+    The sum of cmocka's summaries over all groups of the program; else the last line "N passed,
+    N failed"; else the program counts as one test. A program that did not succeed counts at
+    least one failure.
     """
     sums = {"PASSED": 0, "FAILED": 0, "SKIPPED": 0}
-    said = CMOCKA.findall(output)
-    for word, number in said:
+    found = CMOCKA.findall(output)
+    for word, number in found:
         sums[word.strip()] += int(number)
     result = [sums["PASSED"], sums["FAILED"], sums["SKIPPED"]]
-    if not said:
+    if not found:
         lines = SUM.findall(output)
         result = [int(number or 0) for number in lines[-1]] if lines else [int(ok), 0, 0]
     if not ok and result[1] == 0:
@@ -34,7 +35,7 @@ def count(output, ok):
 
 
 def junit(path):
-    """Yields (name, status, output) of a JUnit file of ctest's; status: pass, fail, skip."""
+    """Yields (name, status, output) for each test in CTest's JUnit file: pass, fail or skip."""
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         output = case.findtext("system-out") or ""
         skipped = case.find("skipped")
@@ -50,39 +51,91 @@ def junit(path):
         yield case.get("name"), status, output
 
 
-def fingerprint(*paths):
-    """A digest of the files at or below paths: names, sizes and times of change."""
-    whole = hashlib.sha256()
-    for path in paths:
-        found = [path] if os.path.isfile(path) else []
+class Contents:
+    """Digests of files and folders by content, and of programs with the libraries they load."""
+
+    def __init__(self, root):
+        self.root = os.path.realpath(root)
+        self.digests, self.loaded = {}, {}
+
+    def file(self, path):
+        if path not in self.digests:
+            with open(path, "rb") as file:
+                self.digests[path] = hashlib.sha256(file.read()).hexdigest()
+        return self.digests[path]
+
+    def below(self, path):
+        """Every file at or below a path, sorted."""
+        if os.path.isfile(path):
+            return [path]
+        found = []
         for folder, inner, leaves in os.walk(path):
             inner[:] = [name for name in inner if name != "__pycache__"]
             found += [os.path.join(folder, leaf) for leaf in leaves]
-        for name in sorted(found):
-            if os.path.exists(name):
-                status = os.stat(name)
-                whole.update(f"{name}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return whole.hexdigest()
+        return sorted(name for name in found if os.path.isfile(name))
+
+    def digest(self, *paths):
+        """One digest of the names and contents of all files at or below the paths."""
+        whole = hashlib.sha256()
+        for name in sorted({name for path in paths for name in self.below(path)}):
+            whole.update(f"{name}\0{self.file(name)}\n".encode())
+        return whole.hexdigest()
+
+    def libraries(self, program, folder):
+        """The libraries in a folder that a program loads, and those that they load."""
+        found, ahead = set(), [program]
+        while ahead:
+            for library in self.needed(ahead.pop()):
+                path = os.path.join(folder, library)
+                if path not in found and os.path.isfile(path):
+                    found.add(path)
+                    ahead.append(path)
+        return sorted(found)
+
+    def needed(self, path):
+        if path not in self.loaded:
+            done = subprocess.run(["readelf", "-dW", path], capture_output=True, text=True,
+                                  errors="replace")
+            self.loaded[path] = re.findall(r"\(NEEDED\).*\[(.*)\]", done.stdout)
+        return self.loaded[path]
+
+    def test(self, test, folder):
+        """The key of a CTest test: its command, its properties, and what the command reads."""
+        properties = {entry["name"]: entry["value"] for entry in test.get("properties", ())}
+        inputs = list(properties.get("REQUIRED_FILES", ()))
+        for word in test.get("command", ()):
+            if word.startswith(self.root + os.sep):
+                inputs.append(word)
+                inputs += self.libraries(word, os.path.join(folder, "lib"))
+        text = json.dumps([test.get("command"), properties], sort_keys=True)
+        return hashlib.sha256((text + self.digest(*inputs)).encode()).hexdigest()
 
 
 class Passed:
-    """What passed before, by suite: a suite whose inputs are the same need not run again."""
+    """The tests of one suite that passed, each with the key of what it ran on."""
 
-    def __init__(self, folder, forget):
-        self.folder, self.forget = folder, forget
+    def __init__(self, folder, suite, forget=False):
+        self.path = os.path.join(folder, suite + ".json")
+        self.entries = {}
+        if not forget and os.path.exists(self.path):
+            try:
+                with open(self.path, encoding="utf-8") as file:
+                    self.entries = json.load(file)
+            except (OSError, ValueError):
+                pass  # every test runs
 
-    def recall(self, suite, key):
-        """(passed, skipped) of the suite when it last passed with this key, else None."""
-        try:
-            with open(os.path.join(self.folder, suite + ".json"), encoding="utf-8") as file:
-                entry = json.load(file)
-        except (OSError, ValueError):
-            return None
-        if self.forget or entry.get("key") != key:
-            return None
-        return entry["passed"], entry["skipped"]
+    def recall(self, name, key):
+        """(passed, skipped) of a test that passed with this key, else None."""
+        entry = self.entries.get(name)
+        return (entry[1], entry[2]) if entry and entry[0] == key else None
 
-    def remember(self, suite, key, passed, skipped):
-        os.makedirs(self.folder, exist_ok=True)
-        with open(os.path.join(self.folder, suite + ".json"), "w", encoding="utf-8") as file:
-            json.dump({"key": key, "passed": passed, "skipped": skipped}, file)
+    def remember(self, name, key, counts):
+        """Keeps a test's counts (passed, failed, skipped) if nothing failed."""
+        self.entries.pop(name, None)
+        if counts[1] == 0:
+            self.entries[name] = (key, counts[0], counts[2])
+
+    def save(self):
+        os.makedirs(os.path.dirname(self.path), exist_ok=True)
+        with open(self.path, "w", encoding="utf-8") as file:
+            json.dump(self.entries, file)

@@ -36,6 +36,16 @@ class Planted(unittest.TestCase):
                               check=False, **more)
         return done.returncode, done.stdout
 
+    def changed(self, name, before, after):
+        """A copy of a tool with another limit; its path."""
+        with open(os.path.join(TOOLS, name), encoding="utf-8") as file:
+            text = file.read()
+        self.assertIn(before, text)
+        self.plant("build/tools/" + name, text.replace(before, after))
+        shutil.copy(os.path.join(TOOLS, "house.py"), os.path.join(self.root, "build/tools"))
+        os.chmod(os.path.join(self.root, "build/tools", name), 0o755)
+        return os.path.join(self.root, "build/tools", name)
+
     def check(self, name, *options):
         """A check over the planted tree; a skipped one skips the test."""
         status, output = self.run_tool(name, "--root", self.root, *options)

@@ -49,21 +49,32 @@ class Counting(_planted.Planted):
         self.assertEqual(counting.count("hello", True), (1, 0, 0))
         self.assertEqual(counting.count("hello", False), (0, 1, 0))
 
-    def test_a_crash_behind_the_sum_is_a_failure(self):
+    def test_a_crash_after_the_sum_is_a_failure(self):
         self.assertEqual(counting.count(CMOCKA.format(7, 7), False), (7, 1, 0))
 
+    def key(self, *paths):
+        return counting.Contents(self.root).digest(*(os.path.join(self.root, path)
+                                                     for path in paths))
+
     def test_what_passed_is_forgotten_when_it_changes(self):
-        tree = os.path.join(self.root, "tree")
         self.plant("tree/a", "1")
-        key = counting.fingerprint(tree)
-        passed = counting.Passed(os.path.join(self.root, "state"), False)
-        self.assertIsNone(passed.recall("suite", key))
-        passed.remember("suite", key, 5, 1)
-        self.assertEqual(passed.recall("suite", counting.fingerprint(tree)), (5, 1))
-        self.plant("tree/b", "")
-        self.assertIsNone(passed.recall("suite", counting.fingerprint(tree)))
-        again = counting.Passed(os.path.join(self.root, "state"), True)
-        self.assertIsNone(again.recall("suite", key))
+        key, state = self.key("tree"), os.path.join(self.root, "state")
+        passed = counting.Passed(state, "suite")
+        self.assertIsNone(passed.recall("test", key))
+        passed.remember("test", key, (5, 0, 1))
+        passed.save()
+        self.plant("tree/a", "1")  # the same content at another time
+        self.assertEqual(counting.Passed(state, "suite").recall("test", self.key("tree")), (5, 1))
+        self.assertIsNone(counting.Passed(state, "suite", forget=True).recall("test", key))
+        for path, text in (("tree/b", ""), ("tree/a", "2")):
+            self.plant(path, text)
+            self.assertIsNone(counting.Passed(state, "suite").recall("test", self.key("tree")))
+
+    def test_a_failure_is_not_remembered(self):
+        passed = counting.Passed(self.root, "suite")
+        passed.remember("test", "key", (5, 0, 0))
+        passed.remember("test", "key", (4, 1, 0))
+        self.assertIsNone(passed.recall("test", "key"))
 
 
 class WholeRun(_planted.Planted):
@@ -75,6 +86,10 @@ class WholeRun(_planted.Planted):
         project(planted LANGUAGES C)
         enable_testing()
         add_executable(t t.c)
+        add_library(other SHARED other.c)
+        set_target_properties(other PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+        target_link_libraries(t PRIVATE -Wl,--no-as-needed other)
+        add_custom_target(tested DEPENDS t)
         add_test(NAME room/good COMMAND t 0)
         add_test(NAME room/skipped COMMAND t 77)
         set_tests_properties(room/skipped PROPERTIES SKIP_RETURN_CODE 77)
@@ -89,13 +104,14 @@ class WholeRun(_planted.Planted):
         """
 
     def arrange(self, lists="", program=PROGRAM, check="exit 0"):
-        for name in ("build", "house.py", "counting.py", "run-checks"):
+        for name in ("build", "house.py", "counting.py", "reporting.py", "run-checks"):
             shutil.copy(os.path.join(_planted.TOOLS, name),
                         os.path.join(self.root, os.path.dirname(self.plant("tools/x", "")), name))
         os.remove(os.path.join(self.root, "tools/x"))
         self.plant("CMakePresets.json", self.PRESETS)
         self.plant("CMakeLists.txt", self.LISTS + lists)
         self.plant("t.c", program)
+        self.plant("other.c", "int other(void);\nint other(void) { return 1; }\n")
         self.executable("tools/check-planted", check)
 
     def executable(self, path, body):
@@ -111,7 +127,32 @@ class WholeRun(_planted.Planted):
         self.arrange()
         status, output, last = self.whole()
         self.assertEqual((status, last), (0, "5 passed, 0 failed, 1 skipped"), output)
-        self.assertEqual(len(output.splitlines()), 2, output)  # which one is skipped, the sum
+        lines = output.splitlines()  # which one is skipped, the stages' times, the sum
+        self.assertEqual([line for line in lines if " s  " not in line],
+                         ["skipped release: room/skipped: the very words", last], output)
+        for stage in ("tools", "release: build", "release: tests", "in all"):
+            self.assertRegex(output, rf"(?m)^ *[0-9.]+ s  {stage}$")
+
+    def test_only_what_changed_runs_again(self):
+        self.arrange("add_test(NAME room/slow COMMAND t 0)\n"
+                     "set_tests_properties(room/slow PROPERTIES LABELS slow)\n"
+                     "add_test(NAME room/reader COMMAND cmake -E cat ${CMAKE_SOURCE_DIR}/data)\n")
+        self.plant("data", "one")
+        self.assertEqual(self.whole()[2], "6 passed, 0 failed, 1 skipped")  # without the slow one
+        log = os.path.join(self.root, "build/check.log")
+
+        def ran(path, text):
+            self.plant(path, text)
+            status, output, last = self.whole()
+            self.assertEqual((status, last), (0, "6 passed, 0 failed, 1 skipped"), output)
+            with open(log, encoding="utf-8") as file:
+                return re.findall(r"^---- \w+ release: room/(\w+)", file.read(), re.M)
+
+        self.assertEqual(ran("data", "one"), [])
+        self.assertEqual(ran("data", "two"), ["reader"])
+        self.assertEqual(ran("other.c", "int other(void);\nint other(void) { return 2; }\n"),
+                         ["good", "skipped"])  # their program loads that library
+        self.assertEqual(ran("t.c", self.PROGRAM + "/* a comment */\n"), [])
 
     def test_a_failing_test_is_shown_in_full(self):
         self.arrange("add_test(NAME room/bad COMMAND t 3)\n")
