@@ -47,7 +47,7 @@ static sonde_err make_session(const cli_evaluation *run, int64_t batch,
     options.device_iterations = 1;
     options.gradient_accumulation = 1;
     options.output_mode = SONDE_ANCHOR_ALL;
-    sonde_nn_batch_size(&options, batch);
+    sonde_nn_options_set_batch_size(&options, batch);
     err = sonde_nn_inference_session(run->of.model, &options, out, diag);
     if (err == SONDE_OK) {
         err = sonde_nn_session_attach_hook(*out, run->of.hook, diag);

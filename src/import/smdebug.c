@@ -25,6 +25,7 @@
 #include "base/memory.h"
 #include "import/smdebug_event.h"
 #include "trial/foreign.h"
+#include "trial/run_file.h"
 #include "trial/trial_catalogue.h"
 #include "trial/worker.h"
 
@@ -349,7 +350,7 @@ static sonde_err take_index(index_reader *reader, const json_t *object)
 static sonde_err read_index(sonde_trial *trial, sonde__trial_worker *worker, int64_t step,
                             sonde_diag *diag)
 {
-    char path[SONDE__PATH], where[SONDE__PATH];
+    char where[SONDE__PATH];
     index_reader reader = {.trial = trial,
                            .worker = worker,
                            .where = where,
@@ -357,27 +358,19 @@ static sonde_err read_index(sonde_trial *trial, sonde__trial_worker *worker, int
                            .step = step,
                            .mode = SONDE_MODE_GLOBAL,
                            .mode_step = step};
-    sonde_diag why = {0};
-    json_error_t error;
     json_t *object = NULL;
-    size_t size = 0;
+    bool found = false;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, "index/%09lld/%012lld_%.200s.json",
                    (long long)(step / 1000), (long long)step, worker->name);
-    err = sonde__trial_read_small(
-        &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
-    if (err == SONDE_ENOMEM) {
-        return sonde__fail_nomem(diag, path);
-    }
-    if (err == SONDE_OK) {
-        object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
-    }
-    if (json_is_object(object)) {
+    err = sonde__trial_load_object(trial, where, &found, &object, diag);
+    if (object != NULL) {
         err = take_index(&reader, object);
-    } else {
-        sonde__trial_damage(&trial->damage, where, "%s",
-                            err != SONDE_OK ? why.found : "not a JSON object");
+    } else if (err == SONDE_OK) {
+        if (!found) {
+            sonde__trial_damage(&trial->damage, where, "missing");
+        }
         reader.index =
             sonde__trial_steps_intern(&trial->steps, step, reader.mode, reader.mode_step);
         err = reader.index != SONDE__NONE ? SONDE_OK : sonde__fail_nomem(diag, where);
@@ -508,30 +501,18 @@ static sonde_err take_collections(collection_reader *reader, const json_t *objec
 static sonde_err read_collection_file(sonde_trial *trial, const char *name,
                                       sonde_diag *diag)
 {
-    char path[SONDE__PATH], where[SONDE__PATH];
+    char where[SONDE__PATH];
     collection_reader reader = {trial, where, NULL, diag};
-    sonde_diag why = {0};
-    json_error_t error;
     json_t *object = NULL;
-    size_t size = 0;
+    bool found = false;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(where, sizeof where, COLLECTIONS "/%.255s", name);
-    err = sonde__trial_read_small(
-        &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
-    if (err == SONDE_ENOMEM) {
-        return sonde__fail_nomem(diag, path);
-    }
-    if (err == SONDE_OK) {
-        object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
-    }
-    if (json_is_object(object)) {
+    err = sonde__trial_load_object(trial, where, &found, &object, diag);
+    if (object != NULL) {
         err = take_collections(&reader, object);
-    } else {
-        sonde__trial_damage(&trial->damage, where, "%s",
-                            err != SONDE_OK ? why.found : "not a JSON object");
+    } else if (err == SONDE_OK) {
         ((smdebug_state *)trial->foreign)->has_collections = true; /* unreadable */
-        err = SONDE_OK;
     }
     json_decref(object);
     return err;

@@ -1,15 +1,28 @@
 /*
- * backend_local.c - a run in a folder of this machine: folders, small files, the lock. The
- * files that are written bit by bit are in local_file.c.
+ * backend_local.c - a run in a folder of this machine: folders, small files, the lock, and
+ * files written from front to back.
+ *
+ * Appended bytes are remembered as pieces and written by one pwritev: they go from the ring
+ * to the kernel without a copy. A large amount bypasses the page cache instead (bulk.h),
+ * from the first block that begins in it to the last one that ends in it: that runs at the
+ * speed of the disk and does not wait for the kernel to free pages. Space is reserved
+ * before, so that several writes can be in flight; sync gives the rest back. File systems
+ * without direct writes get ordinary ones.
+ *
+ *     | file so far ..| head |  block  |  block  |  block  | rest |
+ *                      pwritev       direct                 pwrite
  */
-#include "record/local.h"
+#include "record/backend.h"
 
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "base/whole_file.h"
+#include "record/bulk.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -23,17 +36,51 @@
 
 #include <sonde/error.h>
 
-const char *sonde__record_local_path(const sonde__record_local *home, char *to,
-                                     const char *name)
+enum { NAME_ROOM = 192 /* after the path: "/w0000/" and the longest name */ };
+
+typedef struct local_folder {
+    sonde__record_backend backend; /* first */
+    char *path;
+    char *name, *other; /* room for the path and any name of a run */
+    size_t room;
+    int lock;
+    sonde__record_bulk *bulk; /* after the first bulk; used by one file at a time */
+} local_folder;
+
+enum {
+#if defined(SONDE_STRESS)
+    PIECES = 3,
+#else
+    PIECES = 1024, /* IOV_MAX of Linux */
+#endif
+    AHEAD = 64 * 1024 * 1024 /* bytes that space is set aside for */
+};
+
+typedef struct local_file {
+    sonde__record_file file; /* first */
+    local_folder *home;
+    int fd;
+    int count;            /* of pieces */
+    struct iovec *pieces; /* PIECES */
+    int direct;           /* a descriptor past the page cache; -1: none */
+    bool no_direct;       /* and there never will be one */
+    bool bulk;            /* since the last settle */
+    uint64_t head;        /* bytes to come before the bulk's first block */
+    uint64_t promised;    /* the end of what was put in bulk */
+    uint64_t aside;       /* the file's length with the space set aside; 0: none is */
+} local_file;
+
+/* The path of a name, in buffer, which is home->name or home->other. */
+static const char *path_of(const local_folder *home, char *buffer, const char *name)
 {
-    (void)snprintf(to, home->room, "%s%s%s", home->path, name[0] != '\0' ? "/" : "",
+    (void)snprintf(buffer, home->room, "%s%s%s", home->path, name[0] != '\0' ? "/" : "",
                    name);
-    return to;
+    return buffer;
 }
 
 static void destroy(sonde__record_backend *backend)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
+    local_folder *home = (local_folder *)backend;
 
     if (home == NULL) {
         return;
@@ -68,11 +115,11 @@ static int make_way(char *path)
 
 static int make_folder(sonde__record_backend *backend, const char *name, bool *made)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
+    local_folder *home = (local_folder *)backend;
     int failed = 0;
     struct stat about;
 
-    (void)sonde__record_local_path(home, home->name, name);
+    (void)path_of(home, home->name, name);
     if (name[0] == '\0') {
         failed = make_way(home->name);
     }
@@ -90,16 +137,16 @@ static int make_folder(sonde__record_backend *backend, const char *name, bool *m
 
 static int remove_folder(sonde__record_backend *backend, const char *name)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
+    local_folder *home = (local_folder *)backend;
 
-    return rmdir(sonde__record_local_path(home, home->name, name)) != 0 ? errno : 0;
+    return rmdir(path_of(home, home->name, name)) != 0 ? errno : 0;
 }
 
 static int list(sonde__record_backend *backend, const char *name,
                 sonde__record_backend_seen seen, void *user)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
-    DIR *folder = opendir(sonde__record_local_path(home, home->name, name));
+    local_folder *home = (local_folder *)backend;
+    DIR *folder = opendir(path_of(home, home->name, name));
     struct dirent *entry = NULL;
     int failed = 0;
 
@@ -118,13 +165,13 @@ static int list(sonde__record_backend *backend, const char *name,
 
 static int lock_folder(sonde__record_backend *backend, const char *name)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
-    char file[SONDE__LOCAL_NAME];
+    local_folder *home = (local_folder *)backend;
+    char file[NAME_ROOM];
     int failed = 0;
 
     (void)snprintf(file, sizeof file, "%s/lock", name);
-    home->lock = open(sonde__record_local_path(home, home->name, file),
-                      O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    home->lock =
+        open(path_of(home, home->name, file), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (home->lock < 0) {
         return errno;
     }
@@ -138,30 +185,11 @@ static int lock_folder(sonde__record_backend *backend, const char *name)
 
 /* --- small files ------------------------------------------------------------------ */
 
-static int write_all(int fd, const void *bytes, size_t size)
-{
-    const unsigned char *from = bytes;
-
-    while (size > 0) {
-        const ssize_t written = write(fd, from, size);
-
-        if (written < 0 && errno != EINTR) {
-            return errno;
-        }
-        if (written == 0) {
-            return EIO;
-        }
-        from += SONDE_MAX(written, 0);
-        size -= (size_t)SONDE_MAX(written, 0);
-    }
-    return 0;
-}
-
 static int replace(sonde__record_backend *backend, const char *name, const void *bytes,
                    size_t size, bool once, bool sync)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
-    const char *const final = sonde__record_local_path(home, home->name, name);
+    local_folder *home = (local_folder *)backend;
+    const char *const final = path_of(home, home->name, name);
     int failed = 0, fd = -1;
 
     (void)snprintf(home->other, home->room, "%s.%ld.tmp", final, (long)getpid());
@@ -169,7 +197,7 @@ static int replace(sonde__record_backend *backend, const char *name, const void 
     if (fd < 0) {
         return errno;
     }
-    failed = write_all(fd, bytes, size);
+    failed = sonde__write_all(fd, bytes, size) ? 0 : errno;
     if (failed == 0 && sync && fsync(fd) != 0) {
         failed = errno;
     }
@@ -191,9 +219,8 @@ static int replace(sonde__record_backend *backend, const char *name, const void 
 static int load(sonde__record_backend *backend, const char *name, char **bytes,
                 size_t *size)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
-    const int fd =
-        open(sonde__record_local_path(home, home->name, name), O_RDONLY | O_CLOEXEC);
+    local_folder *home = (local_folder *)backend;
+    const int fd = open(path_of(home, home->name, name), O_RDONLY | O_CLOEXEC);
     struct stat about;
     char *block = NULL;
     size_t got = 0;
@@ -230,10 +257,334 @@ static int load(sonde__record_backend *backend, const char *name, char **bytes,
 
 static int remove_file(sonde__record_backend *backend, const char *name)
 {
-    sonde__record_local *home = (sonde__record_local *)backend;
+    local_folder *home = (local_folder *)backend;
 
-    return unlink(sonde__record_local_path(home, home->name, name)) != 0 ? errno : 0;
+    return unlink(path_of(home, home->name, name)) != 0 ? errno : 0;
 }
+
+/* --- opening files ---------------------------------------------------------------- */
+
+static int open_file(local_folder *home, const char *name, int flags,
+                     sonde__record_file **out)
+{
+    local_file *file = sonde__calloc(1, sizeof *file);
+    struct stat about = {0};
+    int failed = 0;
+
+    if (file == NULL) {
+        return ENOMEM;
+    }
+    file->file.ops = home->backend.ops;
+    file->home = home;
+    file->fd = file->direct = -1;
+    file->pieces = sonde__calloc(PIECES, sizeof *file->pieces);
+    if (file->pieces == NULL) {
+        failed = ENOMEM;
+    } else {
+        file->fd =
+            open(path_of(home, home->name, name), O_RDWR | O_CLOEXEC | flags, 0666);
+        failed = file->fd < 0 || fstat(file->fd, &about) != 0 ? errno : 0;
+    }
+    if (failed != 0) {
+        file->file.ops->close(&file->file);
+        return failed;
+    }
+    file->file.end = (uint64_t)about.st_size;
+    *out = &file->file;
+    return 0;
+}
+
+static int create_file(sonde__record_backend *backend, const char *name,
+                       sonde__record_file **out)
+{
+    return open_file((local_folder *)backend, name, O_CREAT | O_EXCL, out);
+}
+
+static int reopen_file(sonde__record_backend *backend, const char *name,
+                       sonde__record_file **out)
+{
+    return open_file((local_folder *)backend, name, 0, out);
+}
+
+static int write_at(sonde__record_file *base, uint64_t at, const void *bytes, size_t size)
+{
+    const local_file *file = (const local_file *)base;
+    const unsigned char *from = bytes;
+
+    while (size > 0) {
+        const ssize_t written = pwrite(file->fd, from, size, (off_t)at);
+
+        if (written < 0 && errno == EINTR) {
+            continue;
+        }
+        if (written <= 0) {
+            return written < 0 ? errno : EIO;
+        }
+        from += written;
+        at += (uint64_t)written;
+        size -= (size_t)written;
+    }
+    return 0;
+}
+
+/* --- bulk ------------------------------------------------------------------------- */
+
+/* Whether what comes now can go past the page cache. */
+static bool begin_bulk(local_file *file)
+{
+    const uint64_t end = file->file.end;
+    const uint64_t block = SONDE__BULK_BLOCK;
+    char path[64];
+
+    if (file->no_direct) {
+        return false;
+    }
+    if (file->home->bulk == NULL) {
+        file->home->bulk = sonde__record_bulk_create();
+    }
+    if (file->direct < 0) {
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", file->fd);
+        file->direct = open(path, O_WRONLY | O_CLOEXEC | O_DIRECT);
+    }
+    if (file->home->bulk == NULL || file->direct < 0) {
+        file->no_direct = true;
+        return false;
+    }
+    file->head = (block - end % block) % block;
+    file->bulk = true;
+    file->promised = end + file->head;
+    sonde__record_bulk_begin(file->home->bulk, file->direct, end + file->head);
+    return true;
+}
+
+/* Space for what is put, and some; where there is none, writing will tell. */
+static void set_aside(local_file *file)
+{
+    if (file->promised > file->aside) {
+        const uint64_t begin = SONDE_MAX(file->aside, file->file.end);
+
+        file->aside = file->promised + AHEAD;
+        if (fallocate(file->fd, 0, (off_t)begin, (off_t)(file->aside - begin)) != 0) {
+            file->aside = UINT64_MAX; /* not again */
+        }
+    }
+}
+
+static int append_piece(local_file *file, const void *bytes, size_t size);
+
+static int append_bulk(local_file *file, const void *bytes, size_t size)
+{
+    const size_t before = (size_t)SONDE_MIN(file->head, size);
+    int failed = 0;
+
+    if (before > 0) {
+        failed = append_piece(file, bytes, before);
+        file->head -= before;
+    }
+    if (failed == 0 && size > before) {
+        file->promised += size - before;
+        set_aside(file);
+        sonde__record_bulk_put(file->home->bulk, (const unsigned char *)bytes + before,
+                               size - before);
+    }
+    return failed;
+}
+
+/* What was put past the page cache, behind the head, which is written. */
+static int end_bulk(local_file *file)
+{
+    const void *rest = NULL;
+    size_t left = 0;
+    uint64_t good = 0;
+    int failed = sonde__record_bulk_end(file->home->bulk, &good, &rest, &left);
+
+    file->bulk = false;
+    if (file->head == 0) {
+        file->file.end = good;
+    }
+    if (failed == EINVAL) { /* a file system that takes no direct writes after all */
+        file->no_direct = true;
+    }
+    if (failed == 0 && left > 0) {
+        failed = write_at(&file->file, good, rest, left);
+        file->file.end += failed == 0 ? left : 0;
+    }
+    return failed;
+}
+
+/* --- pieces ----------------------------------------------------------------------- */
+
+/* All pieces to the end. Some may be written when it fails. */
+static int write_pieces(local_file *file)
+{
+    struct iovec *at = file->pieces;
+    int left = file->count, failed = 0;
+
+    while (left > 0 && failed == 0) {
+        ssize_t written = pwritev(file->fd, at, left, (off_t)file->file.end);
+
+        if (written < 0) {
+            failed = errno == EINTR ? 0 : errno;
+            continue;
+        }
+        if (written == 0) {
+            failed = EIO;
+        }
+        file->file.end += (uint64_t)written;
+        while (left > 0 && (size_t)written >= at->iov_len) {
+            written -= (ssize_t)at->iov_len;
+            at++;
+            left--;
+        }
+        if (left > 0) {
+            at->iov_base = (unsigned char *)at->iov_base + written;
+            at->iov_len -= (size_t)written;
+        }
+    }
+    file->count = 0;
+    return failed;
+}
+
+static int append_piece(local_file *file, const void *bytes, size_t size)
+{
+    struct iovec *const last = &file->pieces[SONDE_MAX(file->count, 1) - 1];
+    unsigned char *const from = (unsigned char *)(uintptr_t)bytes; /* only read */
+
+    if (file->count > 0 && (unsigned char *)last->iov_base + last->iov_len == from) {
+        last->iov_len += size;
+        return 0;
+    }
+    if (file->count == PIECES) {
+        const int failed = write_pieces(file);
+
+        if (failed != 0) {
+            return failed;
+        }
+    }
+    file->pieces[file->count++] = (struct iovec){from, size};
+    return 0;
+}
+
+static int append(sonde__record_file *base, const void *bytes, size_t size)
+{
+    local_file *file = (local_file *)base;
+
+    if (size == 0) {
+        return 0;
+    }
+    if (!file->bulk && base->in_bulk && file->count == 0) {
+        (void)begin_bulk(file);
+    }
+    return file->bulk ? append_bulk(file, bytes, size) : append_piece(file, bytes, size);
+}
+
+static int settle(sonde__record_file *base)
+{
+    local_file *file = (local_file *)base;
+    const int failed = write_pieces(file);
+    int bulk_failed = 0;
+
+    if (file->bulk) {
+        const uint64_t end = base->end;
+
+        bulk_failed = end_bulk(file);
+        if (failed != 0) { /* without the head there is a hole */
+            base->end = end;
+        }
+    }
+    return failed != 0 ? failed : bulk_failed;
+}
+
+/* --- at places -------------------------------------------------------------------- */
+
+static int read_at(sonde__record_file *base, uint64_t at, void *bytes, size_t size,
+                   size_t *got)
+{
+    const local_file *file = (const local_file *)base;
+    unsigned char *to = bytes;
+
+    *got = 0;
+    while (*got < size) {
+        const ssize_t n = pread(file->fd, to + *got, size - *got, (off_t)(at + *got));
+
+        if (n < 0 && errno != EINTR) {
+            return errno;
+        }
+        if (n == 0) {
+            break;
+        }
+        *got += (size_t)SONDE_MAX(n, 0);
+    }
+    return 0;
+}
+
+static int truncate_file(sonde__record_file *base, uint64_t size)
+{
+    local_file *file = (local_file *)base;
+
+    if (ftruncate(file->fd, (off_t)size) != 0) {
+        return errno;
+    }
+    file->aside = 0;
+    base->end = size;
+    return 0;
+}
+
+static int sync_file(sonde__record_file *base)
+{
+    local_file *file = (local_file *)base;
+
+    if (file->aside > 0) { /* the space that was not needed */
+        const int failed = truncate_file(base, base->end);
+
+        if (failed != 0) {
+            return failed;
+        }
+    }
+    return fdatasync(file->fd) != 0 ? errno : 0;
+}
+
+/* The blocks are found now, so that the next commit of the file system's journal, whoever
+ * waits for it, has them. */
+static void begin_sync(sonde__record_file *base)
+{
+    (void)sync_file_range(((local_file *)base)->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+static int publish(sonde__record_file *base, const char *from, const char *to)
+{
+    const local_file *file = (const local_file *)base;
+    local_folder *home = file->home;
+
+    (void)path_of(home, home->name, from);
+    return rename(home->name, path_of(home, home->other, to)) != 0 ? errno : 0;
+}
+
+static bool is_lost(sonde__record_file *base)
+{
+    struct stat about;
+
+    return fstat(((const local_file *)base)->fd, &about) == 0 && about.st_nlink == 0;
+}
+
+static void close_file(sonde__record_file *base)
+{
+    local_file *file = (local_file *)base;
+
+    if (file == NULL) {
+        return;
+    }
+    if (file->fd >= 0) {
+        (void)close(file->fd);
+    }
+    if (file->direct >= 0) {
+        (void)close(file->direct);
+    }
+    sonde__free(file->pieces);
+    sonde__free(file);
+}
+
+/* --- the backend ------------------------------------------------------------------ */
 
 sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **out,
                                       sonde_diag *diag)
@@ -247,27 +598,27 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
         .load = load,
         .remove = remove_file,
         .lock = lock_folder,
-        .create = sonde__record_local_create,
-        .open = sonde__record_local_open,
-        .append = sonde__record_local_append,
-        .settle = sonde__record_local_settle,
-        .write_at = sonde__record_local_write_at,
-        .read_at = sonde__record_local_read_at,
-        .truncate = sonde__record_local_truncate,
-        .sync = sonde__record_local_sync,
-        .begin_sync = sonde__record_local_begin_sync,
-        .publish = sonde__record_local_publish,
-        .is_lost = sonde__record_local_is_lost,
-        .close = sonde__record_local_close,
+        .create = create_file,
+        .open = reopen_file,
+        .append = append,
+        .settle = settle,
+        .write_at = write_at,
+        .read_at = read_at,
+        .truncate = truncate_file,
+        .sync = sync_file,
+        .begin_sync = begin_sync,
+        .publish = publish,
+        .is_lost = is_lost,
+        .close = close_file,
     };
-    sonde__record_local *home = sonde__calloc(1, sizeof *home);
+    local_folder *home = sonde__calloc(1, sizeof *home);
 
     if (home == NULL) {
         return sonde__fail_nomem(diag, "a folder for the run");
     }
     home->backend.ops = &ops;
     home->lock = -1;
-    home->room = strlen(path) + SONDE__LOCAL_NAME;
+    home->room = strlen(path) + NAME_ROOM;
     home->path = sonde__strdup(path);
     for (size_t n = strlen(path); home->path != NULL && n > 1 && path[n - 1] == '/';
          n--) {

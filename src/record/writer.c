@@ -6,6 +6,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "record/digest.h"
 
 #include <sonde/log.h>
 
@@ -18,6 +19,19 @@
 #define RETRY 0.25 /* seconds between two attempts at what failed */
 #define SOON 0.1   /* seconds from a file that was closed to the state that says so */
 #define LOOK 1.0   /* seconds between two looks at whether the files are still there */
+
+#if defined(SONDE_STRESS)
+enum { BATCH_BYTES = 30000, BATCH_ITEMS = 500, BULK = 5000 };
+#else
+enum {
+    BATCH_BYTES = 16 * 1024 * 1024, /* of values; a larger one is a batch of its own */
+    BATCH_ITEMS = 1024 * 1024,      /* bytes of statistics, of sketches, of steps */
+    BULK = 1024 * 1024              /* of values at once, that go past the page cache */
+};
+#endif
+enum {
+    SMALL = 2048 /* bytes of a value that is copied, so that a write has fewer pieces */
+};
 
 void sonde__record_writer_init(sonde__record_writer *writer)
 {
@@ -48,6 +62,375 @@ static uint64_t lost(const sonde__record_writer *writer)
 {
     return atomic_load_explicit(&writer->counters.disk_full, memory_order_relaxed) +
            atomic_load_explicit(&writer->counters.io_error, memory_order_relaxed);
+}
+
+/* --- losses ----------------------------------------------------------------------- */
+
+static void count(_Atomic uint64_t *counter, uint64_t n)
+{
+    (void)atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+static void lose(sonde__record_writer *writer, uint64_t n, int fault)
+{
+    const bool full = fault == ENOSPC || fault == EDQUOT || fault == EFBIG;
+
+    count(full ? &writer->counters.disk_full : &writer->counters.io_error, n);
+    writer->changed = true;
+}
+
+/* --- taking ----------------------------------------------------------------------- */
+
+/* The producer may send the next. */
+static void free_far(sonde__record_writer *writer, void *far)
+{
+    if (far != NULL) {
+        sonde__free(far);
+        atomic_store_explicit(&writer->far_away, false, memory_order_release);
+    }
+}
+
+/* Why no more messages were taken. */
+typedef enum filled {
+    FILLED_ALL,    /* the ring is empty */
+    FILLED_BATCH,  /* the batch is full */
+    FILLED_ROTATE, /* the next value goes to the next segment */
+    FILLED_FAULT   /* errno in *fault */
+} filled;
+
+/* What one message means for the batch. */
+typedef enum taken {
+    TAKEN,       /* it is in the batch, or lost */
+    TAKEN_LAST,  /* likewise, and the batch is full */
+    LEFT_BATCH,  /* the batch is full without it */
+    LEFT_ROTATE, /* it belongs to the next segment */
+    LEFT_FAULT   /* errno in *fault */
+} taken;
+
+/* A segment, open. */
+static int need_segment(sonde__record_writer *writer, uint64_t value, size_t name)
+{
+    int failed = 0;
+
+    if (sonde__record_segment_is_open(&writer->segment)) {
+        return 0;
+    }
+    failed =
+        sonde__record_segment_open(&writer->segment, writer->segment_bytes, value, name);
+    if (failed == 0) {
+        writer->segment.data->in_bulk = sonde__record_ring_fill(writer->ring) >= BULK;
+    }
+    if (failed == EEXIST) { /* what could not be taken away after a fault */
+        writer->segment.number++;
+    }
+    return failed;
+}
+
+/* Room in scratch; TAKEN if there is. What is in use cannot move. */
+static taken need_scratch(sonde__record_writer *writer, size_t n, int *fault)
+{
+    sonde__record_scratch *const scratch = &writer->scratch;
+    unsigned char *larger = NULL;
+
+    if (scratch->size - scratch->used >= n) {
+        return TAKEN;
+    }
+    if (scratch->used > 0) {
+        return LEFT_BATCH;
+    }
+    larger = sonde__malloc(n);
+    if (larger == NULL) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    sonde__free(scratch->start);
+    scratch->start = larger;
+    scratch->size = n;
+    return TAKEN;
+}
+
+/* The bytes as they are stored: compressed, small ones behind each other, large ones where
+ * they are. */
+static const void *place(sonde__record_writer *writer, uint32_t id, const void *bytes,
+                         sonde__record_index_line *line)
+{
+    sonde__record_scratch *const scratch = &writer->scratch;
+    const void *packed = NULL;
+    void *copy = NULL;
+
+    if (writer->compressor.context != NULL) {
+        sonde__record_compress(&writer->compressor, &writer->tensors.tensors[id], scratch,
+                               bytes, line, &packed);
+    }
+    if (packed != NULL || line->bytes >= SMALL) {
+        return packed != NULL ? packed : bytes;
+    }
+    copy = scratch->start + scratch->used;
+    memcpy(copy, bytes, (size_t)line->bytes);
+    scratch->used += (size_t)line->bytes;
+    return copy;
+}
+
+/* Whether the segment has what it shall hold, with n bytes more. */
+static bool is_full(const sonde__record_writer *writer, uint64_t n)
+{
+    const sonde__record_segment *segment = &writer->segment;
+
+    return sonde__record_segment_is_open(segment) && segment->staged > 0 &&
+           segment->staged + n > writer->segment_bytes;
+}
+
+static taken take_value(sonde__record_writer *writer,
+                        const sonde__record_value_message *message, int *fault)
+{
+    const uint32_t id =
+        sonde__record_tensors_find(&writer->tensors, message->line.tensor);
+    const uint64_t payload = message->line.bytes;
+    const void *bytes = message->far != NULL ? message->far : message->bytes;
+    const char *const name =
+        id != SONDE_NO_TENSOR ? writer->tensors.names.text[id] : NULL;
+    sonde__record_index_line line = message->line;
+    sonde__record_segment_added added = SONDE__ADDED;
+    taken room = TAKEN;
+
+    if (name == NULL) { /* its line was refused */
+        lose(writer, 1, EIO);
+        free_far(writer, message->far);
+        return TAKEN;
+    }
+    if (is_full(writer, payload)) {
+        return LEFT_ROTATE;
+    }
+    *fault = need_segment(writer, payload, strlen(name));
+    if (*fault != 0) {
+        return LEFT_FAULT;
+    }
+    room = need_scratch(writer,
+                        writer->compressor.context != NULL
+                            ? sonde__record_compressor_bound((size_t)payload)
+                            : SMALL,
+                        fault);
+    if (room != TAKEN) {
+        return room;
+    }
+    line.tensor = id;
+    line.hash = sonde__record_digest(bytes, (size_t)payload);
+    bytes = place(writer, id, bytes, &line);
+    added = sonde__record_segment_add(&writer->segment, &line, bytes, payload, name);
+    if (added != SONDE__ADDED) {
+        *fault = ENOMEM;
+        return added == SONDE__BATCH_FULL    ? LEFT_BATCH
+               : added == SONDE__HEADER_FULL ? LEFT_ROTATE
+                                             : LEFT_FAULT;
+    }
+    writer->far = message->far;
+    return message->far != NULL ||
+                   writer->segment.staged - writer->segment.end >= BATCH_BYTES
+               ? TAKEN_LAST
+               : TAKEN;
+}
+
+static taken take_vitals(sonde__record_writer *writer,
+                         sonde__record_vitals_message *message, int *fault)
+{
+    const uint32_t id = sonde__record_tensors_find(&writer->tensors, message->row.tensor);
+    sonde__record_stats_row row = message->row;
+
+    if (id == SONDE_NO_TENSOR) {
+        lose(writer, 1, EIO);
+        return TAKEN;
+    }
+    row.tensor = id;
+    row.check = sonde__record_stats_check(&row);
+    if (!sonde__record_stream_add(&writer->stats, &row, sizeof row)) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    return writer->stats.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+}
+
+static taken take_sketch(sonde__record_writer *writer,
+                         sonde__record_sketch_message *message, int *fault)
+{
+    sonde__record_sketch_record *const record = &message->record;
+    const uint32_t producers = record->tensor;
+    const uint32_t id = sonde__record_tensors_find(&writer->tensors, producers);
+    bool added = false;
+
+    if (id == SONDE_NO_TENSOR) {
+        lose(writer, 1, EIO);
+        return TAKEN;
+    }
+    record->tensor = id; /* the message is ours until it is released */
+    record->check = 0;
+    record->check = sonde__record_sketch_check(record);
+    added = sonde__record_stream_add(&writer->sketches, record, record->length);
+    record->tensor = producers;
+    if (!added) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    return writer->sketches.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+}
+
+static taken take_end(sonde__record_writer *writer,
+                      const sonde__record_end_message *message, int *fault)
+{
+    sonde__record_step_row row = message->row;
+
+    row.check = sonde__record_step_check(&row);
+    if (!sonde__record_stream_add(&writer->steps, &row, sizeof row)) {
+        *fault = ENOMEM;
+        return LEFT_FAULT;
+    }
+    writer->newest = SONDE_MAX(writer->newest, row.step);
+    return writer->steps.waiting.length >= BATCH_ITEMS ? TAKEN_LAST : TAKEN;
+}
+
+static taken take(sonde__record_writer *writer, sonde__record_block *block, int *fault)
+{
+    void *const message = block;
+
+    switch ((sonde__record_message_kind)block->kind) {
+    case SONDE__MESSAGE_VALUE:
+        return take_value(writer, message, fault);
+    case SONDE__MESSAGE_VITALS:
+        return take_vitals(writer, message, fault);
+    case SONDE__MESSAGE_SKETCH:
+        return take_sketch(writer, message, fault);
+    case SONDE__MESSAGE_END:
+        return take_end(writer, message, fault);
+    case SONDE__MESSAGE_TENSOR:
+    default:
+        *fault = sonde__record_tensors_add(&writer->tensors, message);
+        return *fault == 0 ? TAKEN : LEFT_FAULT;
+    }
+}
+
+/* Takes messages; *any: true if there were any. */
+static filled fill_batch(sonde__record_writer *writer, bool *any, int *fault)
+{
+    sonde__record_file *const data = writer->segment.data;
+    sonde__record_block *block = NULL;
+
+    *any = false;
+    if (data != NULL) {
+        data->in_bulk = sonde__record_ring_fill(writer->ring) >= BULK;
+    }
+    while ((block = sonde__record_ring_next(writer->ring)) != NULL) {
+        const taken what = take(writer, block, fault);
+
+        if (what == TAKEN || what == TAKEN_LAST) {
+            *any = writer->pending = true;
+        } else {
+            sonde__record_ring_back(writer->ring, block);
+        }
+        switch (what) {
+        case TAKEN:
+            break;
+        case LEFT_ROTATE:
+            return FILLED_ROTATE;
+        case LEFT_FAULT:
+            return FILLED_FAULT;
+        case TAKEN_LAST:
+        case LEFT_BATCH:
+        default:
+            return FILLED_BATCH;
+        }
+    }
+    return FILLED_ALL;
+}
+
+/* --- into the files --------------------------------------------------------------- */
+
+static void release(sonde__record_writer *writer)
+{
+    writer->pending = false;
+    writer->scratch.used = 0;
+    free_far(writer, writer->far);
+    writer->far = NULL;
+    sonde__record_ring_release(writer->ring);
+}
+
+static int commit_batch(sonde__record_writer *writer)
+{
+    sonde__record_counters *const counters = &writer->counters;
+    sonde__record_segment_gain gain = {0};
+    uint64_t gained = 0;
+    int failed = sonde__record_stream_commit(&writer->tensors.catalogue, &gained);
+
+    if (!writer->pending && failed == 0) {
+        writer->scratch.used = 0;
+        return 0;
+    }
+    if (failed == 0) {
+        failed = sonde__record_stream_commit(&writer->stats, &gained);
+        count(&counters->rows, gained);
+    }
+    if (failed == 0) {
+        failed = sonde__record_stream_commit(&writer->sketches, &gained);
+        count(&counters->sketches, gained);
+    }
+    if (failed == 0) {
+        failed = sonde__record_segment_commit(&writer->segment, &gain);
+        count(&counters->records, gain.values);
+        count(&counters->bytes, gain.payload);
+    }
+    if (failed == 0) { /* a step is told when everything of it is there */
+        failed = sonde__record_stream_commit(&writer->steps, &gained);
+    }
+    writer->changed = true;
+    if (failed == 0) {
+        atomic_store_explicit(&counters->last_step, writer->newest, memory_order_relaxed);
+        release(writer);
+    }
+    return failed;
+}
+
+/* --- losing ----------------------------------------------------------------------- */
+
+static void drop_batch(sonde__record_writer *writer)
+{
+    if (!writer->pending) {
+        return;
+    }
+    lose(writer,
+         sonde__record_stream_drop(&writer->stats) +
+             sonde__record_stream_drop(&writer->sketches) +
+             sonde__record_segment_drop(&writer->segment),
+         writer->fault);
+    (void)sonde__record_stream_drop(&writer->steps);
+    writer->newest =
+        atomic_load_explicit(&writer->counters.last_step, memory_order_relaxed);
+    release(writer);
+}
+
+static bool drop_next(sonde__record_writer *writer)
+{
+    sonde__record_block *const block = sonde__record_ring_next(writer->ring);
+    void *const message = block;
+
+    if (block == NULL) {
+        return false;
+    }
+    switch ((sonde__record_message_kind)block->kind) {
+    case SONDE__MESSAGE_VALUE:
+        free_far(writer, ((sonde__record_value_message *)message)->far);
+        lose(writer, 1, writer->fault);
+        break;
+    case SONDE__MESSAGE_VITALS:
+    case SONDE__MESSAGE_SKETCH:
+        lose(writer, 1, writer->fault);
+        break;
+    case SONDE__MESSAGE_TENSOR: /* needs memory alone, and no second chance comes */
+        (void)sonde__record_tensors_add(&writer->tensors, message);
+        break;
+    case SONDE__MESSAGE_END:
+    default:
+        break;
+    }
+    sonde__record_ring_release(writer->ring);
+    return true;
 }
 
 /* --- closing files ---------------------------------------------------------------- */
@@ -101,21 +484,21 @@ static void look_for_files(sonde__record_writer *writer)
     sonde__record_counters *const counters = &writer->counters;
 
     if (is_lost(segment->data) || is_lost(segment->index)) {
-        sonde__record_batch_drop(writer);
-        sonde__record_batch_lose(writer, segment->values, ENOENT);
+        drop_batch(writer);
+        lose(writer, segment->values, ENOENT);
         (void)atomic_fetch_sub(&counters->records, segment->values);
         (void)atomic_fetch_sub(&counters->bytes, segment->payload);
         sonde__record_segment_abandon(segment);
         writer->lost_files = true;
     }
     if (is_lost(writer->stats.file)) {
-        sonde__record_batch_lose(writer, writer->stats.items, ENOENT);
+        lose(writer, writer->stats.items, ENOENT);
         (void)atomic_fetch_sub(&counters->rows, writer->stats.items);
         sonde__record_stream_abandon(&writer->stats);
         writer->lost_files = true;
     }
     if (is_lost(writer->sketches.file)) {
-        sonde__record_batch_lose(writer, writer->sketches.items, ENOENT);
+        lose(writer, writer->sketches.items, ENOENT);
         (void)atomic_fetch_sub(&counters->sketches, writer->sketches.items);
         sonde__record_stream_abandon(&writer->sketches);
         writer->lost_files = true;
@@ -170,10 +553,9 @@ static void make_room(sonde__record_writer *writer)
     const size_t most = writer->ring->size / 2;
 
     if (sonde__record_ring_fill(writer->ring) > most) {
-        sonde__record_batch_drop(writer);
+        drop_batch(writer);
     }
-    while (sonde__record_ring_fill(writer->ring) > most &&
-           sonde__record_batch_drop_next(writer)) {
+    while (sonde__record_ring_fill(writer->ring) > most && drop_next(writer)) {
     }
 }
 
@@ -182,11 +564,11 @@ static void make_room(sonde__record_writer *writer)
 /* As much as one batch. *any: whether there was anything to do. Returns an errno. */
 static int work(sonde__record_writer *writer, double now, bool *any)
 {
-    sonde__record_filled filled = SONDE__FILLED_ALL;
+    filled got = FILLED_ALL;
     int failed = 0, fault = 0;
 
     if (writer->pending) {
-        failed = sonde__record_batch_commit(writer);
+        failed = commit_batch(writer);
     }
     if (failed == 0) {
         failed = rotate(writer, false, now);
@@ -194,11 +576,11 @@ static int work(sonde__record_writer *writer, double now, bool *any)
     if (failed != 0) {
         return failed;
     }
-    filled = sonde__record_batch_fill(writer, any, &fault);
-    failed = sonde__record_batch_commit(writer);
-    writer->rotating = filled == SONDE__FILLED_ROTATE;
+    got = fill_batch(writer, any, &fault);
+    failed = commit_batch(writer);
+    writer->rotating = got == FILLED_ROTATE;
     *any = *any || writer->rotating;
-    if (failed == 0 && filled == SONDE__FILLED_FAULT) {
+    if (failed == 0 && got == FILLED_FAULT) {
         failed = fault;
     }
     return failed;
@@ -223,8 +605,8 @@ static void finish(sonde__record_writer *writer)
 
     if (failed != 0) {
         begin_fault(writer, failed, sonde__now());
-        sonde__record_batch_drop(writer);
-        while (sonde__record_batch_drop_next(writer)) {
+        drop_batch(writer);
+        while (drop_next(writer)) {
         }
         (void)rotate(writer, true, sonde__now()); /* what can be closed is closed */
     }

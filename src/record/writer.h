@@ -80,26 +80,4 @@ SONDE_API void sonde__record_writer_stop(sonde__record_writer *writer);
 /* Replaces state.json (state.c). Returns an errno. */
 SONDE_API int sonde__record_writer_beat(sonde__record_writer *writer, bool running);
 
-/* --- between batch.c and writer.c ------------------------------------------------- */
-
-typedef enum sonde__record_filled {
-    SONDE__FILLED_ALL = 0,    /* nothing more is there */
-    SONDE__FILLED_BATCH = 1,  /* as much as a batch holds */
-    SONDE__FILLED_ROTATE = 2, /* the next value goes to the next segment */
-    SONDE__FILLED_FAULT = 3   /* errno in *fault */
-} sonde__record_filled;
-
-/* Takes messages; *any: whether there were any. */
-SONDE_API sonde__record_filled sonde__record_batch_fill(sonde__record_writer *writer,
-                                                        bool *any, int *fault);
-/* What was taken, into the files; releases the ring if all of it is. Returns an errno. */
-SONDE_API int sonde__record_batch_commit(sonde__record_writer *writer);
-/* What was taken and is in no file is lost, and the ring is released. */
-SONDE_API void sonde__record_batch_drop(sonde__record_writer *writer);
-/* The next message is lost. False if there is none. */
-SONDE_API bool sonde__record_batch_drop_next(sonde__record_writer *writer);
-/* Counts n records as lost, by the cause of an errno. */
-SONDE_API void sonde__record_batch_lose(sonde__record_writer *writer, uint64_t n,
-                                        int fault);
-
 #endif

@@ -263,11 +263,11 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
     return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
 }
 
-static sonde_err saved_vitals(const sonde_trial *trial, const found_items *found,
-                              sonde_vitals *vitals, sonde_diag *diag)
+/* Vital signs of saved rows, merged in order. rows is kept between calls. */
+static sonde_err vitals_of_rows(const sonde_trial *trial, const found_items *found,
+                                sonde__trial_rows *rows, sonde_vitals *vitals,
+                                sonde_diag *diag)
 {
-    sonde__trial_rows rows = {0};
-
     sonde_vitals_init(vitals);
     for (uint32_t i = 0; i < found->count; i++) {
         const sonde__trial_row_item *item =
@@ -275,7 +275,7 @@ static sonde_err saved_vitals(const sonde_trial *trial, const found_items *found
         const sonde__record_stats_row *row = NULL;
         sonde_vitals part;
         const sonde_err err =
-            sonde__trial_load_row(trial, found->worker, item->row, &rows, &row, diag);
+            sonde__trial_load_row(trial, found->worker, item->row, rows, &row, diag);
 
         if (err != SONDE_OK) {
             return err;
@@ -313,12 +313,13 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
                              sonde_vitals *vitals, sonde_diag *diag)
 {
     found_items found;
+    sonde__trial_rows rows = {0};
     sonde_vitals result;
     sonde_err err = SONDE_OK;
 
     trial->question++;
     if (find(trial, SONDE__VITALS, id, at, &found)) {
-        err = saved_vitals(trial, &found, &result, diag);
+        err = vitals_of_rows(trial, &found, &rows, &result, diag);
     } else if (find(trial, SONDE__RAW, id, at, &found)) {
         err = vitals_of_values(trial, &found, &result, diag);
     } else {
@@ -530,47 +531,17 @@ static uint32_t count_step(const series_walk *walk, int which)
     return count;
 }
 
-static sonde_err read_rows(series_walk *walk, uint32_t count, sonde_vitals *vitals,
-                           sonde_diag *diag)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        const sonde__trial_row_item *item =
-            (const void *)item_at(walk, 0, walk->place[0] + i);
-        const sonde__record_stats_row *row = NULL;
-        sonde_vitals part;
-        const sonde_err err = sonde__trial_load_row(walk->trial, walk->worker, item->row,
-                                                    &walk->rows, &row, diag);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-        if (count == 1) {
-            sonde__record_stats_to_vitals(row, vitals);
-            break;
-        }
-        if (i == 0) {
-            sonde_vitals_init(vitals);
-        }
-        sonde__record_stats_to_vitals(row, &part);
-        sonde_vitals_merge(vitals, &part);
-    }
-    return SONDE_OK;
-}
-
 static sonde_err take_step(series_walk *walk, int which, uint32_t count, int64_t value,
                            sonde_diag *diag)
 {
+    const found_items found = {walk->worker, walk->items[which],
+                               walk->histories[which]->numbers + walk->place[which],
+                               count};
     sonde_vitals *vitals = &walk->vitals[walk->count];
-    sonde_err err = SONDE_OK;
+    const sonde_err err =
+        which == 0 ? vitals_of_rows(walk->trial, &found, &walk->rows, vitals, diag)
+                   : vitals_of_values(walk->trial, &found, vitals, diag);
 
-    if (which == 0) {
-        err = read_rows(walk, count, vitals, diag);
-    } else {
-        const found_items found = {walk->worker, walk->items[1],
-                                   walk->histories[1]->numbers + walk->place[1], count};
-
-        err = vitals_of_values(walk->trial, &found, vitals, diag);
-    }
     if (err == SONDE_OK) {
         walk->steps[walk->count++] = value;
     }

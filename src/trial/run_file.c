@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,37 +19,35 @@
 
 enum { MOST_WORLD = 1 << 20 };
 
-/* The JSON object in a small file. NULL with *err OK: there is none, or it is damaged, which
- * is noted. */
-static json_t *load(sonde_trial *trial, const char *path, const char *where, bool *found,
-                    sonde_err *err, sonde_diag *diag)
+sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *found,
+                                   json_t **object, sonde_diag *diag)
 {
+    char path[SONDE__PATH];
     sonde_diag why = {0};
     json_error_t error;
-    json_t *object = NULL;
     size_t size = 0;
+    const sonde_err err = sonde__trial_read_small(
+        &trial->buffer, sonde__trial_path(trial->path, where, path), &size, &why);
 
-    *err = sonde__trial_read_small(&trial->buffer, path, &size, &why);
-    *found = *err != SONDE_ENOTFOUND;
-    if (*err == SONDE_ENOMEM) {
-        (void)sonde__fail_nomem(diag, path);
-        return NULL;
+    *object = NULL;
+    *found = err != SONDE_ENOTFOUND;
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
     }
-    if (*err != SONDE_OK) {
+    if (err != SONDE_OK) {
         if (*found) {
             sonde__trial_damage(&trial->damage, where, "%s", why.found);
         }
-        *err = SONDE_OK;
-        return NULL;
+        return SONDE_OK;
     }
-    object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
-    if (object == NULL || !json_is_object(object)) {
+    *object = json_loadb((const char *)trial->buffer.bytes, size, 0, &error);
+    if (!json_is_object(*object)) {
         sonde__trial_damage(&trial->damage, where, "not a JSON object: %s",
-                            object == NULL ? error.text : "something else");
-        json_decref(object);
-        return NULL;
+                            *object == NULL ? error.text : "something else");
+        json_decref(*object);
+        *object = NULL;
     }
-    return object;
+    return SONDE_OK;
 }
 
 /* Replaces *text by the string under key, if there is one. False: out of memory. */
@@ -122,12 +119,12 @@ static sonde_err read_run(sonde_trial *trial, const json_t *run, const char *pat
 sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *diag)
 {
     char path[SONDE__PATH];
-    sonde_err err = SONDE_OK;
-    json_t *run = load(trial, sonde__trial_path(trial->path, SONDE__RUN_FILE, path),
-                       SONDE__RUN_FILE, found, &err, diag);
+    json_t *run = NULL;
+    sonde_err err = sonde__trial_load_object(trial, SONDE__RUN_FILE, found, &run, diag);
 
     if (run != NULL) {
-        err = read_run(trial, run, path, diag);
+        err = read_run(trial, run, sonde__trial_path(trial->path, SONDE__RUN_FILE, path),
+                       diag);
     }
     json_decref(run);
     return err;
@@ -175,7 +172,7 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
     if (trial->ended || !is_there) {
         return SONDE_OK;
     }
-    end = load(trial, path, SONDE__END_FILE, &found, &err, diag);
+    err = sonde__trial_load_object(trial, SONDE__END_FILE, &found, &end, diag);
     if (err == SONDE_OK && found) { /* the run has ended, even if the file is damaged */
         if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
                             !take_string(end, "text", &trial->end_text))) {
@@ -271,19 +268,18 @@ static uint64_t count_lost(const json_t *state)
 sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worker,
                                   sonde_diag *diag)
 {
-    char path[SONDE__PATH], where[SONDE__PATH];
+    char where[SONDE__PATH];
     const bool ended = worker->said_ended, crashed = worker->crashed;
     bool found = false;
     sonde_err err = SONDE_OK;
     json_t *state = NULL;
 
     (void)sonde__trial_path(worker->name, SONDE__STATE_FILE, where);
-    (void)sonde__trial_path(worker->path, SONDE__STATE_FILE, path);
     if (worker->no_state) { /* it was damaged, which was noted */
         worker->crashed = !worker->said_ended && is_silent(worker);
         return SONDE_OK;
     }
-    state = load(trial, path, where, &found, &err, diag);
+    err = sonde__trial_load_object(trial, where, &found, &state, diag);
     if (err != SONDE_OK) {
         return err;
     }

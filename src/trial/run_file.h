@@ -7,6 +7,12 @@
 
 #include "trial/trial_state.h"
 
+#include <jansson.h>
+
+/* Reads a small file with a JSON object; where: its path in the run. *found: it exists.
+ * *object is new, or NULL without a file or if it is damaged, which is noted. */
+sonde_err sonde__trial_load_object(sonde_trial *trial, const char *where, bool *found,
+                                   json_t **object, sonde_diag *diag);
 /* *found: run.json exists. SONDE_EUNSUPPORTED: the run has a newer format. */
 sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *diag);
 sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag);

@@ -29,8 +29,9 @@ static sonde_nn_session *compile(sonde_nn_model *model, const setting *s,
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_gradient_accumulation(&options, s->accumulation),
-                     s->threads);
+    sonde_nn_options_set_threads(
+        sonde_nn_options_set_gradient_accumulation(&options, s->accumulation),
+        s->threads);
     must(s->training
              ? sonde_nn_training_session(model, &options, &s->optimizer, &session,
                                          &engine_diag)
@@ -337,10 +338,10 @@ static void running_allocates_nothing(void **state)
         engine_batch_init(&batch, &net, (int64_t)17 * 3 * s->accumulation, 1);
         alloc_failure_begin(SIZE_MAX);
         sonde_nn_options_init(&options);
-        sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, 3),
-                                       s->accumulation);
-        sonde_nn_output_mode(sonde_nn_threads(&options, s->threads), SONDE_ANCHOR_MEAN,
-                             1);
+        sonde_nn_options_set_gradient_accumulation(
+            sonde_nn_options_set_device_iterations(&options, 3), s->accumulation);
+        sonde_nn_options_set_output_mode(
+            sonde_nn_options_set_threads(&options, s->threads), SONDE_ANCHOR_MEAN, 1);
         must(s->training ? sonde_nn_training_session(net.model, &options, &s->optimizer,
                                                      &session, &engine_diag)
                          : sonde_nn_inference_session(net.model, &options, &session,

@@ -51,14 +51,15 @@ static sonde_nn_session *run_tapped(const setting *s, const char *selector, unsi
                                     engine_sink *sink)
 {
     const sonde_schedule always = sonde_schedule_always();
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.01F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.9F);
     sonde_nn_model *model = s->net.model;
     sonde_nn_options options;
     sonde_nn_session *session = NULL;
 
     engine_set_weights(model, s->weights);
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_gradient_accumulation(&options, s->accumulation), 1);
+    sonde_nn_options_set_threads(
+        sonde_nn_options_set_gradient_accumulation(&options, s->accumulation), 1);
     must(s->training
              ? sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag)
              : sonde_nn_inference_session(model, &options, &session, &engine_diag));

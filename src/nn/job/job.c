@@ -90,11 +90,11 @@ static sonde_err read_optimizer_kind(const sonde__yaml_reader *reader,
         return err;
     }
     if (strcmp(kind, "sgd") == 0) {
-        *optimizer = sonde_nn_sgd(0.01F, 0.0F);
+        *optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     } else if (strcmp(kind, "adam") == 0) {
-        *optimizer = sonde_nn_adam(0.001F);
+        *optimizer = sonde_nn_optimizer_adam(0.001F);
     } else if (strcmp(kind, "adamw") == 0) {
-        *optimizer = sonde_nn_adamw(0.001F);
+        *optimizer = sonde_nn_optimizer_adamw(0.001F);
     } else {
         err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "sgd, adam or adamw",
                                "unknown optimizer '%s'", kind);
@@ -359,7 +359,7 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
                                     .data_path = "",
                                     .mean = 0.5F,
                                     .std = 0.5F,
-                                    .optimizer = sonde_nn_sgd(0.01F, 0.0F),
+                                    .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F),
                                     .batch_size = 32,
                                     .eval_batch_size = 32,
                                     .eval_every = 1,

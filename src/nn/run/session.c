@@ -46,7 +46,7 @@ sonde_err sonde_nn_training_session(sonde_nn_model *model,
                                     const sonde_nn_optimizer *optimizer,
                                     sonde_nn_session **out, sonde_diag *diag)
 {
-    const sonde_nn_optimizer fallback = sonde_nn_sgd(0.01F, 0.0F);
+    const sonde_nn_optimizer fallback = sonde_nn_optimizer_sgd(0.01F, 0.0F);
 
     return create(model, options, optimizer != NULL ? optimizer : &fallback, out, diag);
 }
