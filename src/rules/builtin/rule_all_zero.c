@@ -2,8 +2,8 @@
  * AllZero - a tensor that should not be is (nearly) all zeros.
  *
  * Fires when at least `threshold` percent of the values are 0, for the tensors that
- * collection_names and tensor_regex select; one of them is needed, since some tensors may well
- * be zero. Evidence: vital signs.
+ * collection_names and tensor_regex select; one of them is needed, since some tensors may
+ * well be zero. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 

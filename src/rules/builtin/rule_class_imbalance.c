@@ -1,17 +1,21 @@
 /*
- * ClassImbalance - some classes are far more frequent than others, or are hardly ever recognised.
+ * ClassImbalance - some classes are far more frequent than others, or are hardly ever
+ * recognised.
  *
- * After `samples` labels, or as many as make 40 of a class if that is more, and again after each as
- * many: fires when the most frequent class has more than threshold_imbalance times the samples of
- * the least frequent one (of those that occur; a single class counts as well), by two standard
- * deviations of either count (a count of n has about sqrt n). Where predictions are known it fires as well when for
- * `patience` such stretches on end more than threshold_misprediction of the samples of the same
- * class were taken for others, while all together are recognised better than half of that and
- * have not got better by a tenth: a network that is still learning takes its classes one by one.
+ * After `samples` labels, or as many as make 40 of a class if that is more, and again
+ * after each as many: fires when the most frequent class has more than
+ * threshold_imbalance times the samples of the least frequent one (of those that occur; a
+ * single class counts as well), by two standard deviations of either count (a count of n
+ * has about sqrt n). Where predictions are known it fires as well when for `patience`
+ * such stretches on end more than threshold_misprediction of the samples of the same
+ * class were taken for others, while all together are recognised better than half of that
+ * and have not got better by a tenth: a network that is still learning takes its classes
+ * one by one.
  *
- * Labels: tensors that labels_regex selects, else an integer input. Predictions: those that
- * predictions_regex selects, else what goes into the loss; of more than one dimension, the class
- * is the largest along the second. Evidence: raw values; labels are counted at every step.
+ * Labels: tensors that labels_regex selects, else an integer input. Predictions: those
+ * that predictions_regex selects, else what goes into the loss; of more than one
+ * dimension, the class is the largest along the second. Evidence: raw values; labels are
+ * counted at every step.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"

@@ -1,13 +1,14 @@
 /*
  * Confusion - the confusion matrix of a run is not good enough.
  *
- * With c[i][j] the samples of class j taken for class i, over all steps of evaluation, at the end
- * of the run: fires when for some class i, c[i][i] / sum_j c[j][j] < min_diag times the share
- * that an even spread would give it (1 / categories; min_diag of it, so that it holds for any
- * number of classes), or for some i and j, c[j][i] / sum_j c[j][i] > max_off_diag.
+ * With c[i][j] the samples of class j taken for class i, over all steps of evaluation, at
+ * the end of the run: fires when for some class i, c[i][i] / sum_j c[j][j] < min_diag
+ * times the share that an even spread would give it (1 / categories; min_diag of it, so
+ * that it holds for any number of classes), or for some i and j, c[j][i] / sum_j c[j][i]
+ * > max_off_diag.
  *
- * Labels and predictions as ClassImbalance finds them. It runs only when it is named: what is
- * good enough, its user knows. Evidence: raw values.
+ * Labels and predictions as ClassImbalance finds them. It runs only when it is named:
+ * what is good enough, its user knows. Evidence: raw values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"

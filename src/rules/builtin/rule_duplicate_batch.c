@@ -1,11 +1,12 @@
 /*
  * DuplicateBatch - the same batch again, or on two replicas.
  *
- * Fires when an input is the same, bit for bit, as at the training step before (the very step
- * before: a few batches in a fixed order come again and again), or on another replica at the same
- * step. Inputs that have never changed are let be: whoever trains on one
- * batch, or feeds a constant, means it. Inputs of fewer than 32 elements and of integers or bools
- * are not looked at: they may well be alike. Evidence: hashes of inputs, else their vital signs.
+ * Fires when an input is the same, bit for bit, as at the training step before (the very
+ * step before: a few batches in a fixed order come again and again), or on another
+ * replica at the same step. Inputs that have never changed are let be: whoever trains on
+ * one batch, or feeds a constant, means it. Inputs of fewer than 32 elements and of
+ * integers or bools are not looked at: they may well be alike. Evidence: hashes of
+ * inputs, else their vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

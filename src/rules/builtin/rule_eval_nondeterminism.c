@@ -1,15 +1,15 @@
 /*
  * EvalNondeterminism - the same input gives another output in evaluation.
  *
- * Evaluation (or prediction) steps are remembered by the hash of their inputs until a step of
- * another mode comes between. Fires for
+ * Evaluation (or prediction) steps are remembered by the hash of their inputs until a
+ * step of another mode comes between. Fires for
  *     an output that, for the same inputs, has another sum, or sum of magnitudes, by more than
  *     APART of the latter: dropout that is on. Sums in another order, as some processors take
  *     them, differ by far less; or
  *     a buffer that changes between two such steps: batch norm that still learns.
  *
- * Evidence: hashes of inputs, vital signs of outputs and buffers. Only an input that is evaluated
- * twice, or a buffer, can tell.
+ * Evidence: hashes of inputs, vital signs of outputs and buffers. Only an input that is
+ * evaluated twice, or a buffer, can tell.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,8 +1,9 @@
 /*
  * ExplodingTensor - a tensor has a NaN, or an infinity unless only_nan.
  *
- * Of all tensors, or of those that collection_names and tensor_regex select. Evidence: vital
- * signs. One finding a tensor; the tensor that turned bad first is NonFinite's to name.
+ * Of all tensors, or of those that collection_names and tensor_regex select. Evidence:
+ * vital signs. One finding a tensor; the tensor that turned bad first is NonFinite's to
+ * name.
  */
 #include "rules/builtin/builtin.h"
 

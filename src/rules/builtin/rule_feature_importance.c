@@ -1,5 +1,6 @@
 /*
- * FeatureImportanceOverweight - a few features decide everything (imported runs of boosted trees).
+ * FeatureImportanceOverweight - a few features decide everything (imported runs of
+ * boosted trees).
  *
  * Fires when the nfeatures largest values of a feature-importance tensor have more than
  * `threshold` of its sum, where it has more features than that. Evidence: raw values.

@@ -1,16 +1,17 @@
 /*
  * FrozenParameter - a parameter gets a gradient and does not change.
  *
- * Fires when over `patience` comparisons of observed steps on end the parameter's vital signs
- * are the same to the bit, its gradient is not 0, and either
+ * Fires when over `patience` comparisons of observed steps on end the parameter's vital
+ * signs are the same to the bit, its gradient is not 0, and either
  *     others do change (a layer that the optimiser lacks); or
  *     no parameter changes although the optimiser goes on: its own state of this parameter
  *     (moments, step counter) does change (an optimiser that holds stale copies).
- * A parameter whose expected change is too small for its precision is let be: with L the median
- * over the parameters that changed of |change of sum| / |sum of gradient|, which is the learning
- * rate of plain SGD, L max|g| must be above 1e-6 max|w|. A backbone that is frozen on purpose has
- * no gradient; where gradients are accumulated over steps, and where the learning rate is 0 for a
- * step, nothing fires: neither parameters nor moments change, or not for long enough.
+ * A parameter whose expected change is too small for its precision is let be: with L the
+ * median over the parameters that changed of |change of sum| / |sum of gradient|, which
+ * is the learning rate of plain SGD, L max|g| must be above 1e-6 max|w|. A backbone that
+ * is frozen on purpose has no gradient; where gradients are accumulated over steps, and
+ * where the learning rate is 0 for a step, nothing fires: neither parameters nor moments
+ * change, or not for long enough.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
@@ -53,8 +54,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                 : SONDE_RULE_IGNORE;
 }
 
-/* Compares everything but gradients with its last value; the learning rate as the header has it, 0
- * if no parameter changed. */
+/* Compares everything but gradients with its last value; the learning rate as the header
+ * has it, 0 if no parameter changed. */
 static double compare(sonde_rule_tensor *tensors, size_t count)
 {
     double rates[MOST_RATES];

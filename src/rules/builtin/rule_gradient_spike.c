@@ -1,15 +1,16 @@
 /*
- * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than before.
+ * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than
+ * before.
  *
  * Fires when, of at least `least` observed steps, |g|2 is more than
  *     `factor` times the median of the last 32,
  *     that median times (q3 / q1)^SPREAD, with the quartiles of these 32: six deviations or so,
  *                  if their logarithms are normal, and
  *     `factor` / 10 times the largest so far, of which half is forgotten in 512 observed steps.
- * Late in training most batches teach next to nothing, and one hard sample is a thousand times the
- * median without being news. A flipped bit, a corrupt batch or a loss that blows up does this;
- * spikes of the size that training recovers from by itself (ten to thirty times) do not. Evidence:
- * vital signs of gradients and optimiser values.
+ * Late in training most batches teach next to nothing, and one hard sample is a thousand
+ * times the median without being news. A flipped bit, a corrupt batch or a loss that
+ * blows up does this; spikes of the size that training recovers from by itself (ten to
+ * thirty times) do not. Evidence: vital signs of gradients and optimiser values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,27 +1,32 @@
 /*
- * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about them.
+ * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about
+ * them.
  *
- * With H the entropy (natural logarithm) of the labels seen in training, the losses are averaged
- * over windows of `window` observed steps, after `skip` steps. Fires when for two windows on end
+ * With H the entropy (natural logarithm) of the labels seen in training, the losses are
+ * averaged over windows of `window` observed steps, after `skip` steps. Fires when for
+ * two windows on end
  *     the mean is at H: not two standard errors below it, and not `tolerance` above;
  *     it is known well enough to tell: its standard error is below 0.3 % of H (batches of a few
  *     samples need more of them than a window has); and
  *     it does not fall: by less than one standard error of its difference to the window before;
  *     but one that comes from above H and is still above it has learnt nothing either;
- * the last mean is not below H at all: what has nothing to learn cannot get there (Gibbs); and
- * gradients of the last window do not agree (of the last windows, until ENOUGH have been seen).
+ * the last mean is not below H at all: what has nothing to learn cannot get there
+ * (Gibbs); and gradients of the last window do not agree (of the last windows, until
+ * ENOUGH have been seen).
  *
- * Labels that are shuffled keep a cross-entropy there; so does a network that has not begun to
- * learn, as with a learning rate that is too small. Its gradients tell: where inputs say something
- * about labels, those of different batches have a common part; where they do not, they are but
- * noise, once the frequencies of classes are known. They agree if the cosine of one and the one seen
- * before, a mean over weights, is on average above AGREE and above CLEARLY standard errors (of noise
- * alone one in a hundred is). A few steps do not have much of a standard error: it is as if one more
- * had deviated by PRIOR. Gradients that are all 0, of a network that is dead, say nothing of labels.
- * Where none are seen, the loss decides alone. And before `samples` have been trained on, small
+ * Labels that are shuffled keep a cross-entropy there; so does a network that has not
+ * begun to learn, as with a learning rate that is too small. Its gradients tell: where
+ * inputs say something about labels, those of different batches have a common part; where
+ * they do not, they are but noise, once the frequencies of classes are known. They agree
+ * if the cosine of one and the one seen before, a mean over weights, is on average above
+ * AGREE and above CLEARLY standard errors (of noise alone one in a hundred is). A few
+ * steps do not have much of a standard error: it is as if one more had deviated by PRIOR.
+ * Gradients that are all 0, of a network that is dead, say nothing of labels. Where none
+ * are seen, the loss decides alone. And before `samples` have been trained on, small
  * batches at a small rate have hardly moved a network, and nothing is judged.
  *
- * H below 0.1 (a single class) is ClassImbalance's. Evidence: losses, raw labels and gradients.
+ * H below 0.1 (a single class) is ClassImbalance's. Evidence: losses, raw labels and
+ * gradients.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"

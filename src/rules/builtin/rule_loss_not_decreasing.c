@@ -1,17 +1,18 @@
 /*
  * LossNotDecreasing - the loss does not fall, or rises.
  *
- * With window 0, as others do it: the loss of a step is compared with that of the newest step at
- * least num_steps back; it fires when it fell by less than diff_percent percent of that, or rose
- * by more than increase_threshold_percent. Then the next comparison is num_steps on. The loss of
- * single batches is noise, so most healthy runs fire.
+ * With window 0, as others do it: the loss of a step is compared with that of the newest
+ * step at least num_steps back; it fires when it fell by less than diff_percent percent
+ * of that, or rose by more than increase_threshold_percent. Then the next comparison is
+ * num_steps on. The loss of single batches is noise, so most healthy runs fire.
  *
- * With window n (the default, 50), losses are averaged over n observed steps, and the means of
- * windows are compared: it fires when two windows on end are more than increase_threshold_percent,
- * four standard errors and SPREAD deviations of means above the best before them: the best of many
- * is low by luck, and where batches are small and steps large, means wander by more than losses
- * scatter. That deviation is told by second differences of the last 32 means, which know of no
- * trend: of independent means, the median of their magnitudes is BEND times it.
+ * With window n (the default, 50), losses are averaged over n observed steps, and the
+ * means of windows are compared: it fires when two windows on end are more than
+ * increase_threshold_percent, four standard errors and SPREAD deviations of means above
+ * the best before them: the best of many is low by luck, and where batches are small and
+ * steps large, means wander by more than losses scatter. That deviation is told by second
+ * differences of the last 32 means, which know of no trend: of independent means, the
+ * median of their magnitudes is BEND times it.
  *
  * Of the loss tensors of training steps, or (use_losses_collection false) of those that
  * collection_names and tensor_regex select. Evidence: vital signs.

@@ -5,11 +5,11 @@
  *     all of B but a tenth are above nine tenths of A, and
  *     the median of B is above `factor` times that of A; above that of A's largest, as long as
  *     there are fewer than 16 of them.
- * Losses of small batches differ from each other by a factor of a hundred. So none is left out of A
- * for being large, and B is compared with where A's losses lie, not with their size alone: of
- * independent losses of one distribution, whatever its tails, it stands out like that once in some
- * 10^9 steps. A spike that recovers sooner is let be. Evidence: vital
- * signs of losses.
+ * Losses of small batches differ from each other by a factor of a hundred. So none is
+ * left out of A for being large, and B is compared with where A's losses lie, not with
+ * their size alone: of independent losses of one distribution, whatever its tails, it
+ * stands out like that once in some 10^9 steps. A spike that recovers sooner is let be.
+ * Evidence: vital signs of losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -38,7 +38,7 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
-/* --- ranks ------------------------------------------------------------------------ */
+/* --- ranks -------------------------------------------------------------------------- */
 
 static size_t count_above(const double *values, size_t count, double limit)
 {
@@ -56,7 +56,7 @@ static size_t tenth(size_t count)
     return count / 10;
 }
 
-/* --- judging ---------------------------------------------------------------------- */
+/* --- judging ------------------------------------------------------------------------ */
 
 static void take(tensor_memory *memory, double loss, size_t room)
 {

@@ -1,8 +1,8 @@
 /*
  * MissingZeroGrad - gradients are not cleared: each is the one before plus a fresh one.
  *
- * With g' the gradient of the step before, g this one and f = g - g', fires when over the last
- * `patience` steps
+ * With g' the gradient of the step before, g this one and f = g - g', fires when over the
+ * last `patience` steps
  *     f . g'   in three quarters of all gradients the mean cosine of f and g' is not below -NOISE.
  *              Of gradients that are cleared f is a difference of two, and the cosine is near -0.7
  *              whatever the noise, for as long as they do not grow;
@@ -16,10 +16,11 @@
  *              (a difference of two has sqrt(2) times the noise of one); and grows by less than half
  *              of what |g| grows by: sums grow by equal parts, while a gradient that grows by a
  *              factor, as on leaving a plateau, has an f that grows by the same.
- * A single tensor, or a step, in which a healthy gradient grows is no proof: one that swings, as
- * momentum makes it, does so for some steps, but not in most layers, or not from so low. Nor does a
- * step count at which no parameter changes: gradients that are summed over several batches before
- * an update are meant to. Of each gradient SAMPLE elements are looked at, evenly spread.
+ * A single tensor, or a step, in which a healthy gradient grows is no proof: one that
+ * swings, as momentum makes it, does so for some steps, but not in most layers, or not
+ * from so low. Nor does a step count at which no parameter changes: gradients that are
+ * summed over several batches before an update are meant to. Of each gradient SAMPLE
+ * elements are looked at, evenly spread.
  *
  * Evidence: raw gradients of steps that follow each other; vital signs of parameters.
  */
@@ -176,8 +177,8 @@ static void take_step(zero_grad *state, sonde_rule_tensor *tensors, size_t count
     }
 }
 
-/* Percent of the gradients that had values at all of these steps whose fresh parts do not oppose
- * what they are added to. */
+/* Percent of the gradients that had values at all of these steps whose fresh parts do not
+ * oppose what they are added to. */
 static double percent_summed(const zero_grad *state, const sonde_rule_tensor *tensors,
                              size_t count)
 {
@@ -198,7 +199,8 @@ static double percent_summed(const zero_grad *state, const sonde_rule_tensor *te
     return judged > 0 ? 100.0 * (double)summed / (double)judged : 0.0;
 }
 
-/* Whether the norms and directions of all together are those of sums of fresh gradients. */
+/* Whether the norms and directions of all together are those of sums of fresh gradients.
+ * */
 static bool are_sums(const zero_grad *state)
 {
     const int64_t n = state->patience;

@@ -1,8 +1,8 @@
 /*
  * NLPSequenceRatio - a token, most of all padding, fills too much of the sequences.
  *
- * Fires when a token's share of the tokens of a step is above its threshold: token_values and
- * token_thresholds_percent are lists that go together. Evidence: raw token numbers.
+ * Fires when a token's share of the tokens of a step is above its threshold: token_values
+ * and token_thresholds_percent are lists that go together. Evidence: raw token numbers.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"

@@ -1,13 +1,13 @@
 /*
  * NonFinite - the first tensor, in the order of execution, that turned NaN or infinite.
  *
- * Order within a step: inputs, forward pass, loss, backward pass, update, and parameters last,
- * since their value of a step is the one after its update. -Inf in an activation counts only if
- * something else of the step is bad: masks and log-probabilities use it. And then not in a tensor
- * that has had it at a step at which all was well, nor where an input of the step has it: there it
- * is meant, and what came of it (a row that is masked throughout) is named. One finding for each
- * tensor that was the first of a step; steps that follow a bad one without a clean one between
- * belong to it. Evidence: vital signs.
+ * Order within a step: inputs, forward pass, loss, backward pass, update, and parameters
+ * last, since their value of a step is the one after its update. -Inf in an activation
+ * counts only if something else of the step is bad: masks and log-probabilities use it.
+ * And then not in a tensor that has had it at a step at which all was well, nor where an
+ * input of the step has it: there it is meant, and what came of it (a row that is masked
+ * throughout) is named. One finding for each tensor that was the first of a step; steps
+ * that follow a bad one without a clean one between belong to it. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,8 +1,8 @@
 /*
  * OptimizerState - what an Adam keeps cannot be, or is used wrongly.
  *
- * Of a parameter with first moment m, second moment v, step counter t and gradient g (and m', v', t'
- * those of the step before), fires when
+ * Of a parameter with first moment m, second moment v, step counter t and gradient g (and
+ * m', v', t' those of the step before), fires when
  *     sign      an element of v is below 0; it is a mean of squares;
  *     counter   t does not change although m does, at `patience` steps on end: the bias
  *               correction stays that of a step long past;
@@ -17,8 +17,8 @@
  *               micro-batches), the solutions are not the same each time, and nothing fires.
  *               Steps that do not follow the one observed before say nothing.
  *
- * Tensors by their names: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's w.exp_avg,
- * w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
+ * Tensors by their names: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
+ * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

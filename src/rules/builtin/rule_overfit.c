@@ -1,16 +1,17 @@
 /*
  * Overfit - the loss of evaluation leaves that of training behind.
  *
- * A round is a stretch of training steps with the evaluation that follows it. Fires when for
- * `patience` rounds on end
+ * A round is a stretch of training steps with the evaluation that follows it. Fires when
+ * for `patience` rounds on end
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
- * and, unless rising is 0, evaluation gets worse while training gets better: of the means of
- * CALM rounds on end,
+ * and, unless rising is 0, evaluation gets worse while training gets better: of the means
+ * of CALM rounds on end,
  *     that of evaluation is by that share above its least so far, and by more than SWINGS times
  *         what evaluations swing by, and
  *     that of training is by that share below what it was then.
- * A network that is only better at what it has seen, and still getting better at the rest, is well;
- * and a single evaluation says little: small sets and large steps make it swing.
+ * A network that is only better at what it has seen, and still getting better at the
+ * rest, is well; and a single evaluation says little: small sets and large steps make it
+ * swing.
  *
  * Evidence: vital signs of losses, in training and evaluation steps.
  */
@@ -29,8 +30,8 @@ typedef struct overfit {
 } overfit;
 
 enum { CALM = 3, REMEMBERED = 16 };
-/* Evaluations that swing at random by s turn back by 0.57 s in the mean, and means of three of them
- * lie 0.82 s apart: four turns are nearly three deviations. */
+/* Evaluations that swing at random by s turn back by 0.57 s in the mean, and means of
+ * three of them lie 0.82 s apart: four turns are nearly three deviations. */
 #define SWINGS 4.0
 
 /* Means over CALM rounds, the last of which is `round`. */

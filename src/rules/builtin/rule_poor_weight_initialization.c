@@ -1,9 +1,9 @@
 /*
- * PoorWeightInitialization - the signal grows out of bounds, or dies, on its way through the
- * layers, from the very first steps.
+ * PoorWeightInitialization - the signal grows out of bounds, or dies, on its way through
+ * the layers, from the very first steps.
  *
- * Looks at what goes into activations, and into the loss, layer by layer, at the first observed
- * training steps, and fires when
+ * Looks at what goes into activations, and into the loss, layer by layer, at the first
+ * observed training steps, and fires when
  *     growth   the variance of a layer's was, at the first two of them, more than `threshold`
  *              times that of the layer before, and more than LOUD: deviations below ten come
  *              of a normalisation that follows a quiet layer; a layer that keeps the variance of
@@ -14,11 +14,13 @@
  *     stuck    the loss moved by less than 0.01 % of itself within `patience` steps, and some
  *              gradient's values lie within distribution_range of each other.
  *
- * A step counts for the layers if it has inputs of activations, for the loss if it has a loss.
+ * A step counts for the layers if it has inputs of activations, for the loss if it has a
+ * loss.
  *
- * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default, inputs of
- * activations, by their names or by the op of their module's output, with what goes into the loss),
- * of losses and of gradients. A range from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
+ * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default,
+ * inputs of activations, by their names or by the op of their module's output, with what
+ * goes into the loss), of losses and of gradients. A range from least to largest stands
+ * for that from the 5th to the 95th percentile, which is never larger.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,10 +1,11 @@
 /*
- * SaturatedActivation - in a layer most tanh or sigmoid units are driven so far that they no
- * longer react.
+ * SaturatedActivation - in a layer most tanh or sigmoid units are driven so far that they
+ * no longer react.
  *
  * A unit (a neuron; of images a channel) is saturated at a step if its inputs lie outside
- * threshold_tanh_min ... _max (or threshold_sigmoid_min ... _max) for at least
- * (100 - threshold_inactivity) % of the samples. Fires when, at `patience` observed steps on end,
+ * threshold_tanh_min ... _max (or threshold_sigmoid_min ... _max) for at least (100 -
+ * threshold_inactivity) % of the samples. Fires when, at `patience` observed steps on
+ * end,
  *     inputs    more than threshold_layer % of the units of a layer, the same ones, have been
  *               saturated; or
  *     slope     the mean slope of a layer is below `slope` of the largest there is: of tanh
@@ -12,10 +13,10 @@
  *               to nothing flows back. Of sigmoid only where outputs lie at both ends (a mean of
  *               0.1 ... 0.9): outputs that are nearly all 0 may be rare labels.
  *
- * Of inputs that the expressions select (by default those of tanh and sigmoid, by their names or by
- * the op of their module's output): those of a sigmoid have the sigmoid's range, others tanh's.
- * Evidence: raw inputs;
- * vital signs of outputs; those of inputs show only a layer all of whose values are outside.
+ * Of inputs that the expressions select (by default those of tanh and sigmoid, by their
+ * names or by the op of their module's output): those of a sigmoid have the sigmoid's
+ * range, others tanh's. Evidence: raw inputs; vital signs of outputs; those of inputs
+ * show only a layer all of whose values are outside.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,18 +1,20 @@
 /*
- * SoftmaxMisuse - a classifier's loss gets probabilities where it wants scores, or scores where it
- * wants log-probabilities.
+ * SoftmaxMisuse - a classifier's loss gets probabilities where it wants scores, or scores
+ * where it wants log-probabilities.
  *
- * With s (N, C) what goes into the loss, y (N) the labels and L the loss, fires, at `patience` steps
- * on end at which all three are seen, when
+ * With s (N, C) what goes into the loss, y (N) the labels and L the loss, fires, at
+ * `patience` steps on end at which all three are seen, when
  *     twice     rows of s are probabilities (0 ... 1, adding up to 1), and L is the cross-entropy of
  *               s as scores, mean of log sum exp s[n] - s[n, y]: softmax is taken twice, and the
  *               loss cannot come below log(1 + (C - 1) / e); or
  *     missing   L is the mean of -s[n, y], and the exp of neither the rows nor the columns of s adds
  *               up to 1: softmax is not taken at all, and the loss has no floor. (Along columns, over
  *               the batch, is odd, but somebody normalised.)
- * L has to be that number to CLOSE, so that other losses (weighted, smoothed) say nothing.
+ * L has to be that number to CLOSE, so that other losses (weighted, smoothed) say
+ * nothing.
  *
- * Labels and predictions as ClassImbalance finds them. Evidence: raw values of both, losses.
+ * Labels and predictions as ClassImbalance finds them. Evidence: raw values of both,
+ * losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"

@@ -1,8 +1,8 @@
 /*
  * SymmetricUnits - units of a layer have the same weights, and so will learn the same.
  *
- * Fires for a weight (units, ...) of at least two units, at the first `steps` steps at which it is
- * seen, when
+ * Fires for a weight (units, ...) of at least two units, at the first `steps` steps at
+ * which it is seen, when
  *     rows      at least `share` percent of its rows equal another row that is not all 0; or
  *     constant  the deviation of its elements is less than a hundredth of their mean: drawn
  *               weights have a mean near 0. Updates move elements apart, so it is the first step
@@ -143,7 +143,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         finite ? duplicates(memory->rows, (size_t)rows) : -1.0; /* NonFinite's */
 }
 
-/* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at all. */
+/* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at
+ * all. */
 static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t *trained)
 {
     size_t stuck = 0;
@@ -162,7 +163,8 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
     return stuck;
 }
 
-/* Whether all units are alike by what vital signs tell; most: half of all weights are stuck. */
+/* Whether all units are alike by what vital signs tell; most: half of all weights are
+ * stuck. */
 static bool alike(const symmetric *state, const sonde_rule_tensor *tensors,
                   tensor_memory *memory, const sonde_vitals *w, bool gradients, bool most)
 {

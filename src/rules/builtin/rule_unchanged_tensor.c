@@ -1,11 +1,11 @@
 /*
  * UnchangedTensor - a tensor is the same at the last num_steps observed steps.
  *
- * Two raw values are the same if |a - b| <= atol + rtol |b| for all elements (NaN equal to NaN
- * if equal_nan). Where only vital signs were recorded, two are the same if all of their counts,
- * extremes and sums are, to the bit. The tensors are those that collection_names and
- * tensor_regex select, else weights; since frozen ones may well stay the same, it runs only when
- * it is named.
+ * Two raw values are the same if |a - b| <= atol + rtol |b| for all elements (NaN equal
+ * to NaN if equal_nan). Where only vital signs were recorded, two are the same if all of
+ * their counts, extremes and sums are, to the bit. The tensors are those that
+ * collection_names and tensor_regex select, else weights; since frozen ones may well stay
+ * the same, it runs only when it is named.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"

@@ -1,12 +1,13 @@
 /*
  * UnfrozenParameter - a parameter changes that should not.
  *
- * Of the parameters that tensor_regex selects: at the first change. Without it, of parameters
- * that look frozen: neither gradient nor update of it is among the tensors while those of others
- * are; at `patience` changes. Any change counts where more than half of all parameters are
- * trained. Where not, only weight decay that forgets what is frozen, which multiplies all values
- * by the same number: the copies of a model that follow it as a moving average are no less in
- * number than the model, and are meant to change. Evidence: vital signs of parameters.
+ * Of the parameters that tensor_regex selects: at the first change. Without it, of
+ * parameters that look frozen: neither gradient nor update of it is among the tensors
+ * while those of others are; at `patience` changes. Any change counts where more than
+ * half of all parameters are trained. Where not, only weight decay that forgets what is
+ * frozen, which multiplies all values by the same number: the copies of a model that
+ * follow it as a moving average are no less in number than the model, and are meant to
+ * change. Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -74,8 +75,8 @@ static void find_trained(sonde_rule_run *run)
     }
 }
 
-/* Whether all values were multiplied by the same number, of 0.5 ... 1: weight decay. Sums are
- * those of float32 values, each rounded once. */
+/* Whether all values were multiplied by the same number, of 0.5 ... 1: weight decay. Sums
+ * are those of float32 values, each rounded once. */
 static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
 {
     const double by = now->l1 / before->l1;

@@ -1,15 +1,16 @@
 /*
  * UpdateSpike - one element of a parameter jumps.
  *
- * With a the largest magnitude of the parameter, a' that of the observed step before, k training
- * steps ago, and q and q' their sums of squares, fires when, of at least `least` comparisons,
+ * With a the largest magnitude of the parameter, a' that of the observed step before, k
+ * training steps ago, and q and q' their sums of squares, fires when, of at least `least`
+ * comparisons,
  *     a - a' > a' / 2                   it more than outgrows all others, at once
  *     a - a' > factor k m               m the median of |a - a'| / k over the last 32
  *     0.3 a^2 < q - q' < 3 a^2          and the others hardly do: the change of the whole tensor
  *                                       is for a good part that of one element
- * which is what a flipped bit of an exponent does, and an update does not: that moves all elements,
- * so that q changes by far more than a^2, or none so far. Elements that get smaller, and bits of a
- * mantissa, do no harm that could be told from training.
+ * which is what a flipped bit of an exponent does, and an update does not: that moves all
+ * elements, so that q changes by far more than a^2, or none so far. Elements that get
+ * smaller, and bits of a mantissa, do no harm that could be told from training.
  *
  * Evidence: vital signs of parameters.
  */

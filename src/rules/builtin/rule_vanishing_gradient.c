@@ -7,10 +7,11 @@
  *     gone     every element is 0 that was not before, while another gradient is not; or
  *     profile  of at least four weights, going from the output to the input, gradients shrink
  *              from nearly every one to the next, by `profile` in all.
- * The mean is over elements that are not 0 (rows of an embedding that a batch does not touch
- * say nothing). Gradients of one dimension are not judged unless `biases`: a bias before a
- * normalisation has none but rounding. A gradient that has been 0 from the start is a frozen one, and one that
- * doubles within the patience is on its way: neither counts.
+ * The mean is over elements that are not 0 (rows of an embedding that a batch does not
+ * touch say nothing). Gradients of one dimension are not judged unless `biases`: a bias
+ * before a normalisation has none but rounding. A gradient that has been 0 from the start
+ * is a frozen one, and one that doubles within the patience is on its way: neither
+ * counts.
  *
  * Evidence: vital signs of gradients.
  */
@@ -95,9 +96,9 @@ static double take_means(sonde_rule_tensor *tensors, size_t count)
 }
 
 /*
- * Index of the tensor at which gradients have vanished on their way to the input, else count.
- * Gradients of weights are declared from output to input or the other way round; the direction
- * is that in which they shrink.
+ * Index of the tensor at which gradients have vanished on their way to the input, else
+ * count. Gradients of weights are declared from output to input or the other way round;
+ * the direction is that in which they shrink.
  */
 static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count,
                                   double share)

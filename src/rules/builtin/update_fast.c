@@ -81,7 +81,8 @@ static void report_in_vain(sonde_rule_run *run)
     }
 }
 
-/* Begins an episode when the median is above the limit, or continues the one that is open. */
+/* Begins an episode when the median is above the limit, or continues the one that is
+ * open. */
 static void follow_episode(sonde__builtin_update_ratio *state, double median)
 {
     sonde__builtin_update_fast *fast = &state->fast_state;
