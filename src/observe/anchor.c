@@ -1,20 +1,20 @@
 /*
- * anchor.c - the sink that keeps values: names, taps and retrieval.
+ * anchor.c - the sink that keeps values: names, taps, places, retrieval.
  *
- * Anchors of one tensor hang on one tap, as a list by slot. What arrives is counted: a
- * value that is missing is an error at retrieval, never a stale number.
+ * Anchors of one tensor share one tap, as a list of slots. A slot's block holds the n values
+ * as they are returned. A value goes to its place by its coordinates, so the order in which
+ * replicas deliver does not matter. Values are counted: a missing value is an error at
+ * retrieval, never an old number.
  */
 #include <sonde/error.h>
 #include <sonde/anchor.h>
+#include <sonde/log.h>
 
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "observe/accumulate.h"
-#include "observe/anchor_slot.h"
 #include "observe/tensor_names.h"
-
-#include <sonde/log.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,12 +23,205 @@
 #include <string.h>
 #include <strings.h>
 
+typedef struct anchor_slot {
+    char *name, *tensor;
+    sonde_anchor_mode mode; /* never DEFAULT */
+    int period;             /* 1 but with EVERYN */
+    uint32_t id;
+    size_t next; /* of the same id */
+    /* From prepare on: */
+    sonde_view value;     /* dtype and shape of one value */
+    sonde_view kept;      /* what is returned; its data is ours */
+    size_t value_size;    /* bytes */
+    sonde_call_shape run; /* as it counts for this tensor */
+    int64_t expected;     /* values a call */
+    bool prepared, once;  /* once: a value a step, not a micro-batch */
+    /* Of this call: */
+    int64_t arrived, foreign; /* values taken; values of another shape, dtype or place */
+    bool called, divided;
+} anchor_slot;
+
+static const char *anchor_where(const char *name, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "anchor '%.200s'", name);
+    return buf;
+}
+
+/* --- preparing -------------------------------------------------------------------- */
+
+static sonde_err check_slot(const anchor_slot *of, const char *where, sonde_diag *diag)
+{
+    const bool adds = of->mode == SONDE_ANCHOR_SUM || of->mode == SONDE_ANCHOR_MEAN;
+    const sonde_dtype dtype = of->value.dtype;
+    char expected[64];
+
+    if (of->period > of->run.iterations) {
+        (void)snprintf(expected, sizeof expected, "1 to %d", of->run.iterations);
+        return sonde__fail(diag, SONDE_EINVAL, where, expected,
+                           "period %d is more than the iterations of a call, %d",
+                           of->period, of->run.iterations);
+    }
+    if (of->run.iterations % of->period != 0) {
+        (void)snprintf(expected, sizeof expected, "a divisor of %d", of->run.iterations);
+        return sonde__fail(diag, SONDE_EINVAL, where, expected,
+                           "period %d does not divide the iterations of a call, %d",
+                           of->period, of->run.iterations);
+    }
+    if (adds && dtype == SONDE_BOOL) {
+        return sonde__fail(diag, SONDE_EDTYPE, where, "mode final, everyn or all",
+                           "mode %s of a bool tensor", sonde_anchor_mode_name(of->mode));
+    }
+    if (of->mode == SONDE_ANCHOR_MEAN && !sonde_dtype_is_float(dtype) &&
+        !sonde_dtype_is_complex(dtype)) {
+        return sonde__fail(diag, SONDE_EDTYPE, where, "mode sum", "mode mean of %s",
+                           sonde_dtype_name(dtype));
+    }
+    return SONDE_OK;
+}
+
+static int64_t micro_batches(const anchor_slot *of)
+{
+    return (int64_t)of->run.iterations * of->run.micro_batches;
+}
+
+/* How many values are kept. */
+static int64_t kept_count(const anchor_slot *of)
+{
+    const bool one = of->mode != SONDE_ANCHOR_ALL && of->mode != SONDE_ANCHOR_EVERYN;
+
+    return (one ? 1 : micro_batches(of) / of->period) * of->run.replicas;
+}
+
+/* Shape of what is returned, as anchor.h defines it. */
+static sonde_err shape_kept(const anchor_slot *of, bool axes, int64_t *shape, int *rank,
+                            const char *where, sonde_diag *diag)
+{
+    const bool one = of->mode != SONDE_ANCHOR_ALL && of->mode != SONDE_ANCHOR_EVERYN;
+    const int64_t leading[3] = {one ? 1 : of->run.iterations / of->period,
+                                one ? 1 : of->run.micro_batches, of->run.replicas};
+    const int64_t n = kept_count(of);
+    const size_t bytes = (size_t)of->value.rank * sizeof shape[0];
+
+    *rank = 0;
+    for (int i = 0; i < 3 && axes; i++) {
+        if (leading[i] != 1) {
+            shape[(*rank)++] = leading[i];
+        }
+    }
+    if (*rank + of->value.rank > SONDE_MAX_DIMS) {
+        return sonde__fail(diag, SONDE_ESHAPE, where, "at most 8 dimensions",
+                           "%d axes before a tensor of rank %d", *rank, of->value.rank);
+    }
+    memcpy(shape + *rank, of->value.shape, bytes);
+    *rank += of->value.rank;
+    if (!axes && n > 1) {
+        if (*rank == 0) {
+            shape[(*rank)++] = 1;
+        }
+        if (__builtin_mul_overflow(shape[0], n, &shape[0])) {
+            return sonde__fail(diag, SONDE_ESHAPE, where, "less",
+                               "%lld values of one tensor", (long long)n);
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err prepare_slot(anchor_slot *of, const sonde_tensor_info *info, bool axes,
+                              const sonde_call_shape *run, sonde_diag *diag)
+{
+    int64_t shape[SONDE_MAX_DIMS] = {0};
+    char where[256];
+    int rank = 0;
+    size_t total = 0;
+    sonde_err err = SONDE_OK;
+
+    (void)anchor_where(of->name, where, sizeof where);
+    of->value = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
+    of->run = *run;
+    of->once = info->pass == SONDE_PASS_UPDATE;
+    if (of->once) {
+        of->run.micro_batches = 1;
+    }
+    err = check_slot(of, where, diag);
+    if (err == SONDE_OK) {
+        err = shape_kept(of, axes, shape, &rank, where, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    of->value_size = (size_t)sonde_view_count(&of->value) * sonde_dtype_size(info->dtype);
+    if (!sonde__mul(of->value_size, (size_t)kept_count(of), &total)) {
+        return sonde__fail_nomem(diag, where);
+    }
+    of->kept = sonde_view_of(info->dtype, rank, shape, sonde__calloc(total, 1));
+    if (of->kept.data == NULL) {
+        return sonde__fail_nomem(diag, where);
+    }
+    of->expected = of->mode == SONDE_ANCHOR_SUM || of->mode == SONDE_ANCHOR_MEAN
+                       ? micro_batches(of) * run->replicas
+                       : kept_count(of);
+    of->prepared = true;
+    return SONDE_OK;
+}
+
+/* --- keeping ---------------------------------------------------------------------- */
+
+/* Copies or adds a value to the place-th of those kept. Dtype and shape are right. */
+static void keep(anchor_slot *of, int64_t place, bool add, const sonde_view *view)
+{
+    unsigned char *data = (unsigned char *)of->kept.data + (size_t)place * of->value_size;
+
+    if (add) {
+        sonde__observe_accumulate(data, view);
+        of->arrived++;
+    } else {
+        sonde_view to = of->value;
+
+        to.data = data;
+        of->arrived += sonde_view_copy(&to, view, NULL) == SONDE_OK;
+    }
+}
+
+static void take(anchor_slot *of, const sonde_observation *seen)
+{
+    const sonde_call_shape *run = &of->run;
+    const int64_t g = of->once ? 0 : seen->at.micro_batch;
+    const int64_t k = (int64_t)seen->at.iteration * run->micro_batches + g;
+    const int r = seen->at.replica;
+
+    if (seen->view->dtype != of->value.dtype ||
+        !sonde_view_same_shape(seen->view, &of->value) || seen->at.iteration < 0 ||
+        seen->at.iteration >= run->iterations || g < 0 || g >= run->micro_batches ||
+        r < 0 || r >= run->replicas) {
+        of->foreign++;
+        return;
+    }
+    switch (of->mode) {
+    case SONDE_ANCHOR_ALL:
+    case SONDE_ANCHOR_EVERYN:
+        if ((k + 1) % of->period == 0) {
+            keep(of, ((k + 1) / of->period - 1) * run->replicas + r, false, seen->view);
+        }
+        break;
+    case SONDE_ANCHOR_SUM:
+    case SONDE_ANCHOR_MEAN:
+        keep(of, r, k > 0, seen->view);
+        break;
+    case SONDE_ANCHOR_FINAL:
+    case SONDE_ANCHOR_DEFAULT: /* resolved when added */
+        if (k + 1 == micro_batches(of)) {
+            keep(of, r, false, seen->view);
+        }
+        break;
+    }
+}
+
 #define NO_SLOT SIZE_MAX
 
 struct sonde_anchors {
     sonde_sink sink; /* first */
     sonde_anchor_options options;
-    sonde__anchor_slot *slots;
+    anchor_slot *slots;
     size_t count, capacity;
     size_t *by_id; /* first slot of each tensor; from attach on */
 };
@@ -124,7 +317,7 @@ void sonde_anchors_destroy(sonde_anchors *anchors)
     sonde__free(anchors);
 }
 
-static sonde__anchor_slot *find(const sonde_anchors *anchors, const char *name)
+static anchor_slot *find(const sonde_anchors *anchors, const char *name)
 {
     for (size_t i = 0; i < anchors->count; i++) {
         if (strcmp(anchors->slots[i].name, name) == 0) {
@@ -134,13 +327,13 @@ static sonde__anchor_slot *find(const sonde_anchors *anchors, const char *name)
     return NULL;
 }
 
-static sonde_err add_slot(sonde_anchors *anchors, const sonde__anchor_slot *from,
+static sonde_err add_slot(sonde_anchors *anchors, const anchor_slot *from,
                           const char *name, const char *tensor, sonde_diag *diag)
 {
-    sonde__anchor_slot added = *from;
+    anchor_slot added = *from;
 
     if (!sonde__reserve(&anchors->slots, &anchors->capacity, anchors->count + 1,
-                        sizeof(sonde__anchor_slot))) {
+                        sizeof(anchor_slot))) {
         return sonde__fail_nomem(diag, "an anchor");
     }
     added.name = sonde__strdup(name);
@@ -157,10 +350,10 @@ static sonde_err add_slot(sonde_anchors *anchors, const sonde__anchor_slot *from
 sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char *tensor,
                             sonde_anchor_mode mode, int period, sonde_diag *diag)
 {
-    sonde__anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
+    anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
     char where[256];
     sonde_err err =
-        check_mode(sonde__anchor_where(name, where, sizeof where), mode, period, diag);
+        check_mode(anchor_where(name, where, sizeof where), mode, period, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -209,7 +402,7 @@ static sonde_err add_tap(sonde_anchors *anchors, const char *tensor,
 }
 
 /* "unknown tensor 'x'", with the anchor in front. */
-static sonde_err find_tensor(const sonde_catalogue *catalogue, sonde__anchor_slot *of,
+static sonde_err find_tensor(const sonde_catalogue *catalogue, anchor_slot *of,
                              sonde_diag *diag)
 {
     sonde_diag found = {0};
@@ -218,8 +411,7 @@ static sonde_err find_tensor(const sonde_catalogue *catalogue, sonde__anchor_slo
 
     return err == SONDE_OK
                ? SONDE_OK
-               : sonde__fail(diag, err,
-                             sonde__anchor_where(of->name, where, sizeof where),
+               : sonde__fail(diag, err, anchor_where(of->name, where, sizeof where),
                              found.expected, "%s", found.found);
 }
 
@@ -247,7 +439,7 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
         anchors->by_id[id] = NO_SLOT;
     }
     for (size_t i = 0; i < anchors->count && err == SONDE_OK; i++) {
-        sonde__anchor_slot *of = &anchors->slots[i];
+        anchor_slot *of = &anchors->slots[i];
         const bool first = anchors->by_id[of->id] == NO_SLOT;
 
         of->next = anchors->by_id[of->id];
@@ -271,8 +463,7 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
     (void)how;
     for (size_t i = anchors->by_id[id]; i != NO_SLOT && err == SONDE_OK;
          i = anchors->slots[i].next) {
-        err = sonde__anchor_prepare(&anchors->slots[i], info, anchors->options.axes,
-                                    shape, diag);
+        err = prepare_slot(&anchors->slots[i], info, anchors->options.axes, shape, diag);
     }
     return err;
 }
@@ -282,7 +473,7 @@ static void begin_call(sonde_sink *sink)
     sonde_anchors *anchors = (sonde_anchors *)sink;
 
     for (size_t i = 0; i < anchors->count; i++) {
-        sonde__anchor_slot *of = &anchors->slots[i];
+        anchor_slot *of = &anchors->slots[i];
 
         of->arrived = 0;
         of->foreign = 0;
@@ -297,7 +488,7 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
 
     for (size_t i = anchors->by_id[observation->id]; i != NO_SLOT;
          i = anchors->slots[i].next) {
-        sonde__anchor_take(&anchors->slots[i], observation);
+        take(&anchors->slots[i], observation);
     }
 }
 
@@ -336,11 +527,11 @@ static sonde_err fail_unknown(const sonde_anchors *anchors, const char *name,
                        name);
 }
 
-static sonde_err check_complete(const sonde__anchor_slot *of, sonde_diag *diag)
+static sonde_err check_complete(const anchor_slot *of, sonde_diag *diag)
 {
     char where[256], text[160];
 
-    (void)sonde__anchor_where(of->name, where, sizeof where);
+    (void)anchor_where(of->name, where, sizeof where);
     if (!of->prepared || !of->called) {
         return sonde__fail(diag, SONDE_ESTATE, where, "a call first", "no value yet");
     }
@@ -363,7 +554,7 @@ static sonde_err check_complete(const sonde__anchor_slot *of, sonde_diag *diag)
 sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view *out,
                             sonde_diag *diag)
 {
-    sonde__anchor_slot *of = find(anchors, name);
+    anchor_slot *of = find(anchors, name);
     sonde_err err = SONDE_OK;
 
     if (of == NULL) {
@@ -375,7 +566,7 @@ sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view
     }
     if (of->mode == SONDE_ANCHOR_MEAN && !of->divided) {
         sonde__observe_divide(of->kept.dtype, of->kept.data, sonde_view_count(&of->kept),
-                              sonde__anchor_micro_batches(of));
+                              micro_batches(of));
         of->divided = true;
     }
     *out = of->kept;
