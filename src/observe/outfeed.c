@@ -591,17 +591,17 @@ static const char *number_text(double value, number buf)
     return buf;
 }
 
-static sonde_err append_row(size_t index, const sonde_outfed *of, int name_width,
+static sonde_err append_row(size_t index, const sonde_outfed *entry, int name_width,
                             sonde_text *text)
 {
     static const sonde_stat columns[] = {SONDE_STAT_MEAN, SONDE_STAT_STD, SONDE_STAT_MIN,
                                          SONDE_STAT_MAX};
-    const int blanks = name_width - key_width(of->key);
+    const int blanks = name_width - key_width(entry->key);
     sonde_vitals vitals;
     number buf;
-    sonde_err err = append(text, "%-5zu %s%*s", index, of->key, blanks, "");
+    sonde_err err = append(text, "%-5zu %s%*s", index, entry->key, blanks, "");
 
-    sonde_vitals_of(&of->value, &vitals);
+    sonde_vitals_of(&entry->value, &vitals);
     for (size_t i = 0; i < SONDE_COUNT_OF(columns) && err == SONDE_OK; i++) {
         err = append(text, " %-12s",
                      number_text(sonde_vitals_get(&vitals, columns[i]), buf));

@@ -309,14 +309,14 @@ static void take(sonde_outfeed *queue, sonde__outfeed_column *column,
 {
     const sonde__outfeed_row *row = &queue->row;
     const int r = seen->at.replica;
-    sonde_view to = column->value;
+    sonde_view room = column->value;
 
     if (r < 0 || r >= queue->shape.replicas || !column->prepared) {
         return;
     }
-    to.data = row_of(column, row->bank, row->slot) + (size_t)r * column->value_bytes;
-    if (seen->view->dtype != to.dtype ||
-        sonde_view_copy(&to, seen->view, NULL) != SONDE_OK) {
+    room.data = row_of(column, row->bank, row->slot) + (size_t)r * column->value_bytes;
+    if (seen->view->dtype != room.dtype ||
+        sonde_view_copy(&room, seen->view, NULL) != SONDE_OK) {
         return;
     }
     if (column->arrived[r] != row->number) {
@@ -379,10 +379,10 @@ static void swap_bytes(unsigned char *a, unsigned char *b, size_t count)
 }
 
 /* Rows from ... to - 1 in the opposite order. */
-static void reverse(unsigned char *data, size_t row_bytes, int64_t from, int64_t to)
+static void reverse(unsigned char *data, size_t row_bytes, int64_t value, int64_t field)
 {
-    for (to--; from < to; from++, to--) {
-        swap_bytes(data + (size_t)from * row_bytes, data + (size_t)to * row_bytes,
+    for (field--; value < field; value++, field--) {
+        swap_bytes(data + (size_t)value * row_bytes, data + (size_t)field * row_bytes,
                    row_bytes);
     }
 }

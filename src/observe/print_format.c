@@ -362,173 +362,173 @@ static bool is_cut(int64_t length, bool summarise, const sonde_print_options *op
     return summarise && length > 2 * (int64_t)options->edge_items;
 }
 
-static void append(layout *to, const char *bytes, size_t length)
+static void append(layout *out, const char *bytes, size_t length)
 {
-    sonde_text *text = to->text;
+    sonde_text *text = out->text;
 
-    if (to->err == SONDE_OK) {
-        to->err = sonde_text_reserve(text, text->length + length);
+    if (out->err == SONDE_OK) {
+        out->err = sonde_text_reserve(text, text->length + length);
     }
-    if (to->err == SONDE_OK) {
+    if (out->err == SONDE_OK) {
         memcpy(text->data + text->length, bytes, length);
         text->length += length;
         text->data[text->length] = '\0';
     }
 }
 
-static void append_blanks(layout *to, size_t count)
+static void append_blanks(layout *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        append(to, " ", 1);
+        append(out, " ", 1);
     }
 }
 
-static void append_line(layout *to, size_t indent)
+static void append_line(layout *out, size_t indent)
 {
-    append(to, "\n", 1);
-    to->line = to->text->length;
-    to->column = 0;
-    append_blanks(to, indent);
+    append(out, "\n", 1);
+    out->line = out->text->length;
+    out->column = 0;
+    append_blanks(out, indent);
 }
 
-typedef void visit_function(layout *to, const unsigned char *element);
+typedef void visit_function(layout *out, const unsigned char *element);
 
 /* Every element that is shown, in row-major order. */
-static void visit(layout *to, int d, const unsigned char *at, visit_function *function)
+static void visit(layout *out, int d, const unsigned char *at, visit_function *function)
 {
-    const sonde_view *view = to->view;
-    const int64_t edge = to->options->edge_items;
+    const sonde_view *view = out->view;
+    const int64_t edge = out->options->edge_items;
     int64_t n = 0, step = 0;
 
     if (d >= view->rank || d >= SONDE_MAX_DIMS) {
-        function(to, at);
+        function(out, at);
         return;
     }
     n = view->shape[d];
     step = view->stride[d] * (int64_t)sonde_dtype_size(view->dtype);
     for (int64_t i = 0; i < n; i++) {
-        if (i == edge && is_cut(n, to->summarise, to->options)) {
+        if (i == edge && is_cut(n, out->summarise, out->options)) {
             i = n - edge;
         }
         if (i < n) {
-            visit(to, d + 1, at + i * step, function);
+            visit(out, d + 1, at + i * step, function);
         }
     }
 }
 
-static void look(layout *to, const unsigned char *element)
+static void look(layout *out, const unsigned char *element)
 {
-    sonde__observe_cell_look(&to->survey, to->view->dtype, element);
+    sonde__observe_cell_look(&out->survey, out->view->dtype, element);
 }
 
-static void measure(layout *to, const unsigned char *element)
+static void measure(layout *out, const unsigned char *element)
 {
     char buf[SONDE__CELL];
-    const size_t length = sonde__observe_cell_write(&to->style, element, buf);
+    const size_t length = sonde__observe_cell_write(&out->style, element, buf);
 
-    to->style.width = SONDE_MAX(to->style.width, length);
+    out->style.width = SONDE_MAX(out->style.width, length);
 }
 
 /* One number, aligned, or the ellipsis for NULL, behind what stands in its row already.
  */
-static void append_item(layout *to, int depth, const unsigned char *element, bool first,
+static void append_item(layout *out, int depth, const unsigned char *element, bool first,
                         bool last)
 {
-    const sonde_print_options *options = to->options;
+    const sonde_print_options *options = out->options;
     const size_t between = strlen(options->separator);
-    const size_t behind = last ? strlen(options->close_bracket) : to->tight;
+    const size_t behind = last ? strlen(options->close_bracket) : out->tight;
     char buf[SONDE__CELL] = "...";
     const size_t length = element != NULL
-                              ? sonde__observe_cell_write(&to->style, element, buf)
+                              ? sonde__observe_cell_write(&out->style, element, buf)
                               : sizeof ellipsis - 1;
     const size_t blanks =
-        element != NULL && length < to->style.width ? to->style.width - length : 0;
-    const size_t column = to->text->length - to->line + to->column;
+        element != NULL && length < out->style.width ? out->style.width - length : 0;
+    const size_t column = out->text->length - out->line + out->column;
 
     if (!first && options->max_line_width > 0 &&
         column + between + blanks + length + behind > (size_t)options->max_line_width) {
-        append(to, options->separator, to->tight);
-        append_line(to, (size_t)depth + 2);
+        append(out, options->separator, out->tight);
+        append_line(out, (size_t)depth + 2);
     } else if (!first) {
-        append(to, options->separator, between);
+        append(out, options->separator, between);
     }
-    append_blanks(to, blanks);
-    append(to, buf, length);
+    append_blanks(out, blanks);
+    append(out, buf, length);
 }
 
-static void append_row(layout *to, int depth, const unsigned char *at)
+static void append_row(layout *out, int depth, const unsigned char *at)
 {
-    const sonde_view *view = to->view;
-    const int64_t n = view->shape[depth], edge = to->options->edge_items;
+    const sonde_view *view = out->view;
+    const int64_t n = view->shape[depth], edge = out->options->edge_items;
     const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
 
-    append(to, to->options->open_bracket, strlen(to->options->open_bracket));
+    append(out, out->options->open_bracket, strlen(out->options->open_bracket));
     for (int64_t i = 0; i < n; i++) {
-        if (i == edge && is_cut(n, to->summarise, to->options)) {
-            append_item(to, depth, NULL, i == 0, edge == 0);
+        if (i == edge && is_cut(n, out->summarise, out->options)) {
+            append_item(out, depth, NULL, i == 0, edge == 0);
             i = n - edge;
         }
         if (i < n) {
-            append_item(to, depth, at + i * step, i == 0, i + 1 == n);
+            append_item(out, depth, at + i * step, i == 0, i + 1 == n);
         }
     }
-    append(to, to->options->close_bracket, strlen(to->options->close_bracket));
+    append(out, out->options->close_bracket, strlen(out->options->close_bracket));
 }
 
-static void append_block(layout *to, int depth, const unsigned char *at)
+static void append_block(layout *out, int depth, const unsigned char *at)
 {
-    const sonde_view *view = to->view;
-    const int64_t n = view->shape[depth], edge = to->options->edge_items;
+    const sonde_view *view = out->view;
+    const int64_t n = view->shape[depth], edge = out->options->edge_items;
     const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
 
     if (depth == view->rank - 1) {
-        append_row(to, depth, at);
+        append_row(out, depth, at);
         return;
     }
-    append(to, to->options->open_bracket, strlen(to->options->open_bracket));
+    append(out, out->options->open_bracket, strlen(out->options->open_bracket));
     for (int64_t i = 0; i < n; i++) {
-        append_line(to, (size_t)depth + 1);
-        if (i == edge && is_cut(n, to->summarise, to->options)) {
-            append(to, ellipsis, sizeof ellipsis - 1);
+        append_line(out, (size_t)depth + 1);
+        if (i == edge && is_cut(n, out->summarise, out->options)) {
+            append(out, ellipsis, sizeof ellipsis - 1);
             i = n - edge - 1;
         } else {
-            append_block(to, depth + 1, at + i * step);
+            append_block(out, depth + 1, at + i * step);
         }
     }
     if (n > 0) {
-        append_line(to, (size_t)depth);
+        append_line(out, (size_t)depth);
     }
-    append(to, to->options->close_bracket, strlen(to->options->close_bracket));
+    append(out, out->options->close_bracket, strlen(out->options->close_bracket));
 }
 
 sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options *options,
                               size_t column, sonde_text *text)
 {
-    layout to = {.view = view,
-                 .options = options,
-                 .summarise = is_summarised(view->rank, view->shape, options),
-                 .text = text,
-                 .line = text->length,
-                 .column = column,
-                 .tight = strlen(options->separator)};
+    layout out = {.view = view,
+                  .options = options,
+                  .summarise = is_summarised(view->rank, view->shape, options),
+                  .text = text,
+                  .line = text->length,
+                  .column = column,
+                  .tight = strlen(options->separator)};
     char buf[SONDE__CELL];
 
-    while (to.tight > 0 && options->separator[to.tight - 1] == ' ') {
-        to.tight--;
+    while (out.tight > 0 && options->separator[out.tight - 1] == ' ') {
+        out.tight--;
     }
     if (sonde_dtype_is_float(sonde__dtype_part(view->dtype))) {
-        visit(&to, 0, view->data, look);
+        visit(&out, 0, view->data, look);
     }
-    to.style = sonde__observe_cell_decide(&to.survey, view->dtype, options);
+    out.style = sonde__observe_cell_decide(&out.survey, view->dtype, options);
     if (view->rank == 0) {
-        append(&to, buf, sonde__observe_cell_write(&to.style, view->data, buf));
-        return to.err;
+        append(&out, buf, sonde__observe_cell_write(&out.style, view->data, buf));
+        return out.err;
     }
     if (options->digits > 0) {
-        visit(&to, 0, view->data, measure);
+        visit(&out, 0, view->data, measure);
     }
-    append_block(&to, 0, view->data);
-    return to.err;
+    append_block(&out, 0, view->data);
+    return out.err;
 }
 
 /* --- bounding --------------------------------------------------------------------- */
