@@ -99,10 +99,10 @@ void bench_batches_make(bench_batches *out, const char *name, int64_t samples, b
 
     bench_check(sonde_nn_job_builtin(name, &job, &diag), &diag);
     info = sonde_nn_job_get_info(job);
-    *out = (bench_batches){.batch = info->batch_size,
+    *out = (bench_batches){.batch = info->options.batch_size,
                            .sample = SONDE_NN_SYNTH_SIDE * SONDE_NN_SYNTH_SIDE,
                            .rank = info->sample_rank + 1};
-    out->shape[0] = info->batch_size;
+    out->shape[0] = info->options.batch_size;
     for (int i = 0; i < info->sample_rank; i++) {
         out->shape[i + 1] = info->sample_shape[i];
     }

@@ -28,7 +28,6 @@ static void set_up(setting *s)
 
     must(sonde_nn_job_builtin(s->model, &job, &engine_diag));
     info = sonde_nn_job_get_info(job);
-    info->batch_size = BATCH;
     s->net =
         (engine_net){.rank = info->sample_rank, .classes = info->classes, .batch = BATCH};
     memcpy(s->net.sample, info->sample_shape,
@@ -58,6 +57,7 @@ static sonde_nn_session *run_tapped(const setting *s, const char *selector, unsi
 
     engine_set_weights(model, s->weights);
     sonde_nn_options_init(&options);
+    sonde_nn_options_set_batch_size(&options, BATCH);
     sonde_nn_options_set_threads(
         sonde_nn_options_set_gradient_accumulation(&options, s->accumulation), 1);
     must(s->training

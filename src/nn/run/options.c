@@ -98,10 +98,12 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag 
                    {"SONDE_BATCH_SIZE", &options->batch_size},
                    {"SONDE_THREADS", &threads},
                    {"SONDE_RANDOM_SEED", &seed}};
-    const char *mode = getenv("SONDE_OUTPUT_MODE");
+    const char *mode = options->fixed_batch ? NULL : getenv("SONDE_OUTPUT_MODE");
+    enum { FIRST_FREE = 3 }; /* of numbers: those before it make the batch */
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+    for (size_t i = options->fixed_batch ? FIRST_FREE : 0;
+         err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
         err = override_number(numbers[i].variable, numbers[i].value, diag);
     }
     if (err == SONDE_OK && mode != NULL && mode[0] != '\0') {

@@ -345,10 +345,10 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .op_count = session->plan.step_count,
         .threads = session->plan.threads,
         .compile_seconds = session->compile_seconds,
-        .batch_size = session->batch_size,
+        .batch_size = session->program.batch_size,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
-        .combined_batch = session->batch_size * options->device_iterations *
+        .combined_batch = session->program.batch_size * options->device_iterations *
                           options->gradient_accumulation * options->replication_factor};
     return SONDE_OK;
 }
