@@ -42,7 +42,7 @@ step=$("$sonde" ls cut-run | sed -nE 's/^resumed   from step ([0-9]+), .*/\1/p')
 # at the end of an epoch, of 125 steps of training and 7 of evaluation, which stay
 [ -n "$step" ] && [ $((step % 132)) -eq 0 ] || fail "$("$sonde" ls cut-run)"
 run 0 "$sonde" verify cut-run
-grep -q '^the run was gone on with: ' "$out" || fail "verify: $(cat "$out")"
+grep -q '^the run was resumed: ' "$out" || fail "verify: $(cat "$out")"
 
 # --- Ctrl-C in the middle of an epoch, and a checkpoint that is named -------------------------
 code=0
