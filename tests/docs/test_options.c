@@ -31,11 +31,12 @@ static const char *row_of(const sonde_nn_option *option)
     if (option->standard != NULL) {
         (void)snprintf(standard, sizeof standard, " %s", option->standard);
     }
-    if (strcmp(option->section, "record") == 0) { /* its keys are those of a hook's file */
+    if (strcmp(option->section, "record") ==
+        0) { /* its keys are those of a hook's file */
         (void)snprintf(row, sizeof row, "| `--%s%s` | %s |\n", flag, value, option->help);
     } else {
-        (void)snprintf(row, sizeof row, "| `%s` | `--%s%s` |%s | %s |\n", option->key, flag,
-                       value, standard, option->help);
+        (void)snprintf(row, sizeof row, "| `%s` | `--%s%s` |%s | %s |\n", option->key,
+                       flag, value, standard, option->help);
     }
     return row;
 }
