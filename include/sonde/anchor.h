@@ -32,7 +32,7 @@
  * s...) for EveryN, (R, s...) for the others, axes of length 1 left out.
  *
  * One set holds anchors or a session's outputs alike. One thread at a time: the
- * observer's. All memory is had in sonde_observer_bind. Modes, counts and shapes are
+ * observer's. All memory is allocated in sonde_observer_bind. Modes, counts and shapes are
  * those of PopTorch (outputMode, anchorTensor) and PopART; Mean is Sonde's.
  */
 #ifndef SONDE_ANCHOR_H

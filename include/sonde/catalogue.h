@@ -1,11 +1,10 @@
 /*
  * catalogue.h - the names and metadata of every tensor that can be observed.
  *
- * Whoever produces tensors (Sonde's engine, or any C program) declares each once and gets
- * a dense id back; afterwards only ids travel. A tensor may have several names: an alias
- * is an entry of its own (`fc1_input_0`) that points to the tensor it shares its value
- * with
- * (`relu_output_0`). Declaring costs a hash; nothing here is used while training.
+ * A producer of tensors (Sonde's engine, or any C program) declares each tensor once and
+ * gets a dense id; after that it passes ids only. A tensor may have several names: an alias
+ * (`fc1_input_0`) is a separate entry that points to the tensor whose value it shares
+ * (`relu_output_0`). Declaring costs a hash; nothing here is used during training.
  *
  * One thread at a time. Strings are copied.
  */

@@ -1,14 +1,14 @@
 /*
- * control.h - asking a run that goes on to stop, or to save a checkpoint.
+ * control.h - requests to a running job: stop, or save a checkpoint.
  *
- * The one thing that flows against the tensors. Whoever asks is a rule, another thread or
- * another process; whoever runs the loop reads requests between steps:
+ * Requests alone travel against the direction of the tensors. A rule, another thread or
+ * another process asks; the run loop reads requests between steps:
  *
  *     asker:  sonde_control_ask   in the process       run loop:  sonde_control_take
  *             sonde_control_send  from another one, over the run's folder
  *
- * A request of another process is a line in RUN/control.jsonl (docs/format.md). The loop looks
- * there at most every 50 ms, so between steps a take costs a load and a look at the clock.
+ * A request of another process is a line in RUN/control.jsonl (docs/format.md). The loop reads
+ * the file at most every 50 ms, so a take between steps costs a load and a clock read.
  *
  * A session of Sonde's engine does all this by itself once it has a control
  * (sonde_nn_session_attach_control).
@@ -25,8 +25,8 @@ extern "C" {
 #endif
 
 typedef enum sonde_request_kind {
-    SONDE_REQUEST_STOP = 0,      /* end cleanly after the step that is on */
-    SONDE_REQUEST_CHECKPOINT = 1 /* save what is needed to go on from here */
+    SONDE_REQUEST_STOP = 0,      /* end cleanly after the current step */
+    SONDE_REQUEST_CHECKPOINT = 1 /* save what a resumption from here needs */
 } sonde_request_kind;
 
 typedef enum sonde_request_by { SONDE_BY_USER = 0, SONDE_BY_RULE = 1 } sonde_request_by;

@@ -68,7 +68,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_extend(sonde_observer *observer,
                                                         sonde_diag *diag);
 /* Whether any tap, at any step of any mode, wants this tensor (by its own id, aliases
- * counted in): SONDE_HOW_ bits. For whoever plans memory. Valid after bind. */
+ * counted in): SONDE_HOW_ bits. For memory planning. Valid after bind. */
 SONDE_API unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id);
 
 SONDE_API const sonde_observer_gate *
@@ -101,18 +101,18 @@ static inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uin
 }
 
 /*
- * Hands over one value of a tensor that is wanted. view is borrowed for the call and may
- * be strided. vitals may be NULL; a producer that has computed them already saves a pass.
- * They are those of sonde_vitals_of, but for the order in which sums are added: that is
- * the producer's, the same at every step and whoever looks.
+ * Passes one value of a wanted tensor. view is borrowed for the call and may be strided.
+ * vitals may be NULL; a producer that has computed them already saves a pass. They equal
+ * those of sonde_vitals_of except for the order of summation, which the producer chooses
+ * and keeps at every step, whatever is observed.
  */
 SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,
                                       const sonde_view *view, const sonde_vitals *vitals,
                                       int micro_batch, int replica);
 /*
- * Hands over the vital signs of a tensor that turned out to hold NaN or infinities, to the
- * taps that ask for it (sonde_tap.when_bad) and are not due at this step; any step, due or
- * not. end_step must follow. The view's data is not looked at.
+ * Passes the vital signs of a tensor with NaN or infinities to the taps that ask for them
+ * (sonde_tap.when_bad) and are not due at this step, which need not be a due one. end_step
+ * must follow. The view's data is not read.
  */
 SONDE_API void sonde_observer_observe_bad(sonde_observer *observer,
                                           const sonde_coordinate *at, uint32_t id,

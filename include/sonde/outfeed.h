@@ -1,19 +1,18 @@
 /*
  * outfeed.h - queues that carry tensors out of a run: values, not only the latest.
  *
- * An outfeed queue is a sink with names of its own. Every step (or micro-batch) puts one row
- * into it, a value for each key; taking the queue's contents gives everything since the last
- * time, stacked: key "fc1_output_0" of shape (32, 10) and 500 rows is (500, 32, 10).
+ * An outfeed queue is a sink with its own names. Every step (or micro-batch) adds one row, a
+ * value for each key; dequeue returns all rows since the last dequeue, stacked: key "fc1_output_0" of shape (32, 10) and 500 rows is (500, 32, 10).
  *
- *     create; add, add, add_gradients ...         what, under which keys
- *     attach                                      to the observer of whoever makes tensors
+ *     create; add, add, add_gradients ...         tensors and their keys
+ *     attach                                      to the observer of the producer
  *     step, step, step ...; dequeue; table        and again
  *
- * Filters decide which keys get in: those that have any of the filters in them, or, without
- * filters, all. What does not get in is not observed and costs nothing.
+ * Filters select keys: those that contain any of the filters, or, without filters, all. A
+ * tensor that is not selected is not observed and costs nothing.
  *
- * Memory is had when the observer is bound: rows * bytes of a row, twice, because the
- * producer goes on while the consumer reads; once, if both are one thread and the options
+ * Memory is allocated when the observer is bound: rows * bytes of a row, twice, because the
+ * producer continues while the consumer reads; once, if both are one thread and the options
  * say so. After that nothing is allocated. Cost of a value: one copy (two where the oldest
  * rows are dropped); of a row: a lock taken twice.
  *

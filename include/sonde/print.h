@@ -84,7 +84,7 @@ SONDE_API size_t sonde_format_bound(sonde_dtype dtype, int rank, const int64_t *
 
 /*
  * Prints `title: VALUE` and a newline for every observation, as it comes, by one write of
- * the whole text, flushed. Memory is had when the observer is bound.
+ * the whole text, flushed. Memory is allocated when the observer is bound.
  */
 typedef struct sonde_printer sonde_printer;
 

@@ -1,16 +1,16 @@
 /*
- * recorder.h - writes what it is given to a run directory (docs/format.md).
+ * recorder.h - writes tensors into a run directory (docs/format.md).
  *
- * A recorder is a sink: taps that end in it are recorded. Whoever has tensors of his own and
- * no observer calls put, put_vitals and end_step himself, or better a hook
- * (<sonde/hook.h>). Either way the value is copied into a ring in memory and the call
- * returns; one thread of the recorder's own writes, hashes and syncs.
+ * A recorder is a sink: taps that end in it are recorded. A program without an observer calls
+ * put, put_vitals and end_step directly, or better uses a watch (<sonde/watch.h>). In both
+ * cases the value is copied into a ring in memory and the call returns; a thread of the
+ * recorder writes, hashes and syncs.
  *
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
- * A fault in recording never stops the producer: a full disk, a folder that has gone and the
- * like are logged once, counted by cause, tried again, and told by stats and close.
- * Configuration errors are errors of create.
+ * A fault in recording never stops the producer: a full disk, a missing folder and the like are
+ * logged once, counted by cause, retried, and reported by stats and close. Configuration errors
+ * are errors of create.
  *
  * One producing thread for a recorder. Cost of put: a memcpy and some 10 ns. Nothing is
  * allocated there, but for values larger than a quarter of the ring, and tensors beyond the
@@ -34,8 +34,8 @@ typedef enum sonde_when_full {
 
 /* Of resume_step. */
 enum {
-    SONDE_RESUME_BEHIND = 0, /* behind the last step that is complete */
-    SONDE_RESUME_ANEW = -1   /* at the first step of all */
+    SONDE_RESUME_BEHIND = 0, /* after the last complete step */
+    SONDE_RESUME_ANEW = -1   /* at the first step */
 };
 
 /* Of resume: the run in the folder, whatever its id; a new one if there is none. */
@@ -44,10 +44,10 @@ enum {
 typedef struct sonde_recorder_options {
     const char *path; /* of the run; must not exist, or be an empty folder */
     int rank, world;  /* of this worker; 0 and 1 (0 counts as 1) where there is one */
-    /* To go on with a run that is there: its id, or SONDE_RESUME_ANY. NULL: a new run. It goes on at resume_step
-     * of resume_mode (of SONDE_MODE_GLOBAL: a global step), which is the step of the
-     * checkpoint: what was recorded of that step and later stays in the files and counts no
-     * more, as if it had never been. */
+    /* To resume an existing run: its id, or SONDE_RESUME_ANY. NULL: a new run. It resumes at
+     * resume_step of resume_mode (with SONDE_MODE_GLOBAL: a global step), the step of the
+     * checkpoint. Data of that step and later ones is superseded: it stays in the files, but
+     * readers do not see it. */
     const char *resume;
     sonde_mode resume_mode;
     int64_t resume_step; /* or SONDE_RESUME_ */

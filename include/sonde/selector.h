@@ -1,9 +1,8 @@
 /*
- * selector.h - which tensors a user means.
+ * selector.h - the tensors that a user selects.
  *
  * Written as
- *     conv1.weight            exactly that name (aliases as sonde_catalogue_find has
- * them)
+ *     conv1.weight            exactly that name (aliases as in sonde_catalogue_find)
  *     *.weight  fc[12].*      a glob: any of * ? [ in the text, or a prefix "glob:"
  *     re:^Gradient___.*bias   a Perl-compatible regular expression, found anywhere
  *     @weight @gradient @all  a collection: every tensor of a role, or all
@@ -13,9 +12,8 @@
  * belongs to the item. Collections are the roles of <sonde/catalogue.h>, singular or
  * plural.
  *
- * Who means exactly one name or module gets an error if it is unknown; a pattern or a
- * collection that matches nothing succeeds with zero matches, which whoever resolves it
- * reports as a warning. A leading "model." that no module has is ignored in exact names,
+ * An unknown exact name or module is an error. A pattern or a collection that matches nothing
+ * succeeds with zero matches, which the caller reports as a warning. A leading "model." that no module has is ignored in exact names,
  * globs and modules.
  */
 #ifndef SONDE_SELECTOR_H

@@ -1,5 +1,5 @@
 /*
- * kept.c - findings that a run holds already, of whoever judged it before.
+ * kept.c - findings that a run holds from earlier judging.
  */
 #include "cli/kept.h"
 

@@ -1,6 +1,6 @@
 /*
  * control.c - requests on their way to the run loop. There is room for one of each kind, under a
- * mutex; which are there is told by an atomic mask, so that a loop that nobody asks takes no lock.
+ * mutex; an atomic mask shows which are there, so that a loop without requests takes no lock.
  */
 #include "control/control.h"
 #include "base/clock.h"

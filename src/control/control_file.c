@@ -1,8 +1,8 @@
 /*
- * file.c - RUN/control.jsonl: a line a request, appended with one write by whoever asks, read by
- * the run loop from where it stood when the loop began.
+ * control_file.c - RUN/control.jsonl: one line per request, appended with one write by the
+ * requester, and read by the run loop from where the file ended when the loop began.
  *
- * What cannot be a request is warned of and passed over: it comes from outside.
+ * A line that is not a request is skipped with a warning, because other programs write the file.
  */
 #include "control/control.h"
 #include "base/fail.h"

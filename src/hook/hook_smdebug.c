@@ -41,7 +41,7 @@ static const char *own_name(const char *name)
     return name;
 }
 
-/* What smdebug includes in collections of its frameworks without being told. */
+/* What smdebug includes in the collections of its frameworks by default. */
 static const char *framework_regex(const char *name)
 {
     static const char *const regexes[][2] = {

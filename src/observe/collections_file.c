@@ -3,8 +3,8 @@
  * whose keys is one call of <sonde/hook.h>.
  *
  * Level by level: the setup; in it a schedule, its modes, reductions and collections; in a
- * collection again a schedule, its modes and reductions. What a value cannot be is told with
- * its line, also where the call refuses it.
+ * collection again a schedule, its modes and reductions. An invalid value is reported with
+ * its line, also if the call refuses it.
  */
 #include "observe/collections.h"
 #include "base/fail.h"

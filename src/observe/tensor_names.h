@@ -50,8 +50,8 @@ SONDE_API sonde_err sonde__selector_create_exact(const char *name, sonde_selecto
 sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **out,
                                sonde_diag *diag);
 /*
- * Sets marks[id] of the tensors that a selector means, from an id on: for whoever resolves
- * the same selector again because tensors were added. marks has an entry for every tensor.
+ * Sets marks[id] of the tensors that a selector means, from an id on, to resolve the
+ * same selector again after tensors were added. marks has an entry for every tensor.
  * unknown_is_fine: a name or module that is unknown marks nothing and is no error.
  */
 SONDE_API sonde_err sonde__selector_mark(const sonde_selector *selector,

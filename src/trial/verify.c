@@ -1,5 +1,5 @@
 /*
- * verify.c - checks every byte of a run that has a hash.
+ * verify.c - checks every hash of a run.
  *
  * Opening has already read every line, row and sketch and noted the damaged ones. Here follow
  * the values, and the headers that closed segments have for other readers.

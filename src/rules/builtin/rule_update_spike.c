@@ -10,7 +10,7 @@
  *                                is mostly that of one element.
  * A flipped bit of an exponent does this. An update does not: it changes all elements, so
  * q changes by far more than a^2, or not as far. Elements that shrink, and bits of a
- * mantissa, do no harm that could be told from training.
+ * mantissa, do no harm that can be distinguished from training.
  *
  * Evidence: vital signs of parameters.
  */
