@@ -28,7 +28,7 @@ enum {
 };
 enum { INPUT, INPUT_AGAIN, RELU, RELU_AGAIN, LABELS, LABELS_AGAIN, LOSS, WEIGHTS };
 enum { GRADIENTS = WEIGHTS + LAYERS, TENSORS = GRADIENTS + LAYERS };
-/* The first layer has no gradient at first: it comes behind all others. */
+/* The first layer has no gradient at first: it comes after all others. */
 enum { THAWED = GRADIENTS };
 
 static const struct {
