@@ -57,17 +57,17 @@ typedef struct sonde__record_backend_ops {
     int (*append)(sonde__record_file *file, const void *bytes, size_t size);
     int (*settle)(sonde__record_file *file);
     /* Bytes before the end. Nothing may be waiting to settle. */
-    int (*write_at)(sonde__record_file *file, uint64_t at, const void *bytes,
+    int (*write_at)(sonde__record_file *file, uint64_t offset, const void *bytes,
                     size_t size);
     /* *got is less than size only at the end of the file. */
-    int (*read_at)(sonde__record_file *file, uint64_t at, void *bytes, size_t size,
+    int (*read_at)(sonde__record_file *file, uint64_t offset, void *bytes, size_t size,
                    size_t *got);
     int (*truncate)(sonde__record_file *file, uint64_t size);
     int (*sync)(sonde__record_file *file);
     /* A sync of the file will follow: one of another file in between may do both at once. */
     void (*begin_sync)(sonde__record_file *file);
     /* Gives the file, created or opened as from, its final name. */
-    int (*publish)(sonde__record_file *file, const char *from, const char *to);
+    int (*publish)(sonde__record_file *file, const char *old_name, const char *new_name);
     /* Whether nobody can find the file any more. */
     bool (*is_lost)(sonde__record_file *file);
     /* Takes the file; NULL is fine. */

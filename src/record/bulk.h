@@ -36,7 +36,8 @@ SONDE_API sonde__record_bulk *sonde__record_bulk_create(void);
 SONDE_API void sonde__record_bulk_destroy(sonde__record_bulk *bulk);
 
 /* fd is open with O_DIRECT and borrowed until end; at is a multiple of a block. */
-SONDE_API void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t at);
+SONDE_API void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd,
+                                        uint64_t offset);
 /* Copies. An error shows in end. */
 SONDE_API void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes,
                                       size_t size);

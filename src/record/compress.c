@@ -33,10 +33,10 @@ size_t sonde__record_compressor_bound(size_t n)
     return ZSTD_compressBound(n) + SONDE__ALIGN;
 }
 
-void sonde__record_shuffle(const void *from, size_t n, size_t size, void *to)
+void sonde__record_shuffle(const void *source, size_t n, size_t size, void *target)
 {
-    const unsigned char *const in = from;
-    unsigned char *out = to;
+    const unsigned char *const in = source;
+    unsigned char *out = target;
 
     for (size_t b = 0; b < size; b++) {
         for (size_t i = 0; i < n; i++) {

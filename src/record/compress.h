@@ -35,6 +35,7 @@ SONDE_API void sonde__record_compress(sonde__record_compressor *compressor,
                                       sonde__record_index_line *line,
                                       const void **packed);
 /* n elements of size bytes each. */
-SONDE_API void sonde__record_shuffle(const void *from, size_t n, size_t size, void *to);
+SONDE_API void sonde__record_shuffle(const void *source, size_t n, size_t size,
+                                     void *target);
 
 #endif

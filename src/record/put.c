@@ -35,14 +35,14 @@ enum {
     LEAST = 2 * 1024 /* below, the fence costs more than the cache loses */
 };
 
-static void copy_past_cache(void *to, const void *from, size_t bytes)
+static void copy_past_cache(void *target, const void *source, size_t bytes)
 {
-    const size_t head = (size_t)(-(uintptr_t)to & (LINE - 1));
-    unsigned char *out = to;
-    const unsigned char *in = from;
+    const size_t head = (size_t)(-(uintptr_t)target & (LINE - 1));
+    unsigned char *out = target;
+    const unsigned char *in = source;
 
     if (bytes < LEAST) {
-        memcpy(to, from, bytes);
+        memcpy(target, source, bytes);
         return;
     }
     memcpy(out, in, head);
@@ -66,9 +66,9 @@ static void copy_past_cache(void *to, const void *from, size_t bytes)
 
 #else
 
-static void copy_past_cache(void *to, const void *from, size_t bytes)
+static void copy_past_cache(void *target, const void *source, size_t bytes)
 {
-    memcpy(to, from, bytes);
+    memcpy(target, source, bytes);
 }
 
 #endif
@@ -191,18 +191,18 @@ static bool remember(sonde_recorder *recorder, uint32_t id)
     return true;
 }
 
-static char *put_string(char *to, const char *text)
+static char *put_string(char *out, const char *text)
 {
     const size_t n = strlen(text) + 1;
 
-    memcpy(to, text, n);
-    return to + n;
+    memcpy(out, text, n);
+    return out + n;
 }
 
 static void fill(sonde__record_tensor_message *message, uint32_t id,
                  const sonde_tensor_info *info, const sonde__record_collected *collected)
 {
-    char *to = message->text;
+    char *out = message->text;
 
     message->id = id;
     message->same_as = info->same_as;
@@ -211,14 +211,14 @@ static void fill(sonde__record_tensor_message *message, uint32_t id,
     message->dtype = info->dtype;
     message->rank = info->rank;
     memcpy(message->shape, info->shape, sizeof message->shape);
-    to = put_string(put_string(to, info->name), info->module);
-    to = put_string(put_string(to, info->op), info->note);
+    out = put_string(put_string(out, info->name), info->module);
+    out = put_string(put_string(out, info->op), info->note);
     message->collections = collected->count;
     if (collected->length > 0) {
-        memcpy(to, collected->text, collected->length);
-        to += collected->length;
+        memcpy(out, collected->text, collected->length);
+        out += collected->length;
     }
-    message->length = (uint32_t)(to - message->text);
+    message->length = (uint32_t)(out - message->text);
 }
 
 typedef enum telling { TOLD, TOLD_LATER, TOLD_NEVER } telling;
@@ -304,7 +304,7 @@ sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_dia
 /* --- values ----------------------------------------------------------------------- */
 
 /* Whether something of this tensor can be recorded there; tells the writer of the tensor. */
-static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
+static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *where,
                   bool waits)
 {
     const bool told = id < recorder->told_count && recorder->told[id] == SONDE__TOLD;
@@ -313,8 +313,8 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
         sonde__recorder_refuse(recorder, "the catalogue has no such tensor", id);
         return false;
     }
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT || at->micro_batch < 0 ||
-        at->replica < 0 || at->replica > UINT16_MAX) {
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT || where->micro_batch < 0 ||
+        where->replica < 0 || where->replica > UINT16_MAX) {
         sonde__recorder_refuse(recorder, "its coordinate is none", id);
         return false;
     }
@@ -339,7 +339,7 @@ static bool measure(const sonde_view *view, size_t *bytes)
     return true;
 }
 
-static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
+static void pack(unsigned char *out, const sonde_view *view, size_t bytes)
 {
     sonde__tensor_cursor cursor;
     const void *elements = NULL;
@@ -347,27 +347,27 @@ static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
 
     if (sonde_view_is_contiguous(view)) {
         if (bytes > 0) {
-            copy_past_cache(to, view->data, bytes);
+            copy_past_cache(out, view->data, bytes);
         }
         return;
     }
     sonde__tensor_cursor_init(&cursor, view);
-    while ((n = sonde__tensor_cursor_take(&cursor, cursor.left, to, &elements)) > 0) {
-        to += n * cursor.size; /* it gathers right there: strided views are not direct */
+    while ((n = sonde__tensor_cursor_take(&cursor, cursor.left, out, &elements)) > 0) {
+        out += n * cursor.size; /* it gathers right there: strided views are not direct */
     }
 }
 
 static void describe(sonde__record_value_message *message, uint32_t id,
-                     const sonde_coordinate *at, const sonde_view *view, size_t bytes)
+                     const sonde_coordinate *where, const sonde_view *view, size_t bytes)
 {
     sonde__record_index_line *const line = &message->line;
 
-    line->mode = at->mode;
-    line->step = at->global_step;
-    line->mode_step = at->mode_step;
+    line->mode = where->mode;
+    line->step = where->global_step;
+    line->mode_step = where->mode_step;
     line->tensor = id;
-    line->micro_batch = (uint32_t)at->micro_batch;
-    line->replica = (uint32_t)at->replica;
+    line->micro_batch = (uint32_t)where->micro_batch;
+    line->replica = (uint32_t)where->replica;
     line->bytes = bytes;
     line->dtype = view->dtype;
     line->rank = view->rank;
@@ -397,15 +397,15 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
     return aside;
 }
 
-void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
-                        const sonde_view *view)
+void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
+                        const sonde_coordinate *where, const sonde_view *view)
 {
     const bool waits = sonde__recorder_waits(recorder, true);
     sonde__record_value_message *message = NULL;
     size_t bytes = 0, size = sizeof *message;
     void *far = NULL;
 
-    if (!admit(recorder, id, at, waits)) {
+    if (!admit(recorder, id, where, waits)) {
         return;
     }
     if (!measure(view, &bytes)) {
@@ -427,7 +427,7 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
         sonde__recorder_lose_full(recorder);
         return;
     }
-    describe(message, id, at, view, bytes);
+    describe(message, id, where, view, bytes);
     if (far != NULL) {
         message->far = far;
         atomic_store_explicit(&recorder->writer.far_away, true, memory_order_relaxed);
@@ -440,12 +440,12 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
 /* --- statistics ------------------------------------------------------------------- */
 
 void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *at, const sonde_vitals *vitals)
+                               const sonde_coordinate *where, const sonde_vitals *vitals)
 {
     const bool waits = sonde__recorder_waits(recorder, false);
     sonde__record_vitals_message *message = NULL;
 
-    if (!admit(recorder, id, at, waits)) {
+    if (!admit(recorder, id, where, waits)) {
         return;
     }
     message =
@@ -454,26 +454,26 @@ void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
         sonde__recorder_lose_full(recorder);
         return;
     }
-    message->row.step = at->global_step;
-    message->row.mode_step = at->mode_step;
+    message->row.step = where->global_step;
+    message->row.mode_step = where->mode_step;
     message->row.tensor = id;
-    message->row.micro_batch = (uint32_t)at->micro_batch;
-    message->row.replica = (uint16_t)at->replica;
-    message->row.mode = (uint8_t)at->mode;
+    message->row.micro_batch = (uint32_t)where->micro_batch;
+    message->row.replica = (uint16_t)where->replica;
+    message->row.mode = (uint8_t)where->mode;
     message->row.reserved = 0;
     sonde__record_stats_of_vitals(&message->row, vitals);
     sonde__record_ring_commit(&recorder->ring);
 }
 
 void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *at, const sonde_sketch *sketch)
+                               const sonde_coordinate *where, const sonde_sketch *sketch)
 {
     const bool waits = sonde__recorder_waits(recorder, false);
     const size_t size = offsetof(sonde__record_sketch_message, record) +
                         sonde__record_sketch_size(sketch);
     sonde__record_sketch_message *message = NULL;
 
-    if (!admit(recorder, id, at, waits)) {
+    if (!admit(recorder, id, where, waits)) {
         return;
     }
     if (size <= sonde__record_ring_most(&recorder->ring)) {
@@ -483,12 +483,12 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
         sonde__recorder_lose_full(recorder);
         return;
     }
-    message->record.step = at->global_step;
-    message->record.mode_step = at->mode_step;
+    message->record.step = where->global_step;
+    message->record.mode_step = where->mode_step;
     message->record.tensor = id;
-    message->record.micro_batch = (uint32_t)at->micro_batch;
-    message->record.replica = (uint16_t)at->replica;
-    message->record.mode = (uint8_t)at->mode;
+    message->record.micro_batch = (uint32_t)where->micro_batch;
+    message->record.replica = (uint16_t)where->replica;
+    message->record.mode = (uint8_t)where->mode;
     message->record.reserved = 0;
     sonde__record_sketch_encode(sketch, &message->record);
     sonde__record_ring_commit(&recorder->ring);
@@ -496,7 +496,7 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
 
 /* --- steps ------------------------------------------------------------------------ */
 
-static void put_end(sonde_recorder *recorder, const sonde_coordinate *at)
+static void put_end(sonde_recorder *recorder, const sonde_coordinate *where)
 {
     const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
     sonde__record_end_message *const message =
@@ -506,10 +506,10 @@ static void put_end(sonde_recorder *recorder, const sonde_coordinate *at)
         return; /* the end of the next step says it too */
     }
     message->row = (sonde__record_step_row){
-        .step = at->global_step,
-        .mode_step = at->mode_step,
+        .step = where->global_step,
+        .mode_step = where->mode_step,
         .time = sonde__date(),
-        .mode = (uint32_t)at->mode,
+        .mode = (uint32_t)where->mode,
     };
     sonde__record_ring_commit(&recorder->ring);
 }
@@ -522,20 +522,20 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder)
     }
 }
 
-void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
 {
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT) {
         return;
     }
-    if (recorder->has_quiet && recorder->quiet.mode != at->mode) {
+    if (recorder->has_quiet && recorder->quiet.mode != where->mode) {
         sonde__recorder_end_quiet(recorder);
     }
     recorder->has_quiet = !recorder->anything && recorder->options.world <= 1;
     recorder->anything = false;
     if (recorder->has_quiet) {
-        recorder->quiet = *at;
+        recorder->quiet = *where;
     } else {
-        put_end(recorder, at);
+        put_end(recorder, where);
     }
 }
 

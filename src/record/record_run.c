@@ -489,11 +489,12 @@ static sonde_err read_generations(history *past)
     if (failed != 0) {
         return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
     }
-    for (char *at = text;
-         err == SONDE_OK && (end = memchr(at, '\n', size - (size_t)(at - text))) != NULL;
-         at = end + 1) {
-        err = take_generation(past, at, (size_t)(end - at));
-        sonde_text_put(&past->lines, at, (size_t)(end + 1 - at));
+    for (char *line = text;
+         err == SONDE_OK &&
+         (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
+         line = end + 1) {
+        err = take_generation(past, line, (size_t)(end - line));
+        sonde_text_put(&past->lines, line, (size_t)(end + 1 - line));
     }
     sonde__free(text);
     return err;
@@ -514,11 +515,11 @@ static sonde_err read_steps(history *past, uint64_t number)
     if (failed != 0) { /* one that is missing is a reader's to tell */
         return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
     }
-    for (size_t at = SONDE__STEPS_HEAD; at + SONDE__STEPS_ROW <= size && failed == 0;
-         at += SONDE__STEPS_ROW) {
+    for (size_t offset = SONDE__STEPS_HEAD;
+         offset + SONDE__STEPS_ROW <= size && failed == 0; offset += SONDE__STEPS_ROW) {
         sonde__record_step_row row;
 
-        memcpy(&row, text + at, sizeof row);
+        memcpy(&row, text + offset, sizeof row);
         if (!sonde__record_step_valid(&row) || row.step >= limit) {
             continue;
         }

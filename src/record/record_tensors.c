@@ -209,16 +209,16 @@ static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
 static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
                                size_t size, const char *where, sonde_diag *diag)
 {
-    const char *at = text, *newline = NULL;
+    const char *next = text, *newline = NULL;
     sonde_err err = SONDE_OK;
 
     while (err == SONDE_OK &&
-           (newline = memchr(at, '\n', size - (size_t)(at - text))) != NULL) {
-        err = restore_line(tensors, at, (size_t)(newline - at), where, diag);
-        at = newline + 1;
+           (newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
+        err = restore_line(tensors, next, (size_t)(newline - next), where, diag);
+        next = newline + 1;
     }
     if (err == SONDE_OK) {
-        sonde_text_put(&tensors->lines, text, (size_t)(at - text));
+        sonde_text_put(&tensors->lines, text, (size_t)(next - text));
         if (tensors->lines.failed) {
             err = sonde__fail_nomem(diag, "the catalogue");
         }

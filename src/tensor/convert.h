@@ -30,20 +30,20 @@ SONDE_API sonde_dtype sonde__dtype_part(sonde_dtype dtype);
 /* n elements of any dtype to double (64-bit integers round, complex numbers give their
  * absolute values) and back (see sonde_view_copy
  * for what does not fit). */
-SONDE_API void sonde__tensor_load_f64(sonde_dtype dtype, const void *from, size_t n,
-                                      double *to);
-SONDE_API void sonde__tensor_store_f64(sonde_dtype dtype, const double *from, size_t n,
-                                       void *to);
+SONDE_API void sonde__tensor_load_f64(sonde_dtype dtype, const void *in, size_t n,
+                                      double *out);
+SONDE_API void sonde__tensor_store_f64(sonde_dtype dtype, const double *in, size_t n,
+                                       void *out);
 
 /* Whether every value of dtype is a float32. */
 SONDE_API bool sonde__tensor_fits_f32(sonde_dtype dtype);
 /* n elements of such a dtype. */
-SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *from, size_t n,
-                                      float *to);
+SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t n,
+                                      float *out);
 
 /* n elements of any dtype to any other, each rounded once. */
-SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
-                                     sonde_dtype to_dtype, void *to);
+SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
+                                     sonde_dtype to_dtype, void *out);
 
 /* --- walking (cursor.c) ----------------------------------------------------------- */
 

@@ -41,17 +41,17 @@ void sonde__tensor_cursor_init(sonde__tensor_cursor *cursor, const sonde_view *v
 /* Elements of size bytes, each memcpy of a constant size. */
 #define MOVE_RUN(bytes)                                                                  \
     for (size_t i = 0; i < n; i++) {                                                     \
-        memcpy(to, from, bytes);                                                         \
-        to += to_step;                                                                   \
-        from += from_step;                                                               \
+        memcpy(target, source, bytes);                                                   \
+        target += to_step;                                                               \
+        source += from_step;                                                             \
     }                                                                                    \
     break
 
-static void move_run(unsigned char *to, int64_t to_step, const unsigned char *from,
+static void move_run(unsigned char *target, int64_t to_step, const unsigned char *source,
                      int64_t from_step, size_t size, size_t n)
 {
     if (to_step == (int64_t)size && from_step == (int64_t)size) {
-        memcpy(to, from, n * size);
+        memcpy(target, source, n * size);
         return;
     }
     switch (size) {
@@ -98,7 +98,7 @@ size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most, void
                                  const void **out)
 {
     const size_t n = SONDE_MIN(most, cursor->left);
-    unsigned char *to = room;
+    unsigned char *target = room;
 
     if (n == 0) {
         return 0;
@@ -111,9 +111,9 @@ size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most, void
     for (size_t done = 0; done < n;) {
         const size_t run = row_left(cursor, n - done);
 
-        move_run(to, (int64_t)cursor->size, cursor->at, cursor->stride[cursor->rank - 1],
-                 cursor->size, run);
-        to += run * cursor->size;
+        move_run(target, (int64_t)cursor->size, cursor->at,
+                 cursor->stride[cursor->rank - 1], cursor->size, run);
+        target += run * cursor->size;
         done += run;
         advance(cursor, run);
     }
@@ -124,14 +124,14 @@ size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most, void
 void sonde__tensor_cursor_put(sonde__tensor_cursor *cursor, const void *elements,
                               size_t n)
 {
-    const unsigned char *from = elements;
+    const unsigned char *source = elements;
 
     for (size_t done = 0; done < n;) {
         const size_t run = row_left(cursor, n - done);
 
-        move_run(cursor->at, cursor->stride[cursor->rank - 1], from,
+        move_run(cursor->at, cursor->stride[cursor->rank - 1], source,
                  (int64_t)cursor->size, cursor->size, run);
-        from += run * cursor->size;
+        source += run * cursor->size;
         done += run;
         advance(cursor, run);
     }

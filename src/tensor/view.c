@@ -107,25 +107,25 @@ sonde_err sonde_view_copy(const sonde_view *dst, const sonde_view *src, sonde_di
     _Alignas(SONDE__ELEMENT) unsigned char gathered[RUN * SONDE__ELEMENT];
     _Alignas(SONDE__ELEMENT) unsigned char converted[RUN * SONDE__ELEMENT];
     const sonde_err err = check_copy(dst, src, diag);
-    sonde__tensor_cursor from, to;
+    sonde__tensor_cursor source, target;
     const void *elements = NULL;
     size_t n = 0;
 
     if (err != SONDE_OK) {
         return err;
     }
-    sonde__tensor_cursor_init(&from, src);
-    sonde__tensor_cursor_init(&to, dst);
-    if (from.direct && dst->dtype == src->dtype) { /* one run of all */
-        sonde__tensor_cursor_put(&to, from.at, from.left);
+    sonde__tensor_cursor_init(&source, src);
+    sonde__tensor_cursor_init(&target, dst);
+    if (source.direct && dst->dtype == src->dtype) { /* one run of all */
+        sonde__tensor_cursor_put(&target, source.at, source.left);
         return SONDE_OK;
     }
-    while ((n = sonde__tensor_cursor_take(&from, RUN, gathered, &elements)) > 0) {
+    while ((n = sonde__tensor_cursor_take(&source, RUN, gathered, &elements)) > 0) {
         if (dst->dtype != src->dtype) {
             sonde__tensor_convert(src->dtype, elements, n, dst->dtype, converted);
             elements = converted;
         }
-        sonde__tensor_cursor_put(&to, elements, n);
+        sonde__tensor_cursor_put(&target, elements, n);
     }
     return SONDE_OK;
 }
