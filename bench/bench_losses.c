@@ -93,7 +93,8 @@ int main(int argc, char **argv)
     parameters = sonde_nn_parameter_count(net.model);
     bench_batches_make(
         &batches, argv[1],
-        SONDE_MIN((int64_t)SAMPLES, steps * sonde_nn_job_get_info(net.job)->batch_size),
+        SONDE_MIN((int64_t)SAMPLES,
+                  steps * sonde_nn_job_get_info(net.job)->options.batch_size),
         true);
     losses = bench_alloc((size_t)steps * sizeof *losses);
     keep_parameters(&out, net.model, "");

@@ -99,10 +99,10 @@ void bench_batches_make(bench_batches *out, const char *name, int64_t samples, b
 
     bench_check(sonde_nn_job_builtin(name, &job, &diag), &diag);
     info = sonde_nn_job_get_info(job);
-    *out = (bench_batches){.batch = info->batch_size,
+    *out = (bench_batches){.batch = info->options.batch_size,
                            .sample = SONDE_NN_SYNTH_SIDE * SONDE_NN_SYNTH_SIDE,
                            .rank = info->sample_rank + 1};
-    out->shape[0] = info->batch_size;
+    out->shape[0] = info->options.batch_size;
     for (int i = 0; i < info->sample_rank; i++) {
         out->shape[i + 1] = info->sample_shape[i];
     }
@@ -149,7 +149,7 @@ static void make_session(bench_network *out, const char *name, int threads)
     *out = (bench_network){.sink = {.sink = {.put = count_put}}};
     bench_check(sonde_nn_job_builtin(name, &out->job, &diag), &diag);
     info = sonde_nn_job_get_info(out->job);
-    sonde_nn_threads(&info->options, threads);
+    sonde_nn_options_set_threads(&info->options, threads);
     bench_check(sonde_nn_job_build(out->job, &out->model, &diag), &diag);
     bench_check(sonde_nn_training_session(out->model, &info->options, &info->optimizer,
                                           &out->session, &diag),

@@ -90,7 +90,7 @@ static void draw_samples(const sonde_nn_dataset *set)
 
 static void train(sonde_nn_model *model, const sonde_nn_dataset *set)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.001F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.001F, 0.9F);
     sonde_nn_session *session = NULL;
     sonde_nn_loader *loader = load(set, BATCH, true);
     sonde_nn_batch batch;
@@ -130,8 +130,8 @@ static void evaluate(sonde_nn_model *model, const sonde_nn_dataset *set)
     sonde_nn_batch batch;
 
     sonde_nn_options_init(&options);
-    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, EVAL_BATCH),
-                                   &session, &diag));
+    TRY(sonde_nn_inference_session(
+        model, sonde_nn_options_set_batch_size(&options, EVAL_BATCH), &session, &diag));
     TRY(sonde_nn_confusion_create(10, &matrix, &diag));
     for (;;) {
         TRY(sonde_nn_loader_next(loader, &batch, &diag));
@@ -186,8 +186,8 @@ static void predict(const char *path)
     TRY(sonde_nn_loader_next(loader, &after, &diag));
 
     sonde_nn_options_init(&options);
-    TRY(sonde_nn_inference_session(model, sonde_nn_batch_size(&options, 1), &session,
-                                   &diag));
+    TRY(sonde_nn_inference_session(model, sonde_nn_options_set_batch_size(&options, 1),
+                                   &session, &diag));
     const sonde_view input =
         sonde_view_of(SONDE_F32, 4, (int64_t[]){1, 1, 28, 28}, after.data);
     TRY(sonde_nn_session_run(session, &input, 1, &diag));

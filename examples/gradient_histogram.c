@@ -110,7 +110,7 @@ int main(int argc, char **argv)
     const float half = 0.5F;
     const sonde_nn_transform transforms[] = {sonde_nn_to_float(),
                                              sonde_nn_normalise(1, &half, &half)};
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.01F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     sonde_nn_dataset *set = NULL;
     sonde_nn_loader *loader = NULL;
     sonde_nn_model *model = build_model();

@@ -378,16 +378,17 @@ static sonde_nn_session *make_session(const arguments *a, sonde_nn_model *model,
                                       const callback *callbacks)
 {
     const int accumulation = a->use_gradient_accumulation ? ACCUMULATION : 1;
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.01F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.0F);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
     options.reduction = SONDE_NN_REDUCTION_SUM; /* an update takes what the queue shows */
-    sonde_nn_gradient_accumulation(&options, accumulation);
-    sonde_nn_device_iterations(&options, (int)(a->steps_per_execution / accumulation));
-    sonde_nn_output_mode(&options, SONDE_ANCHOR_MEAN, 1);
-    sonde_nn_threads(&options, 1); /* a batch of 32 is little to share */
+    sonde_nn_options_set_gradient_accumulation(&options, accumulation);
+    sonde_nn_options_set_device_iterations(&options,
+                                           (int)(a->steps_per_execution / accumulation));
+    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_MEAN, 1);
+    sonde_nn_options_set_threads(&options, 1); /* a batch of 32 is little to share */
     TRY(sonde_nn_training_session(model, &options, &sgd, &session, &diag));
     for (int i = 0; i < 2; i++) {
         TRY(sonde_nn_session_outfeed(session, callbacks[i].queue, &diag));

@@ -33,16 +33,16 @@ static void ordinary(int variant, uint64_t seed, const char *record, sonde_rules
 
     switch (variant / 3) {
     case 0:
-        plan.optimizer = sonde_nn_sgd(by * 0.1F, 0.0F);
+        plan.optimizer = sonde_nn_optimizer_sgd(by * 0.1F, 0.0F);
         break;
     case 1:
         plan.optimizer.learning_rate *= by;
         break;
     case 2:
-        plan.optimizer = sonde_nn_adam(by * 0.003F);
+        plan.optimizer = sonde_nn_optimizer_adam(by * 0.003F);
         break;
     default:
-        plan.optimizer = sonde_nn_adamw(by * 0.003F);
+        plan.optimizer = sonde_nn_optimizer_adamw(by * 0.003F);
         break;
     }
     plan.head = seed % 2 == 0 ? HEAD_NLL : HEAD_CROSS_ENTROPY;
@@ -57,7 +57,7 @@ static void with_warmup(int variant, uint64_t seed, const char *record,
     faults_plan plan = faults_usual((faults_net)variant, seed);
 
     plan.warmup = 40;
-    plan.optimizer = seed % 2 == 0 ? sonde_nn_adam(0.003F) : plan.optimizer;
+    plan.optimizer = seed % 2 == 0 ? sonde_nn_optimizer_adam(0.003F) : plan.optimizer;
     plan.record = record;
     finish(&plan, rules);
 }
@@ -101,7 +101,8 @@ static void of_data(int variant, uint64_t seed, const char *record, sonde_rules 
     faults_plan plan = faults_usual(NET_MLP, seed);
 
     plan.data = (faults_data_kind)variant;
-    plan.optimizer = seed % 2 == 0 ? sonde_nn_adam(0.003F) : sonde_nn_sgd(0.02F, 0.9F);
+    plan.optimizer = seed % 2 == 0 ? sonde_nn_optimizer_adam(0.003F)
+                                   : sonde_nn_optimizer_sgd(0.02F, 0.9F);
     plan.batch = seed % 2 == 0 ? 16 : 4;
     plan.steps = 400;
     plan.record = record;
@@ -174,8 +175,8 @@ static loop_plan usual(uint64_t seed)
                        .width = 32,
                        .hidden = 3,
                        .steps = 150,
-                       .optimizer = seed % 2 == 0 ? sonde_nn_adam(0.003F)
-                                                  : sonde_nn_sgd(0.05F, 0.9F)};
+                       .optimizer = seed % 2 == 0 ? sonde_nn_optimizer_adam(0.003F)
+                                                  : sonde_nn_optimizer_sgd(0.05F, 0.9F)};
 }
 
 static void loop_ordinary(int variant, uint64_t seed, const char *record,
@@ -283,7 +284,7 @@ static void loop_annealed(int variant, uint64_t seed, const char *record,
 {
     loop_plan plan = usual(seed);
 
-    plan.optimizer = sonde_nn_adamw(0.003F);
+    plan.optimizer = sonde_nn_optimizer_adamw(0.003F);
     plan.before = anneal;
     plan.steps = 200;
     plan.norm = variant == 1;

@@ -196,7 +196,7 @@ faults_plan faults_usual(faults_net net, uint64_t seed)
                          .batch = 32,
                          .width = net == NET_MLP ? 64 : 8,
                          .steps = steps[net],
-                         .optimizer = sonde_nn_sgd(rates[net], 0.9F),
+                         .optimizer = sonde_nn_optimizer_sgd(rates[net], 0.9F),
                          .accumulate = 1};
 }
 
@@ -225,7 +225,8 @@ static void prepare(faults_training *of)
         plan->prepare(of);
     }
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_gradient_accumulation(&options, plan->accumulate), 1);
+    sonde_nn_options_set_threads(
+        sonde_nn_options_set_gradient_accumulation(&options, plan->accumulate), 1);
     bench_check(sonde_nn_training_session(of->model, &options, &plan->optimizer,
                                           &of->session, &diag),
                 &diag);

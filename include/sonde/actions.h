@@ -1,13 +1,15 @@
 /*
- * actions.h - what is done about a finding: log, stop, checkpoint, run a command, POST it.
+ * actions.h - actions on findings: log, stop, save a checkpoint, run a command, POST a
+ * webhook.
  *
  *     create; add "stop", "error=checkpoint", "VanishingGradient=webhook:https://..." ...;
- *     take, for every finding that is new (sonde_rules_on_finding); finish; destroy
+ *     take, for every new finding (sonde_rules_on_finding); finish; destroy
  *
- * An action is done once for each rule that it is for, unless options.each. A log line, a stop and a
- * checkpoint are done at once; commands and webhooks on a thread of the actions' own, started
- * when the first is added, from a queue that holds QUEUE of them: whoever trains never waits. What
- * was done, and what failed, is logged (<sonde/log.h>, room "actions") and counted.
+ * An action runs once for each rule that it applies to, unless options.each is set. log,
+ * stop and checkpoint run at once. Commands and webhooks run on a thread of their own,
+ * which starts when the first one is added, from a queue of SONDE_ACTIONS_QUEUE jobs, so
+ * training never waits for them. Successes and failures are logged (<sonde/log.h>, room
+ * "actions") and counted.
  *
  * take, finish and get_stats: one thread.
  */
@@ -26,43 +28,44 @@ enum { SONDE_ACTIONS_QUEUE = 64, SONDE_ACTIONS_MOST = 64 };
 typedef struct sonde_actions sonde_actions;
 
 typedef struct sonde_actions_options {
-    /* Where stop and checkpoint go: to a run loop of this process (borrowed until destroy), or to
-     * the run of that folder (copied). Both NULL: nowhere, and adding them fails. */
+    /* The target of stop and checkpoint: a run loop of this process (borrowed until
+     * destroy), or the run in a folder (copied). If both are NULL, adding stop or
+     * checkpoint fails. */
     sonde_control *control;
     const char *run;
-    bool each;              /* for every finding, not once for a rule */
+    bool each;              /* run for every finding, not once for a rule */
     double command_seconds; /* until a command is killed; 0: 60 */
     double webhook_seconds; /* for each try; 0: 10 */
     int webhook_tries;      /* 0: 5 */
-    double
-        backoff_seconds; /* before the second try, then doubled, each times 0.5 ... 1.5;
-                               0: 0.5 */
+    /* Before the second try; doubled for each further one, and varied by a factor of 0.5
+     * ... 1.5; 0: 0.5. */
+    double backoff_seconds;
 } sonde_actions_options;
 
-/* options are copied, NULL: defaults. */
+/* options are copied; NULL means defaults. */
 SONDE_API SONDE_CHECKED sonde_err sonde_actions_create(
     const sonde_actions_options *options, sonde_actions **out, sonde_diag *diag);
-/* Gives up what is not done. NULL is fine. */
+/* Drops jobs that have not finished. Accepts NULL. */
 SONDE_API void sonde_actions_destroy(sonde_actions *actions);
 
 /*
- * Adds one, "[WHEN=]ACTION".
+ * Adds an action, "[WHEN=]ACTION".
  *
- * WHEN is the name of a rule, or the least severity: note (or any; the default), warning, error.
- * ACTION is
+ * WHEN is the name of a rule, or the least severity: note (or any; the default), warning,
+ * error. ACTION is
  *     log             a line in the log
- *     stop            the run ends after its step, with a checkpoint; end.json says why
- *     checkpoint      the run saves one after its step
+ *     stop            ends the run after the current step, with a checkpoint; end.json has the reason
+ *     checkpoint      saves a checkpoint after the current step
  *     command:TEXT    /bin/sh -c TEXT, the finding as JSON on its standard input and its fields in
  *                     SONDE_FINDING_ID, _RULE, _SEVERITY, _TENSOR, _STEP, _VALUE, _THRESHOLD,
  *                     _MESSAGE; its standard output is standard error; no other file is open
- *     webhook:URL     the JSON is POSTed (http or https); anything but a status of 2xx failed.
- *                     No answer, 408, 429 and 5xx are tried again; redirects are not followed
- * SONDE_EINVAL for what is none of these, SONDE_EUNSUPPORTED for a webhook without libcurl.
+ *     webhook:URL     POSTs the JSON (http or https); success is a status of 2xx. No answer, 408,
+ *                     429 and 5xx are tried again; redirects are not followed
+ * SONDE_EINVAL for anything else, SONDE_EUNSUPPORTED for a webhook without libcurl.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_actions_add(sonde_actions *actions,
                                                     const char *text, sonde_diag *diag);
-/* SONDE_ENOTFOUND if one is for a rule that is not among these. */
+/* SONDE_ENOTFOUND if an action names a rule that is not among these. */
 SONDE_API SONDE_CHECKED sonde_err sonde_actions_check(const sonde_actions *actions,
                                                       const sonde_rules *rules,
                                                       sonde_diag *diag);
@@ -70,15 +73,15 @@ SONDE_API size_t sonde_actions_count(const sonde_actions *actions);
 
 SONDE_API void sonde_actions_take(sonde_actions *actions, const sonde_finding *finding);
 
-/* Waits until all is done; what is not after seconds is given up and counted as lost. True if
- * nothing was. */
+/* Waits until all jobs have finished; drops those that have not after so many seconds and
+ * counts them as lost. True if no action failed and none was lost. */
 SONDE_API bool sonde_actions_finish(sonde_actions *actions, double seconds);
 
 typedef struct sonde_actions_stats {
-    uint64_t done;   /* of all kinds */
-    uint64_t failed; /* refused, timed out, ended with another status than 0 */
-    uint64_t tries;  /* of webhooks, failed ones counted in */
-    uint64_t lost;   /* the queue was full, or the end came first */
+    uint64_t done;   /* succeeded, of all kinds */
+    uint64_t failed; /* refused, timed out, or a status other than 0 */
+    uint64_t tries;  /* of webhooks, including failed ones */
+    uint64_t lost;   /* the queue was full, or the run ended first */
 } sonde_actions_stats;
 SONDE_API void sonde_actions_get_stats(sonde_actions *actions,
                                        sonde_actions_stats *stats);

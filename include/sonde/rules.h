@@ -4,12 +4,12 @@
  *     create; add the rules; then one of
  *       - sonde_rules_judge: a trial, ended or being written
  *       - sonde_rules_attach: the observer of a running session or loop
- *       - begin, put, end_step, finish: whoever has the evidence in his hands
- *     findings, explain; destroy
+ *       - begin, put, end_step, finish: evidence that the caller passes itself
+ *     findings, account; destroy
  *
- * Every step is read once, whatever the number of rules. What a rule is: <sonde/rule.h>.
+ * Every step is read once, however many rules there are. <sonde/rule.h> describes a rule.
  *
- * One thread at a time. After the first step nothing is allocated but for a finding.
+ * One thread at a time. After the first step only a finding allocates memory.
  */
 #ifndef SONDE_RULES_H
 #define SONDE_RULES_H
@@ -22,123 +22,128 @@
 extern "C" {
 #endif
 
-/* --- the built-in ones ------------------------------------------------------------ */
+/* --- built-in rules ----------------------------------------------------------------- */
 
-/* The i-th, by name; NULL behind the last. */
+/* The i-th rule in the order of names; NULL after the last. */
 SONDE_API const sonde_rule *sonde_rule_at_index(size_t i);
-/* Any case. Unknown: SONDE_ENOTFOUND with the nearest names. */
+/* In any case. SONDE_ENOTFOUND, with the nearest names, if there is none. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rule_by_name(const char *name,
                                                      const sonde_rule **rule,
                                                      sonde_diag *diag);
 SONDE_API const char *sonde_severity_name(sonde_severity severity); /* "warning" */
 
-/* --- rules of users, in files ----------------------------------------------------- */
+/* --- rules of users, in files ------------------------------------------------------- */
 
 /*
- * A file of rules: a shared object that exports SONDE_RULE_PLUGIN of <sonde/rule.h>, or a script
- * in Lua whose name ends in ".lua". Neither ever runs in the calling process: a program,
- * sonde-rule-host, is started for each rule at work, is given its evidence and sends findings
- * back. If the rule crashes or exceeds a limit, it is switched off with a finding about it. The
- * program lies in the folder "sonde" beside libsonde, or where SONDE_RULE_HOST says.
+ * A file of rules is a shared object that exports SONDE_RULE_PLUGIN of <sonde/rule.h>, or
+ * a script in Lua whose name ends in ".lua". It never runs in the calling process: each
+ * rule at work has a process of its own, sonde-rule-host, which gets the evidence and
+ * sends findings back. A rule that crashes or exceeds a limit is switched off, with a
+ * finding about it. The program is in the folder "sonde" beside libsonde; the environment
+ * variable SONDE_RULE_HOST names another path.
  *
- * Cost: some milliseconds to start one; at a step that concerns it, a copy of its evidence and
- * a switch to another process and back, some tens of microseconds.
+ * Cost: a few milliseconds to start a host; at a step with evidence for the rule, a copy
+ * of it and a switch to another process and back, some tens of microseconds.
  */
 typedef struct sonde_rule_limits {
-    double seconds;  /* of processor time for a step; 0: 2. Ten times that by the clock */
-    uint64_t memory; /* bytes, of a rule in Lua; 0: 256 MB */
-    uint64_t instructions; /* of Lua, for a call of a rule's function; 0: 50 million */
+    double seconds;  /* processor time for a step; 0: 2. Ten times that in real time */
+    uint64_t memory; /* bytes, for a rule in Lua; 0: 256 MB */
+    uint64_t
+        instructions; /* of Lua, for each call of a function of the rule; 0: 50 million */
 } sonde_rule_limits;
 
 typedef struct sonde_rule_file sonde_rule_file;
 
-/* Reads the file and checks its rules. limits may be NULL. Errors name what is wrong: another
- * interface version (SONDE_EUNSUPPORTED), no table of rules, a row that cannot be, a rule with
- * the name of another, a script's line. */
+/* Reads the file and checks its rules. limits may be NULL. Errors: SONDE_EUNSUPPORTED for
+ * another interface version; no table of rules, an invalid row, a name that is taken; for
+ * a script, the line. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rule_file_open(const char *path,
                                                        const sonde_rule_limits *limits,
                                                        sonde_rule_file **out,
                                                        sonde_diag *diag);
-/* The i-th, to be shown; NULL behind the last. Borrowed until the file is closed. */
+/* The i-th rule, to show it; NULL after the last. Borrowed until the file is closed. */
 SONDE_API const sonde_rule *sonde_rule_file_at(const sonde_rule_file *file, size_t i);
-/* NULL is fine. */
+/* Accepts NULL. */
 SONDE_API void sonde_rule_file_close(sonde_rule_file *file);
 
-/* --- findings --------------------------------------------------------------------- */
+/* --- findings ----------------------------------------------------------------------- */
 
 /*
- * Something is wrong. One for a rule and a tensor: it lasts, or comes again. id is the XXH3 of
- * rule, tensor and first step: the same, whoever judges the run and when.
+ * Something that is wrong. There is one finding for a rule and a tensor; it can last, or
+ * recur. id is the XXH3 of rule, tensor and first step, so it does not depend on who
+ * judges the run, or when.
  */
 typedef struct sonde_finding {
     uint64_t id;
     const char *rule;
     sonde_severity severity;
-    const char *tensor; /* "" for the run as a whole */
+    const char *tensor; /* "" for the whole run */
     sonde_mode mode;
-    int64_t step;      /* global, at which it was found first */
-    int64_t mode_step; /* the same, within the mode */
-    int64_t last_step; /* global, at which it held last */
-    uint64_t steps;    /* how many looked at had it */
+    int64_t step;      /* global, at which the condition held first */
+    int64_t mode_step; /* the same step, within the mode */
+    int64_t last_step; /* global, at which the condition held last */
+    uint64_t steps;    /* observed steps at which the condition held */
     const char *statistic;
     double value, threshold; /* at the first step */
     const char *message, *advice;
 } sonde_finding;
 
-/* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns the
- * length that it has; buf gets what fits, NUL-terminated. */
+/* The finding as one JSON object without a newline, as in findings/<rule>.jsonl. Returns
+ * its length, 0 if memory runs out; buf gets as much as fits, NUL-terminated. */
 SONDE_API size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size);
 
-/* --- rules at work ---------------------------------------------------------------- */
+/* --- rules at work ------------------------------------------------------------------ */
 
 typedef struct sonde_rules sonde_rules;
 
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_create(sonde_rules **out, sonde_diag *diag);
-/* Destroys what sonde_rules_attach made as well: not before the observer's last step. */
+/* Also destroys what sonde_rules_attach created, so call it after the observer's last
+ * step. */
 SONDE_API void sonde_rules_destroy(sonde_rules *rules);
 
 /*
- * Adds one: "VanishingGradient", or with parameters "VanishingGradient:threshold=1e-6,patience=2"
- * (a comma within a value is written "\,"). Or the path of a file of rules, with a "/" in it or
- * ".so" or ".lua" at its end, with parameters if it holds a single rule. An unknown parameter: SONDE_EINVAL with the nearest; a
- * value that cannot be: SONDE_EINVAL with the range. The same rule may be added again, with other
- * parameters.
+ * Adds a rule: "VanishingGradient", or with parameters
+ * "VanishingGradient:threshold=1e-6,patience=2" (write a comma within a value as "\,").
+ * Or a file of rules: a path that contains "/" or ends in ".so" or ".lua"; parameters are
+ * allowed if it holds a single rule. SONDE_EINVAL for an unknown parameter (with the
+ * nearest name) and for an invalid value (with the range). A rule may be added several
+ * times, with different parameters.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_add(sonde_rules *rules, const char *text,
                                                   sonde_diag *diag);
-/* The same of a rule in hand (borrowed until destroy), parameters as above or NULL. */
+/* Adds a rule by its row (borrowed until destroy); params as above, or NULL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_rule(sonde_rules *rules,
                                                        const sonde_rule *rule,
                                                        const char *params,
                                                        sonde_diag *diag);
-/* For rules of files that are loaded from now on. */
+/* Limits for the rules of files that are loaded later. */
 SONDE_API void sonde_rules_set_limits(sonde_rules *rules,
                                       const sonde_rule_limits *limits);
-/* From now on the rules of this file can be added by their names, and are among the defaults.
- * Again: nothing happens. */
+/* Makes the rules of a file known by their names and adds them to the defaults. Loading
+ * the same file again does nothing. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_load(sonde_rules *rules, const char *path,
                                                    sonde_diag *diag);
-/* Several, with commas between them: "default" (the next function), and texts as above. An item that
- * can only be a parameter ("patience=2") is one of the rule before it. */
+/* Adds a comma-separated list of rules as above; "default" stands for the default rules.
+ * An item that can only be a parameter ("patience=2") belongs to the rule before it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_list(sonde_rules *rules,
                                                        const char *text,
                                                        sonde_diag *diag);
-/* All built-in and loaded ones that need not be told what to look at. */
+/* Adds all built-in and loaded rules that are not opt-in. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_add_defaults(sonde_rules *rules,
                                                            sonde_diag *diag);
 SONDE_API size_t sonde_rules_count(const sonde_rules *rules);
-/* Steps so far with evidence for any of them. */
+/* Steps so far with evidence for any rule. */
 SONDE_API uint64_t sonde_rules_steps(const sonde_rules *rules);
 
-/* Called for every finding, at the step that it is found at; and once more at finish for one that
- * has lasted (again true). The finding is borrowed for the call. */
+/* Called for every finding at its first step, and once more at finish if it lasted (again
+ * is true). The finding is borrowed for the call. */
 typedef void (*sonde_on_finding)(void *user, const sonde_finding *finding, bool again);
 SONDE_API void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call,
                                       void *user);
 /*
- * From now on findings are appended to <run>/findings/<rule>.jsonl, one write a line; one
- * whose line is there already is not written again. Trouble with the files is logged as a
- * warning, once, and stops nothing.
+ * Appends findings to <run>/findings/<rule>.jsonl from now on, one write per line. A line
+ * that is there already is not written again. A failure to write is logged once, as a
+ * warning, and does not stop the rules.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_write_to(sonde_rules *rules,
                                                        const char *run, sonde_diag *diag);
@@ -146,55 +151,55 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_write_to(sonde_rules *rules,
 /* Copies of the findings so far, in the order found: borrowed until the next step. */
 SONDE_API const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count);
 
-/* How a rule got on. */
+/* What a rule has done. */
 typedef struct sonde_rule_account {
     const sonde_rule *rule;
-    size_t tensors;   /* that it looked at */
+    size_t tensors;   /* that it looks at */
     uint64_t steps;   /* at which it had evidence */
-    size_t findings;  /* of it */
-    bool judged;      /* it had what it needs: its silence means something */
-    char lacked[512]; /* what was missing, or "" */
+    size_t findings;  /* that it reported */
+    bool judged;      /* it had the data it needs: no findings means no fault */
+    char lacked[512]; /* the data that was missing, or "" */
 } sonde_rule_account;
-/* Of rule i. */
+/* Of the i-th rule that was added. */
 SONDE_API void sonde_rules_account(const sonde_rules *rules, size_t i,
                                    sonde_rule_account *account);
 
-/* --- evidence by hand ------------------------------------------------------------- */
+/* --- evidence passed by the caller -------------------------------------------------- */
 
-/* catalogue is borrowed until destroy and may grow between steps (then wants has to be asked
- * anew). in_collection may be NULL: then collections are the roles. */
+/* catalogue is borrowed until destroy and may grow between steps; then call refresh. If
+ * in_collection is NULL, the roles are the only collections. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_begin(
     sonde_rules *rules, const sonde_catalogue *catalogue,
     bool (*in_collection)(const void *user, uint32_t id, const char *collection),
     const void *user, sonde_diag *diag);
-/* Looks for tensors declared since. */
+/* Takes up the tensors that were declared since. Afterwards wants may return more. */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_refresh(sonde_rules *rules,
                                                       sonde_diag *diag);
-/* SONDE_HOW_ bits that any rule wants of a tensor. */
+/* The SONDE_HOW_ bits of the evidence that rules need of a tensor. */
 SONDE_API unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id);
-/* Evidence of the step that end_step will end: any of view, vitals, sketch; those of several
- * micro-batches and replicas one after another. */
+/* Passes evidence of the step that end_step will end: any of view, vitals, sketch and
+ * hash, for each micro-batch and replica. */
 SONDE_API void sonde_rules_put(sonde_rules *rules, const sonde_observation *observation);
 SONDE_API void sonde_rules_end_step(sonde_rules *rules, const sonde_coordinate *at);
-/* Nothing new has come for so many seconds, although the run goes on. */
+/* The run has not ended, but there was no new step for so many seconds. */
 SONDE_API void sonde_rules_idle(sonde_rules *rules, double seconds);
-/* The run is over: rules say what they can only say then. */
+/* The run has ended: rules report what they can only know then. */
 SONDE_API void sonde_rules_finish(sonde_rules *rules);
 
-/* --- evidence of the process itself ----------------------------------------------- */
+/* --- evidence from this process ----------------------------------------------------- */
 
 /*
- * Before the observer is bound: adds the taps that the rules need. Losses come at every step.
- * Other vital signs come at the first 50 steps of a mode, at each step that `every` divides
- * (0: at all), and at a step whose loss is not finite (sonde_tap.when_bad). Raw values, for
- * rules that need them, come at each step that raw_every divides (0: ten times `every`).
- * Rules are evaluated when a step ends, before the next begins. A recorded run gives the same
- * findings if the same values were recorded.
+ * Before the observer is bound: adds the taps that the rules need. Losses come at every
+ * step. Other vital signs come at the first 50 steps of a mode, at each step that `every`
+ * divides (0: at all), and at a step whose loss is not finite (sonde_tap.when_bad). Raw
+ * values, for rules that need them, come at each step that raw_every divides (0: ten
+ * times `every`). Rules are evaluated when a step ends, before the next begins. A
+ * recorded run gives the same findings if the same values were recorded.
  *
- * May be called for several observers, of training and of evaluation, whose steps come one after
- * another: their tensors are one where their names are. catalogue is borrowed until the
- * observer's last step, and rules must outlive it. sonde_observer_extend adds the tensors
- * that are declared later.
+ * May be called for several observers, of training and of evaluation, whose steps come
+ * one after another: their tensors are one where their names are. catalogue is borrowed
+ * until the observer's last step, and rules must outlive it. sonde_observer_extend adds
+ * the tensors that are declared later.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(sonde_rules *rules,
                                                      const sonde_catalogue *catalogue,
@@ -202,19 +207,20 @@ SONDE_API SONDE_CHECKED sonde_err sonde_rules_attach(sonde_rules *rules,
                                                      int64_t every, int64_t raw_every,
                                                      sonde_diag *diag);
 
-/* --- evidence of a trial ---------------------------------------------------------- */
+/* --- evidence from a trial ---------------------------------------------------------- */
 
 typedef struct sonde_rules_pace {
-    bool follow;  /* go on until the run ends */
-    double stall; /* seconds without a new step after which it is given up; 0: 1800 */
-    bool (*stop)(void *user); /* asked between steps; NULL: never */
+    bool follow;  /* continue until the run ends */
+    double stall; /* give up after so many seconds without a new step; 0: 1800 */
+    bool (*stop)(void *user); /* called between steps; true stops; may be NULL */
     void *user;
     int64_t begin, end; /* global steps begin ... end - 1; end 0: all */
 } sonde_rules_pace;
 
 /*
- * Reads the trial through once and finishes. pace may be NULL. SONDE_EINTERRUPTED if stopped;
- * SONDE_ETIMEOUT if the run neither grew nor ended: what was found stays.
+ * Reads the trial once, to its end, and calls finish. pace may be NULL.
+ * SONDE_EINTERRUPTED if stopped; SONDE_ETIMEOUT if the run neither grew nor ended.
+ * Findings are kept in both cases.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_rules_judge(sonde_rules *rules,
                                                     sonde_trial *trial,

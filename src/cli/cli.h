@@ -53,12 +53,14 @@ typedef struct cli_option {
 
 typedef struct cli_command cli_command;
 struct cli_command {
-    const char *name;      /* "train", "data fetch" */
-    const char *arguments; /* "[MODEL | JOB.yaml]" */
-    const char *summary;   /* one line */
-    const char *details;   /* paragraphs for help and the manual */
-    const char *examples;  /* lines "command # what it does"; may be NULL */
-    const cli_option *options;
+    void (*prepare)(
+        void);        /* completes options, once, before anything else; NULL: complete */
+    const char *name; /* "train", "data fetch" */
+    const char *arguments;     /* "[MODEL | JOB.yaml]" */
+    const char *summary;       /* one line */
+    const char *details;       /* paragraphs for help and the manual */
+    const char *examples;      /* lines "command # what it does"; may be NULL */
+    const cli_option *options; /* end with option_count, or with a row without a name */
     size_t option_count;
     int least, most; /* positional arguments; most -1: any number */
     size_t values_size;
@@ -67,6 +69,8 @@ struct cli_command {
 };
 
 extern const cli_command *const cli_commands[]; /* NULL-terminated */
+
+size_t cli_option_count(const cli_command *command);
 
 /* Parses argv (without the command's words), runs. Handles --help. */
 int cli_run(const cli_command *command, int argc, char **argv);

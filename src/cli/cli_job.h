@@ -6,7 +6,6 @@
 
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/job.h>
-#include <sonde/nn/loader.h>
 
 #include "cli/cli.h"
 
@@ -20,21 +19,10 @@ sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *
                            sonde_diag *diag);
 
 /*
- * A split of the job's data. dir (may be NULL or "auto") replaces the usual places. Data that
- * is nowhere is fetched into the cache; if that fails, a stand-in is drawn there, and said.
- * Samples must have the model's shape.
+ * A split of the job's data. Data that is not there is fetched into the cache; if that fails, a
+ * stand-in is drawn there, with a warning. Samples must have the model's shape.
  */
-sonde_err cli_data_open(const sonde_nn_job_info *info, const char *dir,
-                        sonde_nn_split split, bool quiet, sonde_nn_dataset **out,
-                        sonde_diag *diag);
-
-/* The job's transforms over a set: to float, normalise. batch is the combined one. */
-sonde_err cli_loader_create(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
-                            int64_t batch, bool shuffle, int workers,
-                            sonde_nn_loader **out, sonde_diag *diag);
-
-/* Views of a batch as a session's two inputs. */
-void cli_batch_views(const sonde_nn_job_info *info, const sonde_nn_batch *batch,
-                     sonde_view inputs[2]);
+sonde_err cli_data_open(sonde_nn_job *job, sonde_nn_split split, bool quiet,
+                        sonde_nn_dataset **out, sonde_diag *diag);
 
 #endif

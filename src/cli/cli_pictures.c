@@ -1,9 +1,8 @@
 /*
- * pictures.c - what a training leaves to look at: samples, its loss, its confusion matrix.
+ * cli_pictures.c - see cli_pictures.h.
  */
 #include "cli/cli_pictures.h"
 
-#include "cli/evaluation.h"
 #include "cli/cli_run.h"
 
 #include <sonde/plot.h>
@@ -107,6 +106,21 @@ static sonde_err draw_loss(const cli_pictures *run, const char *path, sonde_diag
     return run->losses->count > 0 ? sonde_plot_curves(path, &plot, diag) : SONDE_OK;
 }
 
+sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
+                             const sonde_nn_dataset *set, const char *title,
+                             sonde_diag *diag)
+{
+    const int64_t classes = sonde_nn_confusion_classes(matrix);
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+    const uint64_t *counts = sonde_nn_confusion_counts(matrix);
+    sonde_confusion_plot plot = {.page = {.title = title}};
+
+    plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){classes, classes}, NULL);
+    memcpy(&plot.counts.data, &counts, sizeof counts);
+    plot.classes = traits->classes == classes ? traits->class_names : NULL;
+    return sonde_plot_confusion(path, &plot, diag);
+}
+
 sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag)
 {
     char path[4096];
@@ -130,4 +144,35 @@ sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag)
         }
     }
     return err;
+}
+
+/* --- scores ----------------------------------------------------------------------- */
+
+void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,
+                      const sonde_nn_dataset *set, bool brief)
+{
+    const int64_t classes = sonde_nn_confusion_classes(matrix);
+
+    if (!brief) {
+        (void)printf("Eval loss: %.4f\n", score->loss);
+    }
+    (void)printf("Eval accuracy: %.2f%%\n", 100.0 * score->accuracy);
+    if (sonde_nn_confusion_nan_rows(matrix) > 0) {
+        (void)printf("%llu predictions were NaN and count as wrong\n",
+                     (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
+    }
+    if (!brief) {
+        (void)printf("%-12s %9s %9s %9s %9s\n", "class", "samples", "precision", "recall",
+                     "f1");
+    }
+    for (int64_t i = 0; !brief && i < classes; i++) {
+        const sonde_nn_class_scores scores = sonde_nn_confusion_class(matrix, i);
+        char number[24];
+        const char *name = sonde_nn_dataset_class_name(set, i);
+
+        (void)snprintf(number, sizeof number, "%lld", (long long)i);
+        (void)printf("%-12s %9llu %8.1f%% %8.1f%% %8.1f%%\n",
+                     name[0] != '\0' ? name : number, (unsigned long long)scores.support,
+                     100.0 * scores.precision, 100.0 * scores.recall, 100.0 * scores.f1);
+    }
 }

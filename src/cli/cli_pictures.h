@@ -1,10 +1,11 @@
 /*
- * pictures.h - the pictures of a training.
+ * cli_pictures.h - the pictures and scores that a training or an evaluation leaves.
  */
 #ifndef SONDE_CLI_CLI_PICTURES_H
 #define SONDE_CLI_CLI_PICTURES_H
 
 #include <sonde/nn/dataset.h>
+#include <sonde/nn/evaluator.h>
 #include <sonde/nn/metrics.h>
 
 #include "cli/cli.h"
@@ -18,16 +19,24 @@ typedef struct cli_curve {
 sonde_err cli_curve_add(cli_curve *curve, double x, double y, sonde_diag *diag);
 void cli_curve_free(cli_curve *curve);
 
-/* What there is to be drawn; borrowed. */
+/* The data of the pictures; borrowed. */
 typedef struct cli_pictures {
     const char *out; /* folder */
     const sonde_nn_dataset *train, *test;
     const cli_curve *losses;          /* of every call, whose number is x */
-    const cli_curve *evaluations;     /* their losses, at the calls they came behind */
+    const cli_curve *evaluations;     /* their losses, at the calls before them */
     const sonde_nn_confusion *matrix; /* NULL: none */
 } cli_pictures;
 
 /* samples.png if the set holds images, loss.png, confusion.png. */
 sonde_err cli_draw_pictures(const cli_pictures *run, sonde_diag *diag);
+
+/* Loss, accuracy, and a line for each class; brief: the accuracy alone. */
+void cli_print_scores(const sonde_nn_score *score, const sonde_nn_confusion *matrix,
+                      const sonde_nn_dataset *set, bool brief);
+/* confusion.png (or .svg). */
+sonde_err cli_draw_confusion(const char *path, const sonde_nn_confusion *matrix,
+                             const sonde_nn_dataset *set, const char *title,
+                             sonde_diag *diag);
 
 #endif

@@ -1,10 +1,8 @@
 /*
- * demo.c - `sonde demo`: trains a network that goes wrong, has the rules say what they find while
- * it does, records it, and explains.
+ * cmd_demo.c - `sonde demo`: trains a network that goes wrong, records it, and prints what the rules
+ * find and why.
  */
 #include "cli/demo.h"
-
-#include <sonde/rules.h>
 
 #include <errno.h>
 #include <string.h>
@@ -21,22 +19,22 @@ typedef struct demo_values {
 
 typedef struct showing {
     const demo_values *asked;
-    const demo *of;
-    const demo_side *side;
+    const cli_demo_file *file;
+    sonde_nn_job *job;
+    const sonde_nn_demo *demo;
     char run[PATH_SIZE], other[PATH_SIZE + 8]; /* other: the second of a pair */
-    sonde_rules *rules;                        /* NULL: nobody judges */
-    int epoch; /* of a network that is evaluated behind each; 0: it is not */
+    sonde_rules *rules;                        /* NULL: no judging */
     size_t findings;
-    bool as_told; /* the rules said what the demo is there for */
+    bool as_expected; /* the rules found what the demo is for */
 } showing;
 
 /* --- which, and where to ---------------------------------------------------------- */
 
-static const demo *find_demo(const char *name)
+static const cli_demo_file *find_demo(const char *name)
 {
-    for (size_t i = 0; i < cli_demo_count; i++) {
-        if (strcmp(name, cli_demos[i].name) == 0) {
-            return &cli_demos[i];
+    for (size_t i = 0; cli_demo_files[i].name != NULL; i++) {
+        if (strcmp(name, cli_demo_files[i].name) == 0) {
+            return &cli_demo_files[i];
         }
     }
     return NULL;
@@ -48,48 +46,48 @@ static int fail_name(const char *name)
     const char *names[MOST], *nearest = NULL;
     size_t count = 0;
 
-    for (; count < cli_demo_count && count < MOST; count++) {
-        names[count] = cli_demos[count].name;
+    for (; cli_demo_files[count].name != NULL && count < MOST; count++) {
+        names[count] = cli_demo_files[count].name;
     }
     nearest = sonde_diag_nearest(name, names, count);
     return cli_fail_text("unknown demo '%s' (expected %s)", name,
                          nearest != NULL ? nearest : "one that 'sonde demo list' lists");
 }
 
-/* The folder asked for, without slashes at its end; else the first of its name that is free. */
-static sonde_err choose_run(showing *of, sonde_diag *diag)
+/* The folder on the command line, without slashes at its end; else the first free one. */
+static sonde_err choose_run(showing *show, sonde_diag *diag)
 {
-    const demo_values *asked = of->asked;
-    const char *told = asked->record != NULL ? asked->record : asked->output_uri;
+    const demo_values *asked = show->asked;
+    const char *given = asked->record != NULL ? asked->record : asked->output_uri;
     const char *fixed = asked->fixed ? "-fixed" : "";
     int length = 0;
 
-    if (told != NULL) {
-        length = snprintf(of->run, sizeof of->run, "%s", told);
+    if (given != NULL) {
+        length = snprintf(show->run, sizeof show->run, "%s", given);
     } else {
-        length =
-            snprintf(of->run, sizeof of->run, "sonde-demo/%s%s", of->of->name, fixed);
-        for (int i = 2; access(of->run, F_OK) == 0; i++) {
-            length = snprintf(of->run, sizeof of->run, "sonde-demo/%s%s-%d", of->of->name,
-                              fixed, i);
+        length = snprintf(show->run, sizeof show->run, "sonde-demo/%s%s",
+                          show->file->name, fixed);
+        for (int i = 2; access(show->run, F_OK) == 0; i++) {
+            length = snprintf(show->run, sizeof show->run, "sonde-demo/%s%s-%d",
+                              show->file->name, fixed, i);
         }
     }
-    if (length < 0 || (size_t)length >= sizeof of->run) {
+    if (length < 0 || (size_t)length >= sizeof show->run) {
         *diag = (sonde_diag){
             .err = SONDE_EINVAL, .where = "--record", .found = "a path that is too long"};
         return SONDE_EINVAL;
     }
-    while (length > 1 && of->run[length - 1] == '/') {
-        of->run[--length] = '\0';
+    while (length > 1 && show->run[length - 1] == '/') {
+        show->run[--length] = '\0';
     }
-    (void)snprintf(of->other, sizeof of->other, "%s-other", of->run);
+    (void)snprintf(show->other, sizeof show->other, "%s-other", show->run);
     return SONDE_OK;
 }
 
-/* --- telling ---------------------------------------------------------------------- */
+/* --- printing ---------------------------------------------------------------------- */
 
-/* A text under a heading, in lines of at most 88 letters. */
-static void tell_lines(const char *heading, const char *text)
+/* A text beside a heading, in lines of at most 88 letters. */
+static void print_lines(const char *heading, const char *text)
 {
     enum { INDENT = 10, WIDTH = 78 };
 
@@ -112,30 +110,30 @@ static void tell_lines(const char *heading, const char *text)
     }
 }
 
-static void introduce(const showing *of)
+static void introduce(const showing *show)
 {
-    const demo *it = of->of;
+    const sonde_nn_demo *it = show->demo;
 
-    if (of->asked->quiet) {
+    if (show->asked->quiet) {
         return;
     }
-    (void)printf("%s%s\n", it->name, of->asked->fixed ? ", put right" : "");
-    tell_lines("what", it->what);
-    tell_lines("why", it->why);
-    tell_lines("repair", it->repair);
+    (void)printf("%s%s\n", show->file->name, show->asked->fixed ? ", repaired" : "");
+    print_lines("what", it->what);
+    print_lines("why", it->why);
+    print_lines("repair", it->repair);
     if (it->rule != NULL) {
-        tell_lines("rule", it->rule);
+        print_lines("rule", it->rule);
     }
 }
 
-/* As it is found, a line; of a rule the first few. */
-static void on_finding(void *user, const sonde_finding *finding, bool again)
+/* A line for each finding, of a rule for the first few. */
+static void on_finding(void *user, const sonde_finding *finding, int epoch)
 {
-    const showing *of = user;
+    const showing *show = user;
     size_t count = 0, same = 0;
-    const sonde_finding *all = sonde_rules_findings(of->rules, &count);
+    const sonde_finding *all = sonde_rules_findings(show->rules, &count);
 
-    if (again || of->asked->quiet) {
+    if (show->asked->quiet) {
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -144,13 +142,14 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
     if (same > SHOWN + 1) {
         return;
     }
-    if (of->epoch > 0) {
-        (void)printf("  epoch %2d: found: ", of->epoch);
+    if (epoch > 0) {
+        (void)printf("  epoch %2d: found: ", epoch);
     } else {
         (void)printf("  step %4lld: found: ", (long long)finding->step);
     }
     if (same == SHOWN + 1) {
-        (void)printf("more of %s, not shown one by one\n", finding->rule);
+        (void)printf("further findings of %s are not printed one by one\n",
+                     finding->rule);
     } else {
         (void)printf("%s%s%s\n", finding->rule, finding->tensor[0] != '\0' ? " in " : "",
                      finding->tensor);
@@ -158,7 +157,7 @@ static void on_finding(void *user, const sonde_finding *finding, bool again)
     (void)fflush(stdout);
 }
 
-static void tell_finding(const sonde_finding *finding)
+static void print_finding(const sonde_finding *finding)
 {
     (void)printf("\n  %s  %s\n", finding->rule, finding->tensor);
     (void)printf("          at step %lld", (long long)finding->step);
@@ -166,29 +165,30 @@ static void tell_finding(const sonde_finding *finding)
         (void)printf(", and up to %lld", (long long)finding->last_step);
     }
     (void)printf("\n");
-    tell_lines("", finding->message);
-    tell_lines("  try", finding->advice);
+    print_lines("", finding->message);
+    print_lines("  try", finding->advice);
 }
 
-static bool is_about(const demo *of, const sonde_finding *finding)
+static bool is_about(const sonde_nn_demo *demo, const sonde_finding *finding)
 {
-    return of->rule != NULL && strcmp(finding->rule, of->rule) == 0;
+    return demo->rule != NULL && strcmp(finding->rule, demo->rule) == 0;
 }
 
 /* How many findings other rules have: "NonFinite (1), LossSpike (1)". */
-static void tell_others(const demo *of, const sonde_finding *all, size_t count)
+static void print_others(const sonde_nn_demo *demo, const sonde_finding *all,
+                         size_t count)
 {
     const char *before = "\nAlso found:";
 
     for (size_t i = 0; i < count; i++) {
         size_t same = 0;
-        bool told = is_about(of, &all[i]) || of->rule == NULL;
+        bool known = is_about(demo, &all[i]) || demo->rule == NULL;
 
         for (size_t k = 0; k < count; k++) {
-            told = told || (k < i && strcmp(all[k].rule, all[i].rule) == 0);
+            known = known || (k < i && strcmp(all[k].rule, all[i].rule) == 0);
             same += strcmp(all[k].rule, all[i].rule) == 0;
         }
-        if (!told) {
+        if (!known) {
             (void)printf("%s %s (%zu)", before, all[i].rule, same);
             before = ",";
         }
@@ -198,34 +198,34 @@ static void tell_others(const demo *of, const sonde_finding *all, size_t count)
     }
 }
 
-static void tell_findings(showing *of, const sonde_finding *all, size_t count)
+static void print_findings(showing *show, const sonde_finding *all, size_t count)
 {
-    const bool healthy = of->of->rule == NULL || of->asked->fixed;
+    const bool healthy = show->demo->rule == NULL || show->asked->fixed;
     size_t shown = 0, about = 0;
-    bool named = of->of->tensor == NULL;
+    bool named = show->demo->tensor == NULL;
 
     for (size_t i = 0; i < count; i++) {
-        if (is_about(of->of, &all[i]) || healthy) {
+        if (is_about(show->demo, &all[i]) || healthy) {
             about++;
-            named = named || strcmp(all[i].tensor, of->of->tensor) == 0;
+            named = named || strcmp(all[i].tensor, show->demo->tensor) == 0;
         }
     }
-    of->findings = count;
-    of->as_told = healthy ? count == 0 : about > 0 && named;
+    show->findings = count;
+    show->as_expected = healthy ? count == 0 : about > 0 && named;
     (void)printf("\n%s\n", count == 0   ? "The rules found nothing."
-                           : about == 0 ? "The rules did not find what they should."
+                           : about == 0 ? "The rules did not find the expected fault."
                            : about == 1 ? "The rules found it."
                                         : "The rules found it, in several tensors:");
     for (size_t i = 0; i < count && shown < SHOWN; i++) {
-        if (is_about(of->of, &all[i]) || healthy) {
-            tell_finding(&all[i]);
+        if (is_about(show->demo, &all[i]) || healthy) {
+            print_finding(&all[i]);
             shown++;
         }
     }
     if (about > shown) {
-        (void)printf("\n  and %zu more of it\n", about - shown);
+        (void)printf("\n  and %zu more\n", about - shown);
     }
-    tell_others(of->of, all, count);
+    print_others(show->demo, all, count);
 }
 
 /* A word as a shell takes it. */
@@ -260,42 +260,42 @@ static void put_command(const char *const *words)
     (void)putchar('\n');
 }
 
-static void tell_next(const showing *of)
+static void print_next(const showing *show)
 {
-    const demo *it = of->of;
+    const sonde_nn_demo *it = show->demo;
     const bool pair = it->pair;
     char picture[PATH_SIZE + 8], report[PATH_SIZE + 8];
 
-    if (of->asked->quiet) {
+    if (show->asked->quiet) {
         return;
     }
-    (void)snprintf(picture, sizeof picture, "%s.png", of->run);
-    (void)snprintf(report, sizeof report, "%s.html", of->run);
-    (void)printf("\nGo on with:\n");
-    put_command((const char *const[]){"rules", of->run, "--report", report,
-                                      pair ? "--other" : NULL, of->other, NULL});
+    (void)snprintf(picture, sizeof picture, "%s.png", show->run);
+    (void)snprintf(report, sizeof report, "%s.html", show->run);
+    (void)printf("\nNext steps:\n");
+    put_command((const char *const[]){"rules", show->run, "--report", report,
+                                      pair ? "--other" : NULL, show->other, NULL});
     if (it->rule != NULL) {
-        put_command((const char *const[]){"rules", of->run, "--rule", it->rule,
-                                          pair ? "--other" : NULL, of->other, NULL});
+        put_command((const char *const[]){"rules", show->run, "--rule", it->rule,
+                                          pair ? "--other" : NULL, show->other, NULL});
         put_command((const char *const[]){"rules", "show", it->rule, NULL});
     }
-    put_command((const char *const[]){"plot", of->run, it->look, "-o", picture,
+    put_command((const char *const[]){"plot", show->run, it->plot, "-o", picture,
                                       it->statistic != NULL ? "--stat" : NULL,
                                       it->statistic, NULL});
-    if (it->rule != NULL && !of->asked->fixed) {
-        put_command((const char *const[]){"demo", it->name, "--fixed", NULL});
+    if (it->rule != NULL && !show->asked->fixed) {
+        put_command((const char *const[]){"demo", show->file->name, "--fixed", NULL});
     }
 }
 
 /* --- doing ------------------------------------------------------------------------ */
 
 /* SimilarAcrossRuns with the other run, whose commas are escaped. */
-static sonde_err add_comparison(const showing *of, sonde_rules *rules, sonde_diag *diag)
+static sonde_err add_comparison(const showing *show, sonde_rules *rules, sonde_diag *diag)
 {
     char text[2 * PATH_SIZE + 64] = "SimilarAcrossRuns:other_trial=";
     size_t at = strlen(text);
 
-    for (const char *p = of->other; *p != '\0'; p++) {
+    for (const char *p = show->other; *p != '\0'; p++) {
         if (*p == ',') {
             text[at++] = '\\';
         }
@@ -305,63 +305,60 @@ static sonde_err add_comparison(const showing *of, sonde_rules *rules, sonde_dia
     return sonde_rules_add(rules, text, diag);
 }
 
-static sonde_err open_rules(showing *of, sonde_diag *diag)
+static sonde_err open_rules(showing *show, sonde_diag *diag)
 {
-    sonde_err err = sonde_rules_create(&of->rules, diag);
+    sonde_err err = sonde_rules_create(&show->rules, diag);
 
-    err = err == SONDE_OK ? sonde_rules_add_defaults(of->rules, diag) : err;
-    err = err == SONDE_OK && of->of->pair ? add_comparison(of, of->rules, diag) : err;
-    err = err == SONDE_OK ? sonde_rules_write_to(of->rules, of->run, diag) : err;
-    if (err == SONDE_OK) {
-        sonde_rules_on_finding(of->rules, on_finding, of);
-    }
+    err = err == SONDE_OK ? sonde_rules_add_defaults(show->rules, diag) : err;
+    err = err == SONDE_OK && show->demo->pair ? add_comparison(show, show->rules, diag)
+                                              : err;
     return err;
 }
 
 /* Of a pair, the other run comes first, for the one that is judged to be compared with it. */
-static sonde_err train(showing *of, bool judged, sonde_diag *diag)
+static sonde_err train(showing *show, bool judged, sonde_diag *diag)
 {
-    const demo_values *asked = of->asked;
-    demo_options options = {.run = of->run,
-                            .data = asked->data,
-                            .seed = asked->seed != CLI_NOT_GIVEN ? asked->seed : 0,
-                            .threads = asked->threads,
-                            .learning_rate = asked->learning_rate,
-                            .quiet = asked->quiet};
+    const demo_values *asked = show->asked;
+    cli_demo_options options = {.run = show->run,
+                                .data = asked->data,
+                                .fixed = asked->fixed,
+                                .seed = asked->seed != CLI_NOT_GIVEN ? asked->seed : 0,
+                                .threads = asked->threads,
+                                .learning_rate = asked->learning_rate,
+                                .quiet = asked->quiet};
     sonde_err err = SONDE_OK;
 
-    if (of->of->pair) {
-        demo_options other = options;
+    if (show->demo->pair) {
+        cli_demo_options other = options;
 
-        other.run = of->other;
-        other.seed += of->side->seeds;
+        other.run = show->other;
+        other.seed += show->demo->seeds;
         if (!asked->quiet) {
             (void)printf("\nTraining the run to compare with; recorded in %s\n",
-                         of->other);
+                         show->other);
         }
-        err = cli_demo_train(of->of, of->side, &other, diag);
+        err = cli_demo_train(show->file, &other, diag);
     }
     if (err == SONDE_OK && judged) {
-        err = open_rules(of, diag);
+        err = open_rules(show, diag);
     }
     if (err == SONDE_OK && !asked->quiet) {
         (void)printf("\nTraining%s; recorded in %s\n",
-                     judged ? ", judged as it goes" : "", of->run);
+                     judged ? ", judged as it goes" : "", show->run);
         (void)fflush(stdout);
     }
-    options.rules = of->rules;
-    options.epoch = &of->epoch;
-    return err == SONDE_OK ? cli_demo_train(of->of, of->side, &options, diag) : err;
+    options.rules = show->rules;
+    options.on_finding = on_finding;
+    options.user = show;
+    return err == SONDE_OK ? cli_demo_train(show->file, &options, diag) : err;
 }
 
-static void conclude(showing *of)
+static void conclude(showing *show)
 {
     size_t count = 0;
-    const sonde_finding *all = NULL;
+    const sonde_finding *all = sonde_rules_findings(show->rules, &count);
 
-    sonde_rules_finish(of->rules);
-    all = sonde_rules_findings(of->rules, &count);
-    tell_findings(of, all, count);
+    print_findings(show, all, count);
 }
 
 static int run_demo(const void *values, int argc, char **argv)
@@ -369,7 +366,7 @@ static int run_demo(const void *values, int argc, char **argv)
     const demo_values *asked = values;
     const char *name = argc > 0 ? argv[0] : asked->rule_type;
     const bool judged = asked->rules == NULL || strcmp(asked->rules, "none") != 0;
-    showing of = {.asked = asked, .as_told = true};
+    showing show = {.asked = asked, .as_expected = true};
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
 
@@ -379,35 +376,50 @@ static int run_demo(const void *values, int argc, char **argv)
     if (asked->rules != NULL && judged && strcmp(asked->rules, "default") != 0) {
         return cli_fail_text("--rules: '%s' (expected default or none)", asked->rules);
     }
-    of.of = find_demo(name);
-    if (of.of == NULL) {
+    show.file = find_demo(name);
+    if (show.file == NULL) {
         return fail_name(name);
     }
-    of.side = asked->fixed ? &of.of->right : &of.of->wrong;
     cli_catch_interrupt();
-    err = choose_run(&of, &diag);
+    err = cli_demo_open(show.file, asked->fixed, &show.job, &diag);
     if (err == SONDE_OK) {
-        introduce(&of);
-        err = train(&of, judged, &diag);
+        show.demo = sonde_nn_job_get_demo(show.job);
+        err = choose_run(&show, &diag);
+    }
+    if (err == SONDE_OK) {
+        introduce(&show);
+        err = train(&show, judged, &diag);
     }
     if (err == SONDE_OK && judged) {
-        conclude(&of);
+        conclude(&show);
     }
-    sonde_rules_destroy(of.rules);
+    sonde_rules_destroy(show.rules);
+    if (err == SONDE_OK) {
+        print_next(&show);
+    }
+    sonde_nn_job_destroy(show.job);
     if (err != SONDE_OK) {
         return cli_fail(&diag);
     }
-    tell_next(&of);
-    return of.as_told ? CLI_OK : CLI_VERDICT;
+    return show.as_expected ? CLI_OK : CLI_VERDICT;
 }
 
 static int run_list(const void *values, int argc, char **argv)
 {
+    sonde_diag diag = {0};
+
     (void)values;
     (void)argc;
     (void)argv;
-    for (size_t i = 0; i < cli_demo_count; i++) {
-        (void)printf("%-24s %s\n", cli_demos[i].name, cli_demos[i].what);
+    for (size_t i = 0; cli_demo_files[i].name != NULL; i++) {
+        sonde_nn_job *job = NULL;
+
+        if (cli_demo_open(&cli_demo_files[i], false, &job, &diag) != SONDE_OK) {
+            return cli_fail(&diag);
+        }
+        (void)printf("%-24s %s\n", cli_demo_files[i].name,
+                     sonde_nn_job_get_demo(job)->what);
+        sonde_nn_job_destroy(job);
     }
     return CLI_OK;
 }
@@ -418,19 +430,19 @@ static int run_list(const void *values, int argc, char **argv)
     }
 
 static const cli_option demo_options_table[] = {
-    OPTION("fixed", 'f', CLI_FLAG, NULL, fixed, "train the network that was put right"),
+    OPTION("fixed", 'f', CLI_FLAG, NULL, fixed, "train the repaired network"),
     OPTION("record", 'o', CLI_TEXT, "RUN", record,
            "the new folder to record in (sonde-demo/NAME)"),
     OPTION("rules", 'r', CLI_TEXT, "default|none", rules,
-           "judge it by all rules, or not at all"),
+           "judge by the default rules, or not at all"),
     OPTION("data", 'd', CLI_TEXT, "FOLDER", data,
            "MNIST or Fashion-MNIST, instead of drawn garments"),
-    OPTION("seed", 's', CLI_SEED, "N", seed, "other initial weights, another order (0)"),
+    OPTION("seed", 's', CLI_SEED, "N", seed, "of initial weights and of the order (0)"),
     OPTION("learning-rate", 'l', CLI_REAL, "X", learning_rate, "instead of the demo's"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
-    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "only what the rules find"),
-    OPTION("output-uri", 0, CLI_TEXT, "RUN", output_uri, "as --record"),
-    OPTION("rule_type", 0, CLI_TEXT, "NAME", rule_type, "as NAME"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only what the rules find"),
+    OPTION("output-uri", 0, CLI_TEXT, "RUN", output_uri, "same as --record"),
+    OPTION("rule_type", 0, CLI_TEXT, "NAME", rule_type, "same as NAME"),
 };
 
 const cli_command cli_demo = {
@@ -438,11 +450,11 @@ const cli_command cli_demo = {
     .arguments = "NAME",
     .summary = "train a network that goes wrong, and see the rules find it",
     .details =
-        "Seconds each, with no network and no data of yours. The run stays, to be "
-        "looked\n"
-        "at; the last lines say how. The status is 0 if the rules said what they "
-        "should:\n"
-        "of a network that goes wrong its fault, of one put right (--fixed) nothing.",
+        "Each demo takes seconds and needs neither network nor data. The run is kept; the "
+        "last\n"
+        "lines show how to look at it. The exit code is 0 if the rules found the expected "
+        "fault\n"
+        "and, with --fixed, nothing.",
     .examples = "  sonde demo list\n"
                 "  sonde demo vanishing_grad --record ./demo_vg/\n"
                 "  sonde demo vanishing_grad --fixed",

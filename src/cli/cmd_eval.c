@@ -1,10 +1,11 @@
 /*
- * eval.c - `sonde eval`: how well saved weights do on the test set.
+ * cmd_eval.c - `sonde eval`: how well saved weights do on the test set.
  */
-#include "cli/evaluation.h"
 #include "cli/cli_job.h"
+#include "cli/cli_pictures.h"
 
 #include <math.h>
+#include <stddef.h>
 
 typedef struct eval_values {
     const char *model, *data, *picture;
@@ -12,7 +13,16 @@ typedef struct eval_values {
     bool json, quiet;
 } eval_values;
 
-static void print_json(const cli_score *score, const sonde_nn_confusion *matrix)
+typedef struct evaluation {
+    const eval_values *asked;
+    sonde_nn_job *job;
+    sonde_nn_model *model;
+    sonde_nn_dataset *set;
+    sonde_nn_evaluator *evaluator;
+    cli_progress progress;
+} evaluation;
+
+static void print_json(const sonde_nn_score *score, const sonde_nn_confusion *matrix)
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
 
@@ -33,77 +43,95 @@ static void print_json(const cli_score *score, const sonde_nn_confusion *matrix)
     (void)puts("]}");
 }
 
-static sonde_err show(const eval_values *asked, const cli_evaluation *run,
-                      const sonde_nn_dataset *set, sonde_diag *diag)
+static bool on_progress(void *user, int64_t done, int64_t total)
 {
-    const cli_score score = cli_evaluation_score(run);
-    const sonde_nn_confusion *matrix = cli_evaluation_matrix(run);
+    evaluation *run = user;
+
+    (void)total;
+    cli_progress_update(&run->progress, done, NULL);
+    return !cli_interrupted();
+}
+
+static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
+{
+    const eval_values *asked = run->asked;
+    const sonde_nn_evaluator_options options = {.progress = on_progress,
+                                                .progress_user = run};
+    sonde_nn_job_info *info = NULL;
+    sonde_err err = cli_job_open(asked->model, &run->job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    info = sonde_nn_job_get_info(run->job);
+    if (asked->batch != CLI_NOT_GIVEN) {
+        info->eval_batch_size = asked->batch;
+    }
+    if (asked->threads != CLI_NOT_GIVEN) {
+        info->options.threads = (int)asked->threads;
+    }
+    if (asked->data != NULL) {
+        info->data_path = asked->data;
+    }
+    err = sonde_nn_job_build(run->job, &run->model, diag);
+    if (err == SONDE_OK) {
+        err = cli_weights_load(run->model, weights, asked->model, diag);
+    }
+    if (err == SONDE_OK) {
+        err = cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag);
+    }
+    return err == SONDE_OK
+               ? sonde_nn_evaluator_create_for_job(run->job, run->model, run->set, 0,
+                                                   &options, &run->evaluator, diag)
+               : err;
+}
+
+static sonde_err evaluate(evaluation *run, sonde_diag *diag)
+{
+    const int64_t count = sonde_nn_dataset_get_traits(run->set)->count;
+    sonde_err err = SONDE_OK;
+
+    cli_progress_begin(&run->progress, "evaluating", "samples", count,
+                       run->asked->quiet || run->asked->json);
+    err = sonde_nn_evaluator_run(run->evaluator, diag);
+    cli_progress_end(&run->progress);
+    return err;
+}
+
+static sonde_err show(const evaluation *run, sonde_diag *diag)
+{
+    const eval_values *asked = run->asked;
+    const sonde_nn_score score = sonde_nn_evaluator_score(run->evaluator);
+    const sonde_nn_confusion *matrix = sonde_nn_evaluator_matrix(run->evaluator);
 
     if (asked->json) {
         print_json(&score, matrix);
     } else {
-        cli_print_scores(&score, matrix, set, asked->quiet);
+        cli_print_scores(&score, matrix, run->set, asked->quiet);
     }
-    return asked->picture != NULL
-               ? cli_draw_confusion(asked->picture, matrix, set, "Confusion matrix", diag)
-               : SONDE_OK;
-}
-
-static sonde_err evaluate(const eval_values *asked, sonde_nn_job *job,
-                          sonde_nn_model *model, const char *weights, sonde_diag *diag)
-{
-    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
-    sonde_nn_dataset *set = NULL;
-    cli_evaluation *run = NULL;
-    sonde_err err = cli_weights_load(model, weights, asked->model, diag);
-
-    if (err == SONDE_OK) {
-        err = cli_data_open(info, asked->data, SONDE_NN_TEST, asked->quiet, &set, diag);
-    }
-    if (err == SONDE_OK) {
-        const cli_evaluating of = {.info = info,
-                                   .model = model,
-                                   .set = set,
-                                   .quiet = asked->quiet || asked->json};
-
-        err = cli_evaluation_create(&of, &run, diag);
-    }
-    if (err == SONDE_OK) {
-        err = cli_evaluation_run(run, diag);
-    }
-    if (err == SONDE_OK) {
-        err = show(asked, run, set, diag);
-    }
-    cli_evaluation_destroy(run);
-    sonde_nn_dataset_destroy(set);
-    return err;
+    return asked->picture != NULL ? cli_draw_confusion(asked->picture, matrix, run->set,
+                                                       "Confusion matrix", diag)
+                                  : SONDE_OK;
 }
 
 static int run_eval(const void *values, int argc, char **argv)
 {
-    const eval_values *asked = values;
-    sonde_nn_job *job = NULL;
-    sonde_nn_model *model = NULL;
+    evaluation run = {.asked = values};
     sonde_diag diag = {0};
-    sonde_err err = cli_job_open(asked->model, &job, &diag);
+    sonde_err err = SONDE_OK;
 
     cli_catch_interrupt();
+    err = set_up(&run, argc > 0 ? argv[0] : NULL, &diag);
     if (err == SONDE_OK) {
-        sonde_nn_job_info *info = sonde_nn_job_get_info(job);
-
-        if (asked->batch != CLI_NOT_GIVEN) {
-            info->eval_batch_size = asked->batch;
-        }
-        if (asked->threads != CLI_NOT_GIVEN) {
-            info->options.threads = (int)asked->threads;
-        }
-        err = cli_evaluation_model(job, &model, &diag);
+        err = evaluate(&run, &diag);
     }
     if (err == SONDE_OK) {
-        err = evaluate(asked, job, model, argc > 0 ? argv[0] : NULL, &diag);
+        err = show(&run, &diag);
     }
-    sonde_nn_model_destroy(model);
-    sonde_nn_job_destroy(job);
+    sonde_nn_evaluator_destroy(run.evaluator);
+    sonde_nn_dataset_destroy(run.set);
+    sonde_nn_model_destroy(run.model);
+    sonde_nn_job_destroy(run.job);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
@@ -114,10 +142,10 @@ static int run_eval(const void *values, int argc, char **argv)
 
 static const cli_option eval_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
-           "built-in model or job file the weights are of (fashion_cnn)"),
-    OPTION("data", 'd', CLI_TEXT, "FOLDER", data, "where the data set lies"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a batch"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
+           "built-in model or job file of the weights (fashion_cnn)"),
+    OPTION("data", 'd', CLI_TEXT, "FOLDER", data, "folder of the data set"),
+    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "largest batch"),
+    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: chosen for speed"),
     OPTION("confusion", 'c', CLI_TEXT, "FILE", picture,
            "draw the confusion matrix (.png or .svg)"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object on stdout"),
@@ -128,8 +156,8 @@ const cli_command cli_eval = {
     .name = "eval",
     .arguments = "[WEIGHTS.safetensors]",
     .summary = "evaluate saved weights on the test set",
-    .details = "Without WEIGHTS those of sonde-out/model.safetensors, which 'sonde "
-               "train' leaves there.",
+    .details = "Without WEIGHTS, evaluates sonde-out/model.safetensors, which 'sonde "
+               "train' saves.",
     .examples =
         "  sonde eval\n"
         "  sonde eval runs/mnist.safetensors --model mnist_mlp --confusion confusion.png",

@@ -31,7 +31,7 @@ void cli_print_help(const cli_command *command, FILE *stream)
         (void)fprintf(stream, "\n%s\n", command->details);
     }
     (void)fputs("\nOptions:\n", stream);
-    for (size_t i = 0; i < command->option_count; i++) {
+    for (size_t i = 0; i < cli_option_count(command); i++) {
         print_option(&command->options[i], stream);
     }
     (void)fprintf(stream, "  %-32s %s\n", "-h, --help", "show this and exit");
@@ -111,7 +111,7 @@ static void print_page(const cli_command *command, FILE *stream)
         roff(command->details, stream);
     }
     (void)fputs("\n.SH OPTIONS\n", stream);
-    for (size_t i = 0; i < command->option_count; i++) {
+    for (size_t i = 0; i < cli_option_count(command); i++) {
         roff_option(&command->options[i], stream);
     }
     if (command->examples != NULL) {
@@ -151,7 +151,7 @@ static void print_bash(FILE *stream)
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
         (void)fprintf(stream, "    '%s'*) COMPREPLY=($(compgen -W '--help",
                       cli_commands[i]->name);
-        for (size_t k = 0; k < cli_commands[i]->option_count; k++) {
+        for (size_t k = 0; k < cli_option_count(cli_commands[i]); k++) {
             (void)fprintf(stream, " --%s", cli_commands[i]->options[k].name);
         }
         (void)fputs("' -- \"$cur\")); [[ $cur == -* ]] || COMPREPLY=($(compgen -f -- "
@@ -185,7 +185,7 @@ static void print_zsh(FILE *stream)
             continue;
         }
         (void)fprintf(stream, "    %s) _arguments", cli_commands[i]->name);
-        for (size_t k = 0; k < cli_commands[i]->option_count; k++) {
+        for (size_t k = 0; k < cli_option_count(cli_commands[i]); k++) {
             const cli_option *option = &cli_commands[i]->options[k];
 
             (void)fprintf(stream, " '--%s%s'", option->name,

@@ -202,7 +202,7 @@ static int run_predict(const void *values, int argc, char **argv)
     sonde_err err = cli_job_open(run.asked->model, &job, &diag);
 
     sonde_nn_options_init(&options);
-    sonde_nn_batch_size(&options, 1);
+    sonde_nn_options_set_batch_size(&options, 1);
     if (err == SONDE_OK) {
         run.info = sonde_nn_job_get_info(job);
         err = sonde_nn_job_build(job, &model, &diag);

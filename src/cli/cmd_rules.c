@@ -1,7 +1,7 @@
 /*
  * cmd_rules.c - `sonde rules`: judges runs that are recorded or being recorded.
  */
-#include "cli/judge.h"
+#include "cli/cli_findings.h"
 #include "cli/kept.h"
 #include "cli/cli_run.h"
 
@@ -280,8 +280,7 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
         err = sonde_rules_write_to(run->rules, run->path, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_actions_open(&asked->acting, NULL, NULL, NULL, run->path, &run->actions,
-                               diag);
+        err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
     }
     if (err == SONDE_OK && run->actions != NULL) {
         err = sonde_actions_check(run->actions, run->rules, diag);

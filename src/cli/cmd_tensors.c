@@ -40,7 +40,7 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     }
     info = sonde_nn_job_get_info(work->job);
     if (asked->batch != CLI_NOT_GIVEN) {
-        info->batch_size = asked->batch;
+        info->options.batch_size = asked->batch;
     }
     if (asked->accumulation != CLI_NOT_GIVEN) {
         info->options.gradient_accumulation = (int)asked->accumulation;

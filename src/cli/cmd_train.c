@@ -1,312 +1,534 @@
 /*
- * train.c - `sonde train`: a job from its data to a judged model, with pictures.
+ * cmd_train.c - `sonde train`: trains a job with a trainer, prints its events, draws pictures.
  */
-#include "cli/train.h"
-
+#include "cli/cli_findings.h"
 #include "cli/cli_job.h"
-#include "cli/prints.h"
+#include "cli/cli_pictures.h"
+#include "cli/cli_run.h"
+
+#include <sonde/nn/option.h>
+#include <sonde/print.h>
 
 #include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+enum { ROWS = 56 }; /* room for the options of the library's table */
+
+/* What the command line gives for a row of that table. */
+typedef struct given {
+    const char *text;
+    bool flag;
+    cli_list list;
+} given;
+
+typedef struct train_values {
+    given rows[ROWS];
+    const char *out, *resume;
+    cli_list print;
+    bool no_eval, no_pictures, json, quiet;
+} train_values;
+
+typedef struct training {
+    const train_values *asked;
+    sonde_nn_job *job;
+    sonde_nn_trainer *trainer;
+    sonde_printer *printer;
+    const char *out;
+    bool silent; /* no progress, no lines for people */
+    cli_progress progress;
+    bool drawing; /* the progress */
+    char title[48], note[48];
+    int64_t calls; /* done */
+    cli_curve losses, evaluations;
+    cli_finding_log findings;
+} training;
+
+/* --- progress --------------------------------------------------------------------- */
+
+static void end_progress(training *run)
+{
+    if (run->drawing) {
+        cli_progress_end(&run->progress);
+        run->drawing = false;
+    }
+}
+
+static void begin_progress(training *run, const char *title, int64_t total)
+{
+    end_progress(run);
+    cli_progress_begin(&run->progress, title, "samples", total, run->silent);
+    run->drawing = true;
+}
+
+/* --- events ----------------------------------------------------------------------- */
+
+static void print_number(const char *key, double value)
+{
+    (void)printf(", \"%s\": ", key);
+    (void)printf(isfinite(value) ? "%.9g" : "null", value);
+}
+
+/* The samples that evaluations take, unless it is the whole test set. */
+static void on_begin(void *user, const sonde_nn_trainer_plan *plan)
+{
+    const training *run = user;
+    char some[32], all[32];
+
+    if (plan->eval_set == NULL || run->silent) {
+        return;
+    }
+    (void)cli_commas((uint64_t)plan->eval_all, all);
+    if (plan->eval_samples < plan->eval_all) {
+        (void)printf("epochs are evaluated on %s of %s %s samples (--eval-samples)\n",
+                     cli_commas((uint64_t)plan->eval_samples, some), all,
+                     strcmp(plan->eval_set, "val") == 0 ? "held-out" : "test");
+    } else if (strcmp(plan->eval_set, "val") == 0) {
+        (void)printf("epochs are evaluated on %s held-out samples\n", all);
+    }
+    (void)fflush(stdout);
+}
+
+static void on_epoch_begin(void *user, const sonde_nn_epoch *epoch)
+{
+    training *run = user;
+
+    (void)snprintf(run->title, sizeof run->title, "epoch %d/%d", epoch->number + 1,
+                   epoch->count);
+    run->note[0] = '\0';
+    begin_progress(run, run->title, epoch->samples);
+}
+
+static sonde_err on_step(void *user, const sonde_nn_step *step, sonde_diag *diag)
+{
+    training *run = user;
+
+    if (run->progress.terminal && (step->call & 63) == 0) {
+        (void)snprintf(run->note, sizeof run->note, "loss %.4f", step->mean);
+    }
+    cli_progress_update(&run->progress, step->samples, run->note);
+    run->calls = step->call + 1;
+    return cli_curve_add(&run->losses, (double)step->call, step->loss, diag);
+}
+
+static void on_evaluating(void *user, int64_t done, int64_t total)
+{
+    training *run = user;
+
+    if (!run->drawing || run->progress.title == run->title) {
+        begin_progress(run, "evaluating", total);
+    }
+    cli_progress_update(&run->progress, done, NULL);
+    if (done == total) {
+        end_progress(run);
+    }
+}
+
+static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
+{
+    (void)printf("{\"event\": \"epoch\", \"epoch\": %d, \"step\": %lld", epoch->number,
+                 (long long)epoch->step);
+    print_number("loss", epoch->loss);
+    if (epoch->eval_set != NULL) {
+        (void)printf(", \"eval_set\": \"%s\"", epoch->eval_set);
+        print_number("eval_loss", epoch->score.loss);
+        print_number("eval_accuracy", epoch->score.accuracy);
+        (void)printf(", \"eval_samples\": %lld", (long long)epoch->score.samples);
+    }
+    (void)printf(", \"seconds\": %.6f, \"samples_per_second\": %.1f}\n", epoch->seconds,
+                 rate);
+}
+
+static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_diag *diag)
+{
+    training *run = user;
+    const char *set = epoch->eval_set;
+    const double rate =
+        epoch->seconds > 0.0 ? (double)epoch->samples / epoch->seconds : 0.0;
+
+    end_progress(run);
+    if (run->asked->json) {
+        print_epoch_json(epoch, rate);
+    } else if (!run->asked->quiet) {
+        (void)printf("epoch %d/%d: loss %.4f", epoch->number + 1, epoch->count,
+                     epoch->loss);
+        if (set != NULL) {
+            (void)printf(", %s loss %.4f, %s accuracy %.2f%%", set, epoch->score.loss,
+                         set, 100.0 * epoch->score.accuracy);
+        }
+        (void)printf(", %.2f s, %.0f samples/s\n", epoch->seconds, rate);
+    }
+    (void)fflush(stdout);
+    return set == NULL ? SONDE_OK
+                       : cli_curve_add(&run->evaluations, (double)(run->calls - 1),
+                                       epoch->score.loss, diag);
+}
+
+static void on_finding(void *user, const sonde_finding *finding, int epoch)
+{
+    training *run = user;
+
+    cli_finding_log_put(&run->findings, finding, epoch);
+}
+
+static void on_acted(void *user, const sonde_finding *finding)
+{
+    (void)user;
+    (void)finding;
+    cli_log_told(false);
+}
+
+static void on_stopped(void *user, const sonde_request *request, int64_t step)
+{
+    training *run = user;
+
+    end_progress(run);
+    if (request == NULL) {
+        cli_warn(
+            "interrupted at step %lld; resume with --resume %s/checkpoint.safetensors",
+            (long long)step, run->out);
+        return;
+    }
+    if (run->asked->json) {
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_string(json, "event", "stopped");
+        sonde_json_int(json, "step", step);
+        sonde_json_string(json, "by", request->by == SONDE_BY_RULE ? "rule" : "user");
+        sonde_json_string(json, "text", request->text);
+        sonde_json_end(json);
+        cli_json_print("\n");
+    }
+    cli_warn("stopped after %lld step%s: %.*s; resume with --resume "
+             "%s/checkpoint.safetensors",
+             (long long)step, step == 1 ? "" : "s", cli_sentence(request->text),
+             request->text, run->out);
+}
+
+static void on_scored(void *user, const sonde_nn_score *score,
+                      const sonde_nn_confusion *matrix)
+{
+    training *run = user;
+
+    end_progress(run);
+    if (run->asked->json) {
+        (void)printf("{\"event\": \"eval\"");
+        print_number("loss", score->loss);
+        (void)printf(", \"accuracy\": %.6f, \"samples\": %lld}\n", score->accuracy,
+                     (long long)score->samples);
+    } else {
+        cli_print_scores(score, matrix,
+                         sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST),
+                         run->asked->quiet);
+    }
+}
+
+static void on_warning(void *user, const char *text)
+{
+    (void)user;
+    cli_warn("%s", text);
+}
+
+static bool is_interrupted(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
+static sonde_err open_data(void *user, sonde_nn_split split, sonde_nn_dataset **out,
+                           sonde_diag *diag)
+{
+    const training *run = user;
+
+    return cli_data_open(run->job, split, run->asked->quiet, out, diag);
+}
 
 /* --- setting up ------------------------------------------------------------------- */
 
-static void apply_overrides(const cli_train_values *asked, sonde_nn_job_info *info)
+/* An option that the library names, as the flag that the user gave. */
+static sonde_err name_flag(sonde_err err, sonde_diag *diag)
 {
-    if (asked->epochs != CLI_NOT_GIVEN) {
-        info->epochs = (int)asked->epochs;
-    }
-    if (asked->batch != CLI_NOT_GIVEN) {
-        info->batch_size = asked->batch;
-    }
-    if (asked->seed != CLI_NOT_GIVEN) {
-        info->seed = (uint64_t)asked->seed;
-        info->options.random_seed = (uint64_t)asked->seed;
-    }
-    if (asked->threads != CLI_NOT_GIVEN) {
-        info->options.threads = (int)asked->threads;
-    }
-    if (asked->iterations != CLI_NOT_GIVEN) {
-        info->options.device_iterations = (int)asked->iterations;
-    }
-    if (asked->accumulation != CLI_NOT_GIVEN) {
-        info->options.gradient_accumulation = (int)asked->accumulation;
-    }
-    if (asked->eval_every != CLI_NOT_GIVEN) {
-        info->eval_every = asked->eval_every;
-    }
-    if (asked->eval_samples != CLI_NOT_GIVEN) {
-        info->eval_samples = asked->eval_samples;
-    }
-    if (!isnan(asked->learning_rate)) {
-        info->optimizer.learning_rate = (float)asked->learning_rate;
-    }
-    if (!isnan(asked->validation)) {
-        info->validation = (float)asked->validation;
-    }
-}
+    const sonde_nn_option *row = NULL;
 
-/* Whoever records, judges and may ask the session for something. */
-static sonde_err add_observers(cli_training *run, const char *job, sonde_diag *diag)
-{
-    const cli_train_values *asked = run->asked;
-    const char *path = NULL;
-    char checkpoints[4096];
-    const cli_record record = cli_resume_record(&asked->record, &run->resume);
-    sonde_err err =
-        cli_hook_open(&record, job, run->job, "sonde train", &run->hook, diag);
+    for (size_t i = 0; err != SONDE_OK && (row = sonde_nn_option_at(i)) != NULL; i++) {
+        if (strcmp(diag->where, row->name) == 0) {
+            size_t used =
+                (size_t)snprintf(diag->where, sizeof diag->where, "--%s", row->name);
 
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_attach_hook(run->session, run->hook, diag);
-    }
-    if (err == SONDE_OK) {
-        path = run->hook != NULL ? sonde_hook_path(run->hook) : NULL;
-        err = cli_judge_open(&asked->judging, &asked->acting, run->job, path, asked->json,
-                             &run->judge, diag);
-    }
-    if (err == SONDE_OK) {
-        err = cli_judge_attach(&run->judge, run->session, diag);
-    }
-    if (err == SONDE_OK) {
-        err = cli_join(path != NULL ? path : run->out, "checkpoints", checkpoints,
-                       sizeof checkpoints, diag);
-    }
-    return err == SONDE_OK ? sonde_nn_session_attach_control(
-                                 run->session, run->judge.control, checkpoints, diag)
-                           : err;
-}
-
-/* The training samples, less those that are held out of it, and the test set. */
-static sonde_err open_data(cli_training *run, sonde_diag *diag)
-{
-    enum { SEED = 0 }; /* the same are held out, whatever the run's seed */
-    const cli_train_values *asked = run->asked;
-    const double share = (double)run->info->validation;
-    sonde_err err = SONDE_OK;
-
-    if (!(share >= 0.0 && share < 1.0)) {
-        *diag = (sonde_diag){
-            .err = SONDE_EINVAL, .where = "--validation", .expected = "a share, below 1"};
-        (void)snprintf(diag->found, sizeof diag->found, "%g", share);
-        return SONDE_EINVAL;
-    }
-    err = cli_data_open(run->info, asked->data, SONDE_NN_TRAIN, asked->quiet, &run->train,
-                        diag);
-    if (err == SONDE_OK && share > 0.0) {
-        const int64_t all = sonde_nn_dataset_get_traits(run->train)->count;
-
-        err = sonde_nn_dataset_split(run->train, llround(share * (double)all), SEED,
-                                     &run->held_out, &run->kept, diag);
-    }
-    if (err == SONDE_OK && !asked->no_eval) {
-        err = cli_data_open(run->info, asked->data, SONDE_NN_TEST, asked->quiet,
-                            &run->test, diag);
+            while (used-- > 0) {
+                diag->where[used] = diag->where[used] == '_' ? '-' : diag->where[used];
+            }
+            break;
+        }
     }
     return err;
 }
 
-/* Behind the training session, which names what only it has. */
-static sonde_err open_evaluation(cli_training *run, sonde_diag *diag)
+static sonde_err set_options(const training *run, sonde_diag *diag)
 {
-    const bool quiet = run->asked->quiet || run->asked->json;
-    const sonde_nn_dataset *set = run->held_out != NULL ? run->held_out : run->test;
-    const cli_evaluating of = {.info = run->info,
-                               .model = run->model,
-                               .set = set,
-                               .most = run->info->eval_samples,
-                               .hook = run->hook,
-                               .judge = &run->judge,
-                               .unbroken = true,
-                               .quiet = quiet};
+    const sonde_nn_option *row = NULL;
+    sonde_err err = SONDE_OK;
 
-    return run->asked->no_eval || run->info->eval_every == 0
-               ? SONDE_OK
-               : cli_evaluation_create(&of, &run->between, diag);
+    for (size_t i = 0; err == SONDE_OK && (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const given *value = &run->asked->rows[i];
+        const char *text = value->flag ? "true" : value->text;
+
+        if (text != NULL) {
+            err = sonde_nn_job_set(run->job, row->name, text, diag);
+        }
+        for (size_t k = 0; err == SONDE_OK && k < value->list.count; k++) {
+            err = sonde_nn_job_set(run->job, row->name, value->list.text[k], diag);
+        }
+    }
+    return err;
 }
 
-static sonde_err set_up(cli_training *run, const char *job, sonde_diag *diag)
+/* The name of a built-in model; NULL: a job describes it. */
+static const char *built_in(const char *text)
 {
-    const cli_train_values *asked = run->asked;
+    const char *name = NULL;
+
+    for (size_t i = 0; (name = sonde_nn_job_builtin_name(i)) != NULL; i++) {
+        if (strcmp(name, text != NULL ? text : "fashion_cnn") == 0) {
+            return name;
+        }
+    }
+    return NULL;
+}
+
+static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
+{
+    const train_values *asked = run->asked;
+    const sonde_nn_trainer_options options = {.events = {.user = run,
+                                                         .begin = on_begin,
+                                                         .epoch_begin = on_epoch_begin,
+                                                         .step = on_step,
+                                                         .evaluating = on_evaluating,
+                                                         .epoch_end = on_epoch_end,
+                                                         .finding = on_finding,
+                                                         .acted = on_acted,
+                                                         .stopped = on_stopped,
+                                                         .scored = on_scored,
+                                                         .warning = on_warning,
+                                                         .interrupted = is_interrupted},
+                                              .out = run->out,
+                                              .resume = asked->resume,
+                                              .no_evaluation = asked->no_eval,
+                                              .program = "sonde train",
+                                              .run_model = built_in(job),
+                                              .open_data = open_data};
+    const sonde_err err =
+        sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
+
+    if (err == SONDE_OK && sonde_nn_trainer_actions(run->trainer) != NULL) {
+        cli_actions_log();
+    }
+    return err;
+}
+
+/* Taps for --print's selectors and for those of the job's taps that print. */
+static sonde_err add_prints(training *run, sonde_diag *diag)
+{
+    const cli_list *asked = &run->asked->print;
+    const size_t taps = sonde_nn_job_tap_count(run->job);
+    const sonde_schedule always = sonde_schedule_always();
+    sonde_nn_session *session = sonde_nn_trainer_session(run->trainer);
+    sonde_err err = SONDE_OK;
+
+    if (taps + asked->count == 0) {
+        return SONDE_OK;
+    }
+    err = sonde_printer_create(NULL, NULL, &run->printer, diag);
+    for (size_t i = 0; err == SONDE_OK && i < asked->count; i++) {
+        err = sonde_nn_session_tap(session, asked->text[i], &always, SONDE_HOW_RAW,
+                                   sonde_printer_sink(run->printer), diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < taps; i++) {
+        const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
+        const sonde_schedule schedule = {
+            .every = tap->every, .start = tap->start, .end = tap->end};
+
+        if (tap->print) {
+            err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
+                                       sonde_printer_sink(run->printer), diag);
+        }
+    }
+    return err;
+}
+
+static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
+{
     sonde_err err = cli_job_open(job, &run->job, diag);
 
-    if (err != SONDE_OK) {
-        return err;
-    }
-    run->info = sonde_nn_job_get_info(run->job);
-    apply_overrides(asked, run->info);
-    run->info->options.on_progress =
-        asked->quiet || asked->json ? NULL : cli_compile_progress;
-    (void)snprintf(run->out, sizeof run->out, "%s",
-                   asked->out != NULL ? asked->out : "sonde-out");
-    err = cli_make_folder(run->out, diag);
     if (err == SONDE_OK) {
-        err = cli_resume_find(asked->resume, run->out, &run->resume, diag);
+        err = set_options(run, diag);
     }
     if (err == SONDE_OK) {
-        err = cli_evaluation_model(run->job, &run->model, diag);
+        err = cli_make_folder(run->out, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde_nn_training_session(run->model, &run->info->options,
-                                        &run->info->optimizer, &run->session, diag);
+        sonde_nn_job_get_info(run->job)->options.on_progress =
+            run->silent ? NULL : cli_compile_progress;
+        err = make_trainer(run, job, diag);
     }
-    if (err == SONDE_OK) {
-        err = cli_prints_open(&asked->print, run->job, run->session, &run->printer, diag);
-    }
-    if (err == SONDE_OK) {
-        err = add_observers(run, job, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_compile(run->session, diag);
-    }
-    if (err == SONDE_OK && run->resume.path[0] != '\0') {
-        err = sonde_nn_session_load(run->session, run->resume.path, diag);
-    }
-    if (err == SONDE_OK) {
-        err = open_data(run, diag);
-    }
-    return err == SONDE_OK ? open_evaluation(run, diag) : err;
-}
-
-static void tear_down(cli_training *run)
-{
-    cli_evaluation_destroy(run->between);
-    cli_evaluation_destroy(run->final);
-    sonde_nn_loader_destroy(run->loader);
-    sonde_nn_session_destroy(run->session);
-    cli_judge_close(&run->judge);
-    sonde_printer_destroy(run->printer);
-    sonde_nn_model_destroy(run->model);
-    sonde_nn_dataset_destroy(run->held_out);
-    sonde_nn_dataset_destroy(run->kept);
-    sonde_nn_dataset_destroy(run->train);
-    sonde_nn_dataset_destroy(run->test);
-    sonde_nn_job_destroy(run->job);
-    cli_curve_free(&run->losses);
-    cli_curve_free(&run->evaluations);
+    return err == SONDE_OK ? add_prints(run, diag) : err;
 }
 
 /* --- running ---------------------------------------------------------------------- */
 
-/* Closes everything. */
-static int end(cli_training *run, sonde_err err, const sonde_diag *diag)
+static sonde_err draw_pictures(const training *run, sonde_diag *diag)
 {
-    int code = CLI_OK;
+    const cli_pictures pictures = {
+        .out = run->out,
+        .train = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TRAIN),
+        .test = sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST),
+        .losses = &run->losses,
+        .evaluations = &run->evaluations,
+        .matrix = sonde_nn_trainer_matrix(run->trainer)};
 
-    if (err == SONDE_OK && run->stopped != NULL) {
-        code = run->stopped->by == SONDE_BY_RULE ? CLI_VERDICT : CLI_INTERRUPTED;
-        cli_hook_stop(run->hook, run->stopped);
-    } else {
-        cli_hook_close(run->hook, err, diag);
+    return cli_draw_pictures(&pictures, diag);
+}
+
+static sonde_err train(training *run, const char *job, sonde_diag *diag)
+{
+    sonde_err err = set_up(run, job, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_nn_trainer_run(run->trainer, diag);
     }
-    tear_down(run);
-    return err == SONDE_OK ? code : cli_fail(diag);
+    end_progress(run);
+    if (err == SONDE_OK) {
+        cli_print_verdict(run->trainer, run->asked->json);
+    }
+    if (err == SONDE_OK && !run->asked->no_pictures) {
+        err = draw_pictures(run, diag);
+    }
+    if (err == SONDE_OK && !run->silent) {
+        (void)printf("Saved to %s: model.safetensors, checkpoint.safetensors%s\n",
+                     run->out,
+                     run->asked->no_pictures ? ""
+                     : sonde_nn_trainer_matrix(run->trainer) == NULL
+                         ? ", samples.png, loss.png"
+                         : ", samples.png, loss.png, confusion.png");
+    }
+    return name_flag(err, diag);
 }
 
 static int run_train(const void *values, int argc, char **argv)
 {
-    cli_training run = {.asked = values};
+    const train_values *asked = values;
+    training run = {.asked = asked,
+                    .out = asked->out != NULL ? asked->out : "sonde-out",
+                    .silent = asked->quiet || asked->json,
+                    .findings = {.json = asked->json}};
+    const sonde_request *stopped = NULL;
     sonde_diag diag = {0};
     sonde_err err = SONDE_OK;
+    int code = CLI_OK;
 
     cli_catch_interrupt();
-    err = set_up(&run, argc > 0 ? argv[0] : NULL, &diag);
-    if (err == SONDE_OK) {
-        err = cli_train_all(&run, &diag);
+    err = train(&run, argc > 0 ? argv[0] : NULL, &diag);
+    stopped = run.trainer != NULL ? sonde_nn_trainer_stopped(run.trainer) : NULL;
+    if (err == SONDE_OK && stopped != NULL) {
+        code = stopped->by == SONDE_BY_RULE ? CLI_VERDICT : CLI_INTERRUPTED;
     }
-    if (err == SONDE_OK) {
-        err = cli_train_finish(&run, &diag);
-        cli_judge_verdict(&run.judge);
-    }
-    if (err == SONDE_OK && !run.asked->no_pictures) {
-        const cli_pictures pictures = {.out = run.out,
-                                       .train = run.train,
-                                       .test = run.test,
-                                       .losses = &run.losses,
-                                       .evaluations = &run.evaluations,
-                                       .matrix = run.matrix};
-
-        err = cli_draw_pictures(&pictures, &diag);
-    }
-    if (err == SONDE_OK && !run.asked->quiet && !run.asked->json) {
-        (void)printf("Saved to %s: model.safetensors, checkpoint.safetensors%s\n",
-                     run.out,
-                     run.asked->no_pictures ? ""
-                     : run.matrix == NULL   ? ", samples.png, loss.png"
-                                            : ", samples.png, loss.png, confusion.png");
-    }
-    return end(&run, err, &diag);
+    sonde_nn_trainer_destroy(run.trainer);
+    sonde_printer_destroy(run.printer);
+    sonde_nn_job_destroy(run.job);
+    cli_curve_free(&run.losses);
+    cli_curve_free(&run.evaluations);
+    return err == SONDE_OK ? code : cli_fail(&diag);
 }
+
+/* --- options ---------------------------------------------------------------------- */
 
 #define OPTION(name, letter, kind, argument, field, help)                                \
     {                                                                                    \
-        name, letter, kind, argument, help, offsetof(cli_train_values, field)            \
+        name, letter, kind, argument, help, offsetof(train_values, field)                \
     }
 
-static const cli_option train_options[] = {
-    OPTION(
-        "data", 'd', CLI_TEXT, "FOLDER", data,
-        "where the data set lies (default: SONDE_DATA, the cache, a fetch, a stand-in)"),
-    OPTION("out", 'o', CLI_TEXT, "FOLDER", out,
-           "where model, checkpoint and pictures go (sonde-out)"),
-    OPTION("epochs", 'e', CLI_COUNT, "N", epochs, "epochs instead of the job's"),
-    OPTION("batch-size", 'b', CLI_SIZE, "N", batch, "samples of a micro-batch"),
-    OPTION("learning-rate", 'l', CLI_REAL, "X", learning_rate, "instead of the job's"),
-    OPTION("seed", 's', CLI_SEED, "N", seed, "of initial weights and of shuffling"),
-    OPTION("threads", 't', CLI_COUNT, "N", threads, "at most; 0: as many as pay"),
-    OPTION("device-iterations", 0, CLI_SIZE, "N", iterations, "steps a call"),
-    OPTION("gradient-accumulation", 0, CLI_SIZE, "N", accumulation,
-           "micro-batches a step"),
-    OPTION("print", 'p', CLI_LIST, "TENSORS", print,
-           "print these at every step to stderr; may be given again"),
-    CLI_RECORD_OPTIONS(cli_train_values),
-    CLI_JUDGING_OPTIONS(cli_train_values),
-    CLI_ACTING_OPTIONS(cli_train_values),
-    OPTION("eval-every", 0, CLI_COUNT, "N", eval_every,
-           "evaluate every N epochs (1); 0: only at the end"),
-    OPTION("eval-samples", 0, CLI_COUNT, "N", eval_samples,
-           "samples such an evaluation takes at most (1024); 0: all"),
-    OPTION("validation", 0, CLI_REAL, "SHARE", validation,
-           "hold out this share of the training samples, and evaluate epochs on it"),
-    OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume,
-           "go on from a checkpoint (the one in --out), and with its run"),
+/* clang-format off */
+static const cli_option own_options[] = {
+    OPTION("out", 'o', CLI_TEXT, "FOLDER", out, "folder of the model, the checkpoint and pictures (sonde-out)"),
+    OPTION("resume", 0, CLI_MAYBE, "[FILE]", resume, "resume from a checkpoint (default: the one in --out) and continue its run"),
+    OPTION("print", 'p', CLI_LIST, "TENSORS", print, "print these at every step to stderr; may be given again"),
     OPTION("no-eval", 0, CLI_FLAG, NULL, no_eval, "do not evaluate"),
     OPTION("no-pictures", 0, CLI_FLAG, NULL, no_pictures, "draw nothing"),
     OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a line on stdout"),
     OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "only the result and errors"),
 };
+/* clang-format on */
+
+static cli_option train_options[CLI_COUNT_OF(own_options) + ROWS];
+
+/* The command's own options, then one for each row of the library's table. */
+static void prepare_options(void)
+{
+    static char names[ROWS][32], helps[ROWS][160];
+    const sonde_nn_option *row = NULL;
+
+    memcpy(train_options, own_options, sizeof own_options);
+    for (size_t i = 0; i < ROWS && (row = sonde_nn_option_at(i)) != NULL; i++) {
+        const bool standard = row->standard != NULL && strcmp(row->standard, "0") != 0;
+        const bool flag = row->kind == SONDE_NN_OPTION_FLAG;
+        const bool list = row->kind == SONDE_NN_OPTION_TEXTS;
+        const size_t field = flag   ? offsetof(given, flag)
+                             : list ? offsetof(given, list)
+                                    : offsetof(given, text);
+
+        for (size_t k = 0; row->name[k] != '\0' && k + 1 < sizeof names[i]; k++) {
+            names[i][k] = row->name[k] == '_' ? '-' : row->name[k];
+        }
+        (void)snprintf(helps[i], sizeof helps[i], "%s%s%s%s", row->help,
+                       standard ? " (" : "", standard ? row->standard : "",
+                       standard ? ")" : "");
+        train_options[CLI_COUNT_OF(own_options) + i] = (cli_option){
+            .name = names[i],
+            .letter = row->letter,
+            .kind = flag   ? CLI_FLAG
+                    : list ? CLI_LIST
+                           : CLI_TEXT,
+            .argument = row->value,
+            .help = helps[i],
+            .offset = offsetof(train_values, rows) + i * sizeof(given) + field};
+    }
+}
 
 const cli_command cli_train = {
+    .prepare = prepare_options,
     .name = "train",
     .arguments = "[MODEL | JOB.yaml]",
-    .summary = "train a network, evaluate it, draw what was seen",
+    .summary = "train a network, evaluate it, judge it and draw pictures of it",
     .details =
         "MODEL is fashion_cnn (the default), mnist_mlp or mnist_mlp_small; JOB.yaml "
-        "describes any other.\n"
-        "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130. With --resume\n"
-        "training goes on as if it had never been interrupted, and what was recorded "
-        "beyond\n"
-        "the checkpoint counts no more.\n"
-        "Every epoch ends with an evaluation, which changes nothing of the training: of "
-        "the test\n"
-        "set, or better of samples that are held out (--validation), as whoever chooses "
-        "by the\n"
-        "test set can no longer trust it. The score at the end is of the whole test "
-        "set.\n"
-        "Training is judged by rules while it runs ('sonde rules list'). A finding is "
-        "printed\n"
-        "at once and kept in RUN/findings if the run is recorded; a line at the end sums "
-        "up.\n"
-        "One that --stop-on names ends training after its step as at its end, but for "
-        "the\n"
-        "evaluation, with code 1.",
+        "describes\n"
+        "any other network. Flags replace the values of the job.\n"
+        "Ctrl-C and 'sonde stop' save a checkpoint and end with code 130. --resume trains "
+        "on to\n"
+        "the same bits as an uninterrupted run; steps recorded after the checkpoint are "
+        "replaced.\n"
+        "Every epoch ends with an evaluation on the test set, which does not change "
+        "training. If\n"
+        "you tune on these scores, hold out samples (--validation). The final score "
+        "covers the\n"
+        "whole test set.\n"
+        "Rules check the run while it trains ('sonde rules list'). A finding is printed "
+        "at once\n"
+        "and, in a recorded run, kept in RUN/findings; a line at the end sums up. A "
+        "finding\n"
+        "matched by --stop-on stops training after that step; the final evaluation is "
+        "skipped and\n"
+        "the exit code is 1.",
     .examples = "  sonde train\n"
                 "  sonde train fashion_cnn --epochs 1 --print 'Gradient___fc2.bias'\n"
-                "  sonde train --record runs/first --save-interval 100\n"
-                "  sonde train --record runs/first --save-interval 100 --resume\n"
+                "  sonde train --record runs/first --save-every 100\n"
+                "  sonde train --record runs/first --save-every 100 --resume\n"
                 "  sonde train --stop-on error --on-finding 'command:notify-send Sonde'\n"
                 "  sonde train job.yaml --resume sonde-out/checkpoint.safetensors",
     .options = train_options,
     .option_count = CLI_COUNT_OF(train_options),
     .most = 1,
-    .values_size = sizeof(cli_train_values),
+    .values_size = sizeof(train_values),
     .run = run_train,
 };

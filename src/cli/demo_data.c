@@ -1,6 +1,5 @@
 /*
- * demo_data.c - the samples of a demo, in memory: drawn, or out of a folder; and what is wrong
- * with them.
+ * demo_data.c - the samples of a demo, in memory: drawn or from a folder, with their faults.
  */
 #include "cli/demo.h"
 
@@ -17,11 +16,11 @@ enum {
     DRAWN_SEED = 0 /* the garments of every demo */
 };
 
-/* Where samples come from. */
+/* Where the samples come from. */
 typedef struct source {
     sonde_nn_dataset *folder; /* NULL: drawn */
     sonde_nn_split split;
-    int64_t count; /* that there are */
+    int64_t count; /* of samples */
 } source;
 
 static sonde_err fail_source(sonde_diag *diag, const char *folder, const char *found,
@@ -34,25 +33,25 @@ static sonde_err fail_source(sonde_diag *diag, const char *folder, const char *f
     return SONDE_ESHAPE;
 }
 
-static sonde_err open_source(const char *folder, sonde_nn_split split, source *from,
+static sonde_err open_source(const char *folder, sonde_nn_split split, source *where,
                              sonde_diag *diag)
 {
     const sonde_nn_dataset_traits *traits = NULL;
     sonde_err err = SONDE_ENOTFOUND;
 
-    *from = (source){.split = split, .count = INT64_MAX};
+    *where = (source){.split = split, .count = INT64_MAX};
     if (folder == NULL) {
         return SONDE_OK;
     }
     for (size_t i = 0; err == SONDE_ENOTFOUND && sonde_nn_dataset_name(i) != NULL; i++) {
         err = sonde_nn_dataset_open_named(sonde_nn_dataset_name(i), split, folder,
-                                          &from->folder, diag);
+                                          &where->folder, diag);
     }
     if (err != SONDE_OK) {
         return err;
     }
-    traits = sonde_nn_dataset_get_traits(from->folder);
-    from->count = traits->count;
+    traits = sonde_nn_dataset_get_traits(where->folder);
+    where->count = traits->count;
     if (traits->dtype != SONDE_U8 || traits->rank != 3 || traits->shape[0] != 1 ||
         traits->shape[1] != SIDE || traits->shape[2] != SIDE ||
         traits->classes > CLASSES) {
@@ -63,17 +62,17 @@ static sonde_err open_source(const char *folder, sonde_nn_split split, source *f
 }
 
 /* Sample i into pixels in 0 ... 1; its label. */
-static sonde_err take(const source *from, int64_t i, float *pixels, int64_t *label,
+static sonde_err take(const source *where, int64_t i, float *pixels, int64_t *label,
                       sonde_diag *diag)
 {
     uint8_t drawn[PIXELS];
     const uint8_t *bytes = drawn;
 
-    if (from->folder == NULL) {
-        *label = sonde_nn_synth_draw(DRAWN_SEED, from->split, i, drawn);
+    if (where->folder == NULL) {
+        *label = sonde_nn_synth_draw(DRAWN_SEED, where->split, i, drawn);
     } else {
         sonde_nn_sample sample;
-        const sonde_err err = sonde_nn_dataset_get(from->folder, i, NULL, &sample, diag);
+        const sonde_err err = sonde_nn_dataset_get(where->folder, i, NULL, &sample, diag);
 
         if (err != SONDE_OK) {
             return err;
@@ -88,23 +87,23 @@ static sonde_err take(const source *from, int64_t i, float *pixels, int64_t *lab
 }
 
 /* Fills out->pixels and out->labels with samples, in the order of the source. */
-static sonde_err fill(const demo_data *data, const source *from, const char *folder,
-                      int64_t count, demo_set *out, sonde_diag *diag)
+static sonde_err fill(const sonde_nn_demo *demo, const source *where, const char *folder,
+                      int64_t count, cli_demo_set *out, sonde_diag *diag)
 {
     int64_t of_class_0 = 0, taken = 0;
 
     for (int64_t i = 0; taken < count; i++) {
         sonde_err err = SONDE_OK;
 
-        if (i >= from->count) {
+        if (i >= where->count) {
             return fail_source(diag, folder, "too few samples", "a whole data set");
         }
-        err = take(from, i, out->pixels + taken * PIXELS, &out->labels[taken], diag);
+        err = take(where, i, out->pixels + taken * PIXELS, &out->labels[taken], diag);
         if (err != SONDE_OK) {
             return err;
         }
-        if (data->scarce > 0 && out->labels[taken] == 0 &&
-            of_class_0++ % data->scarce != 0) {
+        if (demo->scarce > 0 && out->labels[taken] == 0 &&
+            of_class_0++ % demo->scarce != 0) {
             continue;
         }
         taken++;
@@ -128,16 +127,17 @@ static void shuffle_labels(int64_t *labels, int64_t count, uint64_t seed)
     }
 }
 
-sonde_err cli_demo_data(const demo_data *data, const char *folder, sonde_nn_split split,
-                        uint64_t seed, demo_set *out, sonde_diag *diag)
+sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
+                        sonde_nn_split split, uint64_t seed, cli_demo_set *out,
+                        sonde_diag *diag)
 {
-    const int64_t count = split == SONDE_NN_TRAIN ? data->train : data->test;
+    const int64_t count = split == SONDE_NN_TRAIN ? demo->train : demo->test;
     const int64_t shape[4] = {count, 1, SIDE, SIDE};
     const sonde_nn_dataset_options options = {
         .classes = CLASSES, .class_names = sonde_nn_dataset_class_names("fashion-synth")};
     sonde_view pixels, labels;
-    source from;
-    sonde_err err = open_source(folder, split, &from, diag);
+    source place;
+    sonde_err err = open_source(folder, split, &place, diag);
 
     out->pixels = malloc((size_t)count * PIXELS * sizeof *out->pixels);
     out->labels = malloc((size_t)count * sizeof *out->labels);
@@ -146,27 +146,27 @@ sonde_err cli_demo_data(const demo_data *data, const char *folder, sonde_nn_spli
         err = SONDE_ENOMEM;
     }
     if (err == SONDE_OK) {
-        err = fill(data, &from, folder, count, out, diag);
+        err = fill(demo, &place, folder, count, out, diag);
     }
     if (err == SONDE_OK) {
-        if (data->shuffled && split == SONDE_NN_TRAIN) {
+        if (demo->shuffled && split == SONDE_NN_TRAIN) {
             shuffle_labels(out->labels, count, seed);
         }
-        if (data->hole && split == SONDE_NN_TRAIN) {
+        if (demo->hole && split == SONDE_NN_TRAIN) {
             out->pixels[(count / 2) * PIXELS + PIXELS / 2] = NAN;
         }
         pixels = sonde_view_of(SONDE_F32, 4, shape, out->pixels);
         labels = sonde_view_of(SONDE_I64, 1, shape, out->labels);
         err = sonde_nn_dataset_from_memory(&pixels, &labels, &options, &out->set, diag);
     }
-    sonde_nn_dataset_destroy(from.folder);
+    sonde_nn_dataset_destroy(place.folder);
     return err;
 }
 
-void cli_demo_data_free(demo_set *set)
+void cli_demo_data_free(cli_demo_set *set)
 {
     sonde_nn_dataset_destroy(set->set);
     free(set->pixels);
     free(set->labels);
-    *set = (demo_set){0};
+    *set = (cli_demo_set){0};
 }

@@ -1,27 +1,22 @@
 /*
- * demo_run.c - trains one side of a demo and records it.
+ * demo_run.c - trains a demo and records it.
  *
- *     for every epoch: train steps, then the test samples, with their loss
- *
- * Rules look on, and see what is recorded: vital signs of everything at every step, raw values of
- * labels and scores at every step, of parameters, gradients and activations now and then. So the
- * record, judged again, says the same.
+ * The rules get the same evidence as the record: vital signs of everything and raw values of labels
+ * and scores at every step, raw values of parameters, gradients and activations less often. So
+ * judging the record again finds the same.
  */
+#include "cli/cli_run.h"
 #include "cli/demo.h"
-#include "cli/evaluation.h"
-#include "cli/cli_job.h"
-#include "cli/record.h"
 
-#include <sonde/nn/session.h>
+#include <sonde/nn/trainer.h>
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* What rules look at in the process. */
 static const char recording[] =
     "record:\n"
-    "  every: 20\n" /* RAW_INTERVAL */
+    "  every: 20\n" /* RAW_EVERY */
     "  vitals_every: 1\n"
     "  compress: true\n"
     "  collections:\n"
@@ -33,64 +28,85 @@ static const char recording[] =
     " reductions: [mean]}\n"
     "    labels: {include: 'input/1', every: 1}\n"
     "    units: {include: 're:^(relu[0-9]?_output|(tanh|sigmoid)_input)_[0-9]$'}\n";
-enum { RAW_INTERVAL = 20 };
+enum { RAW_EVERY = 20, PRINT_EVERY = 20 };
 
 typedef struct running {
-    const demo *of;
-    const demo_side *side;
-    const demo_options *asked;
+    const cli_demo_options *asked;
+    const sonde_nn_demo *demo;
     sonde_nn_job *job;
     sonde_nn_job_info *info;
     sonde_nn_model *model;
-    sonde_nn_session *training;
-    cli_evaluation *evaluation; /* NULL: none */
-    sonde_hook *hook;
-    cli_judge judge;
-    demo_set train, test;
+    cli_demo_set train, test;
     sonde_nn_loader *loader;
+    sonde_nn_feed feed;        /* the loader's */
+    sonde_nn_feed_batch batch; /* the last one */
+    bool used;                 /* once, so it is due again */
+    sonde_nn_trainer *trainer;
+    int64_t step; /* that was trained last */
+    double loss;
 } running;
 
-static sonde_err fail_memory(sonde_diag *diag)
+/* --- the job ---------------------------------------------------------------------- */
+
+static sonde_err parse(const char *name, const char *text, const char *more,
+                       sonde_nn_job **out, sonde_diag *diag)
 {
-    *diag = (sonde_diag){.err = SONDE_ENOMEM, .found = "out of memory"};
-    return SONDE_ENOMEM;
+    const size_t size = strlen(text) + sizeof recording + strlen(more) + 8;
+    char *whole = malloc(size);
+    sonde_err err = SONDE_OK;
+
+    if (whole == NULL) {
+        return cli_fail_memory(diag);
+    }
+    (void)snprintf(whole, size, "%s%s%s%s%s", text, recording,
+                   more[0] != '\0' ? "    " : "", more, more[0] != '\0' ? "\n" : "");
+    err = sonde_nn_job_parse(whole, strlen(whole), name, out, diag);
+    free(whole);
+    return err;
+}
+
+sonde_err cli_demo_open(const cli_demo_file *file, bool fixed, sonde_nn_job **out,
+                        sonde_diag *diag)
+{
+    sonde_nn_job *job = NULL, *plain = NULL;
+    const char *more = NULL;
+    sonde_err err = parse(file->name, file->text, "", &plain, diag);
+
+    if (err == SONDE_OK) {
+        more = sonde_nn_job_get_demo(plain)->collections;
+        err = parse(file->name, file->text, more != NULL ? more : "", &job, diag);
+    }
+    sonde_nn_job_destroy(plain);
+    if (err == SONDE_OK && fixed) {
+        err = sonde_nn_job_fix_demo(job, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_job_destroy(job);
+        return err;
+    }
+    *out = job;
+    return SONDE_OK;
+}
+
+static void set_options(running *run)
+{
+    const cli_demo_options *asked = run->asked;
+
+    run->info->record.path = asked->run;
+    run->info->rules.none = true;
+    run->info->seed += (uint64_t)asked->seed;
+    run->info->options.random_seed = run->info->seed;
+    if (!isnan(asked->learning_rate)) {
+        run->info->optimizer.learning_rate = (float)asked->learning_rate;
+    }
+    if (asked->threads != CLI_NOT_GIVEN) {
+        run->info->options.threads = (int)asked->threads;
+    }
 }
 
 /* --- the model -------------------------------------------------------------------- */
 
-static sonde_err open_job(running *run, sonde_diag *diag)
-{
-    const char *model = run->side->model != NULL ? run->side->model : run->of->model;
-    const char *weights = run->of->each_weight ? "    weights: {every: 1}\n" : "";
-    const char *besides = run->of->besides != NULL ? run->of->besides : "";
-    const size_t size = strlen(model) + strlen(run->side->job) + sizeof recording +
-                        strlen(weights) + strlen(besides);
-    char *text = malloc(size);
-    sonde_err err = SONDE_OK;
-
-    if (text == NULL) {
-        return fail_memory(diag);
-    }
-    (void)snprintf(text, size, "%s%s%s%s%s", model, run->side->job, recording, weights,
-                   besides);
-    err = sonde_nn_job_parse(text, strlen(text), run->of->name, &run->job, diag);
-    free(text);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    run->info = sonde_nn_job_get_info(run->job);
-    run->info->seed += (uint64_t)run->asked->seed;
-    run->info->options.random_seed = run->info->seed;
-    if (!isnan(run->asked->learning_rate)) {
-        run->info->optimizer.learning_rate = (float)run->asked->learning_rate;
-    }
-    if (run->asked->threads != CLI_NOT_GIVEN) {
-        run->info->options.threads = (int)run->asked->threads;
-    }
-    return SONDE_OK;
-}
-
-/* What a careless hand does to initial weights. */
+/* The faults of initial weights. */
 static void set_weights(const running *run)
 {
     for (size_t i = 0; i < sonde_nn_parameter_count(run->model); i++) {
@@ -99,202 +115,211 @@ static void set_weights(const running *run)
         float *values = view.data;
 
         for (int64_t k = 0; k < count && view.rank > 1; k++) {
-            values[k] = run->side->alike ? fabsf(values[0]) : values[k];
-            values[k] *= run->side->gain > 0.0F ? run->side->gain : 1.0F;
+            values[k] = run->demo->alike ? fabsf(values[0]) : values[k];
+            values[k] *= run->demo->gain > 0.0F ? run->demo->gain : 1.0F;
         }
     }
 }
 
-/* The optimiser was not given the parameters of one module. */
+/* The optimizer does not get the parameters of one module. */
 static void leave_out(const running *run)
 {
-    const size_t length = run->side->frozen != NULL ? strlen(run->side->frozen) : 0;
+    const char *module = run->demo->frozen;
+    const size_t length = module != NULL ? strlen(module) : 0;
 
     for (size_t i = 0; length > 0 && i < sonde_nn_parameter_count(run->model); i++) {
         const char *name = sonde_nn_parameter_name(run->model, i);
 
-        if (strncmp(name, run->side->frozen, length) == 0 && name[length] == '.') {
+        if (strncmp(name, module, length) == 0 && name[length] == '.') {
             sonde_nn_parameter_leave_out(run->model, i, true);
         }
     }
 }
 
-/* --- setting up ------------------------------------------------------------------- */
+/* --- the data --------------------------------------------------------------------- */
 
-static sonde_err open_data(running *run, sonde_diag *diag)
+static void start_epoch(void *user, uint64_t epoch)
 {
-    const demo_data *data = &run->side->data;
-    sonde_err err = cli_demo_data(data, run->asked->data, SONDE_NN_TRAIN, run->info->seed,
-                                  &run->train, diag);
+    const running *run = user;
+
+    run->feed.start_epoch(run->feed.user, epoch);
+}
+
+/* The loader's next batch, or the last one again. */
+static sonde_err next_batch(void *user, sonde_nn_feed_batch *batch, sonde_diag *diag)
+{
+    running *run = user;
+    sonde_err err = SONDE_OK;
+
+    if (run->demo->twice && run->used) {
+        run->used = false;
+    } else {
+        err = run->feed.next(run->feed.user, &run->batch, diag);
+        run->used = run->batch.samples > 0;
+    }
+    *batch = run->batch;
+    return err;
+}
+
+static sonde_err open_training(running *run, sonde_diag *diag)
+{
+    sonde_err err = cli_demo_data(run->demo, run->asked->data, SONDE_NN_TRAIN,
+                                  run->info->seed, &run->train, diag);
 
     if (err == SONDE_OK) {
-        err = cli_loader_create(run->info, run->train.set, run->info->batch_size, true, 0,
-                                &run->loader, diag);
+        err = sonde_nn_job_loader(run->job, run->train.set, run->info->options.batch_size,
+                                  true, &run->loader, diag);
     }
-    return err == SONDE_OK && data->test > 0
-               ? cli_demo_data(data, run->asked->data, SONDE_NN_TEST, run->info->seed,
-                               &run->test, diag)
-               : err;
+    if (err == SONDE_OK) {
+        run->feed = sonde_nn_loader_feed(run->loader);
+    }
+    return err;
 }
 
-static sonde_err make_training(running *run, sonde_diag *diag)
+/* The trainer takes the test set. */
+static sonde_err open_test(void *user, sonde_nn_split split, sonde_nn_dataset **out,
+                           sonde_diag *diag)
 {
-    const sonde_hook_options hook = {.record = {.path = run->asked->run,
-                                                .program = "sonde demo",
-                                                .model = run->of->name}};
-    sonde_err err = sonde_nn_training_session(
-        run->model, &run->info->options, &run->info->optimizer, &run->training, diag);
+    running *run = user;
+    const sonde_err err = cli_demo_data(run->demo, run->asked->data, split,
+                                        run->info->seed, &run->test, diag);
 
-    err = err == SONDE_OK ? sonde_nn_job_hook(run->job, &hook, &run->hook, diag) : err;
-    err = err == SONDE_OK ? sonde_nn_session_attach_hook(run->training, run->hook, diag)
-                          : err;
-    err = err == SONDE_OK ? cli_judge_attach(&run->judge, run->training, diag) : err;
-    return err == SONDE_OK ? sonde_nn_session_compile(run->training, diag) : err;
+    if (err == SONDE_OK) {
+        *out = run->test.set;
+        run->test.set = NULL;
+    }
+    return err;
 }
 
-static sonde_err make_evaluation(running *run, sonde_diag *diag)
-{
-    const cli_evaluating of = {.info = run->info,
-                               .model = run->model,
-                               .set = run->test.set,
-                               .hook = run->hook,
-                               .judge = &run->judge,
-                               .quiet = true};
+/* --- events ----------------------------------------------------------------------- */
 
-    return cli_evaluation_create(&of, &run->evaluation, diag);
+static void print_step(const running *run)
+{
+    if (!run->asked->quiet && run->demo->test == 0) {
+        /* the sign of a NaN means nothing */
+        (void)printf("  step %4lld: loss %.4g\n", (long long)run->step,
+                     isnan(run->loss) ? (double)NAN : run->loss);
+        (void)fflush(stdout);
+    }
 }
 
-static sonde_err set_up(running *run, sonde_diag *diag)
+static sonde_err on_step(void *user, const sonde_nn_step *step, sonde_diag *diag)
 {
-    sonde_err err = open_job(run, diag);
+    running *run = user;
 
-    err = err == SONDE_OK ? cli_evaluation_model(run->job, &run->model, diag) : err;
+    run->step = step->step - 1;
+    run->loss = step->loss;
+    if (run->step % PRINT_EVERY == 0) {
+        print_step(run);
+    }
+    if (run->demo->decay > 0.0F) {
+        run->info->optimizer.learning_rate *= run->demo->decay;
+        return sonde_nn_session_set_optimizer(sonde_nn_trainer_session(run->trainer),
+                                              &run->info->optimizer, diag);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_diag *diag)
+{
+    const running *run = user;
+
+    (void)diag;
+    if (run->step % PRINT_EVERY != 0) {
+        print_step(run);
+    }
+    if (epoch->eval_set != NULL && !run->asked->quiet) {
+        (void)printf("  epoch %2d: loss %.4g, test loss %.4g\n", epoch->number + 1,
+                     epoch->loss, epoch->score.loss);
+        (void)fflush(stdout);
+    }
+    return SONDE_OK;
+}
+
+static void on_finding(void *user, const sonde_finding *finding, int epoch)
+{
+    const running *run = user;
+
+    run->asked->on_finding(run->asked->user, finding, run->demo->test > 0 ? epoch : 0);
+}
+
+static void on_warning(void *user, const char *text)
+{
+    (void)user;
+    cli_warn("%s", text);
+}
+
+static bool is_interrupted(void *user)
+{
+    (void)user;
+    return cli_interrupted();
+}
+
+/* --- running ---------------------------------------------------------------------- */
+
+static sonde_err make_trainer(running *run, const char *name, sonde_diag *diag)
+{
+    const int64_t uses = run->demo->twice ? 2 : 1, raw = run->demo->raw_every;
+    const sonde_nn_feed feed = {.user = run,
+                                .batches = uses * run->feed.batches,
+                                .samples = uses * run->feed.samples,
+                                .start_epoch = start_epoch,
+                                .next = next_batch};
+    const sonde_nn_trainer_options options = {
+        .events = {.user = run,
+                   .step = on_step,
+                   .epoch_end = on_epoch_end,
+                   .finding = on_finding,
+                   .warning = on_warning,
+                   .interrupted = is_interrupted},
+        .no_evaluation = run->demo->test == 0,
+        .no_scalars = true, /* rules in the process do not see them */
+        .model = run->model,
+        .feed = &feed,
+        .program = "sonde demo",
+        .run_model = name,
+        .open_data = open_test,
+        .rules = run->asked->rules,
+        .rules_every = 1,
+        .rules_raw_every = raw > 0 ? raw : RAW_EVERY};
+
+    return sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
+}
+
+static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *diag)
+{
+    sonde_err err = cli_demo_open(file, run->asked->fixed, &run->job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    run->demo = sonde_nn_job_get_demo(run->job);
+    run->info = sonde_nn_job_get_info(run->job);
+    set_options(run);
+    err = sonde_nn_job_build(run->job, &run->model, diag);
     if (err != SONDE_OK) {
         return err;
     }
     set_weights(run);
     leave_out(run);
-    run->judge = (cli_judge){.rules = run->asked->rules,
-                             .interval = 1,
-                             .raw_interval = run->of->each_weight ? 1 : RAW_INTERVAL};
-    err = open_data(run, diag);
-    err = err == SONDE_OK ? make_training(run, diag) : err;
-    return err == SONDE_OK && run->side->data.test > 0 ? make_evaluation(run, diag) : err;
+    err = open_training(run, diag);
+    return err == SONDE_OK ? make_trainer(run, file->name, diag) : err;
 }
 
-static void tear_down(running *run)
+sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *options,
+                         sonde_diag *diag)
 {
-    sonde_nn_loader_destroy(run->loader);
-    sonde_nn_session_destroy(run->training);
-    cli_evaluation_destroy(run->evaluation);
-    sonde_nn_model_destroy(run->model);
-    cli_demo_data_free(&run->train);
-    cli_demo_data_free(&run->test);
-    sonde_nn_job_destroy(run->job);
-}
+    running run = {.asked = options};
+    sonde_err err = set_up(&run, file, diag);
 
-/* --- running ---------------------------------------------------------------------- */
-
-static sonde_err train_step(const running *run, const sonde_nn_batch *batch, double *loss,
-                            sonde_diag *diag)
-{
-    sonde_view inputs[2], view;
-    sonde_err err = SONDE_OK;
-
-    cli_batch_views(run->info, batch, inputs);
-    err = sonde_nn_session_run(run->training, inputs, 2, diag);
-    err = err == SONDE_OK ? sonde_nn_session_output(run->training, 1, &view, diag) : err;
-    *loss = err == SONDE_OK ? (double)*(const float *)view.data : 0.0;
-    if (isnan(*loss)) {
-        *loss = (double)NAN; /* a NaN has a sign that means nothing */
+    if (err == SONDE_OK) {
+        err = sonde_nn_trainer_run(run.trainer, diag);
     }
-    if (err == SONDE_OK && run->side->decay > 0.0F) {
-        run->info->optimizer.learning_rate *= run->side->decay;
-        err = sonde_nn_session_set_optimizer(run->training, &run->info->optimizer, diag);
-    }
-    return err;
-}
-
-static void say_step(const running *run, int64_t step, double loss)
-{
-    if (!run->asked->quiet && run->evaluation == NULL) {
-        (void)printf("  step %4lld: loss %.4g\n", (long long)step, loss);
-        (void)fflush(stdout);
-    }
-}
-
-static sonde_err train_epoch(const running *run, int epoch, sonde_nn_running_mean *mean,
-                             sonde_diag *diag)
-{
-    enum { EVERY = 20 };
-    int64_t step = 0;
-    double loss = 0.0;
-    sonde_nn_batch batch = {.count = 1};
-    sonde_err err = SONDE_OK;
-
-    sonde_nn_loader_start_epoch(run->loader, (uint64_t)epoch);
-    while (err == SONDE_OK) {
-        err = sonde_nn_loader_next(run->loader, &batch, diag);
-        if (err != SONDE_OK || batch.count == 0) {
-            break;
-        }
-        for (int i = 0; err == SONDE_OK && i < (run->side->twice ? 2 : 1); i++) {
-            step = sonde_nn_session_step(run->training);
-            err = train_step(run, &batch, &loss, diag);
-            sonde_nn_running_mean_add(mean, loss, 1.0);
-            if (err == SONDE_OK && step % EVERY == 0) {
-                say_step(run, step, loss);
-            }
-        }
-        if (err == SONDE_OK && cli_interrupted()) {
-            err = diag->err = SONDE_EINTERRUPTED;
-        }
-    }
-    if (err == SONDE_OK && step % EVERY != 0) {
-        say_step(run, step, loss);
-    }
-    return err;
-}
-
-static sonde_err run_epoch(const running *run, int epoch, sonde_diag *diag)
-{
-    sonde_nn_running_mean mean = {0};
-    sonde_err err = train_epoch(run, epoch, &mean, diag);
-
-    if (err != SONDE_OK || run->evaluation == NULL) {
-        return err;
-    }
-    err = cli_evaluation_run(run->evaluation, diag);
-    if (err == SONDE_OK && !run->asked->quiet) {
-        (void)printf("  epoch %2d: loss %.4g, test loss %.4g\n", epoch + 1,
-                     sonde_nn_running_mean_get(&mean),
-                     cli_evaluation_score(run->evaluation).loss);
-        (void)fflush(stdout);
-    }
-    return err;
-}
-
-static sonde_err run_all(const running *run, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    for (int epoch = 0; err == SONDE_OK && epoch < run->info->epochs; epoch++) {
-        if (run->asked->epoch != NULL && run->evaluation != NULL) {
-            *run->asked->epoch = epoch + 1;
-        }
-        err = run_epoch(run, epoch, diag);
-    }
-    return err;
-}
-
-sonde_err cli_demo_train(const demo *of, const demo_side *side,
-                         const demo_options *options, sonde_diag *diag)
-{
-    running run = {.of = of, .side = side, .asked = options};
-    sonde_err err = set_up(&run, diag);
-
-    err = err == SONDE_OK ? run_all(&run, diag) : err;
-    cli_hook_close(run.hook, err, diag);
-    tear_down(&run);
+    sonde_nn_trainer_destroy(run.trainer);
+    sonde_nn_loader_destroy(run.loader);
+    sonde_nn_model_destroy(run.model);
+    cli_demo_data_free(&run.train);
+    cli_demo_data_free(&run.test);
+    sonde_nn_job_destroy(run.job);
     return err;
 }

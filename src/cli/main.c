@@ -107,6 +107,11 @@ int main(int argc, char **argv)
     const cli_command *command = NULL;
 
     cli_log_open();
+    for (size_t i = 0; cli_commands[i] != NULL; i++) {
+        if (cli_commands[i]->prepare != NULL) {
+            cli_commands[i]->prepare();
+        }
+    }
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
         cli_print_overview(argc < 2 ? stderr : stdout);

@@ -9,17 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_OPTIONS = 48, FIRST_CODE = 256 };
+enum { MOST_OPTIONS = 64, FIRST_CODE = 256 };
+
+size_t cli_option_count(const cli_command *command)
+{
+    size_t count = 0;
+
+    while (count < command->option_count && command->options[count].name != NULL) {
+        count++;
+    }
+    return count;
+}
 
 /* The long option that was probably meant; NULL if none is similar. */
 static const char *nearest_option(const cli_command *command, const char *text)
 {
     const char *names[MOST_OPTIONS];
 
-    for (size_t i = 0; i < command->option_count; i++) {
+    for (size_t i = 0; i < cli_option_count(command); i++) {
         names[i] = command->options[i].name;
     }
-    return sonde_diag_nearest(text + strspn(text, "-"), names, command->option_count);
+    return sonde_diag_nearest(text + strspn(text, "-"), names, cli_option_count(command));
 }
 
 /* A whole number of the range that its kind has. */
@@ -87,7 +97,7 @@ static void set_defaults(const cli_command *command, void *values)
     const double nothing = NAN;
 
     memset(values, 0, command->values_size);
-    for (size_t i = 0; i < command->option_count; i++) {
+    for (size_t i = 0; i < cli_option_count(command); i++) {
         char *field = (char *)values + command->options[i].offset;
 
         const cli_kind kind = command->options[i].kind;
@@ -106,7 +116,7 @@ static void make_tables(const cli_command *command, struct option *longs, char *
     char *end = shorts;
 
     *end++ = ':'; /* tell a missing value from an unknown option */
-    for (size_t i = 0; i < command->option_count; i++) {
+    for (size_t i = 0; i < cli_option_count(command); i++) {
         const cli_option *option = &command->options[i];
         const int takes = option->kind == CLI_FLAG    ? no_argument
                           : option->kind == CLI_MAYBE ? optional_argument
@@ -120,16 +130,16 @@ static void make_tables(const cli_command *command, struct option *longs, char *
             }
         }
     }
-    longs[command->option_count] =
+    longs[cli_option_count(command)] =
         (struct option){"help", no_argument, NULL, FIRST_CODE + MOST_OPTIONS};
-    longs[command->option_count + 1] = (struct option){0};
+    longs[cli_option_count(command) + 1] = (struct option){0};
     *end++ = 'h';
     *end = '\0';
 }
 
 static const cli_option *option_of(const cli_command *command, int code)
 {
-    for (size_t i = 0; i < command->option_count; i++) {
+    for (size_t i = 0; i < cli_option_count(command); i++) {
         if (code == FIRST_CODE + (int)i || code == command->options[i].letter) {
             return &command->options[i];
         }

@@ -6,8 +6,8 @@
  *     plugin.c     rules of a shared object
  *     lua_*.c      rules of a script
  *
- * The rule runs in the same engine as built-in rules, with the same tensors under the same ids and
- * indices, so it can ask and report the same. One process runs one rule.
+ * The rule runs in the same engine as built-in rules, with the same tensors under the
+ * same ids and indices, so it can ask and report the same. One process runs one rule.
  */
 #ifndef SONDE_RULE_HOST_HOST_H
 #define SONDE_RULE_HOST_HOST_H

@@ -27,7 +27,8 @@
 #define WITH_TSAN 1
 #endif
 
-/* A rule's crash is told by its signal, also where a sanitizer would tell it in its own way. */
+/* A rule's crash is told by its signal, also where a sanitizer would tell it in its own
+ * way. */
 #ifdef WITH_ASAN
 const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__asan_default_options(void)

@@ -18,7 +18,7 @@ enum { SCRIPT_MOST = 1 << 20 };
 static const char *const function_names[LUA_RULE_FUNCTIONS] = {"init", "wants", "observe",
                                                                "step", "idle",  "finish"};
 
-/* --- fields ----------------------------------------------------------------------- */
+/* --- fields ------------------------------------------------------------------------- */
 
 /* The table on top has no other fields than these; what: "a rule". */
 static void check_fields(lua_State *L, const char *what, const char *const *known,
@@ -145,7 +145,7 @@ static size_t one_of(lua_State *L, const char *what, const char *const *names,
                               lua_tostring(L, -1));
 }
 
-/* --- parameters ------------------------------------------------------------------- */
+/* --- parameters --------------------------------------------------------------------- */
 
 /* A number as a user would write it: the shortest text that is read back as the same. */
 static const char *number_text(lua_State *L, double value)
@@ -221,7 +221,7 @@ static void read_param(lua_State *L, sonde_rule_param *param, size_t i)
     lua_pop(L, 1);
 }
 
-/* --- needs ------------------------------------------------------------------------ */
+/* --- needs -------------------------------------------------------------------------- */
 
 /* "vitals", or a list of such. */
 static unsigned read_how(lua_State *L)
@@ -280,7 +280,7 @@ static unsigned read_modes(lua_State *L)
     return bits;
 }
 
-/* --- the table -------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------- */
 
 static void read_functions(lua_State *L, lua_rule *script)
 {

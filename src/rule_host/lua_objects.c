@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* --- vital signs ------------------------------------------------------------------ */
+/* --- vital signs -------------------------------------------------------------------- */
 
 typedef struct vital {
     const char *name;
@@ -73,7 +73,8 @@ static int no_vital(lua_State *L, const char *key)
                       nearest != NULL ? nearest : "mean, max, rms ...");
 }
 
-/* Those of the tensor that the object belongs to; NULL if it was not seen at this step. */
+/* Those of the tensor that the object belongs to; NULL if it was not seen at this step.
+ * */
 static const sonde_vitals *vitals_of(const lua_rule *script, lua_Integer index)
 {
     size_t count = 0;
@@ -122,7 +123,7 @@ static int vitals_index(lua_State *L)
     return no_vital(L, key);
 }
 
-/* --- tensors ---------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------ */
 
 lua_Integer lua_tensor_index(lua_State *L, int argument)
 {
@@ -215,7 +216,7 @@ void lua_push_own_tensor(lua_rule *script, size_t i)
     lua_remove(script->state, -2);
 }
 
-/* --- values and sketches ---------------------------------------------------------- */
+/* --- values and sketches ------------------------------------------------------------ */
 
 static const sonde_observation *observed(lua_State *L)
 {
@@ -423,7 +424,8 @@ static void keep(const lua_rule *script, const char *text)
     lua_pop(L, 1);
 }
 
-/* ctx:found{tensor =, severity =, statistic =, value =, threshold =, message =, advice =} */
+/* ctx:found{tensor =, severity =, statistic =, value =, threshold =, message =, advice =}
+ * */
 static int context_found(lua_State *L)
 {
     const lua_rule *script = lua_rule_of(L);
@@ -529,7 +531,7 @@ void lua_context_create(lua_rule *script)
     script->context = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-/* --- making ----------------------------------------------------------------------- */
+/* --- making ------------------------------------------------------------------------- */
 
 static void make_metatable(lua_State *L, const char *name, const luaL_Reg *functions)
 {

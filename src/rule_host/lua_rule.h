@@ -5,8 +5,8 @@
  *     lua_script.c    the Lua state with its limits, and the functions of that row
  *     lua_objects.c   ctx, tensors, vital signs, values and sketches
  *
- * A failure in Lua, also of memory, leaves by longjmp. So everything runs inside lua_run, and code
- * there holds nothing that only C would free.
+ * A failure in Lua, also of memory, leaves by longjmp. So everything runs inside lua_run,
+ * and code there holds nothing that only C would free.
  */
 #ifndef SONDE_RULE_HOST_LUA_RULE_H
 #define SONDE_RULE_HOST_LUA_RULE_H
@@ -51,13 +51,14 @@ sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,
                            sonde_diag *diag);
 void lua_state_destroy(lua_rule *script);
 lua_rule *lua_rule_of(lua_State *L);
-/* Runs work with arg as its only argument, a light userdata. NULL if all went well, else what
- * is wrong, valid until the next run. */
+/* Runs work with arg as its only argument, a light userdata. NULL if all went well, else
+ * what is wrong, valid until the next run. */
 const char *lua_run(lua_rule *script, lua_CFunction work, void *arg);
 
-/* --- lua_load.c ------------------------------------------------------------------- */
+/* --- lua_load.c --------------------------------------------------------------------- */
 
-/* What lua_run said, before the rule is at work: "NAME:12: what" becomes "PATH:12" and "what". */
+/* What lua_run said, before the rule is at work: "NAME:12: what" becomes "PATH:12" and
+ * "what". */
 sonde_err lua_rule_fail(const lua_rule *script, const char *text, sonde_diag *diag);
 
 void lua_rule_functions(lua_rule *script);

@@ -1,11 +1,11 @@
 /*
- * lua_script.c - a script at work: a Lua state with limits, and the functions of the rule's row,
- * each of which calls the script's function of that name.
+ * lua_script.c - a script at work: a Lua state with limits, and the functions of the
+ * rule's row, each of which calls the script's function of that name.
  *
- * A script has no access to files, programs or bytecode, finds nothing that differs from run to run,
- * and has bounded memory and instructions. C functions of Lua that do not count instructions, pattern
- * matching above all, are ended by the host's time limit. An error in the script switches the rule
- * off; the finding names the script's line.
+ * A script has no access to files, programs or bytecode, finds nothing that differs from
+ * run to run, and has bounded memory and instructions. C functions of Lua that do not
+ * count instructions, pattern matching above all, are ended by the host's time limit. An
+ * error in the script switches the rule off; the finding names the script's line.
  */
 #include "rule_host/lua_rule.h"
 #include "base/fail.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- memory ----------------------------------------------------------------------- */
+/* --- memory ------------------------------------------------------------------------- */
 
 static void *allocate(void *user, void *block, size_t old_size, size_t size)
 {
@@ -41,7 +41,7 @@ static void *allocate(void *user, void *block, size_t old_size, size_t size)
     return moved;
 }
 
-/* --- the library ------------------------------------------------------------------ */
+/* --- the library -------------------------------------------------------------------- */
 
 /* pairs in the order of keys: Lua's own is another in every process. */
 static const char prelude[] =
@@ -93,7 +93,7 @@ static int open_libraries(lua_State *L)
     return 0;
 }
 
-/* --- running ---------------------------------------------------------------------- */
+/* --- running ------------------------------------------------------------------------ */
 
 lua_rule *lua_rule_of(lua_State *L)
 {
@@ -192,7 +192,7 @@ static bool run_job(lua_rule *script, lua_CFunction work, job *what)
     return failed == NULL;
 }
 
-/* --- beginning -------------------------------------------------------------------- */
+/* --- beginning ---------------------------------------------------------------------- */
 
 /* Pushes the value of a parameter; nil if it has none. */
 static void push_param(lua_State *L, const lua_rule *script, size_t i)
@@ -263,7 +263,7 @@ static sonde_err call_init(sonde_rule_run *run, sonde_diag *diag)
     return failed == NULL ? SONDE_OK : lua_rule_fail(script, failed, diag);
 }
 
-/* --- tensors ---------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------ */
 
 /* What wants returned, on top, as the index of a need. */
 static int take_need(lua_State *L, const lua_rule *script, const char *name)
@@ -318,7 +318,7 @@ static int call_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32
                                                                   : SONDE_RULE_IGNORE;
 }
 
-/* --- steps ------------------------------------------------------------------------ */
+/* --- steps -------------------------------------------------------------------------- */
 
 static int do_observe(lua_State *L)
 {

@@ -27,7 +27,7 @@ typedef struct host_server {
     const char *collections; /* of the tensor being declared, each with a comma behind */
 } host_server;
 
-/* --- limits ----------------------------------------------------------------------- */
+/* --- limits ------------------------------------------------------------------------- */
 
 static void set_timer(int which, double seconds)
 {
@@ -39,9 +39,9 @@ static void set_timer(int which, double seconds)
 }
 
 /*
- * Until the answer is there. Processor time, since a busy machine is no fault of the rule: SIGPROF
- * ends the process, which the program understands. The other one is for when the program itself
- * is gone, which would end a rule that sleeps.
+ * Until the answer is there. Processor time, since a busy machine is no fault of the
+ * rule: SIGPROF ends the process, which the program understands. The other one is for
+ * when the program itself is gone, which would end a rule that sleeps.
  */
 static void begin_limits(const host_server *server)
 {
@@ -55,7 +55,7 @@ static void end_limits(void)
     set_timer(ITIMER_REAL, 0);
 }
 
-/* --- answers ---------------------------------------------------------------------- */
+/* --- answers ------------------------------------------------------------------------ */
 
 static sonde_err answer_error(host_server *server, const sonde_diag *diag)
 {
@@ -142,7 +142,7 @@ static sonde_err answer_findings(host_server *server)
     return run->failed ? answer_failed(server) : answer_done(server);
 }
 
-/* --- questions -------------------------------------------------------------------- */
+/* --- questions ---------------------------------------------------------------------- */
 
 static bool is_script(const char *path)
 {

@@ -1,6 +1,6 @@
 /*
- * engine.c - rules at work: adding them, the tensors that each one wants, the evidence of each
- * step, and what each one judged.
+ * engine.c - rules at work: adding them, the tensors that each one wants, the evidence of
+ * each step, and what each one judged.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- creating --------------------------------------------------------------------- */
+/* --- creating ----------------------------------------------------------------------- */
 
 sonde_err sonde_rules_create(sonde_rules **out, sonde_diag *diag)
 {
@@ -148,7 +148,7 @@ uint64_t sonde_rules_steps(const sonde_rules *rules)
     return rules->steps;
 }
 
-/* --- vital signs that rules see ------------------------------------------------------ */
+/* --- vital signs that rules see ----------------------------------------------------- */
 
 /* Makes rules see the vital signs of a slot, or sees to it that they no longer do. */
 static void show(sonde__rule_slot *slot, bool now)
@@ -174,7 +174,7 @@ static void hide_all(sonde_rules *rules)
     rules->before_count = 0;
 }
 
-/* --- tensors ---------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------ */
 
 static sonde_err add_user(sonde__rule_slot *slot, sonde_rule_run *run, size_t tensor,
                           int need, sonde_diag *diag)
@@ -298,7 +298,7 @@ unsigned sonde_rules_wants(const sonde_rules *rules, uint32_t id)
     return id < rules->slot_count ? rules->slots[id].how : 0;
 }
 
-/* --- what a rule asks ------------------------------------------------------------- */
+/* --- what a rule asks --------------------------------------------------------------- */
 
 void *sonde_rule_state(sonde_rule_run *run)
 {
@@ -340,7 +340,7 @@ size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name
     return SIZE_MAX;
 }
 
-/* --- evidence --------------------------------------------------------------------- */
+/* --- evidence ----------------------------------------------------------------------- */
 
 static bool judges(const sonde_rule_run *run, sonde_mode mode)
 {
@@ -394,7 +394,7 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
     }
 }
 
-/* --- evaluating ------------------------------------------------------------------- */
+/* --- evaluating --------------------------------------------------------------------- */
 
 /* Rules see what has vital signs at this step, and nothing else. */
 static void show_step(sonde_rules *rules)
@@ -481,9 +481,10 @@ void sonde_rules_finish(sonde_rules *rules)
     }
 }
 
-/* --- accounts --------------------------------------------------------------------- */
+/* --- accounts ----------------------------------------------------------------------- */
 
-/* Lists in text the data that the rule needs and the run does not have; true if there is none. */
+/* Lists in text the data that the rule needs and the run does not have; true if there is
+ * none. */
 static bool check_needs(const sonde_rule_run *run, char *text, size_t size)
 {
     bool judged = true;

@@ -8,9 +8,10 @@
  *     end_step slots are shown to the rules that watch them; step of every rule that is shown
  *              anything
  *
- * A slot is of the step that is on if its stamp is the engine's. What a rule is shown is a pointer
- * to the slot, which stays from step to step as long as the tensor is seen: where the same tensors
- * are seen at every step, showing costs a comparison for each of them, however many rules there are.
+ * A slot is of the step that is on if its stamp is the engine's. What a rule is shown is
+ * a pointer to the slot, which stays from step to step as long as the tensor is seen:
+ * where the same tensors are seen at every step, showing costs a comparison for each of
+ * them, however many rules there are.
  */
 #ifndef SONDE_RULES_ENGINE_H
 #define SONDE_RULES_ENGINE_H
@@ -120,7 +121,8 @@ extern const sonde_rule *const sonde__rule_builtins[];
 /* params.c: defaults, then "name=value,..." (may be NULL), into the state. */
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,
                                   sonde_diag *diag);
-/* params.c: the selectors of the parameters, and what they mean in the catalogue as it is. */
+/* params.c: the selectors of the parameters, and what they mean in the catalogue as it
+ * is. */
 sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag);

@@ -1,6 +1,6 @@
 /*
- * findings.c - findings: made from what rules report, written as JSON, passed to the callback and
- * appended to files.
+ * findings.c - findings: made from what rules report, written as JSON, passed to the
+ * callback and appended to files.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
@@ -32,7 +32,7 @@ const char *sonde_severity_name(sonde_severity severity)
     return i < SONDE_COUNT_OF(names) ? names[i] : "?";
 }
 
-/* --- making ----------------------------------------------------------------------- */
+/* --- making ------------------------------------------------------------------------- */
 
 /* XXH3 of "rule\0tensor\0" and the step, little-endian. */
 static uint64_t finding_id(const char *rule, const char *tensor, int64_t step)
@@ -195,7 +195,7 @@ const sonde_finding *sonde_rules_findings(sonde_rules *rules, size_t *count)
     return rules->copies;
 }
 
-/* --- JSON ------------------------------------------------------------------------- */
+/* --- JSON --------------------------------------------------------------------------- */
 
 static void put_real(sonde_json *json, const char *key, double value)
 {
@@ -236,7 +236,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
     return length;
 }
 
-/* --- telling ---------------------------------------------------------------------- */
+/* --- telling ------------------------------------------------------------------------ */
 
 sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *diag)
 {

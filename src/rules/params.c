@@ -1,9 +1,9 @@
 /*
- * params.c - the parameters of a rule, from "name=value,name=value" into its state, and the tensors
- * that expressions and collections among them select.
+ * params.c - the parameters of a rule, from "name=value,name=value" into its state, and
+ * the tensors that expressions and collections among them select.
  *
- * Each such parameter marks tensors of the catalogue; when the catalogue has grown, the new tensors
- * are marked as well.
+ * Each such parameter marks tensors of the catalogue; when the catalogue has grown, the
+ * new tensors are marked as well.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
@@ -179,7 +179,8 @@ static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_di
     return fail_unknown(run, text, diag);
 }
 
-/* Takes the next item off *rest: up to a comma with no backslash before it; "\," becomes ",". */
+/* Takes the next item off *rest: up to a comma with no backslash before it; "\," becomes
+ * ",". */
 static char *next_item(char **rest)
 {
     char *item = *rest, *out = item, *in = item;

@@ -1,11 +1,12 @@
 /*
  * sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
- * Tensors of which the same is wanted share a tap, and each tap has a sink of its own that lets
- * through what its tap asked for. Losses come at every step, which also numbers it; what rules
- * need of the others at each step that `every` divides, at the first few, which tell of what was set up wrong,
- * and at those that go wrong; what costs more, raw values above all, at each that raw_every divides. All sinks of a step
- * have their values before the first is told that it ends, which is when rules are evaluated.
+ * Tensors of which the same is wanted share a tap, and each tap has a sink of its own
+ * that lets through what its tap asked for. Losses come at every step, which also numbers
+ * it; what rules need of the others at each step that `every` divides, at the first few,
+ * which tell of what was set up wrong, and at those that go wrong; what costs more, raw
+ * values above all, at each that raw_every divides. All sinks of a step have their values
+ * before the first is told that it ends, which is when rules are evaluated.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
@@ -39,9 +40,10 @@ struct sonde__rule_attached {
     rules_sink sinks[HOWS];
 };
 
-/* --- while stepping --------------------------------------------------------------- */
+/* --- while stepping ----------------------------------------------------------------- */
 
-/* Where the step is, over all that are attached: behind those of the others, in its mode too. */
+/* Where the step is, over all that are attached: behind those of the others, in its mode
+ * too. */
 static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordinate *at)
 {
     const sonde_rules *rules = attached->rules;
@@ -98,7 +100,7 @@ void sonde__rules_free_attached(sonde_rules *rules)
     sonde_catalogue_destroy(rules->own);
 }
 
-/* --- attaching -------------------------------------------------------------------- */
+/* --- attaching ---------------------------------------------------------------------- */
 
 /* What an attachment is made from. */
 typedef struct attaching {

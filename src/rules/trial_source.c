@@ -1,5 +1,6 @@
 /*
- * trial_source.c - rules over a trial: its steps in order, vital signs in blocks of steps.
+ * trial_source.c - rules over a trial: its steps in order, vital signs in blocks of
+ * steps.
  *
  *     for every block of at most BLOCK steps
  *         series of every tensor that a rule wants      one call of the trial each
@@ -7,8 +8,9 @@
  *
  * A live run is read up to its last complete step, again and again, until it has ended.
  *
- * A tensor may have several names (aliases). Whichever of them it was recorded under, once or
- * twice, rules see its value once under each name that they want, as in the process.
+ * A tensor may have several names (aliases). Whichever of them it was recorded under,
+ * once or twice, rules see its value once under each name that they want, as in the
+ * process.
  */
 #include "rules/engine.h"
 #include "base/clock.h"

@@ -86,16 +86,26 @@ static void list_step(sonde__trial_steps *steps, int mode, uint32_t index)
     steps->items[index].listed = true;
 }
 
+static bool is_guess(const sonde__trial_steps *steps, uint32_t index,
+                     const sonde__trial_step *step)
+{
+    return index < steps->count && steps->items[index].listed &&
+           is_same(&steps->items[index], step);
+}
+
 uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
                                    sonde_mode mode, int64_t mode_step)
 {
     const sonde__trial_step step = {
         .global = global, .mode_step = mode_step, .mode = (uint8_t)mode};
-    uint32_t index = steps->last;
+    uint32_t index = 0;
     uint64_t hash = 0;
 
-    if (index != SONDE__NONE && is_same(&steps->items[index], &step)) {
-        return index;
+    if (is_guess(steps, steps->last, &step)) {
+        return steps->last;
+    }
+    if (is_guess(steps, steps->last + 1, &step)) { /* files mention steps in one order */
+        return ++steps->last;
     }
     hash = hash_step(&step);
     index = sonde__table_find(&steps->table, hash, match_step, steps->items, &step);

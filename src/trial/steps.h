@@ -8,8 +8,8 @@
  *
  * Workers share steps. A step arrives as soon as any file mentions it, so arrival is nearly
  * in order; what arrives out of order is sorted once a refresh by sonde__trial_steps_sort,
- * and queries come after it. Interning the step that was interned last costs a comparison,
- * any other a hash; a search costs log2(steps) comparisons. One thread at a time.
+ * and queries come after it. Interning the step that was interned last, or the one after
+ * it, costs a comparison, any other a hash; a search costs log2(steps) comparisons. One thread at a time.
  */
 #ifndef SONDE_TRIAL_STEPS_H
 #define SONDE_TRIAL_STEPS_H

@@ -19,7 +19,7 @@ for demo in similar_across_runs learning_rate_too_small; do
     for arguments in "" "--record a'b" ""; do
         # shellcheck disable=SC2086
         run 0 "$sonde" demo $demo $arguments
-        sed -n '/^Go on with:/,$p' "$out" | tail -n +2 | grep -v ' demo ' >next
+        sed -n '/^Next steps:/,$p' "$out" | tail -n +2 | grep -v ' demo ' >next
         [ -s next ] || fail "$demo says no next step"
         while read -r line; do
             bash -c "$line" >.next 2>&1

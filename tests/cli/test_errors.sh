@@ -55,7 +55,7 @@ check 'cut/train-.*60.*200.*|cut/train-.*200.*60.*' train --data cut --out out
 check "good/model\.safetensors: tensor 'fc1\.weight' is \(100, 972\) \(expected \(320, 784\) of mnist_mlp; --model says of which\)" \
     eval --model mnist_mlp good/model.safetensors --data data
 check 'job\.yaml: .*' eval job.yaml --data data
-check 'good/model\.safetensors: it is no checkpoint.*' train --data data --out out \
+check 'good/model\.safetensors: not a checkpoint.*' train --data data --out out \
     --resume good/model.safetensors
 printf 'model: fashion_cnn\noptimizer: {kind: adam}\n' >adam.yaml
 check 'good/checkpoint\.safetensors: it was made with optimiser sgd \(expected adam\)' \
@@ -72,7 +72,7 @@ check 'cut\.jpg: .*' predict -w good/model.safetensors cut.jpg
 # numbers
 check 'data/train-.*: 200 samples for batches of 500 on 1 rank \(expected at least one batch a rank\)' \
     train --data data --out out --batch-size 500
-check 'learning_rate: -1 .*' train --data data --out out --learning-rate=-1
+check '--learning-rate: -1 .*' train --data data --out out --learning-rate=-1
 
 # pictures
 check 'nowhere/x\.png: cannot be written: No such file or directory' \

@@ -72,9 +72,9 @@ check "train: unknown option '--epochen' (expected --epochs); 'sonde train --hel
 check "train: unknown option '--xyzzy'; 'sonde train --help' lists them" train --xyzzy
 check "tensors: unknown option '-Z'; 'sonde tensors --help' lists them" tensors -Z
 check "train: option '--epochs' needs a value" train --epochs
-check "--epochs: 'many' (expected a whole number from 0 to 2147483647)" train --epochs many
-check "--epochs: '-1' (expected a whole number from 0 to 2147483647)" train --epochs=-1
-check "--threads: '4294967297' (expected a whole number from 0 to 2147483647)" train -t 4294967297
+check "--epochs: 'many' (expected a whole number from 0 to 1000000)" train --epochs many
+check "--epochs: '-1' (expected a whole number from 0 to 1000000)" train --epochs=-1
+check "--threads: '4294967297' (expected a whole number from 0 to 1024)" train -t 4294967297
 check "--batch-size: '0' (expected a whole number from 1 to 2147483647)" eval x --batch-size 0
 check "--seed: '9223372036854775808' (expected a whole number from 0 to 9223372036854775807)" \
     train --seed 9223372036854775808

@@ -10,7 +10,7 @@ train() {
 }
 
 train --out plain
-train --out watched --record run --save-interval 10 --vitals-interval 5
+train --out watched --record run --save-every 10 --vitals-every 5
 [ ! -s "$err" ] || fail "recording warns: $(cat "$err")"
 same <(cksum <watched/model.safetensors) <(cksum <plain/model.safetensors)
 same <(cksum <watched/checkpoint.safetensors) <(cksum <plain/checkpoint.safetensors)
@@ -51,7 +51,7 @@ for name in "conv1.weight", "Gradient___fc1.weight", "UpdatedVar___fc2.bias":
 END
 
 # everything, raw, at every step: still the same bits
-train --out all --record everything --save-all --save-interval 1 --record-compress
+train --out all --record everything --save-all --save-every 1 --record-compress
 same <(cksum <all/model.safetensors) <(cksum <plain/model.safetensors)
 [ "$(grep -c '"op":"Conv2d"' everything/w0000/catalogue.jsonl)" -ge 2 ] ||
     fail "--save-all saves no outputs"
@@ -115,7 +115,7 @@ check 'run: .*' --record run
 check 'job\.yaml: .*' --record job.yaml
 check ".*'conv1\.wieght'.*conv1\.weight.*" --record new --record-include conv1.wieght
 [ ! -e new ] || fail "a run that never began is there"
-check '--save-interval: nothing is recorded \(expected --record RUN\)' --save-interval 3
+check '--save-every: nothing is recorded \(expected --record RUN\)' --save-every 3
 check 'nowhere\.yaml: .*No such file.*' --hook-config nowhere.yaml
 printf 'path: new\nevry: 3\n' >hook.yaml
 check "hook\.yaml:2: unknown key 'evry' \(expected every\)" --hook-config hook.yaml

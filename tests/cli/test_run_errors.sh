@@ -7,7 +7,7 @@ run 0 "${make[@]}" run
 mkdir empty
 before=$(find . -type f | sort)
 
-check() { # PATTERN COMMAND...: an extended expression of the whole line behind "error: "
+check() { # PATTERN COMMAND...: an extended expression of the whole line after "error: "
     local pattern=$1
     shift
     run 2 "$sonde" "$@"

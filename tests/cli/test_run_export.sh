@@ -145,8 +145,8 @@ grep -qE "^sonde: error: .*'loss' at eval step 7.*hash" "$err" || fail "shown: $
 # --- pictures ---------------------------------------------------------------------------
 run 0 "$sonde" plot run loss -o loss.svg
 stderr_is ""
-grep -q 'loss, train' loss.svg || fail "modes are not told apart"
-grep -q 'loss, eval' loss.svg || fail "modes are not told apart"
+grep -q 'loss, train' loss.svg || fail "modes are not distinguished"
+grep -q 'loss, eval' loss.svg || fail "modes are not distinguished"
 run 0 "$sonde" plot run loss --mode eval -o loss.svg --title 'A title'
 ! grep -q 'loss, eval' loss.svg || fail "a mode is named where there is one"
 grep -q 'A title' loss.svg || fail "no title"

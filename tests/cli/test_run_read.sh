@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Reading a run: sonde ls, show, query and verify, exactly. What is in the run is told by
-# tests/trial/run_tool.h.
+# Reading a run: sonde ls, show, query and verify, exactly. tests/trial/run_tool.h
+# describes the run.
 . "$(dirname "$0")/lib.sh"
 export COLUMNS=80 LC_ALL=C.UTF-8
 make=("$SONDE_BIN/tests_export" test_export make)
@@ -179,7 +179,7 @@ assert [row["step"] for row in rows] == [24, 25]
 assert rows[0]["mean"] == "NaN" and rows[0]["nan"] == 1, rows
 assert isinstance(rows[1]["mean"], float)
 END
-# What vital signs do not tell: values and histograms do, where they were saved.
+# Statistics that need values or histograms, where they were saved.
 run 0 "$sonde" query run 'Gradient*' --steps 0:13 --stat mean,median,prod,hash --format jsonl
 stderr_is "sonde: warning: median needs the value or its histogram, saved at 3 of 11 steps
 sonde: warning: median is computed from histograms at 1 of 11 steps, with an error of up to 12.5 %

@@ -78,7 +78,7 @@ if [ "$code" -ne 1 ]; then # it may have seen nobody hold the lock for a moment
     [ "$(wc -l <followed)" -eq $((24 + 1 + 21)) ] || fail "lines: $(wc -l <followed)"
 fi
 
-# --- its writer is gone, or nobody wants to know any more ---------------------------------
+# --- its writer disappears, or tail is interrupted ----------------------------------------
 run 0 "${make[@]}" crashed crash=1
 flock crashed/w0000/lock sleep 60 & # as if somebody still wrote it
 holder=$!
@@ -88,7 +88,7 @@ done
 timeout 60 "$sonde" tail crashed --follow >followed 2>"$err" &
 reader=$!
 sleep 0.2
-kill -0 "$reader" || fail "following ended while the run may go on"
+kill -0 "$reader" || fail "following ended while the run may continue"
 pkill -P "$holder"
 code=0
 wait "$reader" || code=$?
@@ -97,7 +97,7 @@ stderr_is 'sonde: warning: crashed: the writer disappeared without ending the ru
 [ "$(wc -l <followed)" -eq 10 ] || fail "lines: $(cat followed)"
 
 run 0 "${make[@]}" endless crash=1
-rm endless/w0000/lock # its heartbeat is all that tells, and is young
+rm endless/w0000/lock # only its heartbeat is left, and it is young
 "$sonde" tail endless --follow >followed 2>"$err" &
 reader=$!
 sleep 0.2

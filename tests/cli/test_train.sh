@@ -117,7 +117,7 @@ done
 kill -INT "$child"
 wait "$child" || code=$?
 [ "$code" -eq 130 ] || fail "Ctrl-C ends with $code: $(cat "$err")"
-grep -qE '^sonde: warning: interrupted at step [0-9]+; go on with --resume cut/checkpoint\.safetensors$' \
+grep -qE '^sonde: warning: interrupted at step [0-9]+; resume with --resume cut/checkpoint\.safetensors$' \
     "$err" || fail "Ctrl-C says $(cat "$err")"
 [ ! -e cut/model.safetensors ] || fail "Ctrl-C left a model"
 train --out cut --epochs 25 --resume cut/checkpoint.safetensors

@@ -69,9 +69,9 @@ same <(sed -E 's/, [0-9.]+ s, .*//' asked) <(sed -E 's/, [0-9.]+ s, .*//' "$out"
 
 # what cannot be
 run 2 "$sonde" train --data data --validation 1
-stderr_is "sonde: error: --validation: 1 (expected a share, below 1)"
+stderr_is "sonde: error: --validation: '1' (expected a number from 0 to below 1)"
 run 2 "$sonde" train --data data --validation 0.0001
 stderr_is "sonde: error: data/train-images-idx3-ubyte.gz: a part of 0 samples (expected 1 to 639)"
 printf 'model: fashion_cnn\ndata: {validation: 2}\n' >job.yaml
 run 2 "$sonde" train job.yaml --data data
-stderr_is "sonde: error: job.yaml:2: validation is 2 (expected a share, below 1)"
+stderr_is "sonde: error: job.yaml:2: validation is 2 (expected a number from 0 to below 1)"

@@ -56,5 +56,5 @@ grep -q '^not judged: ' "$out" || fail "$(cat "$out")"
 # 20 times as many samples: not a word
 run 0 "${train[@]}" --data enough --epochs 7 --out enough-out --record enough-run
 [ ! -s "$err" ] || fail "a healthy run: $(cat "$err")"
-grep -qE '^healthy: [0-9]+ rules judged ' "$out" || fail "$(cat "$out")"
+grep -qE '^OK: [0-9]+ rules checked ' "$out" || fail "$(cat "$out")"
 run 0 "$sonde" rules enough-run --rule Overfit --rule Overtraining

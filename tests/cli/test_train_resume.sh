@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 run 0 "$sonde" data synth --folder data --train 2000 --test 200 --quiet
-train=("$sonde" train fashion_cnn --data data --save-interval 50 --no-pictures --quiet --epochs 8)
+train=("$sonde" train fashion_cnn --data data --save-every 50 --no-pictures --quiet --epochs 8)
 # Everything of a run but when it was.
 content() {
     "$sonde" query "$1" re:. --format csv --stat count,mean,l2,min | cut -d, -f1-4,6-
@@ -29,7 +29,7 @@ for kill in 1 2; do
     done
     kill -KILL "$child" 2>/dev/null || fail "it was over before it could be killed: $(cat "$err")"
     wait "$child"
-    [ "$kill" -eq 2 ] || [ "$(cat "$err")" = "sonde: warning: cut/checkpoint.safetensors: there is no checkpoint yet; training begins at its first step" ] ||
+    [ "$kill" -eq 2 ] || [ "$(cat "$err")" = "sonde: warning: cut/checkpoint.safetensors: no checkpoint yet; training begins at step 0" ] ||
         fail "the first start says $(cat "$err")"
 done
 run 0 "${train[@]}" --out cut --record cut-run --resume
@@ -42,7 +42,7 @@ step=$("$sonde" ls cut-run | sed -nE 's/^resumed   from step ([0-9]+), .*/\1/p')
 # at the end of an epoch, of 125 steps of training and 7 of evaluation, which stay
 [ -n "$step" ] && [ $((step % 132)) -eq 0 ] || fail "$("$sonde" ls cut-run)"
 run 0 "$sonde" verify cut-run
-grep -q '^the run was gone on with: ' "$out" || fail "verify: $(cat "$out")"
+grep -q '^the run was resumed: ' "$out" || fail "verify: $(cat "$out")"
 
 # --- Ctrl-C in the middle of an epoch, and a checkpoint that is named -------------------------
 code=0
@@ -75,4 +75,4 @@ grep -q 'a run is there already' "$err" || fail "$(cat "$err")"
 run 2 "${train[@]}" --out whole --record whole-run --resume nowhere.safetensors
 grep -q '^sonde: error: nowhere.safetensors: ' "$err" || fail "$(cat "$err")"
 run 2 "${train[@]}" --out whole --record whole-run --resume=whole/model.safetensors
-stderr_is "sonde: error: whole/model.safetensors: it is no checkpoint: it lacks sonde.step (expected a checkpoint.safetensors of sonde train)"
+stderr_is "sonde: error: whole/model.safetensors: not a checkpoint: it lacks sonde.step (expected a checkpoint.safetensors)"

@@ -18,7 +18,7 @@ static const char catalogue[] =
 static const char run[] = "{\"sonde_run\":1,\"id\":\"x\",\"world\":1}";
 static const char state[] = "{\"status\":\"ended\"}";
 
-/* A segment with 256 bytes of data behind a header of 8. */
+/* A segment with 256 bytes of data after a header of 8. */
 static void write_segment(void)
 {
     unsigned char bytes[8 + 8 + 256] = {8};

@@ -1,9 +1,7 @@
 /*
- * fuzz_stats.c - the binary files of a run beside its segments, from any bytes: statistics if
- * the first byte is 'n' (closed) or 'p' (a part), steps if it is 't', who went on with it if it
- * is 'g', else sketches. Rows and records get the
- * check that belongs to them if that byte is a capital letter, so that what lies behind the
- * checks is reached.
+ * fuzz_stats.c - the small files of a run, from any bytes. The first byte chooses: 'n' closed
+ * statistics, 'p' a part of them, 't' steps, 'g' generations, otherwise sketches. If it is a
+ * capital letter, rows and records get the right check, so that the code after it is reached.
  */
 #include "run_folder.h"
 

@@ -75,7 +75,7 @@ static void train(const engine_net *net, sonde_nn_session *session, float value)
 /* So tiny that weights times 1e38 are still nothing. */
 static sonde_nn_optimizer small_steps(void)
 {
-    return sonde_nn_sgd(1e-44F, 0.9F);
+    return sonde_nn_optimizer_sgd(1e-44F, 0.9F);
 }
 
 static void the_exact_step_is_recorded(void **state)
@@ -133,8 +133,9 @@ static void nothing_is_recorded_twice(void **state)
  * batches, of which the sum is told. */
 static void every_gradient_is_told(void **state)
 {
-    const sonde_nn_optimizer optimizers[] = {
-        sonde_nn_sgd(0.01F, 0.9F), sonde_nn_sgd(0.01F, 0.0F), sonde_nn_adam(0.001F)};
+    const sonde_nn_optimizer optimizers[] = {sonde_nn_optimizer_sgd(0.01F, 0.9F),
+                                             sonde_nn_optimizer_sgd(0.01F, 0.0F),
+                                             sonde_nn_optimizer_adam(0.001F)};
     static const char *const params[] = {"conv1.weight", "conv2.bias", "norm.weight",
                                          "fc1.weight", "fc2.bias"};
 
@@ -173,7 +174,7 @@ static void every_gradient_is_told(void **state)
 
 static float *weights_after(bool hooked, int threads, bool cnn)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.05F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     const sonde_hook_options rare = {.vitals_every = 1000, .dry_run = true};
     sonde_nn_options options;
     sonde_hook *hook = NULL;

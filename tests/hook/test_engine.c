@@ -11,7 +11,7 @@
 static sonde_nn_session *train_session(engine_net *net, const sonde_nn_options *options,
                                        sonde_hook *hook)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.05F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     sonde_nn_session *session = NULL;
 
     must(sonde_nn_training_session(net->model, options, &sgd, &session, &engine_diag));
@@ -320,7 +320,7 @@ static void test_bits(void **state)
 
 static void test_refusals(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.05F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.0F);
     sonde_hook *hook = hook_of(NULL);
     sonde_nn_session *session = NULL;
     engine_batch batch;

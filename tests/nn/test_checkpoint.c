@@ -37,7 +37,8 @@ static sonde_nn_session *session_of(engine_net *net, engine_builder build,
 
     build(net, 4);
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, 2), accumulation);
+    sonde_nn_options_set_gradient_accumulation(
+        sonde_nn_options_set_device_iterations(&options, 2), accumulation);
     must(sonde_nn_training_session(net->model, &options, optimizer, &session,
                                    &engine_diag));
     return session;
@@ -107,9 +108,10 @@ static void expect_same_run(engine_builder build, const sonde_nn_optimizer *opti
 static void a_resumed_run_equals_an_uninterrupted_one(void **state)
 {
     static const engine_builder builders[] = {engine_cnn, engine_mlp, engine_branches};
-    sonde_nn_optimizer optimizers[] = {sonde_nn_sgd(0.1F, 0.0F), sonde_nn_sgd(0.1F, 0.9F),
-                                       sonde_nn_sgd(0.1F, 0.9F), sonde_nn_adam(0.01F),
-                                       sonde_nn_adamw(0.01F)};
+    sonde_nn_optimizer optimizers[] = {
+        sonde_nn_optimizer_sgd(0.1F, 0.0F), sonde_nn_optimizer_sgd(0.1F, 0.9F),
+        sonde_nn_optimizer_sgd(0.1F, 0.9F), sonde_nn_optimizer_adam(0.01F),
+        sonde_nn_optimizer_adamw(0.01F)};
 
     (void)state;
     optimizers[1].dampening = 0.5F; /* the first step is another than those behind it */
@@ -129,7 +131,7 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
                                         "Accl1___fc1.weight", "Accl2___fc1.weight",
                                         "Step___fc1.weight",  "Accl1___fc2.bias",
                                         "Accl2___fc2.bias",   "Step___fc2.bias"};
-    const sonde_nn_optimizer adam = sonde_nn_adam(0.01F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
     engine_net net;
     sonde_nn_session *session = session_of(&net, engine_mlp, &adam, 2);
     sonde_safetensors *saved = NULL;
@@ -155,7 +157,7 @@ static void a_checkpoint_holds_parameters_and_state_under_their_names(void **sta
 /* An inference session takes the weights of a checkpoint and leaves the rest. */
 static void inference_loads_what_training_saved(void **state)
 {
-    const sonde_nn_optimizer adam = sonde_nn_adam(0.01F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.01F);
     engine_net net, fresh;
     sonde_nn_session *training = session_of(&net, engine_cnn, &adam, 1),
                      *inference = NULL;
@@ -269,8 +271,9 @@ static void spoil(const char *tensor, bool turn, const char *key, const char *va
 
 static void what_does_not_fit_is_refused(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F), adam = sonde_nn_adam(0.01F),
-                             plain = sonde_nn_sgd(0.1F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F),
+                             adam = sonde_nn_optimizer_adam(0.01F),
+                             plain = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     engine_net net, second, third;
     sonde_nn_session *session = session_of(&net, engine_mlp, &sgd, 1);
     sonde_nn_session *by_adam = session_of(&second, engine_mlp, &adam, 1);

@@ -14,7 +14,7 @@ static void a_job_says_who_judges(void **state)
 
     (void)state;
     must(sonde_nn_job_parse(text, sizeof text - 1, "job", &job, &engine_diag));
-    rules = sonde_nn_job_get_rules(job);
+    rules = &sonde_nn_job_get_info(job)->rules;
     assert_int_equal(rules->judge.count, 1);
     assert_string_equal(rules->judge.text[0], "NonFinite");
     assert_int_equal(rules->every, 5);

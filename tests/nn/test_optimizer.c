@@ -133,7 +133,7 @@ static void expect_equations(sonde_nn_optimizer o, int accumulation,
 
     engine_mlp(&net, 6);
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(&options, accumulation);
+    sonde_nn_options_set_gradient_accumulation(&options, accumulation);
     options.reduction = reduction;
     must(sonde_nn_training_session(net.model, &options, &o, &session, &engine_diag));
     anchor_state(session, &o);
@@ -167,7 +167,7 @@ static void expect_all_reductions(const sonde_nn_optimizer *o)
 
 static void sgd_follows_its_equations(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_sgd(0.1F, 0.0F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_sgd(0.1F, 0.0F);
 
     (void)state;
     expect_all_reductions(&o);
@@ -188,7 +188,7 @@ static void sgd_follows_its_equations(void **state)
 
 static void adam_follows_its_equations(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_adam(0.01F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_adam(0.01F);
 
     (void)state;
     o.eps = 1e-4F; /* keeps the quotient of two tiny numbers from magnifying rounding */
@@ -202,7 +202,7 @@ static void adam_follows_its_equations(void **state)
 
 static void adamw_follows_its_equations(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_adamw(0.01F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_adamw(0.01F);
 
     (void)state;
     o.eps = 1e-4F;
@@ -215,8 +215,8 @@ static void adamw_follows_its_equations(void **state)
 
 static void only_the_learning_rate_may_change(void **state)
 {
-    const sonde_nn_optimizer adam = sonde_nn_adam(0.1F);
-    sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F), other = sgd;
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.1F);
+    sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F), other = sgd;
     engine_net net;
     sonde_nn_session *session = NULL;
     float *before = NULL, *after = NULL;
@@ -288,13 +288,13 @@ static void expect_bad(sonde_nn_optimizer o, const char *where)
 
 static void values_out_of_range_are_named(void **state)
 {
-    sonde_nn_optimizer o = sonde_nn_sgd(NAN, 0.0F);
+    sonde_nn_optimizer o = sonde_nn_optimizer_sgd(NAN, 0.0F);
 
     (void)state;
     expect_bad(o, "learning_rate");
-    expect_bad(sonde_nn_sgd(INFINITY, 0.0F), "learning_rate");
-    expect_bad(sonde_nn_sgd(0.1F, -0.5F), "momentum");
-    o = sonde_nn_sgd(0.1F, 0.0F);
+    expect_bad(sonde_nn_optimizer_sgd(INFINITY, 0.0F), "learning_rate");
+    expect_bad(sonde_nn_optimizer_sgd(0.1F, -0.5F), "momentum");
+    o = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     o.nesterov = true;
     expect_bad(o, "nesterov");
     o.momentum = 0.9F;
@@ -303,16 +303,16 @@ static void values_out_of_range_are_named(void **state)
     o.dampening = NAN;
     o.nesterov = false;
     expect_bad(o, "dampening");
-    o = sonde_nn_adam(0.1F);
+    o = sonde_nn_optimizer_adam(0.1F);
     o.weight_decay = -1.0F;
     expect_bad(o, "weight_decay");
-    o = sonde_nn_adam(0.1F);
+    o = sonde_nn_optimizer_adam(0.1F);
     o.beta1 = 1.0F;
     expect_bad(o, "beta1");
-    o = sonde_nn_adamw(0.1F);
+    o = sonde_nn_optimizer_adamw(0.1F);
     o.beta2 = -0.1F;
     expect_bad(o, "beta2");
-    o = sonde_nn_adamw(0.1F);
+    o = sonde_nn_optimizer_adamw(0.1F);
     o.eps = NAN;
     expect_bad(o, "eps");
     o.kind = (sonde_nn_optimizer_kind)7;
@@ -321,8 +321,9 @@ static void values_out_of_range_are_named(void **state)
 
 static void defaults_are_pytorchs(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.5F, 0.25F), adam = sonde_nn_adam(0.5F),
-                             adamw = sonde_nn_adamw(0.5F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.5F, 0.25F),
+                             adam = sonde_nn_optimizer_adam(0.5F),
+                             adamw = sonde_nn_optimizer_adamw(0.5F);
 
     (void)state;
     assert_true(sgd.learning_rate == 0.5F && sgd.momentum == 0.25F &&
@@ -341,7 +342,7 @@ static void defaults_are_pytorchs(void **state)
  * and the others go on without it. */
 static void a_parameter_left_out_stays(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F);
 
     (void)state;
     for (int accumulation = 1; accumulation <= 2; accumulation++) {
@@ -353,7 +354,7 @@ static void a_parameter_left_out_stays(void **state)
 
         engine_mlp(&net, 6);
         sonde_nn_options_init(&options);
-        sonde_nn_gradient_accumulation(&options, accumulation);
+        sonde_nn_options_set_gradient_accumulation(&options, accumulation);
         sonde_nn_parameter_leave_out(net.model, 0, true); /* fc1.weight */
         sonde_nn_parameter_leave_out(net.model, 1, true); /* fc1.bias, and back again */
         sonde_nn_parameter_leave_out(net.model, 1, false);

@@ -21,7 +21,8 @@ typedef struct setting {
     sonde_nn_optimizer optimizer;
 } setting;
 
-static sonde_nn_session *compile(sonde_nn_model *model, const setting *s,
+/* batch 0: as the model was built. */
+static sonde_nn_session *compile(sonde_nn_model *model, int64_t batch, const setting *s,
                                  engine_sink *sink)
 {
     const sonde_schedule always = sonde_schedule_always();
@@ -29,8 +30,10 @@ static sonde_nn_session *compile(sonde_nn_model *model, const setting *s,
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_gradient_accumulation(&options, s->accumulation),
-                     s->threads);
+    sonde_nn_options_set_batch_size(&options, batch);
+    sonde_nn_options_set_threads(
+        sonde_nn_options_set_gradient_accumulation(&options, s->accumulation),
+        s->threads);
     must(s->training
              ? sonde_nn_training_session(model, &options, &s->optimizer, &session,
                                          &engine_diag)
@@ -177,7 +180,7 @@ static void living_values_do_not_overlap(void **state)
 
             builders[i % 3](&net, batches[b]);
             engine_sink_init(&sink, false);
-            session = compile(net.model, &settings[i / 3], &sink);
+            session = compile(net.model, 0, &settings[i / 3], &sink);
             expect_apart(&session->plan);
             sonde_nn_session_destroy(session);
             engine_sink_fini(&sink);
@@ -202,7 +205,8 @@ static void built_in_models_waste_little(void **state)
             sonde_nn_session_info info;
 
             engine_sink_init(&sink, false);
-            session = compile(model, &settings[k], &sink);
+            session = compile(model, sonde_nn_job_get_info(job)->options.batch_size,
+                              &settings[k], &sink);
             must(sonde_nn_session_describe(session, &info, &engine_diag));
             assert_int_equal(info.arena_bytes, session->plan.arena_bytes);
             if ((double)info.arena_bytes > 1.3 * (double)info.largest_live) {
@@ -296,7 +300,7 @@ static void values_are_the_interpreters(void **state)
             engine_sink_init(&sink, true);
             interpreter_init(&in, net.model, batch.views);
             interpreter_run(&in);
-            session = compile(net.model, &s, &sink);
+            session = compile(net.model, 0, &s, &sink);
             must(sonde_nn_session_run(session, batch.views, s.training ? 2 : 1,
                                       &engine_diag));
             for (size_t k = 0; k < sink.count; k++) {
@@ -337,10 +341,10 @@ static void running_allocates_nothing(void **state)
         engine_batch_init(&batch, &net, (int64_t)17 * 3 * s->accumulation, 1);
         alloc_failure_begin(SIZE_MAX);
         sonde_nn_options_init(&options);
-        sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, 3),
-                                       s->accumulation);
-        sonde_nn_output_mode(sonde_nn_threads(&options, s->threads), SONDE_ANCHOR_MEAN,
-                             1);
+        sonde_nn_options_set_gradient_accumulation(
+            sonde_nn_options_set_device_iterations(&options, 3), s->accumulation);
+        sonde_nn_options_set_output_mode(
+            sonde_nn_options_set_threads(&options, s->threads), SONDE_ANCHOR_MEAN, 1);
         must(s->training ? sonde_nn_training_session(net.model, &options, &s->optimizer,
                                                      &session, &engine_diag)
                          : sonde_nn_inference_session(net.model, &options, &session,

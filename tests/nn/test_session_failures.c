@@ -69,13 +69,14 @@ static void building_survives_want_of_memory(void **state)
 static sonde_err compile_session(bool training, sonde_sink *sink)
 {
     const sonde_schedule some = {.steps = (const int64_t[]){1, 5}, .step_count = 2};
-    const sonde_nn_optimizer adam = sonde_nn_adam(0.1F);
+    const sonde_nn_optimizer adam = sonde_nn_optimizer_adam(0.1F);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
     sonde_err err = SONDE_OK;
 
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_gradient_accumulation(&options, training ? 2 : 1), 2);
+    sonde_nn_options_set_threads(
+        sonde_nn_options_set_gradient_accumulation(&options, training ? 2 : 1), 2);
     err = training ? sonde_nn_training_session(net.model, &options, &adam, &session, NULL)
                    : sonde_nn_inference_session(net.model, &options, &session, NULL);
     if (err == SONDE_OK) {

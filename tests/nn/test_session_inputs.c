@@ -20,7 +20,8 @@ static int set_up(void **state)
 
     engine_cnn(&f.net, 3);
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, 2), 2);
+    sonde_nn_options_set_gradient_accumulation(
+        sonde_nn_options_set_device_iterations(&options, 2), 2);
     must(
         sonde_nn_training_session(f.net.model, &options, NULL, &f.session, &engine_diag));
     engine_batch_init(&f.batch, &f.net, 12, 1);
@@ -229,33 +230,36 @@ static void options_out_of_range_are_named(void **state)
 
     (void)state;
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_device_iterations(&options, 0), SONDE_EINVAL,
-                    "device_iterations: 0 (expected at least 1)");
+    options_refused(true, sonde_nn_options_set_device_iterations(&options, 0),
+                    SONDE_EINVAL, "device_iterations: 0 (expected at least 1)");
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_gradient_accumulation(&options, -1), SONDE_EINVAL,
-                    "gradient_accumulation: -1 (expected at least 1)");
+    options_refused(true, sonde_nn_options_set_gradient_accumulation(&options, -1),
+                    SONDE_EINVAL, "gradient_accumulation: -1 (expected at least 1)");
     sonde_nn_options_init(&options);
-    options_refused(false, sonde_nn_gradient_accumulation(&options, 2), SONDE_EINVAL,
+    options_refused(false, sonde_nn_options_set_gradient_accumulation(&options, 2),
+                    SONDE_EINVAL,
                     "gradient_accumulation: 2 (expected 1 for an inference session)");
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_replication_factor(&options, 2), SONDE_EUNSUPPORTED,
+    options_refused(true, sonde_nn_options_set_replication_factor(&options, 2),
+                    SONDE_EUNSUPPORTED,
                     "replication_factor: 2 (expected 1: this version runs one replica)");
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_batch_size(&options, -3), SONDE_EINVAL,
+    options_refused(true, sonde_nn_options_set_batch_size(&options, -3), SONDE_EINVAL,
                     "batch_size: -3 (expected 1 to 2147483647)");
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_threads(&options, -1), SONDE_EINVAL,
+    options_refused(true, sonde_nn_options_set_threads(&options, -1), SONDE_EINVAL,
                     "threads: -1 (expected 0 (as many as pay) or more)");
     sonde_nn_options_init(&options);
-    options_refused(true, sonde_nn_output_mode(&options, (sonde_anchor_mode)77, 1),
+    options_refused(true,
+                    sonde_nn_options_set_output_mode(&options, (sonde_anchor_mode)77, 1),
                     SONDE_EINVAL, "outputs: mode 77 (expected a sonde_anchor_mode)");
     sonde_nn_options_init(&options);
     options.reduction = (sonde_nn_reduction)5;
     options_refused(true, &options, SONDE_EINVAL,
                     "reduction: 5 (expected mean (0) or sum (1))");
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, 1 << 30),
-                                   1 << 30);
+    sonde_nn_options_set_gradient_accumulation(
+        sonde_nn_options_set_device_iterations(&options, 1 << 30), 1 << 30);
     options_refused(true, &options, SONDE_EINVAL,
                     "device_iterations: 1152921504606846976 (expected at most 2147483647 "
                     "micro-batches a call)");
@@ -290,7 +294,7 @@ static void the_environment_has_the_last_word(void **state)
     (void)state;
     engine_mlp(&net, 2);
     sonde_nn_options_init(&options);
-    sonde_nn_device_iterations(&options, 7);
+    sonde_nn_options_set_device_iterations(&options, 7);
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     assert_int_equal(setenv("SONDE_DEVICE_ITERATIONS", "3", 1), 0);
     assert_int_equal(setenv("SONDE_GRADIENT_ACCUMULATION", "2", 1), 0);
@@ -399,7 +403,8 @@ static void setters_chain(void **state)
 
     (void)state;
     sonde_nn_options_init(&options);
-    assert_ptr_equal(sonde_nn_random_seed(sonde_nn_device_iterations(&options, 3), 7),
+    assert_ptr_equal(sonde_nn_options_set_random_seed(
+                         sonde_nn_options_set_device_iterations(&options, 3), 7),
                      &options);
     assert_int_equal(options.device_iterations, 3);
     assert_int_equal(options.random_seed, 7);

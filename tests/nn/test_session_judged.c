@@ -36,8 +36,9 @@ static void judged_open(judged *of, engine_builder build, const char *rules, int
 
     build(&of->net, 4);
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, D), G);
-    sonde_nn_threads(&options, threads);
+    sonde_nn_options_set_gradient_accumulation(
+        sonde_nn_options_set_device_iterations(&options, D), G);
+    sonde_nn_options_set_threads(&options, threads);
     must(sonde_nn_training_session(of->net.model, &options, NULL, &of->session,
                                    &engine_diag));
     if (rules != NULL) {

@@ -18,9 +18,9 @@ static sonde_nn_session *session_of(const engine_net *net, int iterations,
     sonde_nn_options options;
 
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, iterations),
-                                   accumulation);
-    sonde_nn_output_mode(&options, SONDE_ANCHOR_ALL, 1);
+    sonde_nn_options_set_gradient_accumulation(
+        sonde_nn_options_set_device_iterations(&options, iterations), accumulation);
+    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_ALL, 1);
     options.reduction = reduction;
     must(sonde_nn_training_session(net->model, &options, optimizer, &session,
                                    &engine_diag));
@@ -112,7 +112,8 @@ static void expect_same_as_calls(engine_builder build, int iterations, int accum
 
 static void a_loop_is_as_many_calls(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F), adam = sonde_nn_adam(0.01F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F),
+                             adam = sonde_nn_optimizer_adam(0.01F);
 
     (void)state;
     expect_same_as_calls(engine_cnn, 3, 1, &sgd);
@@ -126,7 +127,7 @@ static void a_loop_is_as_many_calls(void **state)
 /* With G = 1 a parameter has, at step d, the value after the update of step d. */
 static void a_parameter_is_seen_after_its_update(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F);
     engine_net whole, parts;
     engine_batch batch;
     sonde_nn_session *together = NULL, *apart = NULL;
@@ -167,7 +168,7 @@ static void a_parameter_is_seen_after_its_update(void **state)
 static void expect_relation(sonde_nn_reduction reduction, float rate)
 {
     enum { D = 3, G = 4, N = 128 };
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(rate, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(rate, 0.0F);
     const double scale =
         (double)rate / (reduction == SONDE_NN_REDUCTION_MEAN ? (double)G : 1.0);
     engine_net net;
@@ -230,7 +231,7 @@ static void a_step_subtracts_the_sum_of_its_gradients(void **state)
 static float *accumulate(engine_builder build, int accumulation,
                          sonde_nn_reduction reduction, float rate, size_t *count)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(rate, 0.5F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(rate, 0.5F);
     engine_net net;
     sonde_nn_session *session = NULL;
     float *weights = NULL;
@@ -283,7 +284,7 @@ static void accumulation_equals_one_large_batch(void **state)
 
 static void inference_uses_the_weights_just_trained(void **state)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.0F);
     engine_net net;
     engine_batch batch;
     sonde_nn_session *training = NULL, *inference = NULL;
@@ -342,7 +343,7 @@ static void inference_takes_other_batches(void **state)
             sonde_nn_session_info info;
 
             sonde_nn_options_init(&options);
-            sonde_nn_batch_size(&options, batches[b]);
+            sonde_nn_options_set_batch_size(&options, batches[b]);
             must(sonde_nn_inference_session(net.model, &options, &session, &engine_diag));
             must(sonde_nn_session_compile(session, &engine_diag));
             must(sonde_nn_session_describe(session, &info, &engine_diag));

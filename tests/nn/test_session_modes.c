@@ -61,7 +61,7 @@ static void expect_view(const sonde_view *view, const expectation *want)
 static void expect_echo(echo kind, bool training, bool anchored, const expectation *want)
 {
     sonde_nn_model *model = echo_model(kind, want->width);
-    const sonde_nn_optimizer still = sonde_nn_sgd(0.0F, 0.0F);
+    const sonde_nn_optimizer still = sonde_nn_optimizer_sgd(0.0F, 0.0F);
     sonde_nn_session *session = NULL;
     sonde_nn_options options;
     float numbers[8] = {1, 2, 3, 4, 5, 6, 7, 8};
@@ -71,10 +71,11 @@ static void expect_echo(echo kind, bool training, bool anchored, const expectati
     sonde_view view;
 
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, want->iterations),
-                                   want->accumulation);
+    sonde_nn_options_set_gradient_accumulation(
+        sonde_nn_options_set_device_iterations(&options, want->iterations),
+        want->accumulation);
     if (!anchored) {
-        sonde_nn_output_mode(&options, want->mode, want->period);
+        sonde_nn_options_set_output_mode(&options, want->mode, want->period);
     }
     must(training
              ? sonde_nn_training_session(model, &options, &still, &session, &engine_diag)
@@ -183,8 +184,9 @@ static void shapes_are_concatenated(void **state)
 
         engine_mlp(&net, 5);
         sonde_nn_options_init(&options);
-        sonde_nn_gradient_accumulation(sonde_nn_device_iterations(&options, 4), 3);
-        sonde_nn_output_mode(&options, modes[i].mode, 2);
+        sonde_nn_options_set_gradient_accumulation(
+            sonde_nn_options_set_device_iterations(&options, 4), 3);
+        sonde_nn_options_set_output_mode(&options, modes[i].mode, 2);
         must(
             sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
         must(sonde_nn_session_anchor(session, "dw", "Gradient___fc2.weight",
@@ -261,9 +263,9 @@ static void expect_refused(sonde_anchor_mode mode, int period, bool of_output,
 
     engine_mlp(&net, 2);
     sonde_nn_options_init(&options);
-    sonde_nn_device_iterations(&options, 4);
+    sonde_nn_options_set_device_iterations(&options, 4);
     if (of_output) {
-        sonde_nn_output_mode(&options, mode, period);
+        sonde_nn_options_set_output_mode(&options, mode, period);
     }
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     memset(&engine_diag, 0, sizeof engine_diag);

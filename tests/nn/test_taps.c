@@ -30,9 +30,9 @@ typedef struct plan {
 static void set_options(const plan *p, sonde_nn_options *options)
 {
     sonde_nn_options_init(options);
-    sonde_nn_gradient_accumulation(options, p->accumulation);
-    sonde_nn_device_iterations(options, p->iterations);
-    sonde_nn_threads(options, p->threads);
+    sonde_nn_options_set_gradient_accumulation(options, p->accumulation);
+    sonde_nn_options_set_device_iterations(options, p->iterations);
+    sonde_nn_options_set_threads(options, p->threads);
 }
 
 /* Anchors everything that a session of the same kind has a name for. */
@@ -120,7 +120,7 @@ static plan bare_plan(size_t which, int64_t batch)
 {
     return (plan){.build = builders[which],
                   .batch = batch,
-                  .optimizer = sonde_nn_sgd(0.1F, 0.9F),
+                  .optimizer = sonde_nn_optimizer_sgd(0.1F, 0.9F),
                   .accumulation = 1,
                   .iterations = 1,
                   .threads = 1};
@@ -158,9 +158,9 @@ static void weights_do_not_know_taps(void **state)
         bare.accumulation = 2;
         looks(bare);
         bare.accumulation = 1;
-        bare.optimizer = sonde_nn_adamw(0.01F);
+        bare.optimizer = sonde_nn_optimizer_adamw(0.01F);
         looks(bare);
-        bare.optimizer = sonde_nn_sgd(0.1F, 0.0F);
+        bare.optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F);
         bare.iterations = 3;
         looks(bare);
     }
@@ -270,12 +270,12 @@ static void vital_signs_are_those_of_the_values(void **state)
         plan p = bare_plan(i, 17);
 
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_adam(0.01F);
+        p.optimizer = sonde_nn_optimizer_adam(0.01F);
         expect_true_vitals(&p);
         p.accumulation = 3;
         p.iterations = 2;
         expect_true_vitals(&p);
-        p.optimizer = sonde_nn_sgd(0.1F, 0.0F);
+        p.optimizer = sonde_nn_optimizer_sgd(0.1F, 0.0F);
         p.threads = 2;
         expect_true_vitals(&p);
     }
@@ -297,8 +297,8 @@ static void every_name_is_seen_as_often_as_it_has_a_value(void **state)
 
         builders[i / 3](&net, 4);
         sonde_nn_options_init(&options);
-        sonde_nn_device_iterations(sonde_nn_gradient_accumulation(&options, accumulation),
-                                   2);
+        sonde_nn_options_set_device_iterations(
+            sonde_nn_options_set_gradient_accumulation(&options, accumulation), 2);
         engine_sink_init(&sink, true);
         must(sonde_nn_training_session(net.model, &options,
                                        &(sonde_nn_optimizer){.kind = SONDE_NN_SGD,
@@ -389,7 +389,7 @@ static void tapped_steps_are_those_of_the_schedule(void **state)
     engine_sink_init(&some, true);
     engine_sink_init(&ranged, true);
     sonde_nn_options_init(&options);
-    sonde_nn_device_iterations(&options, 3);
+    sonde_nn_options_set_device_iterations(&options, 3);
     must(sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
     must(sonde_nn_session_tap(session, "fc1.weight", &steps, SONDE_HOW_RAW, &some.sink,
                               &engine_diag));

@@ -28,7 +28,6 @@ static void set_up(setting *s)
 
     must(sonde_nn_job_builtin(s->model, &job, &engine_diag));
     info = sonde_nn_job_get_info(job);
-    info->batch_size = BATCH;
     s->net =
         (engine_net){.rank = info->sample_rank, .classes = info->classes, .batch = BATCH};
     memcpy(s->net.sample, info->sample_shape,
@@ -51,14 +50,16 @@ static sonde_nn_session *run_tapped(const setting *s, const char *selector, unsi
                                     engine_sink *sink)
 {
     const sonde_schedule always = sonde_schedule_always();
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.01F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.01F, 0.9F);
     sonde_nn_model *model = s->net.model;
     sonde_nn_options options;
     sonde_nn_session *session = NULL;
 
     engine_set_weights(model, s->weights);
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_gradient_accumulation(&options, s->accumulation), 1);
+    sonde_nn_options_set_batch_size(&options, BATCH);
+    sonde_nn_options_set_threads(
+        sonde_nn_options_set_gradient_accumulation(&options, s->accumulation), 1);
     must(s->training
              ? sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag)
              : sonde_nn_inference_session(model, &options, &session, &engine_diag));

@@ -27,7 +27,7 @@ static float *train(int threads, int calls, bool sleepy, int *used)
 {
     const struct timespec pause = {.tv_nsec = 3000000};
     const sonde_schedule second = sonde_schedule_every(2);
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.05F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.05F, 0.9F);
     engine_net net;
     engine_sink sink;
     sonde_nn_session *session = NULL;
@@ -38,7 +38,8 @@ static float *train(int threads, int calls, bool sleepy, int *used)
     build(&net, 48);
     engine_sink_init(&sink, false);
     sonde_nn_options_init(&options);
-    sonde_nn_threads(sonde_nn_device_iterations(&options, 2), threads);
+    sonde_nn_options_set_threads(sonde_nn_options_set_device_iterations(&options, 2),
+                                 threads);
     must(sonde_nn_training_session(net.model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_tap(session, "*", &second, SONDE_HOW_VITALS, &sink.sink,
                               &engine_diag));
@@ -91,7 +92,7 @@ static void a_team_that_never_ran_ends(void **state)
 
         build(&net, 48);
         sonde_nn_options_init(&options);
-        sonde_nn_threads(&options, 4);
+        sonde_nn_options_set_threads(&options, 4);
         must(
             sonde_nn_training_session(net.model, &options, NULL, &session, &engine_diag));
         must(sonde_nn_session_compile(session, &engine_diag));

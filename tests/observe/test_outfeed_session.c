@@ -33,12 +33,13 @@ static sonde_outfeed *make_queue(sonde_outfeed_per per, const char *const *filte
 static void open_trial(trial *t, int accumulation, bool observed,
                        const char *const *filters, size_t filter_count)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.1F, 0.9F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F);
     sonde_nn_options options;
 
     *t = (trial){0};
     sonde_nn_options_init(&options);
-    sonde_nn_device_iterations(sonde_nn_gradient_accumulation(&options, accumulation), D);
+    sonde_nn_options_set_device_iterations(
+        sonde_nn_options_set_gradient_accumulation(&options, accumulation), D);
     engine_mlp(&t->net, BATCH);
     must(sonde_nn_training_session(t->net.model, &options, &sgd, &t->session,
                                    &engine_diag));
@@ -226,11 +227,11 @@ static void mistakes_are_found_by_compile(void **state)
     must(sonde_outfeed_add(good, "relu1_output", NULL, &engine_diag));
     must(sonde_nn_session_outfeed(session, good, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_output_mode(&options, SONDE_ANCHOR_EVERYN, 7);
+    sonde_nn_options_set_output_mode(&options, SONDE_ANCHOR_EVERYN, 7);
     must(sonde_nn_session_set_options(session, &options, &engine_diag));
     expect_err(SONDE_EINVAL, sonde_nn_session_compile(session, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_batch_size(&options, 2);
+    sonde_nn_options_set_batch_size(&options, 2);
     must(sonde_nn_session_set_options(session, &options, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_outfeed(session, good, &engine_diag));

@@ -87,7 +87,7 @@ static sonde_nn_model *build(const printed *p)
 /* One step (of micro-batches) with a learning rate of 0; what was printed is in caught. */
 static void train(const printed *p, int micro_batches)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_sgd(0.0F, 0.0F);
+    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.0F, 0.0F);
     float values[4] = {1.0F, 2.0F, 10.0F, 20.0F};
     sonde_nn_model *model = NULL;
     sonde_nn_session *session = NULL;
@@ -100,7 +100,7 @@ static void train(const printed *p, int micro_batches)
     sonde_log_set_sink(keep_warning, NULL);
     model = build(p);
     sonde_nn_options_init(&options);
-    sonde_nn_gradient_accumulation(&options, micro_batches);
+    sonde_nn_options_set_gradient_accumulation(&options, micro_batches);
     must(sonde_nn_training_session(model, &options, &sgd, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catch_stderr();
@@ -189,7 +189,7 @@ static void a_job_prints_as_it_says(void **state)
     must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
     must(sonde_nn_job_build(job, &model, &engine_diag));
     sonde_nn_options_init(&options);
-    sonde_nn_batch_size(&options, 2);
+    sonde_nn_options_set_batch_size(&options, 2);
     must(sonde_nn_inference_session(model, &options, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
     catch_stderr();

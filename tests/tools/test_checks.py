@@ -110,6 +110,22 @@ class Layers(_planted.Planted):
         self.assert_silent("check-layers")
 
 
+class Docs(_planted.Planted):
+    HEADER = ("/*\n * x.h - what it is.\n */\n/* Adds `a` and <b>. */\nint sonde_x(int a, int b);\n"
+              "/* {} */\nint sonde_y(void);\n")
+
+    def test_a_link_that_leads_nowhere(self):
+        self.plant("README.md", "# Title\n\n[text](docs/none.md)\n")
+        self.plant("include/sonde/x.h", self.HEADER.format("More."))
+        self.assert_finds("none.md", "not found", "check-docs")
+
+    def test_a_good_tree(self):
+        self.plant("README.md", "# Title\n\n[text](docs/guide.md#a-part), [x](include/sonde/x.h)\n")
+        self.plant("docs/guide.md", "# Guide\n\n## A part\n")
+        self.plant("include/sonde/x.h", self.HEADER.format("50 % of #1, \\\\ and @all."))
+        self.assert_silent("check-docs")
+
+
 class Names(_planted.Planted):
     def test_a_file_name_twice(self):
         self.plant("src/base/text.c", "int a;\n")

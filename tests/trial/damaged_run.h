@@ -114,7 +114,7 @@ static inline void assert_reported(const char *text)
             return;
         }
     }
-    fail_msg("nobody reported '%s', but of '%s'", text, reports[0]);
+    fail_msg("no report of '%s', but '%s'", text, reports[0]);
 }
 
 /* How many of the known values can be read. Every one that can is right. */
@@ -141,7 +141,7 @@ static inline int count_readable(sonde_trial *trial)
     return readable;
 }
 
-/* Opens, counts what is readable and that the damage is told; also by verify. */
+/* Opens a run, counts what is readable, and checks that open and verify report the damage. */
 static inline void check(int readable, const char *damage, uint64_t damaged)
 {
     sonde_trial *trial = trial_opened(test_run);

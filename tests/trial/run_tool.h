@@ -4,8 +4,8 @@
  *
  *     make RUN [world=2] [rank=1] [blocks=4] [pause=5] [compress=1] [crash=1] [resume=20]
  *
- * resume goes on with the run that is there, at that global step. A block is ten steps of training and two of evaluation. Element i of tensor t at global
- * step s in micro-batch b is ((7 i + 3 s + 11 t + 5 b + 13 rank) mod 19 - 9) / 8: exact in
+ * resume=N resumes the existing run at that global step. A block is ten steps of training and
+ * two of evaluation. Element i of tensor t at global step s in micro-batch b is ((7 i + 3 s + 11 t + 5 b + 13 rank) mod 19 - 9) / 8: exact in
  * every floating dtype; integers are eight times that, a bool is whether it is above 0.
  *
  *     t  name                      dtype     shape         recorded

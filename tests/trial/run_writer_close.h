@@ -1,6 +1,6 @@
 /*
- * run_writer_close.h - the end of run_writer.h, which includes it: files are closed, the next are
- * begun, somebody goes on with them.
+ * run_writer_close.h - the end of run_writer.h, which includes it: closing files, beginning the
+ * next ones, resuming a run.
  */
 #ifndef SONDE_TESTS_TRIAL_RUN_WRITER_CLOSE_H
 #define SONDE_TESTS_TRIAL_RUN_WRITER_CLOSE_H
@@ -27,7 +27,7 @@ static inline void writer_close_segment(writer *w)
     assert(fseek(w->segment, 8, SEEK_SET) == 0 &&
            fwrite(start, (size_t)n, 1, w->segment) == 1);
     assert(w->header_used == 0 || fwrite(w->header, w->header_used, 1, w->segment) == 1);
-    /* The comma behind the last key becomes the bracket. */
+    /* The comma after the last key becomes the bracket. */
     assert(fseek(w->segment, (long)(8 + (size_t)n + w->header_used - 1), SEEK_SET) == 0 &&
            fputc('}', w->segment) == '}');
     assert(fclose(w->segment) == 0 && fclose(w->index) == 0);
@@ -88,7 +88,7 @@ static inline void writer_rotate(writer *w)
     writer_begin_files(w);
 }
 
-/* Somebody goes on with the worker's files, which are closed first, at a global step. */
+/* Closes the worker's files and resumes them at a global step. */
 static inline void writer_resume(writer *w, int64_t step)
 {
     char text[SONDE__GENERATION_ROOM], path[WRITER_PATH];

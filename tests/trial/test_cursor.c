@@ -1,6 +1,6 @@
 /*
  * test_cursor.c - walking over a run: everything once and in order, of the tensors, modes and
- * kinds asked for, while it grows, and with the disk told ahead.
+ * kinds asked for, while it grows, and with data read ahead.
  */
 #include "trial/run_folder.h"
 
@@ -249,9 +249,9 @@ static void what_was_overruled_is_not_met(void **state)
     writer_drop(&w);
 }
 
-/* A follower that has passed a step from which the run is gone on with is told so, once, and
- * meets that step and the later ones again. */
-static void going_back_is_told(void **state)
+/* When the run is resumed from a step that a follower has passed, it gets one SONDE_ERESUMED
+ * and then that step and the later ones again. */
+static void going_back_is_reported(void **state)
 {
     sonde_trial *trial = NULL;
     sonde_trial_cursor *cursor = NULL, *early = NULL;
@@ -278,7 +278,8 @@ static void going_back_is_told(void **state)
     assert_int_equal(walk(cursor, &first, &end), 6);
     assert_int_equal(first, 5);
     assert_int_equal(end, 6);
-    assert_int_equal(walk(early, &first, &end), 20); /* nothing that it had to be told */
+    assert_int_equal(walk(early, &first, &end),
+                     20); /* before the step it was resumed from */
     assert_int_equal(end, 6);
     sonde_trial_cursor_destroy(cursor);
     sonde_trial_cursor_destroy(early);
@@ -286,7 +287,7 @@ static void going_back_is_told(void **state)
     writer_drop(&w);
 }
 
-/* A record that cannot be read is an error once, and the walk goes on. */
+/* An unreadable record is an error once, and the walk continues. */
 static void damage_does_not_end_the_walk(void **state)
 {
     sonde_trial *trial = NULL;
@@ -321,7 +322,7 @@ static void damage_does_not_end_the_walk(void **state)
 }
 
 /* So many bytes are asked for ahead, of what is wanted, and never twice. */
-static void the_disk_is_told_ahead(void **state)
+static void data_are_read_ahead(void **state)
 {
     enum { COUNT = 1024, STEPS = 100, BYTES = COUNT * 4 };
     static const uint32_t one[] = {1};
@@ -378,7 +379,7 @@ static void the_disk_is_told_ahead(void **state)
     writer_drop(&w);
 }
 
-/* Of a walk over everything the kernel is told the beginning of a segment alone. */
+/* A walk over everything announces only the beginning of each segment. */
 static void a_dense_walk_is_left_to_the_kernel(void **state)
 {
     enum { COUNT = 65536, STEPS = 24, BYTES = COUNT * 4 };
@@ -424,9 +425,9 @@ int main(void)
         ON_ITS_OWN(it_follows_a_live_run),
         ON_ITS_OWN(a_refresh_may_come_in_between),
         ON_ITS_OWN(what_was_overruled_is_not_met),
-        ON_ITS_OWN(going_back_is_told),
+        ON_ITS_OWN(going_back_is_reported),
         ON_ITS_OWN(damage_does_not_end_the_walk),
-        ON_ITS_OWN(the_disk_is_told_ahead),
+        ON_ITS_OWN(data_are_read_ahead),
         ON_ITS_OWN(a_dense_walk_is_left_to_the_kernel),
     };
 

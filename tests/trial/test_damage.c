@@ -228,7 +228,7 @@ static void a_segment_may_be_cut_while_it_is_open(void **state)
     free(sketch);
 }
 
-/* One value of many: a series has all others, and says which it has not. */
+/* One value of many: a series has all others and names the missing one. */
 static void a_series_leaves_out_what_is_damaged(void **state)
 {
     sonde_trial *trial = NULL;
@@ -272,7 +272,7 @@ static void a_series_leaves_out_what_is_damaged(void **state)
         }
         assert_int_equal(diag.err, SONDE_EFORMAT);
         assert_non_null(strstr(diag.where, "'fc1.weight' at train step 4"));
-        assert_int_equal(count_damage(trial), 1); /* told once */
+        assert_int_equal(count_damage(trial), 1); /* reported once */
         assert_damage(trial, "'fc1.weight' at train step 4");
         sonde_trial_free(steps);
         sonde_trial_free(series);
@@ -359,8 +359,8 @@ static void a_very_long_line_is_skipped(void **state)
     free(line);
 }
 
-/* Thousands of bad lines are a few sentences; verify tells every one. */
-static void many_bad_lines_are_told_shortly(void **state)
+/* Thousands of bad lines give a few notes; verify reports every one. */
+static void many_bad_lines_give_few_notes(void **state)
 {
     enum { MANY = 5000 };
     sonde_trial *trial = NULL;
@@ -420,7 +420,7 @@ int main(void)
         ON_ITS_OWN(bad_lines_are_left_out),
         ON_ITS_OWN(a_flipped_byte_in_an_index_is_one_line),
         ON_ITS_OWN(a_very_long_line_is_skipped),
-        ON_ITS_OWN(many_bad_lines_are_told_shortly),
+        ON_ITS_OWN(many_bad_lines_give_few_notes),
         ON_ITS_OWN(missing_files_are_told_of),
         ON_ITS_OWN(a_part_that_is_a_folder_is_no_trap),
     };

@@ -113,7 +113,7 @@ static void damaged_rows_are_left_out(void **state)
     assert_damage(trial, "torn");
     assert_int_equal(sonde_trial_has(trial, 0, &at), SONDE_HOW_RAW | SONDE_HOW_SKETCH);
     assert_int_equal(sonde_trial_has(trial, 1, &at), SONDE_HOW_RAW | SONDE_HOW_VITALS);
-    at.step = 0; /* behind the damaged head */
+    at.step = 0; /* after the damaged head */
     assert_int_equal(sonde_trial_has(trial, 1, &at), SONDE_HOW_RAW | SONDE_HOW_VITALS);
     sonde_trial_close(trial);
     report = verified();

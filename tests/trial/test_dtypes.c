@@ -100,7 +100,7 @@ static void values_as_text(void **state)
     sonde_trial_close(trial);
 }
 
-/* The bytes as they are, behind the header of NumPy's type. */
+/* The bytes unchanged, after the header of NumPy's type. */
 static void values_for_numpy(void **state)
 {
     static const struct {

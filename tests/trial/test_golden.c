@@ -3,7 +3,7 @@
  *
  *     golden/runs/v1           two workers of which one was killed, all dtypes, all
  *                              packings, micro-batches, rotation, a part
- *     golden/runs/v1-resumed   steps 0 to 9; gone on with at 6 to 8, at 8, at 7 to 11; what
+ *     golden/runs/v1-resumed   steps 0 to 9; resumed at 6 to 8, at 8, at 7 to 11; what
  *                              was saved by the n-th of them is of micro-batch n
  *     golden/runs/v1-aliases   two tensors that have a second name
  *

@@ -24,8 +24,8 @@ typedef struct model {
 
 static model all;
 
-/* The number of the item that counts at a place: the last, unless the global step became
- * another step behind it. */
+/* The number of the current item at a place: the last one, unless the global step became
+ * another step after it. */
 static uint32_t expected(uint32_t tensor, int64_t global, uint32_t shard)
 {
     uint32_t last = SONDE__NONE;

@@ -1,6 +1,6 @@
 /*
  * test_live.c - a run that grows while it is read: lines that are not whole yet, rows,
- * rotation under an open trial, writers that end, die and go on.
+ * rotation under an open trial, writers that end, die and resume.
  */
 #include "trial/run_folder.h"
 
@@ -150,7 +150,7 @@ static void a_part_may_be_renamed_while_it_is_open(void **state)
     writer_drop(&w);
 }
 
-/* The part grows far behind what was mapped of it. */
+/* The part grows far beyond its mapping. */
 static void a_part_may_grow(void **state)
 {
     enum { COUNT = 4 << 20 };
@@ -189,7 +189,7 @@ static void a_part_may_grow(void **state)
 
 /* --- who is still there ---------------------------------------------------------------- */
 
-/* The id of a process that is no more. */
+/* The id of a process that has ended. */
 static long dead_pid(void)
 {
     const pid_t child = fork();
@@ -236,7 +236,7 @@ static void status_is_told_by_heartbeat_and_process(void **state)
         describe(trial, &info);
         assert_int_equal(info.status, cases[i].expected);
     }
-    writer_alive(&w); /* somebody goes on with it */
+    writer_alive(&w); /* the run is resumed */
     assert_true(trial_refreshed(trial));
     describe(trial, &info);
     assert_int_equal(info.status, SONDE_RUN_RUNNING);
@@ -324,7 +324,7 @@ static void a_refresh_reads_only_what_is_new(void **state)
     writer_drop(&w);
 }
 
-/* What a damaged line is told to: the writer gets on right then. */
+/* Receives a report of a damaged line, and lets the writer continue right then. */
 typedef struct meanwhile {
     writer *writer;
     int told;
@@ -332,11 +332,11 @@ typedef struct meanwhile {
 
 static void write_on(void *user, const char *text)
 {
-    meanwhile *of = user;
+    meanwhile *test = user;
 
     (void)text;
-    if (of->told++ == 0) {
-        known_put(of->writer, writer_at(SONDE_MODE_TRAIN, 0, 0), 1, SONDE__PACKED_NOT);
+    if (test->told++ == 0) {
+        known_put(test->writer, writer_at(SONDE_MODE_TRAIN, 0, 0), 1, SONDE__PACKED_NOT);
     }
 }
 
@@ -345,7 +345,7 @@ static void both_files_may_grow_while_they_are_read(void **state)
 {
     sonde_verify_report report;
     writer w;
-    meanwhile of = {&w, 0};
+    meanwhile test = {&w, 0};
 
     (void)state;
     writer_begin(test_run, 1);
@@ -354,11 +354,11 @@ static void both_files_may_grow_while_they_are_read(void **state)
     known_declare(&w);
     known_put(&w, writer_at(SONDE_MODE_TRAIN, 0, 0), 0, SONDE__PACKED_NOT);
     assert_true(fputs("no line\n", w.index) >= 0 && fflush(w.index) == 0);
-    assert_int_equal(sonde_trial_verify(test_run, &report, write_on, &of, NULL),
+    assert_int_equal(sonde_trial_verify(test_run, &report, write_on, &test, NULL),
                      SONDE_OK);
     assert_int_equal(report.records, 2);
     assert_int_equal(report.damaged, 1);
-    assert_int_equal(of.told, 1);
+    assert_int_equal(test.told, 1);
     writer_drop(&w);
 }
 

@@ -1,6 +1,6 @@
 /*
  * test_recorded.c - runs by the recorder itself: followed while it writes, compressed, by
- * several workers, killed, and gone on with.
+ * several workers, killed, and resumed.
  */
 #include "trial/run_folder.h"
 
@@ -237,7 +237,7 @@ static void workers_write_side_by_side(void **state)
     sonde_catalogue_destroy(catalogue);
 }
 
-/* Killed in the middle of its work; then another process goes on from step 30. */
+/* Killed in the middle of its work; then another process resumes from step 30. */
 static void a_killed_run_is_gone_on_with(void **state)
 {
     sonde_catalogue *catalogue = known_catalogue();

@@ -20,10 +20,10 @@ static const char *const exact[] = {"median", "abs_p99",  "quantile:0.1",
 
 static sonde_reduction named(const char *name)
 {
-    sonde_reduction of;
+    sonde_reduction reduction;
 
-    assert_int_equal(sonde_reduction_parse(name, &of, NULL), SONDE_OK);
-    return of;
+    assert_int_equal(sonde_reduction_parse(name, &reduction, NULL), SONDE_OK);
+    return reduction;
 }
 
 static void assert_same(const sonde_reduced *a, const sonde_reduced *b)
@@ -85,12 +85,13 @@ static sonde_trial *recorded(void)
 }
 
 static sonde_reduced read_at(sonde_trial *trial, uint32_t id, int64_t step,
-                             const sonde_reduction *of)
+                             const sonde_reduction *reduction)
 {
     const sonde_trial_at at = trial_at(SONDE_MODE_TRAIN, step);
     sonde_reduced value;
 
-    assert_int_equal(sonde_trial_reduce(trial, id, &at, of, &value, NULL), SONDE_OK);
+    assert_int_equal(sonde_trial_reduce(trial, id, &at, reduction, &value, NULL),
+                     SONDE_OK);
     return value;
 }
 
@@ -104,11 +105,11 @@ static void read_time_is_save_time_bit_for_bit(void **state)
         const sonde_view view = value_of((int)d);
 
         for (int s = 0; s < SONDE_STAT_ENTRIES; s++) {
-            const sonde_reduction of = sonde_reduction_of_stat((sonde_stat)s);
-            sonde_reduced saved, raw = read_at(trial, d, 0, &of);
-            const sonde_reduced kept = read_at(trial, d, 1, &of);
+            const sonde_reduction reduction = sonde_reduction_of_stat((sonde_stat)s);
+            sonde_reduced saved, raw = read_at(trial, d, 0, &reduction);
+            const sonde_reduced kept = read_at(trial, d, 1, &reduction);
 
-            assert_int_equal(sonde_reduce(&of, &view, &saved, NULL), SONDE_OK);
+            assert_int_equal(sonde_reduce(&reduction, &view, &saved, NULL), SONDE_OK);
             assert_int_equal(raw.how, SONDE_HOW_VITALS == kept.how ? SONDE_HOW_RAW : 0);
             assert_same(&raw, &saved);
             assert_same(&kept, &saved);
@@ -116,17 +117,17 @@ static void read_time_is_save_time_bit_for_bit(void **state)
         sonde_sketch_init(&sketch);
         sonde_sketch_add(&sketch, &view);
         for (size_t n = 0; n < SONDE_COUNT_OF(exact); n++) {
-            const sonde_reduction of = named(exact[n]);
-            const sonde_reduced raw = read_at(trial, d, 0, &of);
+            const sonde_reduction reduction = named(exact[n]);
+            const sonde_reduced raw = read_at(trial, d, 0, &reduction);
             sonde_reduced saved;
 
-            assert_int_equal(sonde_reduce(&of, &view, &saved, NULL), SONDE_OK);
+            assert_int_equal(sonde_reduce(&reduction, &view, &saved, NULL), SONDE_OK);
             assert_int_equal(raw.how, SONDE_HOW_RAW);
             assert_same(&raw, &saved);
-            if (of.kind == SONDE_REDUCTION_QUANTILE) {
-                const sonde_reduced near = read_at(trial, d, 2, &of);
+            if (reduction.kind == SONDE_REDUCTION_QUANTILE) {
+                const sonde_reduced near = read_at(trial, d, 2, &reduction);
 
-                sonde_reduce_sketch(&of, &sketch, &saved);
+                sonde_reduce_sketch(&reduction, &sketch, &saved);
                 assert_int_equal(near.how, SONDE_HOW_SKETCH);
                 assert_same(&near, &saved);
             }

@@ -1,6 +1,6 @@
 /*
- * test_resumed.c - runs that somebody went on with: what counts, what is superseded, and what a
- * reader is told who saw it happen.
+ * test_resumed.c - resumed runs: which records count, which are superseded, and what a live
+ * reader sees.
  */
 #include "trial/run_folder.h"
 
@@ -134,13 +134,13 @@ static void a_resumed_run_is_as_if_the_abandoned_steps_had_never_been(void **sta
     sonde_trial_close(trial);
     assert_int_equal(sonde_trial_verify(test_run, &report, NULL, NULL, NULL), SONDE_OK);
     assert_true(report.resumed && report.damaged == 0);
-    assert_int_equal(report.records, 20 + 7); /* what counts no more is checked too */
+    assert_int_equal(report.records, 20 + 7); /* superseded records are checked too */
     assert_int_equal(report.rows, 10);
     assert_int_equal(report.superseded, 12);
     writer_drop(&w);
 }
 
-/* A reader that is behind meets what is superseded only after it knows. */
+/* A slow reader learns of the resume before it meets superseded records. */
 static void what_was_never_seen_is_passed_over(void **state)
 {
     sonde_trial *trial = NULL;

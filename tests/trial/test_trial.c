@@ -83,7 +83,7 @@ static void steps_are_counted_by_mode(void **state)
 {
     sonde_trial *trial = NULL;
     const int64_t *steps = NULL;
-    int64_t *of = NULL, global = 0, step = 0;
+    int64_t *saved = NULL, global = 0, step = 0;
     sonde_mode mode = SONDE_MODE_GLOBAL;
     size_t count = 0;
 
@@ -110,19 +110,19 @@ static void steps_are_counted_by_mode(void **state)
     assert_false(sonde_trial_mode_step(trial, 20, &mode, &step));
     assert_false(sonde_trial_mode_step(trial, INT64_MAX, &mode, &step));
     assert_int_equal(sonde_trial_tensor_steps(trial, trial_id(trial, "loss"),
-                                              SONDE_MODE_EVAL, SONDE_HOW_RAW, &of, &count,
-                                              NULL),
+                                              SONDE_MODE_EVAL, SONDE_HOW_RAW, &saved,
+                                              &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 5);
-    sonde_trial_free(of);
+    sonde_trial_free(saved);
     assert_int_equal(sonde_trial_tensor_steps(trial, trial_id(trial, "loss"),
-                                              SONDE_MODE_GLOBAL, SONDE_HOW_SKETCH, &of,
+                                              SONDE_MODE_GLOBAL, SONDE_HOW_SKETCH, &saved,
                                               &count, NULL),
                      SONDE_OK);
     assert_int_equal(count, 0);
-    sonde_trial_free(of);
+    sonde_trial_free(saved);
     assert_int_equal(
-        sonde_trial_tensor_steps(trial, 3, SONDE_MODE_GLOBAL, 0, &of, &count, NULL),
+        sonde_trial_tensor_steps(trial, 3, SONDE_MODE_GLOBAL, 0, &saved, &count, NULL),
         SONDE_ERANGE);
     sonde_trial_close(trial);
 }

@@ -188,7 +188,7 @@ static void a_worker_that_is_missing_is_waited_for(void **state)
     }
 }
 
-/* A worker that crashed says no more; what the others end counts. All of them: the run has. */
+/* A crashed worker does not hold up the others; if all crash, the run has crashed. */
 static void a_crashed_worker_is_not_waited_for(void **state)
 {
     sonde_trial *trial = NULL;

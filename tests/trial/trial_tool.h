@@ -265,8 +265,7 @@ static int tool_make_golden(const char *path)
     return 0;
 }
 
-/* Steps 0 to 9; gone on with at 6, where what is saved is another; at 8, of which nothing
- * came; at 7 to 11. */
+/* Steps 0 to 9; resumed at 6 with other values; at 8, without a step; at 7, to step 11. */
 static int tool_make_resumed(const char *path)
 {
     static const struct {
@@ -285,7 +284,7 @@ static int tool_make_resumed(const char *path)
             const sonde_coordinate at = known_at(s);
             sonde_coordinate lane = at;
 
-            lane.micro_batch = part; /* tells the parts apart */
+            lane.micro_batch = part; /* distinguishes the parts */
             known_put(&w, lane, part % 2, SONDE__PACKED_NOT);
             known_put_row(&w, lane, 0);
             if (s % 3 == 0) {

@@ -26,6 +26,7 @@
 #define SONDE_NN_JOB_H
 
 #include <sonde/hook.h>
+#include <sonde/nn/loader.h>
 #include <sonde/nn/model.h>
 #include <sonde/nn/optimizer.h>
 #include <sonde/nn/options.h>
@@ -49,18 +50,25 @@ typedef struct sonde_nn_job_texts {
     size_t count;
 } sonde_nn_job_texts;
 
-/* What `rules` says about who judges the training (<sonde/rules.h>, <sonde/actions.h>). */
+/* The section `rules` (<sonde/rules.h>, <sonde/actions.h>). */
 typedef struct sonde_nn_job_rules {
-    sonde_nn_job_texts judge; /* for sonde_rules_add_list, checked; empty: not said */
-    bool none;                /* nobody is to judge */
-    int64_t every;            /* 0: not said */
-    sonde_nn_job_texts stop_on,
-        on_finding; /* rules or severities; actions: not checked */
-    bool each;
+    sonde_nn_job_texts judge;   /* for sonde_rules_add_list; empty: the default rules */
+    bool none;                  /* no rule judges */
+    int64_t every;              /* 0: 20 */
+    sonde_nn_job_texts stop_on; /* rules or severities; not checked */
+    sonde_nn_job_texts on_finding; /* for sonde_actions_add; not checked */
+    bool each;                     /* act on every finding, not once for a rule */
+    double action_timeout;         /* seconds; 0: the defaults of actions */
 } sonde_nn_job_rules;
 
-/* Samples that an evaluation between epochs takes, if a job does not say how many. */
-enum { SONDE_NN_JOB_EVAL_SAMPLES = 1024 };
+/* What a program adds to the section `record`; zero adds nothing. */
+typedef struct sonde_nn_job_record {
+    const char *path;   /* the run's folder; "" */
+    const char *config; /* a hook's configuration file, instead of the section; "" */
+    int64_t every, vitals_every; /* steps */
+    sonde_nn_job_texts include;  /* selectors */
+    bool save_all, no_vitals, compress;
+} sonde_nn_job_record;
 
 /* What a job says; strings belong to the job. */
 typedef struct sonde_nn_job_info {
@@ -69,9 +77,9 @@ typedef struct sonde_nn_job_info {
     const char *data_path;  /* of a data set's folder, or "" */
     float mean, std;        /* of the normalisation */
     sonde_nn_optimizer optimizer;
-    sonde_nn_options options;
-    float validation; /* share of the training samples to be held out; 0: none */
-    int64_t batch_size, eval_batch_size;
+    sonde_nn_options options; /* of its sessions, the batch size among them */
+    float validation;         /* share of the training samples to be held out; 0: none */
+    int64_t eval_batch_size;  /* at most */
     int64_t
         eval_every; /* epochs from one evaluation to the next; 0: none between epochs */
     int64_t eval_samples; /* that one of these takes at most; 0: all */
@@ -80,6 +88,8 @@ typedef struct sonde_nn_job_info {
     int64_t classes; /* columns of the model's output */
     int sample_rank;
     int64_t sample_shape[SONDE_MAX_DIMS]; /* without the batch */
+    sonde_nn_job_rules rules;
+    sonde_nn_job_record record;
 } sonde_nn_job_info;
 
 typedef struct sonde_nn_job sonde_nn_job;
@@ -107,9 +117,6 @@ SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
-/* Borrowed until destroy; zeroed where the job says nothing. */
-SONDE_API const sonde_nn_job_rules *sonde_nn_job_get_rules(const sonde_nn_job *job);
-
 /* Whether the job has a section `record`, and the hook that it describes, new (docs/recording.md);
  * options (may be NULL) win over it, and are all there is where the job has none. */
 SONDE_API bool sonde_nn_job_records(const sonde_nn_job *job);
@@ -117,11 +124,25 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     const sonde_hook_options *options,
                                                     sonde_hook **out, sonde_diag *diag);
 
-/* A new model of the job's layers, for info->batch_size, initialised by info->seed. Inputs:
+/* A new model of the job's layers, for any batch size, initialised by info->seed. Inputs:
  * samples, then int64 targets; one output; the loss. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_build(const sonde_nn_job *job,
                                                      sonde_nn_model **out,
                                                      sonde_diag *diag);
+
+/* A split of the job's data, in data_path or where its name is looked for
+ * (sonde_nn_dataset_open_named). The samples have the model's shape. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job,
+                                                         sonde_nn_split split,
+                                                         sonde_nn_dataset **out,
+                                                         sonde_diag *diag);
+/* A loader of set with the job's transforms and seed. batch is the combined batch; with shuffle,
+ * a smaller last one is dropped. set is borrowed until the loader is destroyed. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,
+                                                      const sonde_nn_dataset *set,
+                                                      int64_t batch, bool shuffle,
+                                                      sonde_nn_loader **out,
+                                                      sonde_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -85,6 +85,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_loader_next(sonde_nn_loader *loader,
 /* Batches and samples of one epoch of this rank. */
 SONDE_API int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader);
 SONDE_API int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader);
+/* Samples of a whole batch. */
+SONDE_API int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader);
 /* dtype and shape of one sample in a batch. */
 SONDE_API sonde_dtype sonde_nn_loader_dtype(const sonde_nn_loader *loader);
 SONDE_API int sonde_nn_loader_shape(const sonde_nn_loader *loader,

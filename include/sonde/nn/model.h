@@ -61,6 +61,11 @@ SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
 /* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in inference
  * sessions too, which then need the target. */
 SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
+/* Output i; 0: there is none. */
+SONDE_API sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i);
+/* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX: the model
+ * has no loss. */
+SONDE_API size_t sonde_nn_output_loss(sonde_nn_model *model);
 /* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
 SONDE_API void sonde_nn_scope_pop(sonde_nn_model *model);

@@ -1,5 +1,5 @@
 /*
- * optimizer.h - how gradients become updates. PyTorch's equations.
+ * optimizer.h - how gradients become updates, by PyTorch's equations.
  *
  * With g the gradient of the global batch (mean or sum over its micro-batches, see
  * options.h), w a parameter, t = 1, 2 ... the number of updates:
@@ -31,11 +31,10 @@ typedef enum sonde_nn_optimizer_kind {
     SONDE_NN_ADAMW = 2
 } sonde_nn_optimizer_kind;
 
-/* Plain data: copy, change, hand over again. */
+/* Plain data: copy and change it freely. */
 typedef struct sonde_nn_optimizer {
     sonde_nn_optimizer_kind kind;
-    float
-        learning_rate; /* may change between calls; everything else is fixed by compile */
+    float learning_rate; /* may change between calls; compile fixes all others */
     float weight_decay;
     float momentum, dampening; /* SGD */
     bool nesterov;             /* SGD; needs momentum > 0 and dampening 0 */
@@ -43,12 +42,12 @@ typedef struct sonde_nn_optimizer {
 } sonde_nn_optimizer;
 
 /* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW weight decay 0.01. */
-SONDE_API sonde_nn_optimizer sonde_nn_sgd(float learning_rate, float momentum);
-SONDE_API sonde_nn_optimizer sonde_nn_adam(float learning_rate);
-SONDE_API sonde_nn_optimizer sonde_nn_adamw(float learning_rate);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate);
+SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate);
 /* "sgd", "adam", "adamw" */
 SONDE_API const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind);
-/* A value out of its range: SONDE_EINVAL naming the field. */
+/* SONDE_EINVAL: a value out of its range; diag names the field. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 

@@ -1,18 +1,19 @@
 /*
- * options.h - how a session compiles and runs. PopTorch's words.
+ * options.h - how a session compiles and runs, in the words of PopTorch.
  *
- * A plain struct; sonde_nn_options_init sets the defaults, the setters chain:
+ * A plain struct: sonde_nn_options_init sets the defaults, and setters can be chained:
  *
  *     sonde_nn_options options;
  *     sonde_nn_options_init(&options);
- *     sonde_nn_device_iterations(sonde_nn_gradient_accumulation(&options, 4), 10);
+ *     sonde_nn_options_set_device_iterations(sonde_nn_options_set_gradient_accumulation(&options, 4), 10);
  *
- * A session copies its options and checks them when it compiles; from then on they are
- * frozen: changing the session's copy fails with SONDE_ESTATE.
+ * A session copies its options and checks them when it compiles; then they are frozen:
+ * changing the session's copy fails with SONDE_ESTATE.
  *
- * The environment has the last word, when a session compiles: SONDE_DEVICE_ITERATIONS,
- * SONDE_GRADIENT_ACCUMULATION, SONDE_BATCH_SIZE, SONDE_THREADS, SONDE_RANDOM_SEED and
- * SONDE_OUTPUT_MODE ("final", "all", "sum", "mean", "everyn"), where set and not empty.
+ * When a session compiles, environment variables that are set and not empty override its
+ * options: SONDE_DEVICE_ITERATIONS, SONDE_GRADIENT_ACCUMULATION, SONDE_BATCH_SIZE,
+ * SONDE_THREADS, SONDE_RANDOM_SEED and SONDE_OUTPUT_MODE ("final", "all", "sum", "mean",
+ * "everyn").
  */
 #ifndef SONDE_NN_OPTIONS_H
 #define SONDE_NN_OPTIONS_H
@@ -25,36 +26,42 @@ extern "C" {
 #endif
 
 typedef enum sonde_nn_reduction {
-    SONDE_NN_REDUCTION_MEAN = 0, /* over micro-batches, as one large batch would give */
+    SONDE_NN_REDUCTION_MEAN = 0, /* over micro-batches, equal to one large batch */
     SONDE_NN_REDUCTION_SUM = 1
 } sonde_nn_reduction;
 
 typedef struct sonde_nn_options {
     int device_iterations;     /* D: steps a call; 1 */
     int gradient_accumulation; /* G: micro-batches a step; 1, and only 1 for inference */
-    int replication_factor;    /* R: 1; more is refused by this version */
+    int replication_factor;    /* R: 1; this version refuses more */
     sonde_nn_reduction reduction;
-    uint64_t random_seed;          /* of everything drawn while running */
+    uint64_t random_seed;          /* of all random numbers drawn while running */
     sonde_anchor_mode output_mode; /* DEFAULT: Final in training, All in inference */
     int output_period;             /* of EveryN */
-    int64_t batch_size;            /* micro-batch; 0: as the model was built */
-    int threads; /* 0: as many as pay, at most the processors there are */
-    /* Told after every pass of compile, done of total; NULL: nobody. */
+    int64_t batch_size;            /* of a micro-batch; 0: that of the model */
+    int threads;      /* 0: as many as are useful, at most one per processor */
+    bool fixed_batch; /* the environment sets threads and random_seed alone */
+    /* Called after every pass of compile; may be NULL. */
     void (*on_progress)(void *user, int done, int total);
     void *progress_user;
 } sonde_nn_options;
 
 SONDE_API void sonde_nn_options_init(sonde_nn_options *options);
-SONDE_API sonde_nn_options *sonde_nn_device_iterations(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options,
-                                                           int n);
-SONDE_API sonde_nn_options *sonde_nn_replication_factor(sonde_nn_options *options, int n);
-SONDE_API sonde_nn_options *sonde_nn_output_mode(sonde_nn_options *options,
-                                                 sonde_anchor_mode mode, int period);
-SONDE_API sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options,
-                                                 uint64_t seed);
-SONDE_API sonde_nn_options *sonde_nn_batch_size(sonde_nn_options *options, int64_t n);
-SONDE_API sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *
+sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *
+sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *
+sonde_nn_options_set_replication_factor(sonde_nn_options *options, int n);
+SONDE_API sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
+                                                             sonde_anchor_mode mode,
+                                                             int period);
+SONDE_API sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
+                                                             uint64_t seed);
+SONDE_API sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options,
+                                                            int64_t n);
+SONDE_API sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options,
+                                                         int n);
 
 #ifdef __cplusplus
 }

@@ -37,6 +37,7 @@ typedef struct sonde__plan_program {
     const sonde_nn_options *options;
     const sonde_nn_optimizer *optimizer; /* NULL: inference */
     sonde__op_value *gradient_of;        /* by value id of the forward graph; 0: none */
+    int64_t batch_size;                  /* samples of a micro-batch */
     size_t forward_values;
     sonde__plan_trained *trained; /* one for each of the model's parameters */
     size_t micro_ops;             /* ops before this index run for every micro-batch */

@@ -20,6 +20,12 @@ static sonde_err check_purpose(const sonde__plan_program *program, sonde_diag *d
     return SONDE_OK;
 }
 
+/* The batch size that the inputs were declared with. */
+static int64_t built_batch(const sonde__op_graph *graph)
+{
+    return graph->input_count > 0 ? graph->values[graph->inputs[0]].shape.dim[0] : 0;
+}
+
 sonde_err sonde__plan_program_init(sonde__plan_program *program,
                                    const sonde_nn_model *model,
                                    const sonde_nn_options *options,
@@ -30,7 +36,9 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
     *program =
         (sonde__plan_program){.model = model, .options = options, .optimizer = optimizer};
     if (err == SONDE_OK) {
-        err = sonde__graph_instantiate(&model->graph, options->batch_size,
+        program->batch_size =
+            options->batch_size > 0 ? options->batch_size : built_batch(&model->graph);
+        err = sonde__graph_instantiate(&model->graph, program->batch_size,
                                        &program->graph, diag);
     }
     if (err == SONDE_OK) {

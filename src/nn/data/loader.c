@@ -631,6 +631,11 @@ int64_t sonde_nn_loader_batches(const sonde_nn_loader *loader)
     return loader->batches;
 }
 
+int64_t sonde_nn_loader_batch(const sonde_nn_loader *loader)
+{
+    return loader->options.batch;
+}
+
 int64_t sonde_nn_loader_samples(const sonde_nn_loader *loader)
 {
     return loader->samples;

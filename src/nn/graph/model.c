@@ -115,6 +115,27 @@ sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model)
     return model->graph.loss;
 }
 
+sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i)
+{
+    return i < model->graph.output_count ? model->graph.outputs[i] : 0;
+}
+
+size_t sonde_nn_output_loss(sonde_nn_model *model)
+{
+    const sonde__op_graph *graph = &model->graph;
+
+    for (size_t i = 0; i < graph->output_count; i++) {
+        if (graph->outputs[i] == graph->loss) {
+            return i;
+        }
+    }
+    if (graph->loss == 0) {
+        return SIZE_MAX;
+    }
+    sonde_nn_output(model, graph->loss);
+    return graph->output_count - 1;
+}
+
 const int64_t *sonde_nn_value_shape(const sonde_nn_model *model, sonde_nn_value value,
                                     int *rank)
 {

@@ -9,6 +9,8 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <sonde/nn/option.h>
+
 #include <stdio.h>
 #include <string.h>
 
@@ -45,147 +47,24 @@ const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i)
 static sonde_err read_data(const sonde__yaml_reader *reader, const sonde__yaml *section,
                            sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"name", "path", "mean", "std", "validation"};
-    sonde_err err = SONDE_OK;
-
     if (section->kind == SONDE__YAML_SCALAR) {
         info->data_name = section->text;
         return SONDE_OK;
     }
-    err = sonde__yaml_check_keys(reader, section, keys, SONDE_COUNT_OF(keys));
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, section, "name", &info->data_name);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, section, "path", &info->data_path);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_float(reader, section, "mean", &info->mean);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_float(reader, section, "std", &info->std);
-    }
-    if (err == SONDE_OK && info->std <= 0.0F) {
-        err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "std > 0", "std is %g",
-                               (double)info->std);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_float(reader, section, "validation", &info->validation);
-    }
-    if (err == SONDE_OK && !(info->validation >= 0.0F && info->validation < 1.0F)) {
-        err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "a share, below 1",
-                               "validation is %g", (double)info->validation);
-    }
-    return err;
-}
-
-static sonde_err read_optimizer_kind(const sonde__yaml_reader *reader,
-                                     const sonde__yaml *section,
-                                     sonde_nn_optimizer *optimizer)
-{
-    const char *kind = NULL; /* not given: values are replaced one by one */
-    sonde_err err = sonde__yaml_text(reader, section, "kind", &kind);
-
-    if (err != SONDE_OK || kind == NULL) {
-        return err;
-    }
-    if (strcmp(kind, "sgd") == 0) {
-        *optimizer = sonde_nn_sgd(0.01F, 0.0F);
-    } else if (strcmp(kind, "adam") == 0) {
-        *optimizer = sonde_nn_adam(0.001F);
-    } else if (strcmp(kind, "adamw") == 0) {
-        *optimizer = sonde_nn_adamw(0.001F);
-    } else {
-        err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "sgd, adam or adamw",
-                               "unknown optimizer '%s'", kind);
-    }
-    return err;
+    return sonde__job_read_options(reader, section, info);
 }
 
 static sonde_err read_optimizer(const sonde__yaml_reader *reader,
-                                const sonde__yaml *section, sonde_nn_optimizer *optimizer)
+                                const sonde__yaml *section, sonde_nn_job_info *info)
 {
-    static const char *const keys[] = {"kind",     "learning_rate", "weight_decay",
-                                       "momentum", "dampening",     "nesterov",
-                                       "beta1",    "beta2",         "eps"};
-    const struct {
-        const char *key;
-        float *to;
-    } numbers[] = {{"learning_rate", &optimizer->learning_rate},
-                   {"weight_decay", &optimizer->weight_decay},
-                   {"momentum", &optimizer->momentum},
-                   {"dampening", &optimizer->dampening},
-                   {"beta1", &optimizer->beta1},
-                   {"beta2", &optimizer->beta2},
-                   {"eps", &optimizer->eps}};
-    sonde_err err = sonde__yaml_check_keys(reader, section, keys, SONDE_COUNT_OF(keys));
     sonde_diag diag = {0};
+    const sonde_err err = sonde__job_read_options(reader, section, info);
 
-    if (err == SONDE_OK) {
-        err = read_optimizer_kind(reader, section, optimizer);
-    }
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
-        err = sonde__yaml_float(reader, section, numbers[i].key, numbers[i].to);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(reader, section, "nesterov", &optimizer->nesterov);
-    }
-    if (err == SONDE_OK && sonde_nn_optimizer_check(optimizer, &diag) != SONDE_OK) {
-        err = sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected, "%s is %s",
-                               diag.where, diag.found);
-    }
-    return err;
-}
-
-static sonde_err read_options(const sonde__yaml_reader *reader,
-                              const sonde__yaml *section, sonde_nn_job_info *info)
-{
-    static const char *const keys[] = {
-        "epochs",       "batch_size", "eval_batch_size",   "eval_every",
-        "eval_samples", "seed",       "device_iterations", "gradient_accumulation",
-        "threads",      "reduction"};
-    int64_t epochs = info->epochs, seed = (int64_t)info->seed;
-    int64_t iterations = info->options.device_iterations;
-    int64_t accumulation = info->options.gradient_accumulation;
-    int64_t threads = info->options.threads;
-    const char *reduction =
-        info->options.reduction == SONDE_NN_REDUCTION_SUM ? "sum" : "mean";
-    const struct {
-        const char *key;
-        int64_t lower, upper;
-        int64_t *to;
-    } numbers[] = {{"epochs", 0, 1000000, &epochs},
-                   {"batch_size", 1, 1 << 20, &info->batch_size},
-                   {"eval_batch_size", 1, 1 << 20, &info->eval_batch_size},
-                   {"eval_every", 0, 1000000, &info->eval_every},
-                   {"eval_samples", 0, INT64_MAX, &info->eval_samples},
-                   {"seed", 0, INT64_MAX, &seed},
-                   {"device_iterations", 1, 1 << 20, &iterations},
-                   {"gradient_accumulation", 1, 1 << 20, &accumulation},
-                   {"threads", 0, 1024, &threads}};
-    sonde_err err = sonde__yaml_check_keys(reader, section, keys, SONDE_COUNT_OF(keys));
-
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
-        err = sonde__yaml_int(reader, section, numbers[i].key, numbers[i].lower,
-                              numbers[i].upper, numbers[i].to);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, section, "reduction", &reduction);
-    }
-    if (err == SONDE_OK && strcmp(reduction, "mean") != 0 &&
-        strcmp(reduction, "sum") != 0) {
-        err = sonde__yaml_fail(reader, section, SONDE_EINVAL, "mean or sum",
-                               "reduction is '%s'", reduction);
-    }
-    info->epochs = (int)epochs;
-    info->seed = (uint64_t)seed;
-    info->options.random_seed = (uint64_t)seed;
-    info->options.device_iterations = (int)iterations;
-    info->options.gradient_accumulation = (int)accumulation;
-    info->options.threads = (int)threads;
-    info->options.reduction =
-        strcmp(reduction, "sum") == 0 ? SONDE_NN_REDUCTION_SUM : SONDE_NN_REDUCTION_MEAN;
-    return err;
+    return err == SONDE_OK &&
+                   sonde_nn_optimizer_check(&info->optimizer, &diag) != SONDE_OK
+               ? sonde__yaml_fail(reader, section, SONDE_EINVAL, diag.expected,
+                                  "%s is %s", diag.where, diag.found)
+               : err;
 }
 
 static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *entry,
@@ -280,7 +159,7 @@ static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__ya
                                sonde_nn_job *job)
 {
     static const char *const keys[] = {"model",   "data",   "optimizer", "options",
-                                       "observe", "record", "rules"};
+                                       "observe", "record", "rules",     "demo"};
     sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
     const sonde__yaml *section = NULL;
 
@@ -288,16 +167,19 @@ static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__ya
         err = read_data(reader, section, &job->info);
     }
     if (err == SONDE_OK && (section = sonde__yaml_get(root, "optimizer")) != NULL) {
-        err = read_optimizer(reader, section, &job->info.optimizer);
+        err = read_optimizer(reader, section, &job->info);
     }
     if (err == SONDE_OK && (section = sonde__yaml_get(root, "options")) != NULL) {
-        err = read_options(reader, section, &job->info);
+        err = sonde__job_read_options(reader, section, &job->info);
     }
     if (err == SONDE_OK && (section = sonde__yaml_get(root, "observe")) != NULL) {
         err = read_observe(reader, section, job);
     }
+    if (err == SONDE_OK && (section = sonde__yaml_get(root, "demo")) != NULL) {
+        err = sonde__job_read_demo(reader, section, &job->demo);
+    }
     if (err == SONDE_OK && (section = sonde__yaml_get(root, "rules")) != NULL) {
-        err = sonde__job_read_rules(reader, section, &job->rules);
+        err = sonde__job_read_rules(reader, section, &job->info);
     }
     return err;
 }
@@ -344,6 +226,26 @@ static sonde_err check_model(sonde_nn_job *job, sonde_diag *diag)
     return err;
 }
 
+/* Those of the option table, and what no option sets. */
+static sonde_err set_defaults(sonde_nn_job *job, sonde_diag *diag)
+{
+    const sonde_nn_option *row = NULL;
+    sonde_err err = SONDE_OK;
+
+    job->info = (sonde_nn_job_info){.model_name = "",
+                                    .data_name = "",
+                                    .data_path = "",
+                                    .record = {.path = "", .config = ""},
+                                    .optimizer = sonde_nn_optimizer_sgd(0.01F, 0.0F)};
+    sonde_nn_options_init(&job->info.options);
+    for (size_t i = 0; err == SONDE_OK && (row = sonde_nn_option_at(i)) != NULL; i++) {
+        if (row->standard != NULL) {
+            err = sonde_nn_job_set(job, row->name, row->standard, diag);
+        }
+    }
+    return err;
+}
+
 sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
                              sonde_nn_job **out, sonde_diag *diag)
 {
@@ -354,20 +256,11 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
     if (job == NULL) {
         return sonde__fail_nomem(diag, "a job");
     }
-    job->info = (sonde_nn_job_info){.model_name = "",
-                                    .data_name = "",
-                                    .data_path = "",
-                                    .mean = 0.5F,
-                                    .std = 0.5F,
-                                    .optimizer = sonde_nn_sgd(0.01F, 0.0F),
-                                    .batch_size = 32,
-                                    .eval_batch_size = 32,
-                                    .eval_every = 1,
-                                    .eval_samples = SONDE_NN_JOB_EVAL_SAMPLES,
-                                    .epochs = 1};
-    sonde_nn_options_init(&job->info.options);
+    err = set_defaults(job, diag);
     job->name = sonde__strdup(name);
-    err = job->name != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a job");
+    if (err == SONDE_OK && job->name == NULL) {
+        err = sonde__fail_nomem(diag, "a job");
+    }
     if (err == SONDE_OK) {
         err = sonde__yaml_parse(text, size, name, &job->root, diag);
     }

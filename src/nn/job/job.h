@@ -4,6 +4,7 @@
 #ifndef SONDE_NN_JOB_JOB_H
 #define SONDE_NN_JOB_JOB_H
 
+#include <sonde/nn/demo.h>
 #include <sonde/nn/job.h>
 
 #include "base/yaml.h"
@@ -14,9 +15,10 @@ struct sonde_nn_job {
     sonde__yaml *builtin;     /* the built-in job it stands on, or NULL */
     const sonde__yaml *model; /* in one of the two */
     sonde_nn_job_info info;
+    bool rules_set; /* by sonde_nn_job_set: the job's own list is gone */
     sonde_nn_job_tap *taps;
     size_t tap_count;
-    sonde_nn_job_rules rules;
+    sonde_nn_demo demo;
     char *record; /* the whole text, if it has a section `record`; else NULL */
     size_t record_size;
 };
@@ -25,9 +27,19 @@ struct sonde_nn_job {
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag);
 
-/* The section `rules`. */
+/* A section whose keys are rows of the option table. */
+sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
+                                  const sonde__yaml *section, sonde_nn_job_info *info);
+/* The list of rules, "none" included. */
+sonde_err sonde__job_read_judge(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                                sonde_nn_job_info *info);
+/* The section `rules`, which is a list of rules or a map. */
 sonde_err sonde__job_read_rules(const sonde__yaml_reader *reader,
-                                const sonde__yaml *section, sonde_nn_job_rules *rules);
+                                const sonde__yaml *section, sonde_nn_job_info *info);
+
+/* The section `demo`. */
+sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
+                               const sonde__yaml *section, sonde_nn_demo *demo);
 
 /* NULL for no built-in model. Accepts - for _. */
 const char *sonde__job_builtin_text(const char *name);

@@ -46,11 +46,11 @@ static sonde_err build_loss(job_builder *b, const sonde__yaml *section,
     return sonde__job_check(b, section);
 }
 
-/* Samples and targets. */
+/* Samples and targets, one of each: compile instantiates the graph with the session's batch size. */
 static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
-                              int64_t batch_size, sonde_nn_value *target)
+                              sonde_nn_value *target)
 {
-    int64_t shape[SONDE_MAX_DIMS] = {batch_size};
+    int64_t shape[SONDE_MAX_DIMS] = {1};
     size_t rank = 0;
     sonde_err err = sonde__yaml_ints(&b->reader, model, "input", shape + 1,
                                      SONDE_MAX_DIMS - 1, &rank);
@@ -94,7 +94,7 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
     sonde_nn_value target = 0;
     sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
 
-    err = err == SONDE_OK ? build_inputs(b, model, info->batch_size, &target) : err;
+    err = err == SONDE_OK ? build_inputs(b, model, &target) : err;
     err = err == SONDE_OK ? sonde__job_layers(b, model) : err;
     if (err != SONDE_OK) {
         return err;

@@ -169,7 +169,6 @@ static sonde_err make_inputs(sonde_nn_session *session, sonde_diag *diag)
             session->model->graph.values[session->model->graph.inputs[i]].name;
         session->input_shapes[position] = value->shape;
         session->input_shapes[position].dim[0] *= repeats;
-        session->batch_size = value->shape.dim[0];
         session->input_count++;
     }
     return SONDE_OK;

@@ -13,18 +13,6 @@
 #include <math.h>
 #include <string.h>
 
-void *sonde__session_buffer_data(const sonde_nn_session *session,
-                                 const sonde__plan_buffer *buffer,
-                                 const sonde_coordinate *at, const sonde_view *inputs)
-{
-    const size_t k = (size_t)(at->iteration * session->options.gradient_accumulation +
-                              at->micro_batch);
-
-    return buffer->place == SONDE__IN_INPUT
-               ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
-               : buffer->data;
-}
-
 /* --- running ------------------------------------------------------------------------ */
 
 /* A step's kernel among the team, or by member 0 alone. Members have met if it has several

@@ -8,7 +8,7 @@
 #include <float.h>
 #include <math.h>
 
-sonde_nn_optimizer sonde_nn_sgd(float learning_rate, float momentum)
+sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum)
 {
     return (sonde_nn_optimizer){
         .kind = SONDE_NN_SGD, .learning_rate = learning_rate, .momentum = momentum};
@@ -25,12 +25,12 @@ static sonde_nn_optimizer adam_of(sonde_nn_optimizer_kind kind, float learning_r
                                 .eps = 1e-8F};
 }
 
-sonde_nn_optimizer sonde_nn_adam(float learning_rate)
+sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate)
 {
     return adam_of(SONDE_NN_ADAM, learning_rate, 0.0F);
 }
 
-sonde_nn_optimizer sonde_nn_adamw(float learning_rate)
+sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate)
 {
     return adam_of(SONDE_NN_ADAMW, learning_rate, 0.01F);
 }

@@ -18,45 +18,48 @@ void sonde_nn_options_init(sonde_nn_options *options)
                                   .output_period = 1};
 }
 
-sonde_nn_options *sonde_nn_device_iterations(sonde_nn_options *options, int n)
+sonde_nn_options *sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n)
 {
     options->device_iterations = n;
     return options;
 }
 
-sonde_nn_options *sonde_nn_gradient_accumulation(sonde_nn_options *options, int n)
+sonde_nn_options *sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options,
+                                                             int n)
 {
     options->gradient_accumulation = n;
     return options;
 }
 
-sonde_nn_options *sonde_nn_replication_factor(sonde_nn_options *options, int n)
+sonde_nn_options *sonde_nn_options_set_replication_factor(sonde_nn_options *options,
+                                                          int n)
 {
     options->replication_factor = n;
     return options;
 }
 
-sonde_nn_options *sonde_nn_output_mode(sonde_nn_options *options, sonde_anchor_mode mode,
-                                       int period)
+sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
+                                                   sonde_anchor_mode mode, int period)
 {
     options->output_mode = mode;
     options->output_period = period;
     return options;
 }
 
-sonde_nn_options *sonde_nn_random_seed(sonde_nn_options *options, uint64_t seed)
+sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
+                                                   uint64_t seed)
 {
     options->random_seed = seed;
     return options;
 }
 
-sonde_nn_options *sonde_nn_batch_size(sonde_nn_options *options, int64_t n)
+sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options, int64_t n)
 {
     options->batch_size = n;
     return options;
 }
 
-sonde_nn_options *sonde_nn_threads(sonde_nn_options *options, int n)
+sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
 {
     options->threads = n;
     return options;
@@ -95,10 +98,12 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag 
                    {"SONDE_BATCH_SIZE", &options->batch_size},
                    {"SONDE_THREADS", &threads},
                    {"SONDE_RANDOM_SEED", &seed}};
-    const char *mode = getenv("SONDE_OUTPUT_MODE");
+    const char *mode = options->fixed_batch ? NULL : getenv("SONDE_OUTPUT_MODE");
+    enum { FIRST_FREE = 3 }; /* of numbers: those before it make the batch */
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+    for (size_t i = options->fixed_batch ? FIRST_FREE : 0;
+         err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
         err = override_number(numbers[i].variable, numbers[i].value, diag);
     }
     if (err == SONDE_OK && mode != NULL && mode[0] != '\0') {

@@ -46,7 +46,7 @@ sonde_err sonde_nn_training_session(sonde_nn_model *model,
                                     const sonde_nn_optimizer *optimizer,
                                     sonde_nn_session **out, sonde_diag *diag)
 {
-    const sonde_nn_optimizer fallback = sonde_nn_sgd(0.01F, 0.0F);
+    const sonde_nn_optimizer fallback = sonde_nn_optimizer_sgd(0.01F, 0.0F);
 
     return create(model, options, optimizer != NULL ? optimizer : &fallback, out, diag);
 }
@@ -256,10 +256,10 @@ sonde_err sonde_nn_session_describe(const sonde_nn_session *session,
         .op_count = session->plan.step_count,
         .threads = session->plan.threads,
         .compile_seconds = session->compile_seconds,
-        .batch_size = session->batch_size,
+        .batch_size = session->program.batch_size,
         .device_iterations = options->device_iterations,
         .gradient_accumulation = options->gradient_accumulation,
-        .combined_batch = session->batch_size * options->device_iterations *
+        .combined_batch = session->program.batch_size * options->device_iterations *
                           options->gradient_accumulation * options->replication_factor};
     return SONDE_OK;
 }

@@ -7,6 +7,18 @@
 
 #include <string.h>
 
+void *sonde__session_buffer_data(const sonde_nn_session *session,
+                                 const sonde__plan_buffer *buffer,
+                                 const sonde_coordinate *at, const sonde_view *inputs)
+{
+    const size_t k = (size_t)(at->iteration * session->options.gradient_accumulation +
+                              at->micro_batch);
+
+    return buffer->place == SONDE__IN_INPUT
+               ? (unsigned char *)inputs[buffer->index].data + k * buffer->bytes
+               : buffer->data;
+}
+
 /* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
  * reordered into scratch. NULL where only its vital signs exist. */
 static void *find_data(const execution *run, const sonde__plan_showing *showing)

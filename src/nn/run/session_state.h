@@ -65,7 +65,6 @@ struct sonde_nn_session {
     sonde__op_shape *input_shapes; /* of a whole call, in the order of run's inputs */
     const char **input_names;      /* borrowed from the model */
     size_t input_count;
-    int64_t batch_size;
     double compile_seconds;
 
     int64_t step; /* the next one's number */

@@ -1,13 +1,14 @@
 /*
  * action_jobs.c - the slow actions, commands and webhooks, and the thread that runs them.
  *
- * At most SONDE_ACTIONS_QUEUE jobs wait. A job that is to be tried again goes back into the queue
- * with the time of its next try, so a webhook that does not answer delays no other job between its
- * tries.
+ * At most SONDE_ACTIONS_QUEUE jobs wait. A job that is to be tried again goes back into
+ * the queue with the time of its next try, so a webhook that does not answer delays no
+ * other job between its tries.
  *
- * A command is a child of a process with threads: it is started with posix_spawn in a process group
- * of its own (so that a timeout ends all that it started, and Ctrl-C does not reach it), with default
- * signals and no open file but 0, 1 and 2. The finding is on its standard input as JSON.
+ * A command is a child of a process with threads: it is started with posix_spawn in a
+ * process group of its own (so that a timeout ends all that it started, and Ctrl-C does
+ * not reach it), with default signals and no open file but 0, 1 and 2. The finding is on
+ * its standard input as JSON.
  *
  * A webhook is one POST by libcurl (base/curl.h).
  */
@@ -40,7 +41,8 @@ static bool given_up(const sonde_actions *actions)
 
 /* --- a command ---------------------------------------------------------------------- */
 
-/* The environment with the finding's fields; new, its strings borrowed. NULL: no memory. */
+/* The environment with the finding's fields; new, its strings borrowed. NULL: no memory.
+ * */
 static char **make_environment(const sonde__action_job *job)
 {
     size_t count = 0;
@@ -326,7 +328,7 @@ static sonde__action_job_end run_webhook(const sonde_actions *actions,
     return end;
 }
 
-/* --- the thread ------------------------------------------------------------------- */
+/* --- the thread --------------------------------------------------------------------- */
 
 static struct timespec at_time(double seconds)
 {
@@ -335,8 +337,8 @@ static struct timespec at_time(double seconds)
     return (struct timespec){whole, (long)(1e9 * (seconds - (double)whole))};
 }
 
-/* The job that has waited longest of those that may be done now; NULL if none, and *next is
- * when the first may be (0: no job at all). Under lock. */
+/* The job that has waited longest of those that may be done now; NULL if none, and *next
+ * is when the first may be (0: no job at all). Under lock. */
 static sonde__action_job *take_due(sonde__actions_queue *queue, double *next)
 {
     const double now = sonde__now();
@@ -356,8 +358,8 @@ static sonde__action_job *take_due(sonde__actions_queue *queue, double *next)
     return NULL;
 }
 
-/* The backoff doubles with each try, and is drawn between half and one and a half of that,
- * so that many trainers that lost the same server do not come back at once. */
+/* The backoff doubles with each try, and is drawn between half and one and a half of
+ * that, so that many trainers that lost the same server do not come back at once. */
 static double again_in(const sonde_actions *actions, const sonde__action_job *job)
 {
     const double base = actions->options.backoff_seconds *

@@ -27,7 +27,7 @@ static const struct {
              {"command", SONDE__ACTION_COMMAND, true},
              {"webhook", SONDE__ACTION_WEBHOOK, true}};
 
-/* --- making ----------------------------------------------------------------------- */
+/* --- making ------------------------------------------------------------------------- */
 
 static double otherwise(double given, double value)
 {
@@ -91,7 +91,7 @@ size_t sonde_actions_count(const sonde_actions *actions)
     return actions->count;
 }
 
-/* --- "WHEN=ACTION" ---------------------------------------------------------------- */
+/* --- "WHEN=ACTION" ------------------------------------------------------------------ */
 
 /* Length of the WHEN before a "="; 0: there is none. */
 static size_t when_length(const char *text)
@@ -240,7 +240,7 @@ sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *r
     return err;
 }
 
-/* --- doing ------------------------------------------------------------------------ */
+/* --- doing -------------------------------------------------------------------------- */
 
 static void describe(const sonde_finding *finding, char *buf, size_t size)
 {

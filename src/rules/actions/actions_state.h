@@ -82,8 +82,8 @@ sonde_err sonde__actions_queue_init(sonde__actions_queue *queue, sonde_diag *dia
 void sonde__actions_queue_fini(sonde_actions *actions);
 /* Starts the thread if it does not run yet. */
 sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag);
-/* Takes the job. If the queue is full, the job is dropped and counted as lost, and the first one is
- * logged. */
+/* Takes the job. If the queue is full, the job is dropped and counted as lost, and the
+ * first one is logged. */
 void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job);
 /* SONDE_EINVAL unless it is a URL of http or https. */
 sonde_err sonde__action_check_url(const char *url, sonde_diag *diag);

@@ -1,5 +1,6 @@
 /*
- * builtin.c - what built-in rules share: which tensors a rule wants, and which belong together.
+ * builtin.c - what built-in rules share: which tensors a rule wants, and which belong
+ * together.
  */
 #include "rules/builtin/builtin.h"
 
@@ -45,7 +46,8 @@ sonde__builtin_span sonde__builtin_parameter_of(const char *name)
     return (sonde__builtin_span){NULL, 0};
 }
 
-/* The first tensor of need `parts` that belongs to the parameter of that name, or SIZE_MAX. */
+/* The first tensor of need `parts` that belongs to the parameter of that name, or
+ * SIZE_MAX. */
 static size_t find_part(sonde_rule_run *run, const char *parameter, int parts,
                         bool (*fits)(const sonde_tensor_info *info))
 {

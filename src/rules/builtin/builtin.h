@@ -1,8 +1,8 @@
 /*
  * builtin.h - how a built-in rule is written.
  *
- * A rule is one file, rule_<name>.c, which defines sonde__builtin_<name>. The build finds it there:
- * no table lists it. Its comment says exactly when the rule fires.
+ * A rule is one file, rule_<name>.c, which defines sonde__builtin_<name>. The build finds
+ * it there: no table lists it. Its comment says exactly when the rule fires.
  *
  *     builtin.h          a rule's row, its parameters, the tensors that it chooses
  *     builtin_vitals.h   arithmetic on vital signs
@@ -21,9 +21,10 @@
 #define SONDE__COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 enum { SONDE__TRAIN = 1U << SONDE_MODE_TRAIN };
 
-/* --- a row ------------------------------------------------------------------------ */
+/* --- a row -------------------------------------------------------------------------- */
 
-/* The first fields of a row: its name, the type of its state, the file's `params` and `needs`. */
+/* The first fields of a row: its name, the type of its state, the file's `params` and
+ * `needs`. */
 #define SONDE__RULE(rule_name, type)                                                     \
     .abi = SONDE_RULE_ABI, .name = (rule_name), .state_size = sizeof(type),              \
     SONDE_RULE_PARAMS(params), SONDE_RULE_NEEDS(needs)
@@ -46,7 +47,7 @@ enum { SONDE__TRAIN = 1U << SONDE_MODE_TRAIN };
 #define SONDE__COLLECTIONS(type, field, initial, help)                                   \
     SONDE__PARAM(type, field, SONDE_RULE_COLLECTIONS, initial, 0, 0, help)
 
-/* --- tensors by what they are ----------------------------------------------------- */
+/* --- tensors by what they are ------------------------------------------------------- */
 
 /* False for an alias: another name of a value that is declared under its own. */
 static inline bool sonde__builtin_is_own(const sonde_tensor_info *info, uint32_t id)
@@ -64,8 +65,8 @@ static inline bool sonde__builtin_is_parameter(const sonde_tensor_info *info)
     return info->role == SONDE_ROLE_WEIGHT || info->role == SONDE_ROLE_BIAS;
 }
 
-/* A gradient of a parameter as it is applied: Accum___w where gradients are accumulated, else
- * Gradient___w. */
+/* A gradient of a parameter as it is applied: Accum___w where gradients are accumulated,
+ * else Gradient___w. */
 static inline bool sonde__builtin_is_gradient(const sonde_tensor_info *info)
 {
     return info->role == SONDE_ROLE_GRADIENT;
@@ -80,30 +81,30 @@ static inline bool sonde__builtin_is_input(const sonde_tensor_info *info, uint32
 
 /* True if the last word of the name, after dots and underscores, begins with "bias". */
 bool sonde__builtin_is_bias(const sonde_tensor_info *info);
-/* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0) or, for a
- * module's input, by the op of that module's output; NULL if none is known. Cost: one pass over the
- * catalogue. */
+/* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0)
+ * or, for a module's input, by the op of that module's output; NULL if none is known.
+ * Cost: one pass over the catalogue. */
 const char *sonde__builtin_goes_into(const sonde_rule_run *run,
                                      const sonde_tensor_info *info);
 
-/* The parameter that a gradient, an update or an optimiser's value belongs to, by the names that
- * Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad, Accl1___w, w.exp_avg ... text
- * is NULL if the name has none of these forms. */
+/* The parameter that a gradient, an update or an optimiser's value belongs to, by the
+ * names that Sonde, smdebug and PyTorch give: Gradient___w, gradient/w, w.grad,
+ * Accl1___w, w.exp_avg ... text is NULL if the name has none of these forms. */
 typedef struct sonde__builtin_span {
     const char *text;
     size_t length;
 } sonde__builtin_span;
 sonde__builtin_span sonde__builtin_parameter_of(const char *name);
-/* For every tensor of need `parameters`: sets the size_t at `offset` of its memory to the index of
- * the first tensor of need `parts` that belongs to it and passes `fits` (NULL: any), or SIZE_MAX.
- * Call it in step whenever the number of tensors has grown. */
+/* For every tensor of need `parameters`: sets the size_t at `offset` of its memory to the
+ * index of the first tensor of need `parts` that belongs to it and passes `fits` (NULL:
+ * any), or SIZE_MAX. Call it in step whenever the number of tensors has grown. */
 void sonde__builtin_link(sonde_rule_run *run, int parameters, int parts,
                          bool (*fits)(const sonde_tensor_info *info), size_t offset);
 
 /* --- tensors that a rule wants ------------------------------------------------------ */
 
-/* sonde_rule.wants of rules with a single need: losses; weights and biases; what the first
- * parameter, an expression, selects. */
+/* sonde_rule.wants of rules with a single need: losses; weights and biases; what the
+ * first parameter, an expression, selects. */
 int sonde__builtin_wants_loss(sonde_rule_run *run, const sonde_tensor_info *info,
                               uint32_t id);
 int sonde__builtin_wants_parameter(sonde_rule_run *run, const sonde_tensor_info *info,
@@ -116,8 +117,8 @@ int sonde__builtin_wants_matched(sonde_rule_run *run, const sonde_tensor_info *i
     SONDE__COLLECTIONS(type, collection_names, NULL, "comma-separated collections"),     \
         SONDE__REGEX(type, tensor_regex, NULL,                                           \
                      "comma-separated expressions that select tensors")
-/* For wants of rules with these parameters: 0 for a tensor that the user has chosen or, if he has
- * chosen none, for one with `otherwise`. */
+/* For wants of rules with these parameters: 0 for a tensor that the user has chosen or,
+ * if he has chosen none, for one with `otherwise`. */
 int sonde__builtin_wants_chosen(sonde_rule_run *run, uint32_t id, bool otherwise);
 /* The same for rules that look at all tensors, or at all weights, by default. */
 int sonde__builtin_wants_any(sonde_rule_run *run, const sonde_tensor_info *info,
@@ -136,8 +137,9 @@ static inline size_t sonde__builtin_index(sonde_rule_run *run,
     return (size_t)(tensor - sonde_rule_tensors(run, &count));
 }
 
-/* Steps of the mode since the one that *last stands for; 0 if there was none. *last then stands for
- * this step. For rules that compare a value with the previous one, which may be many steps old. */
+/* Steps of the mode since the one that *last stands for; 0 if there was none. *last then
+ * stands for this step. For rules that compare a value with the previous one, which may
+ * be many steps old. */
 static inline int64_t sonde__builtin_steps_since(const sonde_rule_run *run, int64_t *last)
 {
     const int64_t now = sonde_rule_at(run)->mode_step + 1;

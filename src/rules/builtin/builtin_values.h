@@ -20,8 +20,9 @@ void sonde__builtin_reader_init(sonde__builtin_reader *reader, const sonde_view 
 /* Returns how many elements it stored; 0 at the end. */
 size_t sonde__builtin_reader_take(sonde__builtin_reader *reader,
                                   double values[SONDE__CHUNK]);
-/* Stores at most `most` elements, the same places for every view of a shape: evenly spread over a
- * contiguous view, else the first ones. Returns how many. Cost: that many loads. */
+/* Stores at most `most` elements, the same places for every view of a shape: evenly
+ * spread over a contiguous view, else the first ones. Returns how many. Cost: that many
+ * loads. */
 size_t sonde__builtin_sample(const sonde_view *view, size_t most, double *out);
 
 #endif

@@ -19,7 +19,8 @@ static int32_t class_of(double value)
     return value >= 0.0 && value < 2e9 ? (int32_t)value : -1;
 }
 
-/* The class of sample i of a view of rank 2 or more (places beyond dimension 1: the first). */
+/* The class of sample i of a view of rank 2 or more (places beyond dimension 1: the
+ * first). */
 static int32_t largest(const sonde_view *view, int64_t i)
 {
     int64_t index[SONDE_MAX_DIMS] = {i};

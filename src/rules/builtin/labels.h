@@ -1,6 +1,6 @@
 /*
- * labels.h - what ClassImbalance, Confusion and LabelNoise share: the labels of a step and what
- * the network took the samples for.
+ * labels.h - what ClassImbalance, Confusion and LabelNoise share: the labels of a step
+ * and what the network took the samples for.
  */
 #ifndef SONDE_RULES_BUILTIN_LABELS_H
 #define SONDE_RULES_BUILTIN_LABELS_H
@@ -15,14 +15,16 @@ typedef struct sonde__builtin_labels {
 } sonde__builtin_labels;
 
 void sonde__builtin_labels_free(sonde__builtin_labels *labels);
-/* Appends class numbers: those of a view of rank 1; of rank 2 and more, the index of the largest
- * score along dimension 1 (N, classes), or the only one there is (N, 1). false: out of memory. */
+/* Appends class numbers: those of a view of rank 1; of rank 2 and more, the index of the
+ * largest score along dimension 1 (N, classes), or the only one there is (N, 1). false:
+ * out of memory. */
 bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view);
 /* An integer input of the session, which will be the target; what goes into the loss. */
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id);
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info);
 
-/* For rules whose first two needs and parameters are labels and predictions: sonde_rule.wants. */
+/* For rules whose first two needs and parameters are labels and predictions:
+ * sonde_rule.wants. */
 enum { SONDE__LABELS = 0, SONDE__PREDICTIONS = 1 };
 int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *info,
                                  uint32_t id);

@@ -1,9 +1,9 @@
 /*
- * AllZero - a tensor that should not be is (nearly) all zeros.
+ * AllZero - a tensor is all zeros.
  *
- * Fires when at least `threshold` percent of the values are 0, for the tensors that
- * collection_names and tensor_regex select; one of them is needed, since some tensors may well
- * be zero. Evidence: vital signs.
+ * Fires when at least `threshold` percent of the values of a tensor are 0. Judges the
+ * tensors that collection_names and tensor_regex select; one of them is required.
+ * Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 

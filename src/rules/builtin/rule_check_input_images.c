@@ -1,10 +1,10 @@
 /*
- * CheckInputImages - images that go in are not centred.
+ * CheckInputImages - input images are not centred.
  *
- * After threshold_samples images: fires when the mean of some channel, over all of them, is more
- * than threshold_mean away from 0. channel is the dimension of channels: 1 of (N, C, H, W).
- * Whoever feeds images of 0 ... 1, or of mostly dark ones, may well want that, so it runs only
- * when it is named; InputRange looks for what nobody wants. Evidence: raw values.
+ * After threshold_samples images: fires when the mean of a channel, over all of them, is
+ * more than threshold_mean away from 0. channel is the dimension of channels: 1 for (N,
+ * C, H, W). Images of 0 ... 1 and mostly dark images may be intended, so the rule is
+ * opt-in; InputRange finds the inputs that nobody intends. Evidence: raw values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"

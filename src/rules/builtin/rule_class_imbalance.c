@@ -1,17 +1,22 @@
 /*
- * ClassImbalance - some classes are far more frequent than others, or are hardly ever recognised.
+ * ClassImbalance - some classes are far more frequent than others, or are hardly ever
+ * recognised.
  *
- * After `samples` labels, or as many as make 40 of a class if that is more, and again after each as
- * many: fires when the most frequent class has more than threshold_imbalance times the samples of
- * the least frequent one (of those that occur; a single class counts as well), by two standard
- * deviations of either count (a count of n has about sqrt n). Where predictions are known it fires as well when for
- * `patience` such stretches on end more than threshold_misprediction of the samples of the same
- * class were taken for others, while all together are recognised better than half of that and
- * have not got better by a tenth: a network that is still learning takes its classes one by one.
+ * The rule checks after each `samples` labels, or after 40 labels per class if that is
+ * more. Fires when
+ *     frequency   the most frequent class has more than threshold_imbalance times the
+ *                 samples of the least frequent class that occurs, by two standard
+ *                 deviations of both counts (a count of n has about sqrt n); or only one
+ *                 class occurs; or
+ *     mistakes    at `patience` checks in a row, more than threshold_misprediction of the
+ *                 samples of one class are misclassified, while the error over all
+ *                 classes is below half of that and has not fallen by a tenth: a network
+ *                 that still learns takes up its classes one by one. Needs predictions.
  *
- * Labels: tensors that labels_regex selects, else an integer input. Predictions: those that
- * predictions_regex selects, else what goes into the loss; of more than one dimension, the class
- * is the largest along the second. Evidence: raw values; labels are counted at every step.
+ * Labels are the tensors that labels_regex selects, else an integer input. Predictions
+ * are those that predictions_regex selects, else the input of the loss; in tensors of
+ * several dimensions the class is the index of the largest score along the second.
+ * Evidence: raw values; labels at every step.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
@@ -26,8 +31,8 @@ typedef struct imbalance {
     bool argmax;
     sonde__builtin_labels labels, guesses; /* of this step */
     int64_t seen, seen_guesses, patience;
-    int64_t missed[SONDE__CLASSES]; /* stretches on end */
-    double wrong_before;            /* share of all, when the first of them began */
+    int64_t missed[SONDE__CLASSES]; /* checks in a row */
+    double wrong_before;            /* share of all when the first streak began */
     int64_t count[SONDE__CLASSES], guessed[SONDE__CLASSES], wrong[SONDE__CLASSES];
 } imbalance;
 
@@ -133,7 +138,7 @@ static void judge_mistakes(sonde_rule_run *run, imbalance *state)
     }
 }
 
-/* Classes among the labels of this stretch. */
+/* Classes among the labels since the last check. */
 static int64_t classes_of(const imbalance *state)
 {
     int64_t classes = 0;

@@ -1,13 +1,13 @@
 /*
- * Confusion - the confusion matrix of a run is not good enough.
+ * Confusion - classes are confused with each other.
  *
- * With c[i][j] the samples of class j taken for class i, over all steps of evaluation, at the end
- * of the run: fires when for some class i, c[i][i] / sum_j c[j][j] < min_diag times the share
- * that an even spread would give it (1 / categories; min_diag of it, so that it holds for any
- * number of classes), or for some i and j, c[j][i] / sum_j c[j][i] > max_off_diag.
+ * c[i][j] counts the samples of class j that are predicted as class i, over all steps of
+ * evaluation. At the end of the run, fires when
+ *     c[i][i] / sum_j c[j][j] < min_diag / classes    for a class i, or
+ *     c[j][i] / sum_j c[j][i] > max_off_diag          for classes i and j.
  *
- * Labels and predictions as ClassImbalance finds them. It runs only when it is named: what is
- * good enough, its user knows. Evidence: raw values.
+ * Finds labels and predictions like ClassImbalance. Opt-in, since only the user knows
+ * which quality is sufficient. Evidence: raw values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/labels.h"
@@ -19,7 +19,7 @@ typedef struct confusion {
     double min_diag, max_off_diag;
     int64_t category_no;
     sonde__builtin_labels truth, guesses; /* of this step */
-    int64_t taken[MOST][MOST];            /* as a class, being a class */
+    int64_t taken[MOST][MOST];            /* [predicted class][class] */
     int64_t seen;
     int classes;
 } confusion;

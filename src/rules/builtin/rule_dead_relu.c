@@ -1,15 +1,16 @@
 /*
- * DeadRelu - in a layer most ReLUs give 0, whatever comes in.
+ * DeadRelu - most ReLUs of a layer give 0 for every input.
  *
- * A unit (a neuron; of images a channel) is inactive at a step if its outputs are 0 for at least
- * (100 - threshold_inactivity) % of the samples. Fires when more than threshold_layer % of the
- * units of a layer have been inactive at `patience` observed steps on end, the same ones: one
- * batch proves nothing, and a sparse layer has other units at rest in every batch.
- * An error from MOST_DEAD % on: then next to nothing passes. Below that it is a note: bold
- * learning rates leave networks with half of their units dead, and they may still do well.
+ * A unit (a neuron; for images a channel) is inactive at a step if its outputs are 0 for
+ * at least (100 - threshold_inactivity) % of the samples. Fires when more than
+ * threshold_layer % of the units of a layer, the same ones, are inactive at `patience`
+ * observed steps in a row. A single batch proves nothing: in a sparse layer, other units
+ * rest in each batch. The finding is an error from MOST_DEAD % on, where hardly anything
+ * passes, and a note below: networks that were trained with a high learning rate can do
+ * well with half of their units dead.
  *
- * Of tensors that tensor_regex selects, by default outputs of ReLUs, by name or op. Evidence: raw
- * outputs; vital signs alone show only a layer that is 0 throughout.
+ * Judges the tensors that tensor_regex selects; by default outputs of ReLUs, by name or
+ * op. Evidence: raw outputs; vital signs alone only show a layer that is entirely 0.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/units.h"

@@ -1,7 +1,7 @@
 /*
- * DtypeChanged - a tensor's values come in another dtype than before.
+ * DtypeChanged - the dtype of a tensor changes.
  *
- * Evidence: raw values; of each only the dtype is looked at.
+ * Opt-in, since it needs raw values, of which it only reads the dtype.
  */
 #include "rules/builtin/builtin.h"
 

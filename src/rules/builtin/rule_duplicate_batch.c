@@ -1,11 +1,12 @@
 /*
- * DuplicateBatch - the same batch again, or on two replicas.
+ * DuplicateBatch - a batch is repeated, or two replicas get the same batch.
  *
- * Fires when an input is the same, bit for bit, as at the training step before (the very step
- * before: a few batches in a fixed order come again and again), or on another replica at the same
- * step. Inputs that have never changed are let be: whoever trains on one
- * batch, or feeds a constant, means it. Inputs of fewer than 32 elements and of integers or bools
- * are not looked at: they may well be alike. Evidence: hashes of inputs, else their vital signs.
+ * Fires when an input is the same, bit for bit, as at the previous training step (not at
+ * earlier ones: a few batches in a fixed order recur), or as on another replica at the
+ * same step. Inputs that have never changed are ignored: training on one batch, or with a
+ * constant input, is intended. Inputs of fewer than 32 elements, of integers and of bools
+ * are ignored too: they can be equal by chance. Evidence: hashes of inputs, else their
+ * vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,15 +1,15 @@
 /*
- * EvalNondeterminism - the same input gives another output in evaluation.
+ * EvalNondeterminism - the same input gives different outputs in evaluation.
  *
- * Evaluation (or prediction) steps are remembered by the hash of their inputs until a step of
- * another mode comes between. Fires for
- *     an output that, for the same inputs, has another sum, or sum of magnitudes, by more than
- *     APART of the latter: dropout that is on. Sums in another order, as some processors take
- *     them, differ by far less; or
- *     a buffer that changes between two such steps: batch norm that still learns.
+ * The rule remembers evaluation (or prediction) steps by the hash of their inputs until a
+ * step of another mode comes. Fires for
+ *     an output whose sum, or sum of magnitudes, differs for the same inputs by more than
+ *     APART times the latter: dropout is on. (Sums in another order, as some processors
+ *     take them, differ by far less.) a buffer that changes between two such steps: batch
+ *     norm still learns.
  *
- * Evidence: hashes of inputs, vital signs of outputs and buffers. Only an input that is evaluated
- * twice, or a buffer, can tell.
+ * Evidence: hashes of inputs; vital signs of outputs and buffers. Needs an input that is
+ * evaluated twice, or a buffer.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -21,9 +21,9 @@ enum { INPUTS = 0, OUTPUTS = 1, BUFFERS = 2, REMEMBERED = 1024 };
 #define APART 1e-4
 
 typedef struct nondeterminism {
-    uint64_t inputs;           /* of this step, mixed */
+    uint64_t inputs;           /* combined hash of this step */
     uint64_t kept[REMEMBERED]; /* of steps before */
-    bool again, buffers;       /* some input came twice; a buffer was seen twice */
+    bool again, buffers;       /* an input was evaluated twice; a buffer was seen twice */
     sonde_mode mode;
     int64_t others; /* steps of other modes so far */
 } nondeterminism;

@@ -1,8 +1,8 @@
 /*
- * ExplodingTensor - a tensor has a NaN, or an infinity unless only_nan.
+ * ExplodingTensor - a tensor contains a NaN or, unless only_nan is set, an infinity.
  *
- * Of all tensors, or of those that collection_names and tensor_regex select. Evidence: vital
- * signs. One finding a tensor; the tensor that turned bad first is NonFinite's to name.
+ * Judges all tensors, or those that collection_names and tensor_regex select, with one
+ * finding for each. NonFinite names the first one. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 

@@ -1,8 +1,9 @@
 /*
- * FeatureImportanceOverweight - a few features decide everything (imported runs of boosted trees).
+ * FeatureImportanceOverweight - a few features dominate a model (imported runs of boosted
+ * trees).
  *
- * Fires when the nfeatures largest values of a feature-importance tensor have more than
- * `threshold` of its sum, where it has more features than that. Evidence: raw values.
+ * Fires when the nfeatures largest values of a feature-importance tensor make up more
+ * than `threshold` of its sum, if it has more features than that. Evidence: raw values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"

@@ -1,16 +1,17 @@
 /*
- * FrozenParameter - a parameter gets a gradient and does not change.
+ * FrozenParameter - a parameter has a gradient but does not change.
  *
- * Fires when over `patience` comparisons of observed steps on end the parameter's vital signs
- * are the same to the bit, its gradient is not 0, and either
- *     others do change (a layer that the optimiser lacks); or
- *     no parameter changes although the optimiser goes on: its own state of this parameter
- *     (moments, step counter) does change (an optimiser that holds stale copies).
- * A parameter whose expected change is too small for its precision is let be: with L the median
- * over the parameters that changed of |change of sum| / |sum of gradient|, which is the learning
- * rate of plain SGD, L max|g| must be above 1e-6 max|w|. A backbone that is frozen on purpose has
- * no gradient; where gradients are accumulated over steps, and where the learning rate is 0 for a
- * step, nothing fires: neither parameters nor moments change, or not for long enough.
+ * Fires when, at `patience` comparisons of observed steps in a row, the vital signs of a
+ * parameter are the same to the bit, its gradient is not 0, and either
+ *     other parameters change (the optimiser lacks this one); or
+ *     no parameter changes, although the optimiser works: its state for this parameter
+ *     (moments, step counter) changes (the optimiser holds stale copies).
+ * A parameter whose expected change is below its precision is ignored. L is the median,
+ * over the parameters that changed, of |change of sum| / |sum of gradient|, which is the
+ * learning rate of plain SGD; L max|g| must be above 1e-6 max|w|. A backbone that is
+ * frozen on purpose has no gradient. Where gradients are accumulated over steps, or the
+ * learning rate is 0 for a step, nothing fires: parameters and moments do not change
+ * either, or not for long enough.
  *
  * Evidence: vital signs of parameters, of their gradients and of the optimiser's values.
  */
@@ -23,14 +24,14 @@ enum { PARAMETERS = 0, GRADIENTS = 1, STATE = 2, MOST_RATES = 64 };
 
 typedef struct frozen {
     int64_t patience;
-    size_t linked; /* tensors when parameters were linked to theirs */
+    size_t linked; /* number of tensors when parameters were linked */
 } frozen;
 
 typedef struct tensor_memory {
-    size_t gradient, state; /* of a parameter: indices of what is of it */
+    size_t gradient, state; /* of a parameter: indices of its tensors */
     sonde_vitals before;
     bool has_before, same;
-    int64_t steps; /* comparisons on end at which it was the same */
+    int64_t steps; /* comparisons in a row at which it was the same */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -53,8 +54,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                 : SONDE_RULE_IGNORE;
 }
 
-/* Compares everything but gradients with its last value; the learning rate as the header has it, 0
- * if no parameter changed. */
+/* Compares all tensors but gradients with their last values. Returns L of the file
+ * header, 0 if no parameter changed. */
 static double compare(sonde_rule_tensor *tensors, size_t count)
 {
     double rates[MOST_RATES];
@@ -84,8 +85,8 @@ static double compare(sonde_rule_tensor *tensors, size_t count)
     return rates[changed / 2];
 }
 
-/* Whether the optimiser has gone on with this parameter, or with what it takes for it. */
-static bool goes_on(const sonde_rule_tensor *tensors, const tensor_memory *memory)
+/* True if the optimiser's state for this parameter has changed. */
+static bool state_changes(const sonde_rule_tensor *tensors, const tensor_memory *memory)
 {
     const tensor_memory *state =
         memory->state != SIZE_MAX ? tensors[memory->state].memory : NULL;
@@ -137,7 +138,7 @@ static void step(sonde_rule_run *run)
         stuck = memory->same && g != NULL && sonde__builtin_nonzero(g) > 0 &&
                 sonde__builtin_bad(g) == 0 && sonde__builtin_bad(now) == 0 &&
                 (rate > 0.0 ? rate * g->abs_max > 1e-6 * now->abs_max
-                            : goes_on(tensors, memory));
+                            : state_changes(tensors, memory));
         memory->steps = stuck ? memory->steps + 1 : 0;
         if (g != NULL) {
             judge(run, i, memory, g, rate > 0.0);

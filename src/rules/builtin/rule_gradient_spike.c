@@ -1,15 +1,16 @@
 /*
- * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than before.
+ * GradientSpike - a gradient, or a moment of the optimiser, is suddenly far larger than
+ * before.
  *
- * Fires when, of at least `least` observed steps, |g|2 is more than
- *     `factor` times the median of the last 32,
- *     that median times (q3 / q1)^SPREAD, with the quartiles of these 32: six deviations or so,
- *                  if their logarithms are normal, and
- *     `factor` / 10 times the largest so far, of which half is forgotten in 512 observed steps.
- * Late in training most batches teach next to nothing, and one hard sample is a thousand times the
- * median without being news. A flipped bit, a corrupt batch or a loss that blows up does this;
- * spikes of the size that training recovers from by itself (ten to thirty times) do not. Evidence:
- * vital signs of gradients and optimiser values.
+ * After `least` observed steps, fires when |g|2 is more than
+ *     `factor` times the median m of the last 32,
+ *     m (q3 / q1)^SPREAD, with the quartiles of these 32 (about six standard deviations
+ *         if their logarithms are normal), and
+ *     `factor` / 10 times the largest so far, which decays by half in 512 observed steps.
+ * Late in training most batches have small gradients, and a hard sample can have a
+ * thousand times the median without being a fault. A flipped bit, a corrupt batch or a
+ * diverging loss fires; spikes from which training recovers by itself (ten to thirty
+ * times) do not. Evidence: vital signs of gradients and optimiser values.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -24,7 +25,7 @@ typedef struct spike {
 
 typedef struct tensor_memory {
     sonde__builtin_recent recent;
-    double largest; /* ever, but forgotten by and by */
+    double largest; /* so far, decaying */
 } tensor_memory;
 
 #define KEPT 0.99864711 /* 2^(-1/512) */
@@ -50,8 +51,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                                 : SONDE_RULE_IGNORE;
 }
 
-/* By how they lay so far. */
-static double limit_of(const sonde__builtin_recent *recent, double factor)
+/* The first two limits of the file header. */
+static double largest_usual(const sonde__builtin_recent *recent, double factor)
 {
     const double low = sonde__builtin_recent_quantile(recent, 0.25);
     const double spread =
@@ -79,7 +80,7 @@ static void step(sonde_rule_run *run)
         if (recent->count >= state->least && memory->largest > 0.0 &&
             norm > state->factor / 10.0 * memory->largest) {
             const double median = sonde__builtin_recent_median(recent);
-            const double limit = limit_of(recent, state->factor);
+            const double limit = largest_usual(recent, state->factor);
 
             if (norm > limit && median > 0.0 &&
                 sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "l2", norm, limit)) {

@@ -1,9 +1,9 @@
 /*
- * InputRange - an input looks as if it had not been normalised.
+ * InputRange - an input does not look normalised.
  *
- * Fires when an input of floating point has a root mean square above `threshold` at `patience`
- * observed steps on end: pixels of 0 ... 255 have some 100, normalised ones about 1. Evidence:
- * vital signs of inputs.
+ * Fires when a floating-point input has a root mean square above `threshold` at
+ * `patience` observed steps in a row: pixels of 0 ... 255 have about 100, normalised ones
+ * about 1. Evidence: vital signs of inputs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,27 +1,33 @@
 /*
- * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about them.
+ * LabelNoise - the loss stays at the entropy of the labels: inputs say nothing about
+ * them.
  *
- * With H the entropy (natural logarithm) of the labels seen in training, the losses are averaged
- * over windows of `window` observed steps, after `skip` steps. Fires when for two windows on end
- *     the mean is at H: not two standard errors below it, and not `tolerance` above;
- *     it is known well enough to tell: its standard error is below 0.3 % of H (batches of a few
- *     samples need more of them than a window has); and
- *     it does not fall: by less than one standard error of its difference to the window before;
- *     but one that comes from above H and is still above it has learnt nothing either;
- * the last mean is not below H at all: what has nothing to learn cannot get there (Gibbs); and
- * gradients of the last window do not agree (of the last windows, until ENOUGH have been seen).
+ * H is the entropy (natural logarithm) of the labels seen in training. After `skip`
+ * steps, losses are averaged over windows of `window` observed steps. Fires when, for two
+ * windows in a row,
+ *     the mean is at H: at most two standard errors below it and at most `tolerance`
+ *     above;
+ *     it is known precisely: its standard error is below 0.3 % of H (batches of a few
+ *     samples may need more steps than a window has); and
+ *     it does not fall by one standard error of its difference to the previous window,
+ *     unless it comes from above H and is still above it;
+ * and the last mean is above H, since a network that cannot learn anything cannot get
+ * below it (Gibbs); and gradients of the last window (of the last windows, until ENOUGH
+ * were seen) do not agree.
  *
- * Labels that are shuffled keep a cross-entropy there; so does a network that has not begun to
- * learn, as with a learning rate that is too small. Its gradients tell: where inputs say something
- * about labels, those of different batches have a common part; where they do not, they are but
- * noise, once the frequencies of classes are known. They agree if the cosine of one and the one seen
- * before, a mean over weights, is on average above AGREE and above CLEARLY standard errors (of noise
- * alone one in a hundred is). A few steps do not have much of a standard error: it is as if one more
- * had deviated by PRIOR. Gradients that are all 0, of a network that is dead, say nothing of labels.
- * Where none are seen, the loss decides alone. And before `samples` have been trained on, small
- * batches at a small rate have hardly moved a network, and nothing is judged.
+ * Shuffled labels keep the cross-entropy at H. So does a network that has not begun to
+ * learn, for example because its learning rate is too small; gradients distinguish the
+ * two. If inputs tell something about labels, gradients of different batches have a
+ * common part; if not, they are noise as soon as the frequencies of classes are learnt.
+ * Gradients agree if the cosine of two consecutive ones, a mean over weights, is on
+ * average above AGREE and above CLEARLY standard errors (one in a hundred is, by noise
+ * alone). Few steps give no good standard error, so one more step with a deviation of
+ * PRIOR is added. Gradients that are all 0, in a dead network, are ignored. Without
+ * gradients, the loss alone decides. Before `samples` training samples nothing is judged:
+ * small batches at a small learning rate have hardly moved the network.
  *
- * H below 0.1 (a single class) is ClassImbalance's. Evidence: losses, raw labels and gradients.
+ * ClassImbalance judges an H below 0.1 (a single class). Evidence: losses, raw labels and
+ * gradients.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
@@ -54,15 +60,15 @@ typedef struct noise {
     bool labelled;                                    /* this one */
     double cosines; /* of this step: a sum over `pairs` weights */
     int64_t pairs;
-    bool gradients; /* whether any has been seen */
+    bool gradients; /* any were seen */
 } noise;
 
 typedef struct tensor_memory {
     int64_t steps, in_window, windows;
     double sum, sumsq;           /* of this window */
-    double before, error_before; /* mean and standard error of the one before */
-    int64_t stays;               /* windows on end */
-    int64_t agreements;          /* steps with gradients since they were last judged */
+    double before, error_before; /* mean and standard error of the previous window */
+    int64_t stays;               /* windows in a row */
+    int64_t agreements;          /* steps with gradients since the last check */
     double agreement, agreement_sq;
     float *gradient; /* of a gradient: SAMPLE elements of the last one */
 } tensor_memory;
@@ -107,7 +113,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     return memory->gradient != NULL ? SONDE_OK : sonde__fail_nomem(diag, "LabelNoise");
 }
 
-/* The cosine of a gradient and the one that was seen before. */
+/* The cosine of a gradient and the previous one. */
 static void take_gradient(noise *state, tensor_memory *memory, const sonde_view *view)
 {
     double values[SAMPLE], dot = 0.0, now = 0.0, before = 0.0;
@@ -167,7 +173,7 @@ static double entropy(const noise *state)
     return sum;
 }
 
-/* Whether gradients have a common part. */
+/* True if gradients have a common part. */
 static bool agrees(const tensor_memory *memory)
 {
     const double n = (double)memory->agreements, mean = memory->agreement / n;
@@ -177,7 +183,7 @@ static bool agrees(const tensor_memory *memory)
            mean * n > CLEARLY * sqrt(fmax(spread, 0.0));
 }
 
-/* That have been trained on, whether or not each step's labels were seen. */
+/* Training samples so far, also of steps whose labels were not seen. */
 static double samples_so_far(sonde_rule_run *run)
 {
     const noise *state = sonde_rule_state(run);

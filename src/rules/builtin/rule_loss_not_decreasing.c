@@ -1,20 +1,23 @@
 /*
- * LossNotDecreasing - the loss does not fall, or rises.
+ * LossNotDecreasing - the loss rises or does not fall.
  *
- * With window 0, as others do it: the loss of a step is compared with that of the newest step at
- * least num_steps back; it fires when it fell by less than diff_percent percent of that, or rose
- * by more than increase_threshold_percent. Then the next comparison is num_steps on. The loss of
- * single batches is noise, so most healthy runs fire.
+ * With window 0, as other tools do it: the loss of a step is compared with that of the
+ * newest step at least num_steps back. Fires when it fell by less than diff_percent
+ * percent of that, or rose by more than increase_threshold_percent. The next comparison
+ * follows num_steps later. The loss of single batches is noisy, so most healthy runs
+ * fire.
  *
- * With window n (the default, 50), losses are averaged over n observed steps, and the means of
- * windows are compared: it fires when two windows on end are more than increase_threshold_percent,
- * four standard errors and SPREAD deviations of means above the best before them: the best of many
- * is low by luck, and where batches are small and steps large, means wander by more than losses
- * scatter. That deviation is told by second differences of the last 32 means, which know of no
- * trend: of independent means, the median of their magnitudes is BEND times it.
+ * With window n (the default is 50), losses are averaged over n observed steps, and the
+ * means of windows are compared. Fires when two windows in a row are more than
+ * increase_threshold_percent, four standard errors and SPREAD standard deviations of
+ * means above the best mean before them: the best of many is low by chance, and with
+ * small batches and large steps the means vary more than single losses do. The standard
+ * deviation of means is estimated from the second differences of the last 32 means, which
+ * a trend does not affect: for independent means, the median of their magnitudes is BEND
+ * times it.
  *
- * Of the loss tensors of training steps, or (use_losses_collection false) of those that
- * collection_names and tensor_regex select. Evidence: vital signs.
+ * Judges the loss tensors of training steps or, if use_losses_collection is false, the
+ * tensors that collection_names and tensor_regex select. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -40,7 +43,7 @@ typedef struct tensor_memory {
     double sum, sumsq; /* of the window that is being filled */
     int64_t in_window;
     double best, best_error;
-    double mean, slope;          /* of the last window; from the one before to it */
+    double mean, slope; /* mean of the last window; its difference to the one before */
     sonde__builtin_recent bends; /* |second differences| */
     int64_t windows, above;
 } tensor_memory;

@@ -1,15 +1,14 @@
 /*
- * LossSpike - the loss jumps up and does not come back.
+ * LossSpike - the loss jumps and does not recover.
  *
- * With B the last `patience` observed training steps and A the 64 before them, fires when
- *     all of B but a tenth are above nine tenths of A, and
- *     the median of B is above `factor` times that of A; above that of A's largest, as long as
- *     there are fewer than 16 of them.
- * Losses of small batches differ from each other by a factor of a hundred. So none is left out of A
- * for being large, and B is compared with where A's losses lie, not with their size alone: of
- * independent losses of one distribution, whatever its tails, it stands out like that once in some
- * 10^9 steps. A spike that recovers sooner is let be. Evidence: vital
- * signs of losses.
+ * B is the last `patience` observed training steps and A the 64 before them. Fires when
+ *     nine tenths of B are above nine tenths of A, and
+ *     the median of B is above `factor` times that of A (above the largest of A while A
+ *     has fewer than 16 losses).
+ * Losses of small batches can differ by a factor of a hundred, so no large loss of A is
+ * left out, and B is compared with the distribution of A, not only with its size. For
+ * independent losses of any one distribution, this happens about once in 10^9 steps. A
+ * spike that recovers sooner does not fire. Evidence: vital signs of losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -38,7 +37,7 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {{"losses", SONDE_HOW_VITALS, false, false}};
 
-/* --- ranks ------------------------------------------------------------------------ */
+/* --- ranks -------------------------------------------------------------------------- */
 
 static size_t count_above(const double *values, size_t count, double limit)
 {
@@ -50,13 +49,13 @@ static size_t count_above(const double *values, size_t count, double limit)
     return above;
 }
 
-/* How many of so many may be on the wrong side. */
+/* How many of count values may violate a condition. */
 static size_t tenth(size_t count)
 {
     return count / 10;
 }
 
-/* --- judging ---------------------------------------------------------------------- */
+/* --- judging ------------------------------------------------------------------------ */
 
 static void take(tensor_memory *memory, double loss, size_t room)
 {
@@ -76,7 +75,7 @@ static void judge(sonde_rule_run *run, size_t i, const tensor_memory *memory)
     const double now = memory->losses[memory->count - 1];
     double sorted[BEFORE], later[MOST], limit = 0.0;
 
-    /* The last one tells, mostly, and sorting takes longer. */
+    /* The last loss usually decides; sorting takes longer. */
     if (count_above(memory->losses, before, now) > tenth(before)) {
         return;
     }

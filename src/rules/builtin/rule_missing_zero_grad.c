@@ -1,27 +1,30 @@
 /*
- * MissingZeroGrad - gradients are not cleared: each is the one before plus a fresh one.
+ * MissingZeroGrad - gradients are not cleared: each is the previous one plus a new one.
  *
- * With g' the gradient of the step before, g this one and f = g - g', fires when over the last
- * `patience` steps
- *     f . g'   in three quarters of all gradients the mean cosine of f and g' is not below -NOISE.
- *              Of gradients that are cleared f is a difference of two, and the cosine is near -0.7
- *              whatever the noise, for as long as they do not grow;
- * and, all parameters taken together,
- *     f . f'   is above 0 in the mean, its cosine nowhere below OPPOSED: what is fresh at two steps
- *              agrees as far as there is anything to learn, while differences that follow each other
- *              share a gradient with opposite signs, about -0.5; and somewhere the cosine is below
- *              SMOOTH: fresh gradients of other batches differ, while one of the same batch at each
- *              step swings smoothly;
- *     |f|      is on average below 4/3 of the first g', which is one fresh gradient or a sum of some
- *              (a difference of two has sqrt(2) times the noise of one); and grows by less than half
- *              of what |g| grows by: sums grow by equal parts, while a gradient that grows by a
- *              factor, as on leaving a plateau, has an f that grows by the same.
- * A single tensor, or a step, in which a healthy gradient grows is no proof: one that swings, as
- * momentum makes it, does so for some steps, but not in most layers, or not from so low. Nor does a
- * step count at which no parameter changes: gradients that are summed over several batches before
- * an update are meant to. Of each gradient SAMPLE elements are looked at, evenly spread.
+ * g' is the gradient of the previous step, g that of this one, and f = g - g' the new
+ * part. Fires when, over the last `patience` steps,
+ *     f . g'   in three quarters of all gradients the mean cosine of f and g' is not
+ *              below -NOISE. If gradients are cleared, f is a difference of two
+ *              gradients, and the cosine is near -0.7 for any noise, as long as they do
+ *              not grow;
+ * and, over all parameters together,
+ *     f . f'   has a mean cosine above 0 that is nowhere below OPPOSED: the new parts of
+ *              two steps agree as far as there is anything to learn, while consecutive
+ *              differences share a gradient with opposite signs (about -0.5); and the
+ *              cosine is below SMOOTH somewhere: new gradients of different batches
+ *              differ, while the gradient of one batch that is repeated changes smoothly;
+ *     |f|      is on average below 4/3 of the first g', which is a new gradient or a sum
+ *              of some (a difference of two has sqrt(2) times the noise of one), and
+ *              grows by less than half as much as |g|: sums grow by equal parts, while a
+ *              gradient that grows by a factor, as when it leaves a plateau, has an f
+ *              that grows by the same factor.
+ * A single tensor, or a single step, in which a healthy gradient grows proves nothing:
+ * gradients that oscillate through momentum do so for some steps, but not in most layers,
+ * or not from so low. A step at which no parameter changes does not count: gradients that
+ * are summed over several batches before an update are intended. SAMPLE elements of each
+ * gradient are used, evenly spread.
  *
- * Evidence: raw gradients of steps that follow each other; vital signs of parameters.
+ * Evidence: raw gradients of consecutive steps; vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
@@ -37,7 +40,7 @@ enum { SAMPLE = 512, MOST_STEPS = 32, GRADIENTS = 0, PARAMETERS = 1 };
 #define OPPOSED (-0.25)
 #define SMOOTH 0.95
 
-/* Of one step, all parameters taken together. */
+/* Of one step, over all parameters. */
 typedef struct norms {
     double fresh, now, before; /* |f|, |g|, |g'|; squares while they are summed */
     double along;              /* f . f'; then their cosine */
@@ -45,7 +48,7 @@ typedef struct norms {
 
 typedef struct zero_grad {
     int64_t patience, pairs;
-    int64_t streak; /* steps on end that count; those of the last `patience`: */
+    int64_t streak; /* steps in a row that count; the last `patience` of them: */
     norms last[MOST_STEPS];
     norms at; /* this step */
     double fresh_before;
@@ -135,7 +138,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     memory->has = true;
 }
 
-/* Whether any parameter has changed, or none can be seen. */
+/* True if a parameter has changed, or none is seen. */
 static bool updated(sonde_rule_run *run)
 {
     size_t count = 0, seen = 0, changed = 0;
@@ -156,7 +159,7 @@ static bool updated(sonde_rule_run *run)
     return changed > 0 || seen == 0;
 }
 
-/* One more step of the streak. */
+/* Adds a step to the streak. */
 static void take_step(zero_grad *state, sonde_rule_tensor *tensors, size_t count)
 {
     const int64_t place = state->streak++ % state->patience;
@@ -176,8 +179,8 @@ static void take_step(zero_grad *state, sonde_rule_tensor *tensors, size_t count
     }
 }
 
-/* Percent of the gradients that had values at all of these steps whose fresh parts do not oppose
- * what they are added to. */
+/* The percentage of gradients, among those with values at all of these steps, whose new
+ * part does not oppose the sum. */
 static double percent_summed(const zero_grad *state, const sonde_rule_tensor *tensors,
                              size_t count)
 {
@@ -198,7 +201,8 @@ static double percent_summed(const zero_grad *state, const sonde_rule_tensor *te
     return judged > 0 ? 100.0 * (double)summed / (double)judged : 0.0;
 }
 
-/* Whether the norms and directions of all together are those of sums of fresh gradients. */
+/* Whether the norms and directions of all together are those of sums of fresh gradients.
+ * */
 static bool are_sums(const zero_grad *state)
 {
     const int64_t n = state->patience;
@@ -213,7 +217,7 @@ static bool are_sums(const zero_grad *state)
         mean += log(at->fresh) / (double)n;
         slope += place * log(at->fresh);
         weights += place * place;
-        if (k > 0) { /* that of the first is with an f from outside */
+        if (k > 0) { /* the first one uses an f from before the streak */
             along += at->along;
             least = fmin(least, at->along);
         }

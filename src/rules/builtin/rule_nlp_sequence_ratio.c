@@ -1,8 +1,8 @@
 /*
- * NLPSequenceRatio - a token, most of all padding, fills too much of the sequences.
+ * NLPSequenceRatio - one token, usually padding, makes up too much of the sequences.
  *
- * Fires when a token's share of the tokens of a step is above its threshold: token_values and
- * token_thresholds_percent are lists that go together. Evidence: raw token numbers.
+ * Fires when a token's share of the tokens of a step is above its threshold. token_values
+ * and token_thresholds_percent are lists of the same length. Evidence: raw token numbers.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
@@ -32,15 +32,15 @@ static const sonde_rule_param params[] = {
 };
 static const sonde_rule_need needs[] = {{"token numbers", SONDE_HOW_RAW, false, false}};
 
-/* Numbers by commas; SIZE_MAX if they are not. */
-static size_t read_numbers(const char *text, double *to)
+/* Reads comma-separated numbers. Returns SIZE_MAX if the text is none. */
+static size_t read_numbers(const char *text, double *numbers)
 {
     size_t count = 0;
 
     while (count < TOKENS) {
         char *end = NULL;
 
-        to[count++] = strtod(text, &end);
+        numbers[count++] = strtod(text, &end);
         if (end == text || (*end != ',' && *end != '\0')) {
             return SIZE_MAX;
         }

@@ -1,23 +1,24 @@
 /*
- * NonFinite - the first tensor, in the order of execution, that turned NaN or infinite.
+ * NonFinite - names the first tensor, in execution order, that became NaN or infinite.
  *
- * Order within a step: inputs, forward pass, loss, backward pass, update, and parameters last,
- * since their value of a step is the one after its update. -Inf in an activation counts only if
- * something else of the step is bad: masks and log-probabilities use it. And then not in a tensor
- * that has had it at a step at which all was well, nor where an input of the step has it: there it
- * is meant, and what came of it (a row that is masked throughout) is named. One finding for each
- * tensor that was the first of a step; steps that follow a bad one without a clean one between
- * belong to it. Evidence: vital signs.
+ * The order within a step is: inputs, forward pass, loss, backward pass, update, and
+ * parameters last, because their value at a step is the one after its update. -Inf in an
+ * activation counts only if another tensor of the step is bad, because masks and
+ * log-probabilities use it. Then it does not count in a tensor that had -Inf at a good
+ * step, nor if an input of the step has it: there it is intended, and the finding names
+ * the tensor that went wrong because of it (for example a row that is entirely masked).
+ * There is one finding for each tensor that was the first of a step; bad steps that
+ * follow without a good one in between belong to it. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 
 typedef struct non_finite {
-    int64_t open; /* index of the tensor whose bad steps go on; -1: none */
+    int64_t open; /* index of the tensor whose bad steps continue; -1: none */
 } non_finite;
 
 typedef struct tensor_memory {
-    bool masks; /* it has had -Inf while all was well */
+    bool masks; /* it had -Inf at a good step */
 } tensor_memory;
 
 static const sonde_rule_need needs[] = {{"tensors", SONDE_HOW_VITALS, false, false}};
@@ -37,7 +38,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return sonde__builtin_is_own(info, id) ? 0 : SONDE_RULE_IGNORE;
 }
 
-/* Smaller is earlier; within a rank the order of declaration decides. */
+/* A smaller rank is earlier; within a rank the order of declaration decides. */
 static int rank_of(const sonde_tensor_info *info)
 {
     if (info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE) {
@@ -88,7 +89,7 @@ static bool only_minus_infinite(const sonde_tensor_info *info, const sonde_vital
     return v->nan == 0 && v->pos_inf == 0 && may_be_minus_infinite(info);
 }
 
-/* Whether anything is bad that may not be; *masked: whether an input has -Inf. */
+/* True if a bad value is certainly a fault. Sets *masked if an input has -Inf. */
 static bool is_sure(sonde_rule_run *run, bool *masked)
 {
     size_t count = 0;
@@ -109,7 +110,8 @@ static bool is_sure(sonde_rule_run *run, bool *masked)
     return sure;
 }
 
-/* The first bad tensor of the step, else -1; *others: how many more are. */
+/* The first bad tensor of the step, else -1. Sets *others to the number of other bad
+ * tensors. */
 static int64_t first_bad(sonde_rule_run *run, size_t *others)
 {
     size_t count = 0, bad = 0;

@@ -1,24 +1,25 @@
 /*
- * OptimizerState - what an Adam keeps cannot be, or is used wrongly.
+ * OptimizerState - the state of Adam is invalid or used wrongly.
  *
- * Of a parameter with first moment m, second moment v, step counter t and gradient g (and m', v', t'
- * those of the step before), fires when
- *     sign      an element of v is below 0; it is a mean of squares;
- *     counter   t does not change although m does, at `patience` steps on end: the bias
- *               correction stays that of a step long past;
+ * For a parameter with first moment m, second moment v, step counter t and gradient g
+ * (m', v', t' are those of the previous step), fires when
+ *     sign      an element of v is below 0, although v is a mean of squares;
+ *     counter   t does not change although m does, at `patience` steps in a row: the bias
+ *               correction uses the wrong step;
  *     bound     |m|^2 > LARGEST sum v. With betas b1 and b2 no element of m is above
- *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual ones, so
- *               that one of them is corrupt;
- *     betas     they are swapped: with sums over all elements, what the equations
+ *               sqrt(v (1 - b1)^2 / ((1 - b2) (1 - b1^2 / b2))), 7.3 sqrt v for the usual
+ *               betas, so one of the two is corrupt;
+ *     betas     they are swapped: solved, with sums over all elements, from
  *                   m = b1 m' + (1 - b1) g,      v = b2 v' + (1 - b2) g^2
- *               say of b1 and b2 is 1 - b2 > 4 (1 - b1), at `patience` steps on end and each time
- *               the same, to a quarter. Usual ones have 1 - b2 at least ten times smaller than
- *               1 - b1. Where another gradient is used than is seen (clipped later, of several
- *               micro-batches), the solutions are not the same each time, and nothing fires.
- *               Steps that do not follow the one observed before say nothing.
+ *               they satisfy 1 - b2 > 4 (1 - b1) at `patience` steps in a row, with equal
+ *               results to within a quarter. For the usual betas 1 - b2 is at least ten
+ *               times smaller than 1 - b1. If the gradient that is used is not the one
+ *               that is seen (clipped later, or of several micro-batches), the results
+ *               differ and nothing fires. Steps that do not follow the previously
+ *               observed one are ignored.
  *
- * Tensors by their names: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's w.exp_avg,
- * w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
+ * Finds tensors by name: Accl1___w, Accl2___w, Step___w, Gradient___w, or PyTorch's
+ * w.exp_avg, w.exp_avg_sq, w.step, w.grad. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -39,8 +40,8 @@ typedef struct tensor_memory {
     double sum_m, sum_v, step;
     int64_t last;
     bool has_before;
-    int64_t stuck, swapped; /* steps on end */
-    double beta1, beta2;    /* as they were solved for at the last of these */
+    int64_t stuck, swapped; /* steps in a row */
+    double beta1, beta2;    /* as solved at the last of these */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -94,7 +95,7 @@ static void link_all(sonde_rule_run *run, size_t count)
     sonde__builtin_link(run, PARAMETERS, STATE, is_step, offsetof(tensor_memory, t));
 }
 
-/* Vital signs of tensor i if they are there and all is finite. */
+/* Vital signs of tensor i, or NULL if it was not seen or is not finite. */
 static const sonde_vitals *vitals_of(const sonde_rule_tensor *tensors, size_t i)
 {
     const sonde_vitals *v = i != SIZE_MAX ? tensors[i].vitals : NULL;
@@ -143,7 +144,7 @@ static void judge_counter(sonde_rule_run *run, tensor_memory *memory,
     }
 }
 
-/* b of `now = b before + (1 - b) fresh`; NaN where the numbers do not tell. */
+/* b of `now = b before + (1 - b) fresh`; NaN if the numbers do not determine it. */
 static double solve(double now, double before, double fresh, double scale)
 {
     const double by = before - fresh;
@@ -168,7 +169,7 @@ static void judge_betas(sonde_rule_run *run, tensor_memory *memory, const sonde_
                                                near(1.0 - b2, 1.0 - memory->beta2));
 
     if (memory->has_before && isfinite(b1) &&
-        isfinite(b2)) { /* else the step says nothing */
+        isfinite(b2)) { /* else the step is ignored */
         memory->swapped = swapped ? (same ? memory->swapped + 1 : 1) : 0;
         memory->beta1 = b1;
         memory->beta2 = b2;

@@ -1,16 +1,16 @@
 /*
- * Overfit - the loss of evaluation leaves that of training behind.
+ * Overfit - evaluation gets worse while training gets better.
  *
- * A round is a stretch of training steps with the evaluation that follows it. Fires when for
- * `patience` rounds on end
+ * A round is a sequence of training steps and the evaluation that follows it. Fires when
+ * for `patience` rounds in a row
  *     (mean evaluation loss - mean training loss) / mean training loss > ratio_threshold
- * and, unless rising is 0, evaluation gets worse while training gets better: of the means of
- * CALM rounds on end,
- *     that of evaluation is by that share above its least so far, and by more than SWINGS times
- *         what evaluations swing by, and
- *     that of training is by that share below what it was then.
- * A network that is only better at what it has seen, and still getting better at the rest, is well;
- * and a single evaluation says little: small sets and large steps make it swing.
+ * and, unless rising is 0, of the means of CALM rounds
+ *     that of evaluation is above its least so far by that share, and by more than SWINGS
+ *         times the fluctuation of evaluations, and
+ *     that of training is below its value then by that share.
+ * A network that is better on its training data but still improves on the rest is
+ * healthy. A single evaluation proves little: small sets and large steps make it
+ * fluctuate.
  *
  * Evidence: vital signs of losses, in training and evaluation steps.
  */
@@ -29,8 +29,9 @@ typedef struct overfit {
 } overfit;
 
 enum { CALM = 3, REMEMBERED = 16 };
-/* Evaluations that swing at random by s turn back by 0.57 s in the mean, and means of three of them
- * lie 0.82 s apart: four turns are nearly three deviations. */
+/* Evaluations that fluctuate at random with a standard deviation of s turn back by 0.57 s
+ * on average, and means of three of them lie 0.82 s apart: four turns are nearly three
+ * standard deviations. */
 #define SWINGS 4.0
 
 /* Means over CALM rounds, the last of which is `round`. */
@@ -42,9 +43,9 @@ typedef struct calm {
 typedef struct tensor_memory {
     sonde__builtin_phases phases;
     double train[CALM], eval[CALM]; /* of the last rounds, by their number */
-    calm now, best; /* best: of the least evaluation loss; round 0: none yet */
-    double step;    /* from the evaluation before to the last */
-    double swing;   /* how far they go and come back, in the mean */
+    calm now, best; /* best: with the least evaluation loss; round 0: none yet */
+    double step;    /* from the previous evaluation to the last */
+    double swing;   /* mean distance of turns */
     int64_t bad;
 } tensor_memory;
 
@@ -66,7 +67,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return sonde__builtin_wants_chosen(run, id, sonde__builtin_is_loss(info, id));
 }
 
-/* Of two steps on end that go opposite ways, the shorter one is a swing. */
+/* The shorter one of two consecutive steps in opposite directions is a swing. */
 static void take_swing(tensor_memory *memory, double before, double eval)
 {
     const double step = eval - before, last = memory->step;
@@ -79,7 +80,7 @@ static void take_swing(tensor_memory *memory, double before, double eval)
     }
 }
 
-/* Takes the round that has ended into the means. */
+/* Adds the round that has ended to the means. */
 static void take_round(tensor_memory *memory)
 {
     const int64_t round = memory->phases.rounds;
@@ -96,7 +97,7 @@ static void take_round(tensor_memory *memory)
     }
 }
 
-/* Evaluation is worse than it has been, and training better than it was then. */
+/* True if evaluation is worse than its best, and training better than it was then. */
 static bool is_rising(const overfit *state, const tensor_memory *memory)
 {
     const calm *now = &memory->now, *best = &memory->best;

@@ -1,9 +1,10 @@
 /*
- * Overtraining - training goes on and nothing improves.
+ * Overtraining - training continues without improvement.
  *
- * A round is a stretch of training steps with the evaluation that follows it. Fires when the mean
- * evaluation loss has not improved by more than delta for patience_validation rounds, or the mean
- * training loss for patience_train rounds while evaluation does not improve either.
+ * A round is a sequence of training steps and the evaluation that follows it. Fires when
+ * the mean evaluation loss has not improved by more than delta for patience_validation
+ * rounds, or the mean training loss for patience_train rounds while evaluation does not
+ * improve either.
  *
  * Evidence: vital signs of losses, in training and evaluation steps.
  */

@@ -1,24 +1,25 @@
 /*
- * PoorWeightInitialization - the signal grows out of bounds, or dies, on its way through the
- * layers, from the very first steps.
+ * PoorWeightInitialization - the signal explodes or dies in the layers of the untrained
+ * network.
  *
- * Looks at what goes into activations, and into the loss, layer by layer, at the first observed
- * training steps, and fires when
- *     growth   the variance of a layer's was, at the first two of them, more than `threshold`
- *              times that of the layer before, and more than LOUD: deviations below ten come
- *              of a normalisation that follows a quiet layer; a layer that keeps the variance of
- *              inputs of order one never gets there; or
- *     death    it was, at all of the first `steps` (or until the end of the run), less than
- *              1 / threshold^2 of that of the layer before, and not 0: PyTorch's default
- *              initialisation shrinks it by some 6 a layer, and that trains; or
- *     stuck    the loss moved by less than 0.01 % of itself within `patience` steps, and some
- *              gradient's values lie within distribution_range of each other.
+ * Judges the inputs of activations and of the loss, layer by layer, at the first observed
+ * training steps. Fires when
+ *     growth   at the first two of them, the variance of a layer is more than `threshold`
+ *              times that of the previous layer and more than LOUD. (Standard deviations
+ *              below ten come from a normalisation after a quiet layer; a layer that
+ *              keeps the variance of inputs of order one never gets there.)
+ *     death    at all of the first `steps` (or until the end of the run), it is less than
+ *              1 / threshold^2 of that of the previous layer, and not 0. (PyTorch's
+ *              default initialisation shrinks it by about 6 per layer, and that trains.)
+ *     stuck    the loss changes by less than 0.01 % within `patience` steps, while the
+ *              values of a gradient lie within distribution_range of each other.
+ * A step counts for the layers if it has inputs of activations, and for the loss if it
+ * has a loss.
  *
- * A step counts for the layers if it has inputs of activations, for the loss if it has a loss.
- *
- * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default, inputs of
- * activations, by their names or by the op of their module's output, with what goes into the loss),
- * of losses and of gradients. A range from least to largest stands for that from the 5th to the 95th percentile, which is never larger.
+ * Evidence: vital signs of the tensors that activation_inputs_regex selects (by default,
+ * the inputs of activations, by name or by the op of their module's output, and the input
+ * of the loss), of losses and of gradients. The range from minimum to maximum stands for
+ * that from the 5th to the 95th percentile, which is never larger.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -43,9 +44,9 @@ typedef struct poor {
 typedef struct tensor_memory {
     double variance; /* at this step */
     int64_t looked, grew, shrank;
-    double worst; /* ratio to the layer before, the least extreme of the steps */
+    double worst; /* ratio to the previous layer, the least extreme of the steps */
     double loss;
-    int64_t still; /* steps on end without a change of the loss */
+    int64_t still; /* steps in a row without a change of the loss */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -83,7 +84,8 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                                               : SONDE_RULE_IGNORE;
 }
 
-/* The variance of each layer against that of the one before; whether any was seen. */
+/* Compares the variance of each layer with that of the previous one. True if any was
+ * seen. */
 static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t count)
 {
     double before = 0.0;
@@ -113,7 +115,7 @@ static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
     return any;
 }
 
-/* grown: those that grow are looked for, else those that die. */
+/* Reports layers that grow (grown) or die. */
 static void judge_layers(sonde_rule_run *run, const sonde_rule_tensor *tensors,
                          size_t count, bool grown)
 {
@@ -143,8 +145,8 @@ static void judge_loss(sonde_rule_run *run, size_t i, tensor_memory *memory, dou
         state->heard > 1 && fabs(loss - memory->loss) < 1e-4 * fabs(memory->loss);
 
     memory->still = still && state->narrow ? memory->still + 1 : 0;
-    memory->loss = memory->still > 0 ? memory->loss
-                                     : loss; /* that of the first step of the stretch */
+    memory->loss =
+        memory->still > 0 ? memory->loss : loss; /* of the first step of the streak */
     if (memory->still >= state->patience &&
         sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "steps_unmoved",
                          (double)memory->still, (double)state->patience)) {

@@ -1,10 +1,10 @@
 /*
  * ReplicaDivergence - a parameter differs between replicas (or workers) at the same step.
  *
- * Fires when its hash is not that of the first replica seen at the step. A replica that misses an
- * all-reduce differs in all of its parameters, so the small ones, of up to SMALL elements, are
- * looked at at every step, and the others where raw values are. Evidence: hashes of parameters of
- * at least two replicas.
+ * Fires when its hash differs from that of the first replica seen at the step. A replica
+ * that misses an all-reduce differs in all of its parameters, so parameters of up to
+ * SMALL elements are hashed at every step, and larger ones at the steps with raw values.
+ * Evidence: hashes of parameters on at least two replicas.
  */
 #include "rules/builtin/builtin.h"
 

@@ -1,21 +1,22 @@
 /*
- * SaturatedActivation - in a layer most tanh or sigmoid units are driven so far that they no
- * longer react.
+ * SaturatedActivation - most tanh or sigmoid units of a layer no longer react.
  *
- * A unit (a neuron; of images a channel) is saturated at a step if its inputs lie outside
- * threshold_tanh_min ... _max (or threshold_sigmoid_min ... _max) for at least
- * (100 - threshold_inactivity) % of the samples. Fires when, at `patience` observed steps on end,
- *     inputs    more than threshold_layer % of the units of a layer, the same ones, have been
+ * A unit (a neuron; for images a channel) is saturated at a step if its inputs lie
+ * outside threshold_tanh_min ... _max (or threshold_sigmoid_min ... _max) for at least
+ * (100 - threshold_inactivity) % of the samples. Fires when, at `patience` observed steps
+ * in a row,
+ *     inputs    more than threshold_layer % of the units of a layer, the same ones, are
  *               saturated; or
- *     slope     the mean slope of a layer is below `slope` of the largest there is: of tanh
- *               1 - mean a^2, of sigmoid 4 (mean a - mean a^2), with a its outputs, so that next
- *               to nothing flows back. Of sigmoid only where outputs lie at both ends (a mean of
- *               0.1 ... 0.9): outputs that are nearly all 0 may be rare labels.
+ *     slope     the mean slope of a layer is below `slope` times the largest possible.
+ *               With outputs a, the slope of tanh is 1 - mean a^2 and that of sigmoid 4
+ *               (mean a - mean a^2). A sigmoid is only judged if outputs lie at both ends
+ *               (a mean of 0.1 ... 0.9): outputs that are nearly all 0 may be rare
+ *               labels.
  *
- * Of inputs that the expressions select (by default those of tanh and sigmoid, by their names or by
- * the op of their module's output): those of a sigmoid have the sigmoid's range, others tanh's.
- * Evidence: raw inputs;
- * vital signs of outputs; those of inputs show only a layer all of whose values are outside.
+ * Judges the inputs that the expressions select (by default those of tanh and sigmoid, by
+ * name or by the op of their module's output). Inputs of a sigmoid have the range of
+ * sigmoid, others that of tanh. Evidence: raw inputs and vital signs of outputs; vital
+ * signs of inputs only show a layer all of whose values are outside.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -41,8 +42,8 @@ typedef struct saturated {
 typedef struct tensor_memory {
     sonde__builtin_units units;
     double low, high;
-    int64_t all_outside; /* steps on end */
-    int64_t flat;        /* of an output: steps on end */
+    int64_t all_outside; /* steps in a row */
+    int64_t flat;        /* of an output: steps in a row */
     bool sigmoid;
 } tensor_memory;
 
@@ -147,7 +148,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
 }
 
-/* The mean slope, as a share of the largest; 1 where it says nothing. */
+/* The mean slope relative to the largest possible; 1 if it cannot be judged. */
 static double slope_of(const tensor_memory *memory, const sonde_vitals *v)
 {
     const double n = (double)sonde__builtin_finite(v), square = v->sumsq / n;

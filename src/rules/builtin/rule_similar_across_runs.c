@@ -1,10 +1,11 @@
 /*
- * SimilarAcrossRuns - a tensor differs from that of another run at the same step.
+ * SimilarAcrossRuns - a tensor differs from the same tensor of another run at the same
+ * step.
  *
- * other_trial is the other run. Of the tensors that collection_names and tensor_regex select, else
- * of all: fires when their vital signs at a step of the same mode are not the same, within a
- * relative difference of rtol of every sum and extreme. A tensor, or a step, that the other run
- * does not have is left out, and told by --explain. Evidence: vital signs of both.
+ * other_trial is the other run. Judges the tensors that collection_names and tensor_regex
+ * select, else all. Fires when the vital signs of both at a step of the same mode differ,
+ * by a relative difference of more than rtol in any sum or extreme. Tensors and steps
+ * that the other run does not have are left out. Evidence: vital signs of both runs.
  */
 #include "rules/builtin/builtin.h"
 

@@ -1,18 +1,19 @@
 /*
- * SoftmaxMisuse - a classifier's loss gets probabilities where it wants scores, or scores where it
- * wants log-probabilities.
+ * SoftmaxMisuse - the loss of a classifier gets probabilities where it expects scores, or
+ * scores where it expects log-probabilities.
  *
- * With s (N, C) what goes into the loss, y (N) the labels and L the loss, fires, at `patience` steps
- * on end at which all three are seen, when
- *     twice     rows of s are probabilities (0 ... 1, adding up to 1), and L is the cross-entropy of
- *               s as scores, mean of log sum exp s[n] - s[n, y]: softmax is taken twice, and the
- *               loss cannot come below log(1 + (C - 1) / e); or
- *     missing   L is the mean of -s[n, y], and the exp of neither the rows nor the columns of s adds
- *               up to 1: softmax is not taken at all, and the loss has no floor. (Along columns, over
- *               the batch, is odd, but somebody normalised.)
- * L has to be that number to CLOSE, so that other losses (weighted, smoothed) say nothing.
+ * s (N, C) is the input of the loss, y (N) the labels and L the loss. At `patience` steps
+ * in a row that have all three, fires when
+ *     twice     the rows of s are probabilities (0 ... 1, with a sum of 1), and L is the
+ *               cross-entropy of s as scores, mean of log sum exp s[n] - s[n, y]: softmax
+ *               is applied twice, and the loss cannot fall below log(1 + (C - 1) / e); or
+ *     missing   L is the mean of -s[n, y], and the exponentials of neither the rows nor
+ *               the columns of s add up to 1: softmax is not applied, and the loss has no
+ *               lower bound. (Columns, over the batch, are unusual, but normalised.)
+ * L must equal that number to within CLOSE, so other losses (weighted, smoothed) do not
+ * fire.
  *
- * Labels and predictions as ClassImbalance finds them. Evidence: raw values of both, losses.
+ * Finds labels and predictions like ClassImbalance. Evidence: raw values of both; losses.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
@@ -93,7 +94,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     state->rows += (size_t)view->shape[0];
 }
 
-/* log sum exp of n numbers so far apart. */
+/* log sum exp of n numbers that are `stride` apart. */
 static double log_sum(const double *s, size_t n, size_t apart)
 {
     double most = s[0], sum = 0.0;
@@ -107,19 +108,19 @@ static double log_sum(const double *s, size_t n, size_t apart)
     return most + log(sum);
 }
 
-/* What the numbers of a step are. */
-typedef struct finding_of {
+/* Properties of the scores of a step. */
+typedef struct properties {
     double nll, cross_entropy; /* means over the rows */
     bool probabilities, normalised;
-} finding_of;
+} properties;
 
 /* false: a label is out of range. */
-static bool look(const misuse *state, finding_of *out)
+static bool look(const misuse *state, properties *out)
 {
     const double n = (double)state->rows;
     bool by_row = true, by_column = true;
 
-    *out = (finding_of){.probabilities = true};
+    *out = (properties){.probabilities = true};
     for (size_t i = 0; i < state->rows; i++) {
         const double *s = state->scores + i * state->classes;
         const double log_of = log_sum(s, state->classes, 1);
@@ -151,7 +152,7 @@ static bool is_close(double loss, double to)
     return fabs(loss - to) < CLOSE * (1.0 + fabs(loss));
 }
 
-static void judge(sonde_rule_run *run, double loss, const finding_of *is)
+static void judge(sonde_rule_run *run, double loss, const properties *is)
 {
     misuse *state = sonde_rule_state(run);
     const bool entropy = is_close(loss, is->cross_entropy), nll = is_close(loss, is->nll);
@@ -182,7 +183,7 @@ static void step(sonde_rule_run *run)
     misuse *state = sonde_rule_state(run);
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
-    finding_of is;
+    properties is;
 
     for (size_t i = 0; i < count && state->rows > 1 && state->rows == state->labels.count;
          i++) {

@@ -1,7 +1,7 @@
 /*
- * StalledTraining - no new step for threshold seconds.
+ * StalledTraining - no new step for `threshold` seconds.
  *
- * Judged while a run is followed: the time since its last step is the evidence. A run that has
+ * Judges a run while it is followed, by the time since its last step. A run that has
  * ended is not stalled.
  */
 #include "rules/builtin/builtin.h"

@@ -1,18 +1,19 @@
 /*
- * SymmetricUnits - units of a layer have the same weights, and so will learn the same.
+ * SymmetricUnits - units of a layer have the same weights, and so learn the same.
  *
- * Fires for a weight (units, ...) of at least two units, at the first `steps` steps at which it is
- * seen, when
- *     rows      at least `share` percent of its rows equal another row that is not all 0; or
- *     constant  the deviation of its elements is less than a hundredth of their mean: drawn
- *               weights have a mean near 0. Updates move elements apart, so it is the first step
- *               that tells; or
- *     zero      it is 0 throughout and so is its gradient: at once where that holds for half of
- *               all weights, else when it has lasted for `patience` steps. The last layer of a
- *               residual branch, or a head, may well begin at 0: its gradient is not 0, or, where
- *               both do, not for long. Where gradients are not seen, a weight is given `patience`
- *               steps to leave 0.
- * A weight without a gradient where others have one is frozen, and let be.
+ * Judges weights (units, ...) of at least two units, at their first `steps` observed
+ * steps. Fires when
+ *     rows      at least `share` percent of the rows equal another row that is not all 0;
+ *               or
+ *     constant  the standard deviation of the elements is less than a hundredth of their
+ *               mean (random weights have a mean near 0). Updates move elements apart, so
+ *               this shows at the first step; or
+ *     zero      the weight and its gradient are all 0: at once if that holds for half of
+ *               all weights, else after `patience` steps. The last layer of a residual
+ *               branch, or a head, may begin at 0: its gradient is not 0, or, where both
+ *               are 0, not for long. Without gradients, a weight has `patience` steps to
+ *               leave 0.
+ * A weight without a gradient, where others have one, is frozen and not judged.
  *
  * Evidence: raw weights for rows; vital signs of weights and gradients for the rest.
  */
@@ -38,7 +39,7 @@ typedef struct tensor_memory {
     uint64_t *rows; /* hashes */
     size_t gradient;
     int64_t seen_raw, seen_vitals, zero;
-    double percent; /* of this step; -1: not seen raw */
+    double percent; /* of this step; -1: no raw value */
 } tensor_memory;
 
 static const sonde_rule_param params[] = {
@@ -143,7 +144,8 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         finite ? duplicates(memory->rows, (size_t)rows) : -1.0; /* NonFinite's */
 }
 
-/* How many weights are 0 and have a gradient of 0; *trained: how many have a gradient at all. */
+/* The number of weights that are 0 with a gradient of 0. Sets *trained to the number that
+ * have a gradient. */
 static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t *trained)
 {
     size_t stuck = 0;
@@ -162,7 +164,8 @@ static size_t count_stuck(const sonde_rule_tensor *tensors, size_t count, size_t
     return stuck;
 }
 
-/* Whether all units are alike by what vital signs tell; most: half of all weights are stuck. */
+/* True if vital signs show that all units are equal; most: half of all weights are stuck.
+ * */
 static bool alike(const symmetric *state, const sonde_rule_tensor *tensors,
                   tensor_memory *memory, const sonde_vitals *w, bool gradients, bool most)
 {

@@ -1,9 +1,10 @@
 /*
- * TensorVariance - the variance of a tensor is above max_threshold or below min_threshold.
+ * TensorVariance - the variance of a tensor is above max_threshold or below
+ * min_threshold.
  *
- * Of the tensors that collection_names and tensor_regex select, else of weights. At least one
- * threshold is needed. The variance is that of the population of finite values. Evidence: vital
- * signs.
+ * Judges the tensors that collection_names and tensor_regex select, else weights. At
+ * least one threshold is required. The variance is that of the population of finite
+ * values. Evidence: vital signs.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

@@ -1,8 +1,9 @@
 /*
  * TreeDepth - a boosted tree is as deep as `depth` (imported runs).
  *
- * Nodes are numbered from 0 level by level, so the largest number n of a tree of depth d is at
- * least 2^d - 1: fires when log2(n + 1) reaches depth. Evidence: vital signs of node numbers.
+ * Nodes are numbered from 0, level by level, so the largest number n in a tree of depth d
+ * is at least 2^d - 1. Fires when log2(n + 1) reaches depth. Evidence: vital signs of
+ * node numbers.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"

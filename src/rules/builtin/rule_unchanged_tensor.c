@@ -1,11 +1,11 @@
 /*
  * UnchangedTensor - a tensor is the same at the last num_steps observed steps.
  *
- * Two raw values are the same if |a - b| <= atol + rtol |b| for all elements (NaN equal to NaN
- * if equal_nan). Where only vital signs were recorded, two are the same if all of their counts,
- * extremes and sums are, to the bit. The tensors are those that collection_names and
- * tensor_regex select, else weights; since frozen ones may well stay the same, it runs only when
- * it is named.
+ * Two raw values are the same if |a - b| <= atol + rtol |b| for all elements (equal_nan:
+ * NaN equals NaN). If only vital signs were recorded, two values are the same if all
+ * counts, extremes and sums are equal to the bit. Judges the tensors that
+ * collection_names and tensor_regex select, else weights. Opt-in, since frozen weights
+ * may stay the same.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_values.h"
@@ -25,7 +25,7 @@ typedef struct unchanged {
 typedef struct tensor_memory {
     sonde_vitals vitals;
     bool has_vitals;
-    int64_t same_vitals, same_raw; /* steps on end */
+    int64_t same_vitals, same_raw; /* steps in a row */
     double *raw;                   /* the last one, row-major */
     int64_t raw_count, raw_step;
 } tensor_memory;
@@ -49,7 +49,7 @@ static bool close_enough(const unchanged *state, double a, double b)
     return a == b || fabs(a - b) <= state->atol + state->rtol * fabs(b);
 }
 
-/* Compares with what is kept, and keeps it. */
+/* Compares the values with the last ones, and keeps them. */
 static bool take(const unchanged *state, tensor_memory *memory, const sonde_view *view)
 {
     sonde__builtin_reader reader;

@@ -1,12 +1,13 @@
 /*
- * UnfrozenParameter - a parameter changes that should not.
+ * UnfrozenParameter - a frozen parameter changes.
  *
- * Of the parameters that tensor_regex selects: at the first change. Without it, of parameters
- * that look frozen: neither gradient nor update of it is among the tensors while those of others
- * are; at `patience` changes. Any change counts where more than half of all parameters are
- * trained. Where not, only weight decay that forgets what is frozen, which multiplies all values
- * by the same number: the copies of a model that follow it as a moving average are no less in
- * number than the model, and are meant to change. Evidence: vital signs of parameters.
+ * Judges the parameters that tensor_regex selects, and fires at their first change.
+ * Without it, judges parameters that look frozen, because neither a gradient nor an
+ * update of them is among the tensors while others have one, and fires after `patience`
+ * changes. Any change counts if more than half of all parameters are trained. If not,
+ * only a factor common to all values counts, as from weight decay that is applied to
+ * frozen parameters: copies of a model that follow it as a moving average are as many as
+ * the model has, and are meant to change. Evidence: vital signs of parameters.
  */
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
@@ -24,7 +25,7 @@ enum { PARAMETERS = 0, SIGNS = 1, REGEX = 0 };
 typedef struct tensor_memory {
     sonde_vitals before;
     bool has_before, trained, chosen;
-    size_t sign; /* of a parameter: a gradient, update or state of it */
+    size_t sign; /* of a parameter: its gradient, update or state */
     int64_t changes;
 } tensor_memory;
 
@@ -52,7 +53,7 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
                : SONDE_RULE_IGNORE;
 }
 
-/* Which parameters are trained, as far as names tell. */
+/* Finds the parameters that are trained, by the names of their gradients. */
 static void find_trained(sonde_rule_run *run)
 {
     unfrozen *state = sonde_rule_state(run);
@@ -74,8 +75,8 @@ static void find_trained(sonde_rule_run *run)
     }
 }
 
-/* Whether all values were multiplied by the same number, of 0.5 ... 1: weight decay. Sums are
- * those of float32 values, each rounded once. */
+/* True if all values were multiplied by the same factor of 0.5 ... 1: weight decay. The
+ * sums are of float32 values, each rounded once. */
 static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
 {
     const double by = now->l1 / before->l1;

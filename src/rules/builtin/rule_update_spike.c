@@ -1,14 +1,15 @@
 /*
  * UpdateSpike - one element of a parameter jumps.
  *
- * With a the largest magnitude of the parameter, a' that of the observed step before, k training
- * steps ago, and q and q' their sums of squares, fires when, of at least `least` comparisons,
- *     a - a' > a' / 2                   it more than outgrows all others, at once
- *     a - a' > factor k m               m the median of |a - a'| / k over the last 32
- *     0.3 a^2 < q - q' < 3 a^2          and the others hardly do: the change of the whole tensor
- *                                       is for a good part that of one element
- * which is what a flipped bit of an exponent does, and an update does not: that moves all elements,
- * so that q changes by far more than a^2, or none so far. Elements that get smaller, and bits of a
+ * a is the largest magnitude of the parameter, a' that of the previously observed step, k
+ * training steps earlier, and q and q' are their sums of squares. After `least`
+ * comparisons, fires when
+ *     a - a' > a' / 2            the element outgrows all others at once,
+ *     a - a' > factor k m        m is the median of |a - a'| / k over the last 32, and
+ *     0.3 a^2 < q - q' < 3 a^2   the others hardly change: the change of the whole tensor
+ *                                is mostly that of one element.
+ * A flipped bit of an exponent does this. An update does not: it changes all elements, so
+ * q changes by far more than a^2, or not as far. Elements that shrink, and bits of a
  * mantissa, do no harm that could be told from training.
  *
  * Evidence: vital signs of parameters.
@@ -19,7 +20,9 @@
 
 #include <math.h>
 
-enum { ELEMENTS = 32 }; /* fewer are not judged: one is then a large part of all */
+enum {
+    ELEMENTS = 32
+}; /* smaller tensors are not judged: one element is a large part of them */
 
 typedef struct spike {
     double factor;
@@ -27,7 +30,7 @@ typedef struct spike {
 } spike;
 
 typedef struct tensor_memory {
-    sonde__builtin_recent changes; /* of the largest magnitude, a step */
+    sonde__builtin_recent changes; /* of the largest magnitude, per step */
     double largest, sumsq;
     int64_t last;
 } tensor_memory;

@@ -1,16 +1,18 @@
 /*
- * VanishingGradient - a parameter's gradient is too small to teach it anything.
+ * VanishingGradient - a gradient is too small for its parameter to learn.
  *
- * Fires for a gradient g, over `patience` observed steps on end, when
- *     tiny     mean |g| < threshold, and < relative times the largest mean |g| of the step:
- *              where all gradients are small the network has learnt what there is; or
- *     gone     every element is 0 that was not before, while another gradient is not; or
- *     profile  of at least four weights, going from the output to the input, gradients shrink
- *              from nearly every one to the next, by `profile` in all.
- * The mean is over elements that are not 0 (rows of an embedding that a batch does not touch
- * say nothing). Gradients of one dimension are not judged unless `biases`: a bias before a
- * normalisation has none but rounding. A gradient that has been 0 from the start is a frozen one, and one that
- * doubles within the patience is on its way: neither counts.
+ * Fires for a gradient g when, at `patience` observed steps in a row,
+ *     tiny     mean |g| is below threshold and below relative times the largest mean |g|
+ *              of the step (where all gradients are small, the network has converged); or
+ *     gone     all elements are 0, which they were not before, while another gradient is
+ *              not 0; or
+ *     profile  among at least four weights, from the output to the input, gradients
+ *              shrink at nearly every layer, and by a factor of `profile` in all.
+ * The mean is over elements that are not 0: rows of an embedding that a batch does not
+ * use say nothing. Gradients of one dimension are only judged with `biases`, because a
+ * bias before a normalisation has only rounding errors. A gradient that was 0 from the
+ * start is frozen, and a gradient that doubles within the patience is growing; neither
+ * fires.
  *
  * Evidence: vital signs of gradients.
  */
@@ -29,8 +31,8 @@ typedef struct vanishing {
 } vanishing;
 
 typedef struct tensor_memory {
-    double now;         /* mean |g| at the last step that it was seen at */
-    int64_t small;      /* observed steps on end at which it was small */
+    double now;         /* mean |g| at the last step with this gradient */
+    int64_t small;      /* observed steps in a row at which it was small */
     double first_small; /* mean at the first of them */
     bool alive;         /* was ever not 0 */
     bool weight, seen, judged;
@@ -73,7 +75,7 @@ static sonde_err bind(sonde_rule_run *run, size_t i, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Means of this step; the largest of them. */
+/* Computes the means of this step. Returns the largest. */
 static double take_means(sonde_rule_tensor *tensors, size_t count)
 {
     double largest = 0.0;
@@ -95,9 +97,9 @@ static double take_means(sonde_rule_tensor *tensors, size_t count)
 }
 
 /*
- * Index of the tensor at which gradients have vanished on their way to the input, else count.
- * Gradients of weights are declared from output to input or the other way round; the direction
- * is that in which they shrink.
+ * Index of the last tensor on the way to the input if gradients vanish on that way, else
+ * count. Gradients of weights are declared from output to input or in reverse; they
+ * vanish in the direction in which they shrink.
  */
 static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count,
                                   double share)
@@ -135,7 +137,7 @@ static size_t vanished_on_the_way(const sonde_rule_tensor *tensors, size_t count
     return count;
 }
 
-/* How many steps on end it has been small for, this one included. */
+/* The number of steps in a row at which it was small, with this one. */
 static int64_t last_small(tensor_memory *memory, bool small)
 {
     if (!small) {
@@ -143,7 +145,7 @@ static int64_t last_small(tensor_memory *memory, bool small)
     } else if (memory->small++ == 0) {
         memory->first_small = memory->now;
     } else if (memory->now > 2.0 * memory->first_small) {
-        memory->small = 1; /* it grows: on its way */
+        memory->small = 1; /* it grows */
         memory->first_small = memory->now;
     }
     return memory->small;

@@ -4,8 +4,9 @@
  * This file measures by how much each weight changes; update_ratio.h says how, and
  * update_large.c, update_small.c, update_fast.c and update_slow.c say what they report.
  *
- * Evidence: raw weights, and losses. Without raw weights, vital signs bound |w - w'| from below by
- * the change of the norm and of the mean, and so can show that an update is large, nothing else.
+ * Evidence: raw weights, and losses. Without raw weights, vital signs bound |w - w'| from
+ * below by the change of the norm and of the mean, and so can show that an update is
+ * large, nothing else.
  */
 #include "rules/builtin/update_ratio.h"
 #include "rules/builtin/builtin.h"

@@ -35,7 +35,7 @@ void sonde__builtin_recent_take(sonde__builtin_recent *recent, double value)
     recent->value[recent->count++ % SONDE__RECENT] = value;
 }
 
-/* --- rounds of training and evaluation ------------------------------------------------ */
+/* --- rounds of training and evaluation ---------------------------------------------- */
 
 bool sonde__builtin_phases_end(sonde__builtin_phases *phases)
 {

@@ -1,6 +1,6 @@
 /*
- * series.h - numbers that rules follow from step to step: the recent values of one, and the mean
- * losses of alternating rounds of training and evaluation.
+ * series.h - numbers that rules follow from step to step: the recent values of one, and
+ * the mean losses of alternating rounds of training and evaluation.
  */
 #ifndef SONDE_RULES_BUILTIN_SERIES_H
 #define SONDE_RULES_BUILTIN_SERIES_H
@@ -25,7 +25,7 @@ void sonde__builtin_recent_take(sonde__builtin_recent *recent, double value);
 double sonde__builtin_recent_quantile(const sonde__builtin_recent *recent, double part);
 double sonde__builtin_recent_median(const sonde__builtin_recent *recent);
 
-/* --- rounds of training and evaluation ------------------------------------------------ */
+/* --- rounds of training and evaluation ---------------------------------------------- */
 
 /*
  *     train train train | eval eval | train train | eval ...

@@ -2,12 +2,12 @@
  * update_fast.c - WeightUpdateRatio: the learning rate is too high for most weights.
  *
  * Fires, for the weight that changes most, when the median r over weights
- *     was above 2 `fast` at three comparisons in a row: all weights are replaced within a few
- *     steps; or
- *     was above `fast`, and AFTER steps on the loss is not below STILL times its value before. A
- *     high learning rate causes so large an r for a few steps, but then the loss falls. A network
- *     that has learnt (its loss is below half of its first ones) need not improve further; there
- *     the loss has to have doubled.
+ *     was above 2 `fast` at three comparisons in a row: all weights are replaced within a
+ *     few steps; or
+ *     was above `fast`, and AFTER steps on the loss is not below STILL times its value
+ *     before. A high learning rate causes so large an r for a few steps, but then the
+ *     loss falls. A network that has learnt (its loss is below half of its first ones)
+ *     need not improve further; there the loss has to have doubled.
  */
 #include "rules/builtin/update_ratio.h"
 
@@ -81,7 +81,8 @@ static void report_in_vain(sonde_rule_run *run)
     }
 }
 
-/* Begins an episode when the median is above the limit, or continues the one that is open. */
+/* Begins an episode when the median is above the limit, or continues the one that is
+ * open. */
 static void follow_episode(sonde__builtin_update_ratio *state, double median)
 {
     sonde__builtin_update_fast *fast = &state->fast_state;

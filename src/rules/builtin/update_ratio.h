@@ -1,5 +1,6 @@
 /*
- * update_ratio.h - what the findings of WeightUpdateRatio have in common. Each kind is a file:
+ * update_ratio.h - what the findings of WeightUpdateRatio have in common. Each kind is a
+ * file:
  *
  *     update_large.c   a weight changes by more than its own size
  *     update_small.c   a weight hardly changes
@@ -10,14 +11,14 @@
  *
  *     r = |w - w'|2 / (|w'|2 + epsilon)        w' the value at the last observed step
  *
- * over SAMPLE elements of each weight, evenly spread. Networks that learn have an r of 1e-4 ... 5e-2
- * a step. If k training steps lie between w' and w, the mean change of a step is at least r / k:
- * update_large and update_fast use that. And r itself is at least the change of one step:
- * update_small and update_slow use that. So the rule reports less, not more, where steps are
- * observed seldom.
+ * over SAMPLE elements of each weight, evenly spread. Networks that learn have an r of
+ * 1e-4 ... 5e-2 a step. If k training steps lie between w' and w, the mean change of a
+ * step is at least r / k: update_large and update_fast use that. And r itself is at least
+ * the change of one step: update_small and update_slow use that. So the rule reports
+ * less, not more, where steps are observed seldom.
  *
- * With num_steps, w' is the value at least so many observed steps back (1 by default) and r is the
- * change over so many steps.
+ * With num_steps, w' is the value at least so many observed steps back (1 by default) and
+ * r is the change over so many steps.
  */
 #ifndef SONDE_RULES_BUILTIN_UPDATE_RATIO_H
 #define SONDE_RULES_BUILTIN_UPDATE_RATIO_H

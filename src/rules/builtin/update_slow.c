@@ -1,10 +1,11 @@
 /*
  * update_slow.c - WeightUpdateRatio: the learning rate is too low to learn anything.
  *
- * Fires, for the weight that changes most, when over the first SLOW_STEPS comparisons of a run that
- * is observed from its first step on the largest r of all weights was below `slow` on average, did
- * not grow (as in a warm-up), and the loss did not fall: a thousand such steps change nothing by
- * more than 3 %. A note; below a third of `slow` a warning.
+ * Fires, for the weight that changes most, when over the first SLOW_STEPS comparisons of
+ * a run that is observed from its first step on the largest r of all weights was below
+ * `slow` on average, did not grow (as in a warm-up), and the loss did not fall: a
+ * thousand such steps change nothing by more than 3 %. A note; below a third of `slow` a
+ * warning.
  */
 #include "rules/builtin/update_ratio.h"
 

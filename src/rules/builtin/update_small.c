@@ -1,9 +1,9 @@
 /*
  * update_small.c - WeightUpdateRatio: a weight hardly changes.
  *
- * Fires when 0 < r < small_threshold (a weight that does not change at all is FrozenParameter's) at
- * `patience`, and at least SMALL_ON_END, comparisons in a row in which r has not doubled: a weight
- * after a branch that begins at 0 wakes slowly.
+ * Fires when 0 < r < small_threshold (a weight that does not change at all is
+ * FrozenParameter's) at `patience`, and at least SMALL_ON_END, comparisons in a row in
+ * which r has not doubled: a weight after a branch that begins at 0 wakes slowly.
  */
 #include "rules/builtin/update_ratio.h"
 

@@ -1,14 +1,14 @@
 /*
- * hosted.c - a rule that runs in a process of its own: starting the host, asking it, and the
- * functions of the rule's row, through which evidence goes out and findings come in.
+ * hosted.c - a rule that runs in a process of its own: starting the host, asking it, and
+ * the functions of the rule's row, through which evidence goes out and findings come in.
  *
- * The engine treats such a rule like a built-in one: it asks what the rule wants, passes the evidence
- * of a step, and has the answer before the step ends. A failure in the host switches the rule off,
- * with a finding about it.
+ * The engine treats such a rule like a built-in one: it asks what the rule wants, passes
+ * the evidence of a step, and has the answer before the step ends. A failure in the host
+ * switches the rule off, with a finding about it.
  *
- * The host is started with posix_spawn, which a program with threads may call at any time, and is
- * asked over a pair of sockets, so no signal reaches the program if the host dies. Every wait for the
- * host has a limit.
+ * The host is started with posix_spawn, which a program with threads may call at any
+ * time, and is asked over a pair of sockets, so no signal reaches the program if the host
+ * dies. Every wait for the host has a limit.
  */
 #include "rules/user/hosted.h"
 #include "base/clock.h"
@@ -41,7 +41,7 @@ struct sonde__user_host {
     double patience;
 };
 
-/* --- starting --------------------------------------------------------------------- */
+/* --- starting ----------------------------------------------------------------------- */
 
 static sonde_err no_program(const char *path, sonde_diag *diag)
 {
@@ -76,7 +76,8 @@ static sonde_err find_program(char *buf, size_t size, sonde_diag *diag)
     return access(buf, X_OK) == 0 ? SONDE_OK : no_program(buf, diag);
 }
 
-/* Standard input is empty; what a rule prints goes to stderr, since stdout is the program's. */
+/* Standard input is empty; what a rule prints goes to stderr, since stdout is the
+ * program's. */
 static int set_files(posix_spawn_file_actions_t *files, int end)
 {
     const bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) != -1;
@@ -211,7 +212,7 @@ sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limi
     return SONDE_OK;
 }
 
-/* --- talking ---------------------------------------------------------------------- */
+/* --- talking ------------------------------------------------------------------------ */
 
 sonde__user_wire *sonde__user_host_wire(sonde__user_host *host)
 {
@@ -240,9 +241,10 @@ sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
                        expected[0] != '\0' ? expected : NULL, "%s", found);
 }
 
-/* --- ending ----------------------------------------------------------------------- */
+/* --- ending ------------------------------------------------------------------------- */
 
-/* Whether it ended within so many seconds; *status is -1 if somebody else was told how. */
+/* Whether it ended within so many seconds; *status is -1 if somebody else was told how.
+ * */
 static bool has_ended(pid_t pid, double seconds, int *status)
 {
     const double until = sonde__now() + seconds;
@@ -330,7 +332,7 @@ static const sonde__user_hosted *hosted_of(const sonde_rule_run *run)
     return (const sonde__user_hosted *)run->rule;
 }
 
-/* --- when it goes wrong ----------------------------------------------------------- */
+/* --- when it goes wrong ------------------------------------------------------------- */
 
 static void give_up(sonde_rule_run *run)
 {
@@ -351,7 +353,7 @@ static void lost(sonde_rule_run *run, sonde_err err, const char *doing)
     sonde_rule_fail(run, "it %s %s", fate, doing);
 }
 
-/* --- findings --------------------------------------------------------------------- */
+/* --- findings ----------------------------------------------------------------------- */
 
 static const char *keep(sonde__user_hosted_state *state, const char *text)
 {
@@ -412,7 +414,7 @@ static void exchange(sonde_rule_run *run, const char *doing)
     }
 }
 
-/* --- evidence --------------------------------------------------------------------- */
+/* --- evidence ----------------------------------------------------------------------- */
 
 static void put_coordinate(sonde__user_wire *wire, const sonde_coordinate *at)
 {
@@ -539,7 +541,7 @@ static void hosted_finish(sonde_rule_run *run)
     }
 }
 
-/* --- tensors ---------------------------------------------------------------------- */
+/* --- tensors ------------------------------------------------------------------------ */
 
 static bool append(sonde__user_hosted_state *state, const char *text, size_t length)
 {
@@ -642,7 +644,7 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
     return (int)need;
 }
 
-/* --- beginning and ending --------------------------------------------------------- */
+/* --- beginning and ending ----------------------------------------------------------- */
 
 /* A value as the host's own reading of parameters takes it; false if it is too long. */
 static bool write_param(const sonde_rule_run *run, size_t i, char *buf, size_t size)

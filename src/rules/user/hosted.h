@@ -1,6 +1,6 @@
 /*
- * hosted.h - users' rules seen from the process that judges: their descriptions, and the process
- * that runs one.
+ * hosted.h - users' rules seen from the process that judges: their descriptions, and the
+ * process that runs one.
  *
  *     user_files.c   files of rules: a host reads one and describes its rules
  *     rule_names.c   rules by name, built in or from a file
@@ -24,7 +24,7 @@ enum {
     SONDE__RULE_MOST = 64 /* rules of a file, parameters and needs of a rule */
 };
 
-/* --- the process ------------------------------------------------------------------ */
+/* --- the process -------------------------------------------------------------------- */
 
 typedef struct sonde__user_host sonde__user_host;
 
@@ -33,11 +33,11 @@ sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limi
                                  sonde__user_host **out, sonde__user_message *rules,
                                  sonde_diag *diag);
 sonde__user_wire *sonde__user_host_wire(sonde__user_host *host);
-/* Sends what is written and waits for the next message. SONDE_OK also for messages ERROR and
- * FAILED. */
+/* Sends what is written and waits for the next message. SONDE_OK also for messages ERROR
+ * and FAILED. */
 sonde_err sonde__user_host_ask(sonde__user_host *host, sonde__user_message *answer);
-/* After one of these failed: what became of the host, as the end of a sentence that begins
- * with "it"; the process is gone then. */
+/* After one of these failed: what became of the host, as the end of a sentence that
+ * begins with "it"; the process is gone then. */
 const char *sonde__user_host_fate(sonde__user_host *host, sonde_err err, char *buf,
                                   size_t size);
 /* The content of a message ERROR, where being the file if it does not say. */
@@ -46,7 +46,7 @@ sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
 /* Lets it end by itself, for a while. NULL is fine. */
 void sonde__user_host_stop(sonde__user_host *host);
 
-/* --- descriptions ----------------------------------------------------------------- */
+/* --- descriptions ------------------------------------------------------------------- */
 
 /* A rule of a file. The memory of its texts is the file's. */
 typedef struct sonde__user_hosted {
@@ -65,8 +65,8 @@ typedef struct sonde__user_hosted_state {
     size_t capacity;
 } sonde__user_hosted_state;
 
-/* A rule as its host knows it, to a message, and from there to an outside row with texts that
- * are borrowed from the message. SONDE_EFORMAT if the message is no such thing. */
+/* A rule as its host knows it, to a message, and from there to an outside row with texts
+ * that are borrowed from the message. SONDE_EFORMAT if the message is no such thing. */
 SONDE_API void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule);
 SONDE_API SONDE_CHECKED sonde_err sonde__user_rule_read(sonde__user_message *message,
                                                         sonde__user_hosted *out);

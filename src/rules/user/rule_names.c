@@ -57,7 +57,7 @@ sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_di
                        "unknown rule '%s'", name);
 }
 
-/* --- files of rules ------------------------------------------------------------------- */
+/* --- files of rules ----------------------------------------------------------------- */
 
 static const sonde_rule *find_loaded(const sonde_rules *rules, const char *name)
 {
@@ -134,7 +134,7 @@ static bool ends_in(const char *text, const char *end)
     return length > n && strcmp(text + length - n, end) == 0;
 }
 
-/* --- adding --------------------------------------------------------------------------- */
+/* --- adding ------------------------------------------------------------------------- */
 
 static sonde_err add_file(sonde_rules *rules, const char *path, const char *params,
                           sonde_diag *diag)
@@ -214,10 +214,10 @@ sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
     return err;
 }
 
-/* --- lists ---------------------------------------------------------------------------- */
+/* --- lists -------------------------------------------------------------------------- */
 
-/* True if an item is a parameter of the rule before it: "patience=2". A rule would have a colon
- * before the first "=". */
+/* True if an item is a parameter of the rule before it: "patience=2". A rule would have a
+ * colon before the first "=". */
 static bool is_parameter(const char *item, size_t length)
 {
     const char *equals = memchr(item, '=', length);

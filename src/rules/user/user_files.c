@@ -1,5 +1,6 @@
 /*
- * user_files.c - files of rules: a host reads one and describes its rules, whose rows are checked.
+ * user_files.c - files of rules: a host reads one and describes its rules, whose rows are
+ * checked.
  */
 #include "rules/user/hosted.h"
 #include "base/fail.h"
@@ -16,7 +17,7 @@
 enum { NAME_MOST = 64, TEXT_MOST = 2000, STATE_MOST = 1 << 28, FIELD = 8 };
 enum { HOWS = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH | SONDE_HOW_HASH };
 
-/* --- a row as a message ----------------------------------------------------------- */
+/* --- a row as a message ------------------------------------------------------------- */
 
 static void put_param(sonde__user_wire *wire, const sonde_rule_param *param)
 {
@@ -122,7 +123,7 @@ sonde_err sonde__user_rule_read(sonde__user_message *message, sonde__user_hosted
     return SONDE_OK;
 }
 
-/* --- checking --------------------------------------------------------------------- */
+/* --- checking ----------------------------------------------------------------------- */
 
 /* A letter, then letters, digits and "_", as names of files are made of it. */
 static bool is_name(const char *text)

@@ -33,7 +33,7 @@ void sonde__user_wire_fini(sonde__user_wire *wire)
     wire->in = NULL;
 }
 
-/* --- writing ---------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------ */
 
 static bool make_room(unsigned char **bytes, size_t *capacity, size_t used, size_t size)
 {
@@ -138,7 +138,7 @@ sonde_err sonde__user_wire_end(sonde__user_wire *wire)
     return SONDE_OK;
 }
 
-/* --- moving ----------------------------------------------------------------------- */
+/* --- moving ------------------------------------------------------------------------- */
 
 /* Waits until the socket can be written to or read from. */
 static sonde_err wait_for(const sonde__user_wire *wire, short events)
@@ -238,7 +238,7 @@ sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *mes
     return err;
 }
 
-/* --- reading ---------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------ */
 
 const void *sonde__user_take_bytes(sonde__user_message *message, size_t size)
 {

@@ -14,9 +14,9 @@
  *     0        4      8            16
  *     | kind   | 0    | length     | payload: length bytes |
  *
- * Both ends are of one build of Sonde and on one machine: numbers and structs go as they lie
- * in memory. What a host says is checked nevertheless, since its rule may have written
- * anywhere. Messages are collected and go out with flush, or when they are many.
+ * Both ends are of one build of Sonde and on one machine: numbers and structs go as they
+ * lie in memory. What a host says is checked nevertheless, since its rule may have
+ * written anywhere. Messages are collected and go out with flush, or when they are many.
  */
 #ifndef SONDE_RULES_USER_WIRE_H
 #define SONDE_RULES_USER_WIRE_H
@@ -56,8 +56,8 @@ typedef struct sonde__user_wire {
     bool no_memory;
 } sonde__user_wire;
 
-/* The message that was taken last, read from front to back. Texts and blocks are borrowed until
- * the next take. What is read beyond its end is 0, NULL or "", and sets bad. */
+/* The message that was taken last, read from front to back. Texts and blocks are borrowed
+ * until the next take. What is read beyond its end is 0, NULL or "", and sets bad. */
 typedef struct sonde__user_message {
     uint32_t kind;
     const unsigned char *at;
@@ -78,8 +78,8 @@ SONDE_API void sonde__user_wire_put_i64(sonde__user_wire *wire, int64_t value);
 SONDE_API void sonde__user_wire_put_f64(sonde__user_wire *wire, double value);
 SONDE_API void sonde__user_wire_put_text(sonde__user_wire *wire,
                                          const char *text); /* or NULL */
-/* size bytes to be filled by the caller, at a multiple of 8 of the payload; borrowed until the
- * next put. NULL if memory is out. */
+/* size bytes to be filled by the caller, at a multiple of 8 of the payload; borrowed
+ * until the next put. NULL if memory is out. */
 SONDE_API void *sonde__user_wire_room(sonde__user_wire *wire, size_t size);
 /* SONDE_ENOMEM if the message was too large for memory: it is dropped. */
 SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_end(sonde__user_wire *wire);

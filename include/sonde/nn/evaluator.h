@@ -1,0 +1,79 @@
+/*
+ * evaluator.h - how well a model does on a data set, as often as needed.
+ *
+ *     create, which compiles; run, run ...; score, matrix; destroy
+ *
+ * An evaluator uses the model's parameters and changes nothing of the model. Every sample that the
+ * loader delivers counts once: a smaller last batch has a plan of its own.
+ */
+#ifndef SONDE_NN_EVALUATOR_H
+#define SONDE_NN_EVALUATOR_H
+
+#include <stdbool.h>
+
+#include <sonde/nn/job.h>
+#include <sonde/nn/loader.h>
+#include <sonde/nn/metrics.h>
+#include <sonde/nn/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sonde_nn_evaluator sonde_nn_evaluator;
+
+typedef struct sonde_nn_evaluator_options {
+    const sonde_nn_options *session; /* copied; NULL: the defaults. Its batch size, device
+                                        iterations and accumulation are ignored */
+    sonde_hook *hook;                /* records the evaluation; borrowed; NULL: none */
+    sonde_nn_attach attach;          /* called when a session compiles; NULL: nothing */
+    void *attach_user;
+    /* Called after every batch; false ends the run with SONDE_EINTERRUPTED. NULL: none. */
+    bool (*progress)(void *user, int64_t done, int64_t total);
+    void *progress_user;
+} sonde_nn_evaluator_options;
+
+/*
+ * The model's first output holds the scores, (N, classes); its first input takes the samples, the
+ * second the labels. The evaluator adds the model's loss to its outputs (sonde_nn_output_loss) and
+ * averages it; without a loss, score.loss is NaN. model and loader are borrowed until destroy;
+ * options may be NULL.
+ */
+SONDE_API SONDE_CHECKED sonde_err
+sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *loader,
+                          const sonde_nn_evaluator_options *options,
+                          sonde_nn_evaluator **out, sonde_diag *diag);
+/*
+ * The same for a job's model, transforms and options, over at most `most` samples of set (0: all),
+ * always the same ones. The batches have at most the job's eval_batch_size samples and are nearly
+ * equal, so that the mean of their losses is nearly that of the samples. set is borrowed until
+ * destroy. model is one that sonde_nn_job_build made.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_create_for_job(
+    sonde_nn_job *job, sonde_nn_model *model, const sonde_nn_dataset *set, int64_t most,
+    const sonde_nn_evaluator_options *options, sonde_nn_evaluator **out,
+    sonde_diag *diag);
+/* NULL is fine. */
+SONDE_API void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator);
+
+/* Clears the last result and evaluates the whole set once. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator,
+                                                         sonde_diag *diag);
+
+typedef struct sonde_nn_score {
+    double loss; /* mean over the samples; NaN if any batch's loss is not finite */
+    double accuracy;
+    int64_t samples;
+} sonde_nn_score;
+
+/* The last run's. */
+SONDE_API sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator);
+/* Borrowed until destroy; the next run changes it. */
+SONDE_API const sonde_nn_confusion *
+sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,205 @@
+/*
+ * trainer.h - trains a model: epochs, evaluation, checkpoints, recording, rules.
+ *
+ *     create (or create_for_job); run; score, verdict, ...; destroy
+ *
+ *     train epoch 1 | evaluate | checkpoint | train epoch 2 | evaluate | checkpoint | ... | score
+ *
+ * A job brings its model, data, numbers, recording and rules along:
+ *
+ *     sonde_nn_trainer_options options = {.out = "out", .events = {.epoch_end = print_epoch}};
+ *     err = sonde_nn_trainer_create_for_job(job, &options, &trainer, &diag);
+ *     err = sonde_nn_trainer_run(trainer, &diag);
+ *
+ * A C program brings a model and a feed, which delivers the inputs of each call; over a loader the
+ * feed is sonde_nn_loader_feed(loader).
+ *
+ * Evaluations between epochs belong to the run: they are recorded and judged. They take the same
+ * samples each time, so that they can be compared. The final score covers the whole test set; the
+ * trainer reuses the last evaluation if that covered it.
+ *
+ * A resumed run ends with the same bits as an uninterrupted one. The library prints nothing: events
+ * report what happens. One thread at a time.
+ */
+#ifndef SONDE_NN_TRAINER_H
+#define SONDE_NN_TRAINER_H
+
+#include <sonde/actions.h>
+#include <sonde/nn/evaluator.h>
+#include <sonde/rules.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct sonde_nn_trainer sonde_nn_trainer;
+
+/* --- feeds ------------------------------------------------------------------------ */
+
+enum { SONDE_NN_FEED_INPUTS = 8 };
+
+/* The inputs of one call of the training session, in the order of the model's inputs. */
+typedef struct sonde_nn_feed_batch {
+    sonde_view inputs[SONDE_NN_FEED_INPUTS];
+    size_t count;    /* of inputs */
+    int64_t samples; /* 0: the epoch is over */
+} sonde_nn_feed_batch;
+
+typedef struct sonde_nn_feed {
+    void *user;
+    int64_t batches, samples;                        /* of one epoch */
+    void (*start_epoch)(void *user, uint64_t epoch); /* NULL: nothing to do */
+    /* The views stay valid until the following next. */
+    sonde_err (*next)(void *user, sonde_nn_feed_batch *batch, sonde_diag *diag);
+} sonde_nn_feed;
+
+/* Samples and labels of a loader, which is borrowed as long as the feed is used. */
+SONDE_API sonde_nn_feed sonde_nn_loader_feed(sonde_nn_loader *loader);
+
+/* --- events ----------------------------------------------------------------------- */
+
+/* Before the first epoch: the samples that evaluations between epochs take. */
+typedef struct sonde_nn_trainer_plan {
+    const char
+        *eval_set; /* "val" (held out), "test"; NULL: no evaluation between epochs */
+    int64_t eval_samples; /* of eval_all */
+    int64_t eval_all;
+    bool resumed; /* false: training begins at step 0 */
+} sonde_nn_trainer_plan;
+
+typedef struct sonde_nn_step {
+    int epoch;       /* from 0 */
+    int64_t call;    /* of the training session's run, from 0 */
+    int64_t step;    /* steps done, D for each call */
+    int64_t samples; /* of the epoch that are done */
+    double loss;     /* of the call */
+    double mean;     /* loss of the epoch so far */
+} sonde_nn_step;
+
+typedef struct sonde_nn_epoch {
+    int number, count;    /* from 0; of all epochs */
+    int64_t step;         /* steps done */
+    int64_t samples;      /* trained on; at the beginning: of the whole epoch */
+    double loss, seconds; /* of training; at the beginning 0 */
+    const char *eval_set; /* as in the plan; NULL: this epoch was not evaluated */
+    sonde_nn_score score; /* of the evaluation */
+} sonde_nn_epoch;
+
+/* Each may be NULL. An error that one returns ends training. */
+typedef struct sonde_nn_trainer_events {
+    void *user;
+    void (*begin)(void *user, const sonde_nn_trainer_plan *plan);
+    void (*epoch_begin)(void *user, const sonde_nn_epoch *epoch);
+    sonde_err (*step)(void *user, const sonde_nn_step *step, sonde_diag *diag);
+    void (*evaluating)(void *user, int64_t done, int64_t total);
+    sonde_err (*epoch_end)(void *user, const sonde_nn_epoch *epoch, sonde_diag *diag);
+    void (*checkpoint)(void *user, const char *path, int64_t step);
+    /* Before the actions on the finding start, and after. epoch from 1; 0: not training. */
+    void (*finding)(void *user, const sonde_finding *finding, int epoch);
+    void (*acted)(void *user, const sonde_finding *finding);
+    /* Training stopped early, with a checkpoint. request NULL: interrupted() returned true. */
+    void (*stopped)(void *user, const sonde_request *request, int64_t step);
+    /* The final score of the whole test set. */
+    void (*scored)(void *user, const sonde_nn_score *score,
+                   const sonde_nn_confusion *matrix);
+    /* A warning for people, one line. NULL: it goes to the log. */
+    void (*warning)(void *user, const char *text);
+    /* True stops training after the current call. Polled after every call. */
+    bool (*interrupted)(void *user);
+} sonde_nn_trainer_events;
+
+/* --- options ---------------------------------------------------------------------- */
+
+/* Zero means the default. Pointers are borrowed until destroy. */
+typedef struct sonde_nn_trainer_options {
+    sonde_nn_trainer_events events;
+    const char
+        *out; /* folder of checkpoint.safetensors and model.safetensors; NULL: neither
+                           is saved */
+    const char
+        *resume; /* a checkpoint; "": that in out, if there is one; NULL: from step 0 */
+    bool no_evaluation;
+    bool no_scalars; /* do not record losses of epochs and scores as tensors scalar/... */
+
+    /* For a job: */
+    sonde_nn_model *model;     /* instead of a new one of the job (sonde_nn_job_build) */
+    const sonde_nn_feed *feed; /* instead of the job's training set; copied */
+    const char *program;       /* name in the run's description; NULL: "sonde" */
+    const char *run_model;     /* name of the model there; NULL: the job's */
+    /* Opens the data; the trainer takes it. NULL: sonde_nn_job_open_data. */
+    sonde_err (*open_data)(void *user, sonde_nn_split split, sonde_nn_dataset **out,
+                           sonde_diag *diag);
+
+    /* Without a job: */
+    sonde_nn_options session; /* sonde_nn_options_init */
+    sonde_nn_optimizer optimizer;
+    int epochs;
+    sonde_nn_loader *test; /* evaluated on; NULL: no evaluation */
+    int64_t eval_every;    /* epochs; 0: only at the end */
+    sonde_hook *hook;      /* records the run; the trainer takes it and closes it */
+
+    /* For both: */
+    sonde_rules
+        *rules; /* judge the run, instead of the job's rules; NULL: the job's, or none */
+    int64_t rules_every, rules_raw_every; /* of these (sonde_rules_attach) */
+} sonde_nn_trainer_options;
+
+/* --- a trainer's life ------------------------------------------------------------- */
+
+/* model and *feed's user are borrowed until destroy. With a test loader the trainer adds the loss to
+ * the model's outputs. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(
+    sonde_nn_model *model, const sonde_nn_feed *feed,
+    const sonde_nn_trainer_options *options, sonde_nn_trainer **out, sonde_diag *diag);
+/* job is borrowed until destroy. */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create_for_job(
+    sonde_nn_job *job, const sonde_nn_trainer_options *options, sonde_nn_trainer **out,
+    sonde_diag *diag);
+/* Waits for actions that are not done. NULL is fine. */
+SONDE_API void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer);
+
+/* The training session, not compiled before run: for taps, anchors, outfeeds, and the learning
+ * rate later on. Borrowed until destroy. */
+SONDE_API sonde_nn_session *sonde_nn_trainer_session(sonde_nn_trainer *trainer);
+/* What the session trains. Borrowed until destroy. */
+SONDE_API sonde_nn_model *sonde_nn_trainer_model(sonde_nn_trainer *trainer);
+/* The run's rules and actions; NULL: none. Borrowed until destroy. */
+SONDE_API sonde_rules *sonde_nn_trainer_rules(sonde_nn_trainer *trainer);
+SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
+
+/*
+ * Compiles, resumes, opens the data, trains the remaining epochs, saves the model, scores it and
+ * closes the recording. Once. SONDE_EINTERRUPTED after interrupted(); a request to stop
+ * (<sonde/control.h>) is no error: the trainer saves a checkpoint and the model, skips the final
+ * score and returns SONDE_OK.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer,
+                                                       sonde_diag *diag);
+
+/* --- results, after run; borrowed until destroy --------------------------------------- */
+
+/* The request that stopped training; NULL: none. */
+SONDE_API const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer);
+/* The job's data; NULL: not opened. */
+SONDE_API const sonde_nn_dataset *
+sonde_nn_trainer_dataset(const sonde_nn_trainer *trainer, sonde_nn_split split);
+/* Predictions of the whole test set; NULL: not scored. */
+SONDE_API const sonde_nn_confusion *
+sonde_nn_trainer_matrix(const sonde_nn_trainer *trainer);
+
+typedef struct sonde_nn_verdict {
+    size_t rules; /* that had the data they need; without findings, 0 means not judged */
+    uint64_t steps;                          /* judged */
+    size_t counts[SONDE_SEVERITY_ERROR + 1]; /* findings by severity */
+    const sonde_finding *worst; /* the first of the worst; NULL: no findings */
+} sonde_nn_verdict;
+
+/* False without rules. */
+SONDE_API bool sonde_nn_trainer_verdict(const sonde_nn_trainer *trainer,
+                                        sonde_nn_verdict *verdict);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

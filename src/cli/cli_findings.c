@@ -1,0 +1,217 @@
+/*
+ * cli_findings.c - see cli_findings.h.
+ */
+#include "cli/cli_findings.h"
+
+#include <sonde/log.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Findings of a rule that are printed one by one: NaN spreads everywhere within a step. */
+enum { PRINTED = 3 };
+
+/* --- findings ----------------------------------------------------------------------- */
+
+int cli_sentence(const char *text)
+{
+    const size_t length = strlen(text);
+
+    return (int)length - (length > 0 && text[length - 1] == '.');
+}
+
+/* "step 412 (epoch 2)", or "step 412" for epoch 0; returns buf. */
+static const char *when_text(int64_t step, int epoch, char buf[64])
+{
+    const int used = snprintf(buf, 64, "step %lld", (long long)step);
+
+    if (epoch > 0) {
+        (void)snprintf(buf + used, 64 - (size_t)used, " (epoch %d)", epoch);
+    }
+    return buf;
+}
+
+void cli_print_finding(FILE *stream, const sonde_finding *finding, int epoch)
+{
+    char when[64];
+
+    (void)fprintf(stream, "%s: %s: %s%s%s: %s", when_text(finding->step, epoch, when),
+                  sonde_severity_name(finding->severity), finding->rule,
+                  finding->tensor[0] != '\0' ? ": " : "", finding->tensor,
+                  finding->message);
+    if (finding->steps > 1) {
+        (void)fprintf(stream, " At %llu steps, up to %lld.",
+                      (unsigned long long)finding->steps, (long long)finding->last_step);
+    }
+    (void)fprintf(stream, " %s\n", finding->advice);
+    (void)fflush(stream);
+}
+
+/* How often a rule has found something, this time included; 1 for rules beyond the table. */
+static size_t count_spoken(cli_finding_log *log, const char *rule)
+{
+    for (size_t i = 0; i < CLI_COUNT_OF(log->spoken); i++) {
+        if (log->spoken[i].rule == NULL) {
+            log->spoken[i].rule = rule;
+        }
+        if (strcmp(log->spoken[i].rule, rule) == 0) {
+            return ++log->spoken[i].times;
+        }
+    }
+    return 1;
+}
+
+static void print_json(const sonde_finding *finding, int epoch)
+{
+    char line[8192];
+
+    (void)sonde_finding_json(finding, line, sizeof line);
+    (void)printf("{\"event\": \"finding\", ");
+    if (epoch > 0) {
+        (void)printf("\"epoch\": %d, ",
+                     epoch - 1); /* from 0, as in the events of epochs */
+    }
+    (void)printf("%s\n", line + 1);
+    (void)fflush(stdout);
+}
+
+void cli_finding_log_put(cli_finding_log *log, const sonde_finding *finding, int epoch)
+{
+    char when[64];
+    size_t times = 0;
+
+    if (log->json) {
+        print_json(finding, epoch);
+        return;
+    }
+    if (isatty(STDERR_FILENO)) {
+        (void)fputs("\r\033[K", stderr); /* over a progress bar, which is drawn anew */
+    }
+    times = count_spoken(log, finding->rule);
+    if (times <= PRINTED) {
+        cli_print_finding(stderr, finding, epoch);
+    } else if (times == PRINTED + 1) {
+        (void)fprintf(stderr, "%s: %s: further findings are not printed one by one\n",
+                      when_text(finding->step, epoch, when), finding->rule);
+    }
+    cli_log_told(times <= PRINTED);
+}
+
+/* --- the verdict -------------------------------------------------------------------- */
+
+/* "2 errors, 1 warning" */
+static void print_counts(const sonde_nn_verdict *verdict)
+{
+    const char *between = "";
+
+    for (int i = SONDE_SEVERITY_ERROR; i >= SONDE_SEVERITY_NOTE; i--) {
+        if (verdict->counts[i] > 0) {
+            (void)printf("%s%zu %s%s", between, verdict->counts[i],
+                         sonde_severity_name((sonde_severity)i),
+                         verdict->counts[i] == 1 ? "" : "s");
+            between = ", ";
+        }
+    }
+}
+
+static void print_verdict_json(const sonde_nn_verdict *verdict)
+{
+    (void)printf("{\"event\": \"verdict\", \"healthy\": %s, \"rules\": %zu, "
+                 "\"steps\": %" PRIu64 ", \"errors\": %zu, \"warnings\": %zu, "
+                 "\"notes\": %zu}\n",
+                 verdict->worst == NULL ? "true" : "false", verdict->rules,
+                 verdict->steps, verdict->counts[SONDE_SEVERITY_ERROR],
+                 verdict->counts[SONDE_SEVERITY_WARNING],
+                 verdict->counts[SONDE_SEVERITY_NOTE]);
+}
+
+void cli_print_verdict(const sonde_nn_trainer *trainer, bool json)
+{
+    sonde_nn_verdict verdict;
+    char steps[32];
+
+    if (!sonde_nn_trainer_verdict(trainer, &verdict)) {
+        return;
+    }
+    if (json) {
+        print_verdict_json(&verdict);
+    } else if (verdict.worst == NULL && verdict.rules == 0) {
+        (void)printf("not judged: every rule lacked the data it needs\n");
+    } else if (verdict.worst == NULL) {
+        (void)printf("OK: %zu rule%s checked %s step%s\n", verdict.rules,
+                     verdict.rules == 1 ? "" : "s", cli_commas(verdict.steps, steps),
+                     verdict.steps == 1 ? "" : "s");
+    } else {
+        const sonde_finding *worst = verdict.worst;
+
+        print_counts(&verdict);
+        (void)printf(": %s at step %" PRId64 "%s%s: %.*s; sonde rules show %s\n",
+                     worst->rule, worst->step, worst->tensor[0] != '\0' ? " in " : "",
+                     worst->tensor, cli_sentence(worst->message), worst->message,
+                     worst->rule);
+    }
+    (void)fflush(stdout);
+}
+
+/* --- actions ------------------------------------------------------------------------ */
+
+void cli_actions_log(void)
+{
+    if (getenv("SONDE_LOG_LEVEL") == NULL) {
+        sonde_log_set_level(SONDE_LOG_INFO);
+    }
+}
+
+sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actions **out,
+                           sonde_diag *diag)
+{
+    const double seconds = isnan(asked->timeout) ? 0.0 : asked->timeout;
+    const sonde_actions_options options = {.run = run,
+                                           .each = asked->each,
+                                           .command_seconds = seconds,
+                                           .webhook_seconds = seconds};
+    sonde_actions *actions = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (!isnan(asked->timeout) && !(seconds > 0.0 && seconds <= 86400.0)) {
+        *diag = (sonde_diag){.err = SONDE_EINVAL,
+                             .where = "--action-timeout",
+                             .expected = "seconds, up to a day"};
+        (void)snprintf(diag->found, sizeof diag->found, "%g", seconds);
+        return SONDE_EINVAL;
+    }
+    if (asked->on_finding.count == 0) {
+        return SONDE_OK;
+    }
+    err = sonde_actions_create(&options, &actions, diag);
+    for (size_t i = 0; err == SONDE_OK && i < asked->on_finding.count; i++) {
+        err = sonde_actions_add(actions, asked->on_finding.text[i], diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_actions_destroy(actions);
+        return err;
+    }
+    cli_actions_log();
+    *out = actions;
+    return SONDE_OK;
+}
+
+void cli_actions_close(sonde_actions *actions)
+{
+    enum { WAIT_SECONDS = 15 };
+    sonde_actions_stats stats;
+
+    if (actions == NULL) {
+        return;
+    }
+    if (!sonde_actions_finish(actions, WAIT_SECONDS)) {
+        sonde_actions_get_stats(actions, &stats);
+        cli_warn("actions: %llu done, %llu failed, %llu lost",
+                 (unsigned long long)stats.done, (unsigned long long)stats.failed,
+                 (unsigned long long)stats.lost);
+    }
+    sonde_actions_destroy(actions);
+}

@@ -1,0 +1,96 @@
+/*
+ * job_data.c - a job's data: its data sets, and the loader with its transforms.
+ */
+#include "nn/job/job.h"
+#include "base/fail.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+/* Samples must have the model's shape, and no more classes. */
+static sonde_err check_samples(const sonde_nn_job_info *info, const sonde_nn_dataset *set,
+                               sonde_diag *diag)
+{
+    const sonde_nn_dataset_traits *traits = sonde_nn_dataset_get_traits(set);
+    bool same = traits->rank == info->sample_rank && !traits->varied_size;
+    char found[96], expected[96];
+
+    for (int i = 0; same && i < traits->rank; i++) {
+        same = traits->shape[i] == info->sample_shape[i];
+    }
+    if (!same) {
+        (void)sonde_shape_text(traits->rank, traits->shape, found, sizeof found);
+        (void)sonde_shape_text(info->sample_rank, info->sample_shape, expected,
+                               sizeof expected);
+        return sonde__fail(diag, SONDE_ESHAPE, traits->source, expected, "samples of %s",
+                           found);
+    }
+    if (traits->classes > info->classes) {
+        (void)snprintf(expected, sizeof expected, "at most the model's %lld",
+                       (long long)info->classes);
+        return sonde__fail(diag, SONDE_ERANGE, traits->source, expected, "%lld classes",
+                           (long long)traits->classes);
+    }
+    return SONDE_OK;
+}
+
+/* A folder that is no known set: its sub-folders train and test if it has them. */
+static sonde_err open_folder(const char *path, sonde_nn_split split,
+                             sonde_nn_dataset **out, sonde_diag *diag)
+{
+    char part[4096];
+    const int length = snprintf(part, sizeof part, "%s/%s", path,
+                                split == SONDE_NN_TRAIN ? "train" : "test");
+
+    if (length < 0 || (size_t)length >= sizeof part) {
+        return sonde__fail(diag, SONDE_EINVAL, "data", "a shorter path", "%d bytes",
+                           length);
+    }
+    return sonde_nn_dataset_open_folder(access(part, F_OK) == 0 ? part : path, out, diag);
+}
+
+sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
+                                 sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = &job->info;
+    const char *path = info->data_path[0] != '\0' ? info->data_path : NULL;
+    sonde_nn_dataset *set = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (info->data_name[0] != '\0') {
+        err = sonde_nn_dataset_open_named(info->data_name, split, path, &set, diag);
+    } else if (path != NULL) {
+        err = open_folder(path, split, &set, diag);
+    } else {
+        err =
+            sonde__fail(diag, SONDE_EINVAL, "data", "data: {name: ...}, or --data FOLDER",
+                        "the job names no data set");
+    }
+    if (err == SONDE_OK) {
+        err = check_samples(info, set, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_dataset_destroy(set);
+        return err;
+    }
+    *out = set;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *set,
+                              int64_t batch, bool shuffle, sonde_nn_loader **out,
+                              sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = &job->info;
+    const sonde_nn_transform transforms[] = {
+        sonde_nn_to_float(), sonde_nn_normalise(1, &info->mean, &info->std)};
+    const sonde_nn_loader_options options = {.batch = batch,
+                                             .shuffle = shuffle,
+                                             .seed = info->seed,
+                                             .keep_last = !shuffle,
+                                             .workers = 1,
+                                             .transforms = transforms,
+                                             .transform_count = 2};
+
+    return sonde_nn_loader_create(set, &options, out, diag);
+}

@@ -1,0 +1,465 @@
+/*
+ * job_options.c - the table of a training's options, and how their values are read.
+ *
+ * A new option is one row here and one field of sonde_nn_job_info.
+ */
+#include "nn/job/job.h"
+#include "base/fail.h"
+#include "base/macros.h"
+
+#include <sonde/nn/option.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define FIELD(member)                                                                    \
+    .offset = offsetof(sonde_nn_job_info, member),                                       \
+    .size = sizeof(((sonde_nn_job_info *)NULL)->member)
+#define COUNT(low, high, text)                                                           \
+    .kind = SONDE_NN_OPTION_COUNT, .value = "N", .least = (low), .most = (high),         \
+    .standard = (text)
+#define REAL(low, high, text)                                                            \
+    .kind = SONDE_NN_OPTION_REAL, .value = "X", .least_real = (low), .below = (high),    \
+    .standard = (text)
+#define ANY_REAL(text)                                                                   \
+    REAL(-HUGE_VAL, HUGE_VAL, text) /* checked with the others of its section */
+#define CHOICE(words, text)                                                              \
+    .kind = SONDE_NN_OPTION_CHOICE, .value = (words), .standard = (text)
+#define TEXT(argument) .kind = SONDE_NN_OPTION_TEXT, .value = (argument)
+#define TEXTS(argument) .kind = SONDE_NN_OPTION_TEXTS, .value = (argument)
+#define FLAG .kind = SONDE_NN_OPTION_FLAG
+
+/* clang-format off */
+static const sonde_nn_option rows[] = {
+    {"data", "name", "data_set", TEXT("NAME"), FIELD(data_name), .help = "fashion-mnist, mnist or fashion-synth"},
+    {"data", "path", "data", 'd', true, TEXT("FOLDER"), FIELD(data_path),
+     .help = "folder of the data set (default: SONDE_DATA, the cache, a download, a stand-in)"},
+    {"data", "mean", "mean", REAL(-HUGE_VAL, HUGE_VAL, "0.5"), FIELD(mean), .help = "subtracted from pixels of 0 to 1"},
+    {"data", "std", "std", REAL(1e-30, HUGE_VAL, "0.5"), FIELD(std), .help = "divides them after that"},
+    {"data", "validation", "validation", REAL(0, 1, "0"), FIELD(validation),
+     .help = "share of the training samples to hold out for the evaluation of epochs"},
+
+    {"optimizer", "kind", "optimizer", CHOICE("sgd|adam|adamw", NULL), FIELD(optimizer.kind), .help = "resets the other values of the optimizer"},
+    {"optimizer", "learning_rate", "learning_rate", 'l', ANY_REAL(NULL), FIELD(optimizer.learning_rate), .help = "step size"},
+    {"optimizer", "weight_decay", "weight_decay", ANY_REAL(NULL), FIELD(optimizer.weight_decay), .help = "L2 penalty; decoupled for adamw"},
+    {"optimizer", "momentum", "momentum", ANY_REAL(NULL), FIELD(optimizer.momentum), .help = "of sgd"},
+    {"optimizer", "dampening", "dampening", ANY_REAL(NULL), FIELD(optimizer.dampening), .help = "of the momentum of sgd"},
+    {"optimizer", "nesterov", "nesterov", FLAG, FIELD(optimizer.nesterov), .help = "Nesterov's momentum"},
+    {"optimizer", "beta1", "beta1", ANY_REAL(NULL), FIELD(optimizer.beta1), .help = "of adam and adamw"},
+    {"optimizer", "beta2", "beta2", ANY_REAL(NULL), FIELD(optimizer.beta2), .help = "of adam and adamw"},
+    {"optimizer", "eps", "eps", ANY_REAL(NULL), FIELD(optimizer.eps), .help = "of adam and adamw"},
+
+    {"options", "epochs", "epochs", 'e', COUNT(0, 1000000, "1"), FIELD(epochs), .help = "epochs to train"},
+    {"options", "batch_size", "batch_size", 'b', COUNT(1, 1 << 20, "32"), FIELD(options.batch_size), .help = "samples of a micro-batch"},
+    {"options", "eval_batch_size", "eval_batch_size", COUNT(1, 1 << 20, "32"), FIELD(eval_batch_size), .help = "largest batch of an evaluation"},
+    {"options", "eval_every", "eval_every", COUNT(0, 1000000, "1"), FIELD(eval_every), .help = "evaluate every N epochs; 0: only at the end"},
+    {"options", "eval_samples", "eval_samples", COUNT(0, INT64_MAX, "1024"), FIELD(eval_samples),
+     .help = "samples of an evaluation between epochs, at most; 0: all"},
+    {"options", "seed", "seed", 's', COUNT(0, INT64_MAX, "0"), FIELD(seed), .help = "of the initial weights and the order of samples"},
+    {"options", "device_iterations", "device_iterations", COUNT(1, 1 << 20, "1"), FIELD(options.device_iterations), .help = "steps of each call"},
+    {"options", "gradient_accumulation", "gradient_accumulation", COUNT(1, 1 << 20, "1"), FIELD(options.gradient_accumulation),
+     .help = "micro-batches of each step"},
+    {"options", "reduction", "reduction", CHOICE("mean|sum", "mean"), FIELD(options.reduction), .help = "over the micro-batches of a step"},
+    {"options", "threads", "threads", 't', COUNT(0, 1024, "0"), FIELD(options.threads), .help = "at most; 0: chosen for speed"},
+
+    {"record", "path", "record", TEXT("RUN"), FIELD(record.path), .help = "record tensors and vital signs in this new folder"},
+    {"record", NULL, "hook_config", TEXT("FILE"), FIELD(record.config), .help = "what to record and when: YAML, JSON, or smdebug's JSON"},
+    {"record", "every", "save_every", COUNT(1, INT32_MAX, NULL), FIELD(record.every), .help = "save raw values every N steps (500)"},
+    {"record", "save_all", "save_all", FLAG, FIELD(record.save_all), .help = "save every tensor, not only those of the default collections"},
+    {"record", NULL, "record_include", TEXTS("TENSORS"), FIELD(record.include), .help = "save these too; may be given again"},
+    {"record", "vitals_every", "vitals_every", COUNT(1, INT32_MAX, NULL), FIELD(record.vitals_every),
+     .help = "vital signs of parameters every N steps (10)"},
+    {"record", "no_vitals", "no_vitals", FLAG, FIELD(record.no_vitals), .help = "record only vital signs that are asked for"},
+    {"record", "compress", "record_compress", FLAG, FIELD(record.compress), .help = "compress recorded values"},
+
+    {"rules", "judge", "rules", TEXTS("RULES"), FIELD(rules.judge), .help = "NAME[:PARAM=VALUE],... to judge by instead of the default rules; none: do not judge"},
+    {"rules", "every", "rules_every", COUNT(1, INT32_MAX, NULL), FIELD(rules.every),
+     .help = "look at everything every N steps (20), at losses every step"},
+    {"rules", "stop_on", "stop_on", TEXTS("WHAT"), FIELD(rules.stop_on), .help = "stop on a finding of this rule or severity (error, warning, any)"},
+    {"rules", "on_finding", "on_finding", TEXTS("[WHEN=]ACTION"), FIELD(rules.on_finding),
+     .help = "log, stop, checkpoint, command:TEXT or webhook:URL; WHEN is a rule, error, warning or any"},
+    {"rules", "each", "each", FLAG, FIELD(rules.each), .help = "act on every finding, not once for a rule"},
+    {"rules", "action_timeout", "action_timeout", REAL(1e-9, 86400.001, NULL), FIELD(rules.action_timeout),
+     .help = "seconds that a command (60) or a try of a webhook (10) may take"},
+};
+/* clang-format on */
+
+const sonde_nn_option *sonde_nn_option_at(size_t i)
+{
+    return i < SONDE_COUNT_OF(rows) ? &rows[i] : NULL;
+}
+
+/* --- storing ------------------------------------------------------------------------ */
+
+static void *field_of(const sonde_nn_option *row, sonde_nn_job_info *info)
+{
+    return (char *)info + row->offset;
+}
+
+static void store_count(const sonde_nn_option *row, sonde_nn_job_info *info,
+                        int64_t value)
+{
+    const int narrow = (int)value;
+
+    memcpy(field_of(row, info),
+           row->size == sizeof narrow ? (const void *)&narrow : &value, row->size);
+    info->options.random_seed = info->seed;
+}
+
+static void store_real(const sonde_nn_option *row, sonde_nn_job_info *info, double value)
+{
+    const float narrow = (float)value;
+
+    memcpy(field_of(row, info),
+           row->size == sizeof narrow ? (const void *)&narrow : &value, row->size);
+}
+
+/* The place of text among words parted by '|'; -1: it is none of them. */
+static int find_choice(const char *words, const char *text)
+{
+    const size_t length = strlen(text);
+
+    for (int i = 0;; i++) {
+        const size_t word = strcspn(words, "|");
+
+        if (word == length && strncmp(words, text, length) == 0) {
+            return i;
+        }
+        if (words[word] == '\0') {
+            return -1;
+        }
+        words += word + 1;
+    }
+}
+
+static void store_choice(const sonde_nn_option *row, sonde_nn_job_info *info, int choice)
+{
+    store_count(row, info, choice);
+    if (row->offset == offsetof(sonde_nn_job_info, optimizer.kind)) {
+        info->optimizer = choice == SONDE_NN_SGD    ? sonde_nn_optimizer_sgd(0.01F, 0.0F)
+                          : choice == SONDE_NN_ADAM ? sonde_nn_optimizer_adam(0.001F)
+                                                    : sonde_nn_optimizer_adamw(0.001F);
+    }
+}
+
+/* "sgd, adam or adamw" */
+static const char *list_choices(const char *words, char *buf, size_t size)
+{
+    size_t used = 0;
+
+    for (const char *p = words; *p != '\0' && used + 5 < size; p++) {
+        const bool last = strchr(p + 1, '|') == NULL;
+
+        used += (size_t)snprintf(buf + used, size - used, "%s",
+                                 *p != '|' ? (char[]){*p, '\0'}
+                                 : last    ? " or "
+                                           : ", ");
+    }
+    return buf;
+}
+
+/* The range of a number, for messages. */
+static const char *range_of(const sonde_nn_option *row, char *buf, size_t size)
+{
+    if (row->kind == SONDE_NN_OPTION_COUNT) {
+        (void)snprintf(buf, size, "a whole number from %lld to %lld",
+                       (long long)row->least, (long long)row->most);
+    } else if (isinf(row->least_real)) {
+        (void)snprintf(buf, size, "a finite number");
+    } else if (isinf(row->below)) {
+        (void)snprintf(buf, size, "a number from %g", row->least_real);
+    } else {
+        (void)snprintf(buf, size, "a number from %g to below %g", row->least_real,
+                       row->below);
+    }
+    return buf;
+}
+
+static bool in_range(const sonde_nn_option *row, double value)
+{
+    return isfinite(value) && value >= row->least_real && value < row->below;
+}
+
+/* The rule "none", wherever it is set, switches the rules off. */
+static void settle_rules(sonde_nn_job_rules *rules)
+{
+    if (rules->judge.count == 1 && strcasecmp(rules->judge.text[0], "none") == 0) {
+        rules->judge.count = 0;
+        rules->none = true;
+    }
+}
+
+/* --- from a job file ---------------------------------------------------------------- */
+
+/* A text or a list of texts, borrowed from the tree. */
+static sonde_err read_texts(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                            sonde_nn_job_texts *out)
+{
+    const bool one = node->kind == SONDE__YAML_SCALAR;
+    const size_t count = one ? 1 : node->count;
+
+    out->count = 0;
+    if (node->kind == SONDE__YAML_MAP) {
+        return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a text or a list of texts",
+                                "%s is a map", node->key);
+    }
+    for (size_t i = 0; i < count; i++) {
+        const sonde__yaml *item = one ? node : node->children[i];
+
+        if (item->kind != SONDE__YAML_SCALAR) {
+            return sonde__yaml_fail(reader, item, SONDE_EINVAL, "a text",
+                                    "an entry of %s is not a text", node->key);
+        }
+        if (out->count == SONDE_NN_JOB_TEXTS) {
+            return sonde__yaml_fail(reader, item, SONDE_EINVAL, "fewer",
+                                    "more than %d entries of %s", SONDE_NN_JOB_TEXTS,
+                                    node->key);
+        }
+        out->text[out->count++] = item->text;
+    }
+    return SONDE_OK;
+}
+
+static sonde_err read_count(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                            const sonde_nn_option *row, sonde_nn_job_info *info)
+{
+    int64_t value = 0;
+    const sonde_err err =
+        sonde__yaml_int(reader, section, row->key, row->least, row->most, &value);
+
+    if (err == SONDE_OK) {
+        store_count(row, info, value);
+    }
+    return err;
+}
+
+static sonde_err read_real(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                           const sonde_nn_option *row, sonde_nn_job_info *info)
+{
+    float value = 0.0F;
+    char range[80];
+    const sonde_err err = sonde__yaml_float(reader, section, row->key, &value);
+
+    if (err == SONDE_OK && !in_range(row, (double)value)) {
+        return sonde__yaml_fail(reader, section, SONDE_EINVAL,
+                                range_of(row, range, sizeof range), "%s is %g", row->key,
+                                (double)value);
+    }
+    if (err == SONDE_OK) {
+        store_real(row, info, (double)value);
+    }
+    return err;
+}
+
+static sonde_err read_choice(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                             const sonde_nn_option *row, sonde_nn_job_info *info)
+{
+    const char *text = "";
+    char known[80];
+    const sonde_err err = sonde__yaml_text(reader, section, row->key, &text);
+    const int choice = find_choice(row->value, text);
+
+    if (err == SONDE_OK && choice < 0) {
+        return sonde__yaml_fail(reader, section, SONDE_EINVAL,
+                                list_choices(row->value, known, sizeof known),
+                                "%s is '%s'", row->key, text);
+    }
+    if (err == SONDE_OK) {
+        store_choice(row, info, choice);
+    }
+    return err;
+}
+
+static sonde_err read_row(const sonde__yaml_reader *reader, const sonde__yaml *section,
+                          const sonde_nn_option *row, sonde_nn_job_info *info)
+{
+    switch (row->kind) {
+    case SONDE_NN_OPTION_FLAG:
+        return sonde__yaml_bool(reader, section, row->key, field_of(row, info));
+    case SONDE_NN_OPTION_COUNT:
+        return read_count(reader, section, row, info);
+    case SONDE_NN_OPTION_REAL:
+        return read_real(reader, section, row, info);
+    case SONDE_NN_OPTION_TEXT:
+        return sonde__yaml_text(reader, section, row->key, field_of(row, info));
+    case SONDE_NN_OPTION_TEXTS:
+        return read_texts(reader, sonde__yaml_get(section, row->key),
+                          field_of(row, info));
+    case SONDE_NN_OPTION_CHOICE:
+        return read_choice(reader, section, row, info);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__job_read_options(const sonde__yaml_reader *reader,
+                                  const sonde__yaml *section, sonde_nn_job_info *info)
+{
+    const char *keys[SONDE_COUNT_OF(rows)];
+    size_t count = 0;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        if (strcmp(rows[i].section, section->key) == 0 && rows[i].key != NULL) {
+            keys[count++] = rows[i].key;
+        }
+    }
+    err = sonde__yaml_check_keys(reader, section, keys, count);
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(rows); i++) {
+        if (strcmp(rows[i].section, section->key) == 0 && rows[i].key != NULL &&
+            sonde__yaml_get(section, rows[i].key) != NULL) {
+            err = read_row(reader, section, &rows[i], info);
+        }
+    }
+    settle_rules(&info->rules);
+    return err;
+}
+
+sonde_err sonde__job_read_judge(const sonde__yaml_reader *reader, const sonde__yaml *node,
+                                sonde_nn_job_info *info)
+{
+    const sonde_err err = read_texts(reader, node, &info->rules.judge);
+
+    settle_rules(&info->rules);
+    return err;
+}
+
+/* --- from a text -------------------------------------------------------------------- */
+
+static sonde_err fail_text(sonde_diag *diag, const sonde_nn_option *row, const char *text,
+                           const char *expected)
+{
+    return sonde__fail(diag, SONDE_EINVAL, row->name, expected, "'%.200s'", text);
+}
+
+static sonde_err set_number(const sonde_nn_option *row, sonde_nn_job_info *info,
+                            const char *text, sonde_diag *diag)
+{
+    const bool whole = row->kind == SONDE_NN_OPTION_COUNT;
+    char *end = NULL, range[80];
+    long long count = 0;
+    double real = 0.0;
+
+    errno = 0;
+    if (whole) {
+        count = strtoll(text, &end, 10);
+    } else {
+        real = strtod(text, &end);
+    }
+    if (end == text || *end != '\0' || errno == ERANGE ||
+        (whole ? count < row->least || count > row->most : !in_range(row, real))) {
+        return fail_text(diag, row, text, range_of(row, range, sizeof range));
+    }
+    if (whole) {
+        store_count(row, info, count);
+    } else {
+        store_real(row, info, real);
+    }
+    return SONDE_OK;
+}
+
+static sonde_err set_choice(const sonde_nn_option *row, sonde_nn_job_info *info,
+                            const char *text, sonde_diag *diag)
+{
+    const int choice = find_choice(row->value, text);
+    char known[80];
+
+    if (choice < 0) {
+        return fail_text(diag, row, text, list_choices(row->value, known, sizeof known));
+    }
+    store_choice(row, info, choice);
+    return SONDE_OK;
+}
+
+static sonde_err set_flag(const sonde_nn_option *row, sonde_nn_job_info *info,
+                          const char *text, sonde_diag *diag)
+{
+    const bool on = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+
+    if (!on && strcmp(text, "false") != 0 && strcmp(text, "0") != 0) {
+        return fail_text(diag, row, text, "true or false");
+    }
+    *(bool *)field_of(row, info) = on;
+    return SONDE_OK;
+}
+
+/* Rules replace those of the job, once; all other texts extend its lists. */
+static sonde_err add_text(sonde_nn_job *job, const sonde_nn_option *row, const char *text,
+                          sonde_diag *diag)
+{
+    sonde_nn_job_rules *rules = &job->info.rules;
+    sonde_nn_job_texts *list = field_of(row, &job->info);
+
+    if (list == &rules->judge && !job->rules_set) {
+        job->rules_set = true;
+        rules->judge.count = 0;
+        rules->none = false;
+        if (strcasecmp(text, "none") == 0) { /* no rules, so none of the job's actions */
+            rules->stop_on.count = rules->on_finding.count = 0;
+        }
+    }
+    if (list->count == SONDE_NN_JOB_TEXTS) {
+        return fail_text(diag, row, text, "fewer entries");
+    }
+    list->text[list->count++] = text;
+    settle_rules(rules);
+    return SONDE_OK;
+}
+
+static sonde_err set_row(sonde_nn_job *job, const sonde_nn_option *row, const char *text,
+                         sonde_diag *diag)
+{
+    switch (row->kind) {
+    case SONDE_NN_OPTION_FLAG:
+        return set_flag(row, &job->info, text, diag);
+    case SONDE_NN_OPTION_COUNT:
+    case SONDE_NN_OPTION_REAL:
+        return set_number(row, &job->info, text, diag);
+    case SONDE_NN_OPTION_TEXT:
+        memcpy(field_of(row, &job->info), &text, sizeof text);
+        return SONDE_OK;
+    case SONDE_NN_OPTION_TEXTS:
+        return add_text(job, row, text, diag);
+    case SONDE_NN_OPTION_CHOICE:
+        return set_choice(row, &job->info, text, diag);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name, const char *text,
+                           sonde_diag *diag)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        if (strcmp(rows[i].name, name) == 0) {
+            return set_row(job, &rows[i], text, diag);
+        }
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, name, "an option of a training",
+                       "unknown option");
+}
+
+sonde_err sonde_nn_job_set_environment(sonde_nn_job *job, sonde_diag *diag)
+{
+    for (size_t i = 0; i < SONDE_COUNT_OF(rows); i++) {
+        char variable[64] = "SONDE_";
+        const char *text = NULL;
+        sonde_err err = SONDE_OK;
+
+        for (size_t k = 0; rows[i].name[k] != '\0' && k + 8 < sizeof variable; k++) {
+            variable[k + 6] = (char)toupper((unsigned char)rows[i].name[k]);
+        }
+        text = rows[i].no_environment ? NULL : getenv(variable);
+        if (text != NULL && text[0] != '\0') {
+            err = set_row(job, &rows[i], text, diag);
+        }
+        if (err != SONDE_OK) {
+            (void)snprintf(diag->where, sizeof diag->where, "%s", variable);
+            return err;
+        }
+    }
+    return SONDE_OK;
+}

@@ -1,0 +1,240 @@
+/*
+ * evaluator.c - see evaluator.h.
+ */
+#include "nn/train/train_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
+
+#include <math.h>
+
+enum { SEED = 0 }; /* draws the samples of a partial evaluation, the same in every run */
+
+struct sonde_nn_evaluator {
+    sonde_nn_evaluator_options options;
+    sonde_nn_options session; /* the sessions' */
+    sonde_nn_model *model;
+    sonde_nn_loader *loader;
+    sonde_nn_loader *own_loader;    /* the same, if the evaluator made it */
+    sonde_nn_dataset *part;         /* of the set; NULL: all of it */
+    sonde_nn_session *whole, *rest; /* for whole batches, and for a smaller last one */
+    sonde_nn_confusion *matrix;
+    sonde_nn_running_mean loss;
+    size_t loss_output; /* SIZE_MAX: none */
+    int64_t batch;
+    uint64_t runs;
+};
+
+/* --- setting up ------------------------------------------------------------------- */
+
+static sonde_err make_session(const sonde_nn_evaluator *evaluator, int64_t batch,
+                              sonde_nn_session **out, sonde_diag *diag)
+{
+    const sonde_nn_evaluator_options *options = &evaluator->options;
+    sonde_nn_options session = evaluator->session;
+    sonde_err err = SONDE_OK;
+
+    session.batch_size = batch;
+    err = sonde_nn_inference_session(evaluator->model, &session, out, diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_attach_hook(*out, options->hook, diag);
+    }
+    if (err == SONDE_OK && options->attach != NULL) {
+        err = sonde_nn_session_attach(*out, options->attach, options->attach_user, diag);
+    }
+    return err == SONDE_OK ? sonde_nn_session_compile(*out, diag) : err;
+}
+
+/* Columns of the scores: classes. */
+static sonde_err make_matrix(sonde_nn_evaluator *evaluator, sonde_diag *diag)
+{
+    int rank = 0;
+    const int64_t *shape = sonde_nn_value_shape(
+        evaluator->model, sonde_nn_model_output(evaluator->model, 0), &rank);
+
+    if (shape == NULL || rank != 2) {
+        return sonde__fail(diag, SONDE_ESHAPE, "evaluation", "(N, classes)",
+                           "the first output has %d dimensions", rank);
+    }
+    return sonde_nn_confusion_create(shape[1], &evaluator->matrix, diag);
+}
+
+static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
+                        sonde_diag *diag)
+{
+    const int64_t count = sonde_nn_loader_samples(loader);
+    sonde_err err = SONDE_OK;
+
+    evaluator->loader = loader;
+    evaluator->batch = sonde_nn_loader_batch(loader);
+    evaluator->batch = count < evaluator->batch ? count : evaluator->batch;
+    err = make_session(evaluator, evaluator->batch, &evaluator->whole, diag);
+    if (err == SONDE_OK) {
+        err = make_matrix(evaluator, diag);
+    }
+    if (err == SONDE_OK && count % evaluator->batch != 0) {
+        err = make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag);
+    }
+    return err;
+}
+
+static sonde_nn_evaluator *make(sonde_nn_model *model,
+                                const sonde_nn_evaluator_options *options)
+{
+    sonde_nn_evaluator *evaluator = sonde__calloc(1, sizeof *evaluator);
+
+    if (evaluator == NULL) {
+        return NULL;
+    }
+    evaluator->model = model;
+    evaluator->loss_output = sonde_nn_output_loss(model);
+    if (options != NULL) {
+        evaluator->options = *options;
+    }
+    sonde_nn_options_init(&evaluator->session);
+    if (options != NULL && options->session != NULL) {
+        evaluator->session = *options->session;
+    }
+    evaluator->session.on_progress = NULL;
+    evaluator->session.device_iterations = 1;
+    evaluator->session.gradient_accumulation = 1;
+    evaluator->session.output_mode = SONDE_ANCHOR_ALL;
+    evaluator->session.fixed_batch = true;
+    return evaluator;
+}
+
+static sonde_err finish_create(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
+                               sonde_err err, sonde_nn_evaluator **out, sonde_diag *diag)
+{
+    if (err == SONDE_OK) {
+        err = set_up(evaluator, loader, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_evaluator_destroy(evaluator);
+        return err;
+    }
+    *out = evaluator;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *loader,
+                                    const sonde_nn_evaluator_options *options,
+                                    sonde_nn_evaluator **out, sonde_diag *diag)
+{
+    sonde_nn_evaluator *evaluator = make(model, options);
+
+    return evaluator != NULL ? finish_create(evaluator, loader, SONDE_OK, out, diag)
+                             : sonde__fail_nomem(diag, "an evaluation");
+}
+
+sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *model,
+                                            const sonde_nn_dataset *set, int64_t most,
+                                            const sonde_nn_evaluator_options *options,
+                                            sonde_nn_evaluator **out, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    const int64_t all = sonde_nn_dataset_get_traits(set)->count;
+    const int64_t count = most > 0 && most < all ? most : all;
+    const int64_t batches = (count + info->eval_batch_size - 1) / info->eval_batch_size;
+    sonde_nn_evaluator *evaluator = make(model, options);
+    sonde_err err = SONDE_OK;
+
+    if (evaluator == NULL) {
+        return sonde__fail_nomem(diag, "an evaluation");
+    }
+    if (options == NULL || options->session == NULL) {
+        evaluator->session.threads = info->options.threads;
+    }
+    if (count < all) {
+        err = sonde_nn_dataset_split(set, count, SEED, &evaluator->part, NULL, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_job_loader(job, evaluator->part != NULL ? evaluator->part : set,
+                                  (count + batches - 1) / batches, false,
+                                  &evaluator->own_loader, diag);
+    }
+    return finish_create(evaluator, evaluator->own_loader, err, out, diag);
+}
+
+void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator)
+{
+    if (evaluator == NULL) {
+        return;
+    }
+    sonde_nn_loader_destroy(evaluator->own_loader);
+    sonde_nn_session_destroy(evaluator->whole);
+    sonde_nn_session_destroy(evaluator->rest);
+    sonde_nn_confusion_destroy(evaluator->matrix);
+    sonde_nn_dataset_destroy(evaluator->part);
+    sonde__free(evaluator);
+}
+
+/* --- running ---------------------------------------------------------------------- */
+
+static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch *batch,
+                            sonde_diag *diag)
+{
+    const bool lossy = evaluator->loss_output != SIZE_MAX;
+    sonde_nn_session *session =
+        batch->count == evaluator->batch ? evaluator->whole : evaluator->rest;
+    sonde_view inputs[2], scores, loss;
+    sonde_err err = SONDE_OK;
+
+    sonde__train_batch_views(evaluator->loader, batch, inputs);
+    err = sonde_nn_session_run(session, inputs, lossy ? 2 : 1, diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_output(session, 0, &scores, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_confusion_update(evaluator->matrix, &scores, &inputs[1], diag);
+    }
+    if (err == SONDE_OK && lossy) {
+        err = sonde_nn_session_output(session, evaluator->loss_output, &loss, diag);
+    }
+    if (err == SONDE_OK && lossy) {
+        sonde_nn_running_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
+                                  (double)batch->count);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag)
+{
+    const sonde_nn_evaluator_options *options = &evaluator->options;
+    const int64_t total = sonde_nn_loader_samples(evaluator->loader);
+    int64_t done = 0;
+    sonde_err err = SONDE_OK;
+
+    sonde_nn_confusion_reset(evaluator->matrix);
+    evaluator->loss = (sonde_nn_running_mean){0};
+    sonde_nn_loader_start_epoch(evaluator->loader, evaluator->runs++);
+    for (;;) {
+        sonde_nn_batch batch;
+
+        err = sonde_nn_loader_next(evaluator->loader, &batch, diag);
+        if (err != SONDE_OK || batch.count == 0) {
+            return err;
+        }
+        err = take_batch(evaluator, &batch, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        done += batch.count;
+        if (options->progress != NULL &&
+            !options->progress(options->progress_user, done, total)) {
+            return sonde__fail(diag, SONDE_EINTERRUPTED, "", NULL, "%s", "");
+        }
+    }
+}
+
+sonde_nn_score sonde_nn_evaluator_score(const sonde_nn_evaluator *evaluator)
+{
+    return (sonde_nn_score){.loss = sonde_nn_running_mean_get(&evaluator->loss),
+                            .accuracy = sonde_nn_confusion_accuracy(evaluator->matrix),
+                            .samples =
+                                (int64_t)sonde_nn_confusion_total(evaluator->matrix)};
+}
+
+const sonde_nn_confusion *sonde_nn_evaluator_matrix(const sonde_nn_evaluator *evaluator)
+{
+    return evaluator->matrix;
+}

@@ -1,0 +1,181 @@
+/*
+ * recording.c - a trainer's recording, and the checkpoint that it resumes from.
+ */
+#include "nn/train/train_state.h"
+#include "base/fail.h"
+
+#include <sonde/safetensors.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+/* --- the hook ----------------------------------------------------------------------- */
+
+/* smdebug's configuration file, unless the environment names none or switches it off. */
+static const char *smdebug_config(void)
+{
+    const char *use = getenv("USE_SMDEBUG"), *path = getenv("SMDEBUG_CONFIG_FILE_PATH");
+
+    if (use != NULL && (strcmp(use, "0") == 0 || strcasecmp(use, "false") == 0)) {
+        return NULL;
+    }
+    return path != NULL && path[0] != '\0' ? path : NULL;
+}
+
+/* The first option that configures a recording; NULL: none. */
+static const char *any_given(const sonde_nn_job_record *record)
+{
+    return record->every > 0           ? "save_every"
+           : record->save_all          ? "save_all"
+           : record->include.count > 0 ? "record_include"
+           : record->vitals_every > 0  ? "vitals_every"
+           : record->no_vitals         ? "no_vitals"
+           : record->compress          ? "record_compress"
+                                       : NULL;
+}
+
+/* What the options add to a hook. */
+static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
+                           sonde_diag *diag)
+{
+    sonde_save_config config = sonde_save_config_unset();
+    sonde_err err = SONDE_OK;
+
+    if (record->every > 0) {
+        config.every = record->every;
+        err = sonde_hook_save(hook, NULL, -1, &config, diag);
+    }
+    if (err == SONDE_OK && record->include.count > 0) {
+        err = sonde_hook_add_collection(hook, "default", diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < record->include.count; i++) {
+        err = sonde_hook_include(hook, "default", record->include.text[i], diag);
+    }
+    return err;
+}
+
+sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **out,
+                                 sonde_diag *diag)
+{
+    const sonde_nn_trainer_options *asked = &trainer->options;
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(trainer->job);
+    const sonde_nn_job_record *record = &info->record;
+    const bool described = sonde_nn_job_records(trainer->job);
+    const char *path = record->path[0] != '\0' ? record->path : NULL;
+    const char *file = record->config[0] != '\0' ? record->config
+                       : !described              ? smdebug_config()
+                                                 : NULL;
+    const char *built_in = info->model_name[0] != '\0' ? info->model_name : NULL;
+    const sonde_hook_options options = {
+        .record = {.path = path,
+                   .resume = asked->resume != NULL ? SONDE_RESUME_ANY : NULL,
+                   .program = asked->program,
+                   .model = asked->run_model != NULL ? asked->run_model : built_in,
+                   .compress = record->compress},
+        .save_all = record->save_all,
+        .no_vitals = record->no_vitals,
+        .vitals_every = record->vitals_every};
+    sonde_hook *hook = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (file == NULL && path == NULL && !described) {
+        const char *given = any_given(record);
+
+        return given == NULL ? SONDE_OK
+                             : sonde__fail(diag, SONDE_EINVAL, given, "--record RUN",
+                                           "nothing is recorded");
+    }
+    err = file != NULL ? sonde_hook_load(file, &options, &hook, diag)
+                       : sonde_nn_job_hook(trainer->job, &options, &hook, diag);
+    if (err == SONDE_OK) {
+        err = configure(record, hook, diag);
+    }
+    if (err == SONDE_OK && asked->resume != NULL) {
+        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resume_step, diag);
+    }
+    if (err != SONDE_OK) {
+        (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
+        return err;
+    }
+    *out = hook;
+    return SONDE_OK;
+}
+
+void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
+                             const sonde_diag *diag)
+{
+    const sonde_request *stopped = trainer->stopped;
+    sonde_run_end reason = SONDE_RUN_FAILED;
+    char line[SONDE_DIAG_LINE];
+    const char *text = NULL;
+    sonde_diag lost = {0};
+
+    if (err == SONDE_OK && stopped != NULL) {
+        reason = stopped->by == SONDE_BY_RULE ? SONDE_RUN_STOPPED_BY_RULE
+                                              : SONDE_RUN_INTERRUPTED;
+        text = stopped->text;
+    } else if (err == SONDE_OK) {
+        reason = SONDE_RUN_FINISHED;
+    } else if (err == SONDE_EINTERRUPTED) {
+        reason = SONDE_RUN_INTERRUPTED;
+    } else if (diag != NULL) {
+        text = sonde_diag_line(diag, line, sizeof line);
+    }
+    if (sonde_hook_close(trainer->hook, reason, text, &lost) != SONDE_OK) {
+        sonde__train_warn(trainer, "recording: %s",
+                          sonde_diag_line(&lost, line, sizeof line));
+    }
+    trainer->hook = NULL;
+}
+
+/* --- resuming ----------------------------------------------------------------------- */
+
+/* The step in a checkpoint's metadata. Loading it checks all the rest. */
+static sonde_err read_step(const char *path, int64_t *step, sonde_diag *diag)
+{
+    sonde_safetensors *file = NULL;
+    const char *text = NULL;
+    char *end = NULL;
+    sonde_err err = sonde_safetensors_open(path, &file, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    text = sonde_safetensors_metadata(file, "sonde.step");
+    *step = text != NULL ? strtoll(text, &end, 10) : -1;
+    if (text == NULL || end == text || *end != '\0' || *step < 0) {
+        err = sonde__fail(diag, SONDE_EFORMAT, path, "a checkpoint.safetensors",
+                          "not a checkpoint: it lacks sonde.step");
+    }
+    sonde_safetensors_destroy(file);
+    return err;
+}
+
+sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const char *asked = trainer->options.resume, *out = trainer->options.out;
+    sonde_err err = SONDE_OK;
+
+    if (asked == NULL || (asked[0] == '\0' && out == NULL)) {
+        return SONDE_OK;
+    }
+    if (asked[0] == '\0') {
+        err = sonde__train_path(out, "checkpoint.safetensors", trainer->resume, diag);
+    } else if (strlen(asked) < sizeof trainer->resume) {
+        memcpy(trainer->resume, asked, strlen(asked) + 1);
+    } else {
+        err = sonde__fail(diag, SONDE_EINVAL, "resume", "a shorter path", "%zu bytes",
+                          strlen(asked));
+    }
+    if (err == SONDE_OK && asked[0] == '\0' && access(trainer->resume, F_OK) != 0) {
+        sonde__train_warn(trainer, "%s: no checkpoint yet; training begins at step 0",
+                          trainer->resume);
+        trainer->resume[0] = '\0';
+        return SONDE_OK;
+    }
+    return err == SONDE_OK ? read_step(trainer->resume, &trainer->resume_step, diag)
+                           : err;
+}

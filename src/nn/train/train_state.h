@@ -1,0 +1,82 @@
+/*
+ * train_state.h - the inside of a trainer: what setting up, the loop and judging share.
+ */
+#ifndef SONDE_NN_TRAIN_TRAIN_STATE_H
+#define SONDE_NN_TRAIN_TRAIN_STATE_H
+
+#include <sonde/nn/trainer.h>
+
+enum { SONDE__TRAIN_PATH = 4096 };
+
+struct sonde_nn_trainer {
+    sonde_nn_trainer_options options;
+    sonde_nn_job *job; /* NULL: created from a model and a feed */
+    sonde_nn_options session_options;
+    sonde_nn_optimizer optimizer;
+    int epochs;
+    int64_t eval_every;
+
+    sonde_nn_model *model;
+    sonde_nn_model *own_model; /* the same, if the trainer built it */
+    sonde_nn_session *session;
+    sonde_hook *hook; /* NULL: nothing is recorded */
+
+    /* judging.c */
+    sonde_rules *rules;     /* NULL: no judging */
+    sonde_rules *own_rules; /* the same, if the trainer made them */
+    sonde_actions *actions; /* NULL: none */
+    sonde_control *control;
+    int64_t rules_every, rules_raw_every;
+
+    /* the job's data */
+    sonde_nn_dataset *train, *test;
+    sonde_nn_dataset *held_out,
+        *kept; /* the two parts of train; NULL: nothing is held out */
+    sonde_nn_loader *loader;
+    sonde_nn_feed feed;
+
+    sonde_nn_evaluator *between; /* of epochs; NULL: none */
+    sonde_nn_evaluator *final; /* of the whole test set, if `between` does not cover it */
+    int evaluated;             /* epochs done when `between` ran last */
+    const sonde_nn_confusion *matrix; /* of the final score; NULL: not scored */
+
+    char resume[SONDE__TRAIN_PATH]; /* the checkpoint; "": none */
+    int64_t resume_step;
+    int epoch;                    /* being trained, from 1; 0: none yet */
+    const sonde_request *stopped; /* NULL: no request stopped it */
+};
+
+/* Views of a loader's batch as a session's two inputs: samples, labels. */
+void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batch *batch,
+                              sonde_view inputs[2]);
+/* "folder/name" in path. */
+sonde_err sonde__train_path(const char *folder, const char *name,
+                            char path[SONDE__TRAIN_PATH], sonde_diag *diag);
+void sonde__train_warn(const sonde_nn_trainer *trainer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* judging.c: rules, actions and control of a run. path: the recording, or NULL. */
+sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
+                                    sonde_diag *diag);
+/* Has a session judged; a sonde_nn_attach whose user is the trainer. */
+sonde_err sonde__train_judging_attach(void *user, const sonde_catalogue *catalogue,
+                                      sonde_observer *observer, sonde_diag *diag);
+/* Waits for actions. */
+void sonde__train_judging_close(sonde_nn_trainer *trainer);
+
+/* recording.c: the job's hook; *out stays NULL if nothing is recorded. */
+sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **out,
+                                 sonde_diag *diag);
+/* Ends the recording as err says (with *diag), or as the request that stopped training. */
+void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
+                             const sonde_diag *diag);
+/* Finds the checkpoint that options.resume names, and its step. */
+sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag);
+
+/* trainer_setup.c: the data and the evaluator of a trainer whose session is compiled. */
+sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag);
+sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag);
+sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trainer,
+                                                          bool part_of_run);
+
+#endif

@@ -1,0 +1,404 @@
+/*
+ * trainer.c - a trainer's run: see trainer.h.
+ *
+ *     prepare; for each epoch: train_epoch, end_epoch; finish
+ */
+#include "nn/train/train_state.h"
+#include "base/clock.h"
+#include "base/fail.h"
+
+static bool interrupted(const sonde_nn_trainer *trainer)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+
+    return events->interrupted != NULL && events->interrupted(events->user);
+}
+
+static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_err err = sonde_nn_session_compile(trainer->session, diag);
+
+    if (err == SONDE_OK && trainer->resume[0] != '\0') {
+        err = sonde_nn_session_load(trainer->session, trainer->resume, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__train_open_data(trainer, diag);
+    }
+    return err == SONDE_OK ? sonde__train_open_evaluation(trainer, diag) : err;
+}
+
+/* --- the set of evaluations ----------------------------------------------------------- */
+
+static const char *eval_set(const sonde_nn_trainer *trainer)
+{
+    return trainer->held_out != NULL ? "val" : "test";
+}
+
+/* Samples of that set. */
+static int64_t count_eval_set(const sonde_nn_trainer *trainer)
+{
+    const sonde_nn_dataset *set =
+        trainer->held_out != NULL ? trainer->held_out : trainer->test;
+
+    return set != NULL ? sonde_nn_dataset_get_traits(set)->count
+           : trainer->options.test != NULL
+               ? sonde_nn_loader_samples(trainer->options.test)
+               : 0;
+}
+
+static void announce(const sonde_nn_trainer *trainer)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    const int64_t all = count_eval_set(trainer);
+    const int64_t most =
+        trainer->job != NULL ? sonde_nn_job_get_info(trainer->job)->eval_samples : 0;
+    const sonde_nn_trainer_plan plan = {
+        .eval_set = trainer->between != NULL ? eval_set(trainer) : NULL,
+        .eval_samples = most > 0 && most < all ? most : all,
+        .eval_all = all,
+        .resumed = trainer->resume[0] != '\0'};
+
+    if (events->begin != NULL) {
+        events->begin(events->user, &plan);
+    }
+}
+
+/* --- training ----------------------------------------------------------------------- */
+
+/* The loss of the call that has just run: the session's last output. */
+static sonde_err read_loss(const sonde_nn_trainer *trainer, double *loss,
+                           sonde_diag *diag)
+{
+    const size_t last = sonde_nn_session_output_count(trainer->session) - 1;
+    sonde_view view;
+    const sonde_err err = sonde_nn_session_output(trainer->session, last, &view, diag);
+
+    if (err == SONDE_OK) {
+        *loss = (double)*(const float *)view.data;
+    }
+    return err;
+}
+
+static sonde_err train_batch(const sonde_nn_trainer *trainer,
+                             const sonde_nn_feed_batch *batch, sonde_nn_step *step,
+                             sonde_nn_running_mean *mean, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    sonde_err err =
+        sonde_nn_session_run(trainer->session, batch->inputs, batch->count, diag);
+
+    if (err == SONDE_OK) {
+        err = read_loss(trainer, &step->loss, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    sonde_nn_running_mean_add(mean, step->loss, 1.0);
+    step->mean = sonde_nn_running_mean_get(mean);
+    step->step = sonde_nn_session_step(trainer->session);
+    step->call = step->step / trainer->session_options.device_iterations - 1;
+    step->samples += batch->samples;
+    if (events->step != NULL) {
+        err = events->step(events->user, step, diag);
+    }
+    return err == SONDE_OK ? sonde_nn_session_heed(trainer->session, diag) : err;
+}
+
+/* The first `skip` batches were trained on before the checkpoint. */
+static sonde_err train_epoch(sonde_nn_trainer *trainer, int epoch, int64_t skip,
+                             sonde_nn_running_mean *mean, sonde_diag *diag)
+{
+    const sonde_nn_feed *feed = &trainer->feed;
+    sonde_nn_step step = {.epoch = epoch};
+    sonde_err err = SONDE_OK;
+
+    if (feed->start_epoch != NULL) {
+        feed->start_epoch(feed->user, (uint64_t)epoch);
+    }
+    for (int64_t i = 0; err == SONDE_OK && !interrupted(trainer); i++) {
+        sonde_nn_feed_batch batch = {0};
+
+        err = feed->next(feed->user, &batch, diag);
+        if (err != SONDE_OK || batch.samples == 0) {
+            break;
+        }
+        if (i < skip) {
+            step.samples += batch.samples;
+        } else {
+            err = train_batch(trainer, &batch, &step, mean, diag);
+        }
+    }
+    return err;
+}
+
+/* --- epochs ------------------------------------------------------------------------- */
+
+static sonde_err record_number(const sonde_nn_trainer *trainer, const char *name,
+                               double value, sonde_diag *diag)
+{
+    return trainer->hook != NULL && !trainer->options.no_scalars
+               ? sonde_hook_scalar(trainer->hook, name, value, diag)
+               : SONDE_OK;
+}
+
+static sonde_err save_checkpoint(const sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    char path[SONDE__TRAIN_PATH];
+    sonde_err err = SONDE_OK;
+
+    if (trainer->options.out == NULL) {
+        return SONDE_OK;
+    }
+    err = sonde__train_path(trainer->options.out, "checkpoint.safetensors", path, diag);
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_save(trainer->session, path, diag);
+    }
+    if (err == SONDE_OK && events->checkpoint != NULL) {
+        events->checkpoint(events->user, path, sonde_nn_session_step(trainer->session));
+    }
+    return err;
+}
+
+static bool is_evaluated(const sonde_nn_trainer *trainer, int epoch)
+{
+    return trainer->between != NULL &&
+           ((epoch + 1) % trainer->eval_every == 0 || epoch + 1 == trainer->epochs);
+}
+
+static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
+                                sonde_diag *diag)
+{
+    sonde_err err = sonde_nn_evaluator_run(trainer->between, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trainer->evaluated = epoch->number + 1;
+    epoch->eval_set = eval_set(trainer);
+    epoch->score = sonde_nn_evaluator_score(trainer->between);
+    err = record_number(trainer, "eval_loss", epoch->score.loss, diag);
+    return err == SONDE_OK
+               ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
+               : err;
+}
+
+static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
+                           sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    sonde_err err = record_number(trainer, "epoch_loss", epoch->loss, diag);
+
+    if (err == SONDE_OK && is_evaluated(trainer, epoch->number)) {
+        err = evaluate_epoch(trainer, epoch, diag);
+    }
+    if (err == SONDE_OK && events->epoch_end != NULL) {
+        epoch->step = sonde_nn_session_step(trainer->session);
+        err = events->epoch_end(events->user, epoch, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_heed(trainer->session, diag);
+    }
+    return err == SONDE_OK ? save_checkpoint(trainer, diag) : err;
+}
+
+static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
+                           int64_t combined, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    const double started = sonde__now();
+    sonde_nn_running_mean mean = {0};
+    sonde_nn_epoch epoch = {.number = number,
+                            .count = trainer->epochs,
+                            .step = sonde_nn_session_step(trainer->session),
+                            .samples = trainer->feed.samples};
+    sonde_err err = SONDE_OK;
+
+    trainer->epoch = number + 1;
+    if (events->epoch_begin != NULL) {
+        events->epoch_begin(events->user, &epoch);
+    }
+    err = train_epoch(trainer, number, skip, &mean, diag);
+    if (err != SONDE_OK || interrupted(trainer)) {
+        return err;
+    }
+    epoch.samples = (trainer->feed.batches - skip) * combined;
+    epoch.loss = sonde_nn_running_mean_get(&mean);
+    epoch.seconds = sonde__now() - started;
+    return end_epoch(trainer, &epoch, diag);
+}
+
+/* An interruption or a request: saves what resuming needs. */
+static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    const sonde_request *request = sonde_nn_session_stopped(trainer->session);
+    const sonde_err err = save_checkpoint(trainer, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trainer->stopped = request;
+    if (events->stopped != NULL) {
+        events->stopped(events->user, request, sonde_nn_session_step(trainer->session));
+    }
+    return request != NULL
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINTERRUPTED, "training", NULL, "interrupted");
+}
+
+static sonde_err train_all(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const int64_t batches = trainer->feed.batches;
+    sonde_nn_session_info plan;
+    int64_t done = 0;
+    sonde_err err = sonde_nn_session_describe(trainer->session, &plan, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    announce(trainer);
+    trainer->session_options.device_iterations = plan.device_iterations;
+    done = sonde_nn_session_step(trainer->session) / plan.device_iterations;
+    for (int64_t epoch = done / batches; err == SONDE_OK && epoch < trainer->epochs;
+         epoch++) {
+        const int64_t skip = epoch == done / batches ? done % batches : 0;
+
+        err = run_epoch(trainer, (int)epoch, skip, plan.combined_batch, diag);
+        if (sonde_nn_session_stopped(trainer->session) != NULL ||
+            (err == SONDE_OK && interrupted(trainer))) {
+            return break_off(trainer, diag);
+        }
+    }
+    return err;
+}
+
+/* --- the score ---------------------------------------------------------------------- */
+
+/* Whether the last evaluation covered the whole test set with the final weights. */
+static bool is_scored(const sonde_nn_trainer *trainer)
+{
+    return trainer->held_out == NULL && trainer->between != NULL &&
+           trainer->evaluated == trainer->epochs && trainer->evaluated > 0 &&
+           sonde_nn_evaluator_score(trainer->between).samples == count_eval_set(trainer);
+}
+
+/* After evaluations between epochs, the final one is not part of the run: on other samples its
+ * loss cannot be compared with theirs. */
+static sonde_err evaluate_all(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_evaluator_options options =
+        sonde__train_evaluator_options(trainer, trainer->between == NULL);
+    const sonde_err err =
+        trainer->options.test != NULL
+            ? sonde_nn_evaluator_create(trainer->model, trainer->options.test, &options,
+                                        &trainer->final, diag)
+            : sonde_nn_evaluator_create_for_job(trainer->job, trainer->model,
+                                                trainer->test, 0, &options,
+                                                &trainer->final, diag);
+
+    return err == SONDE_OK ? sonde_nn_evaluator_run(trainer->final, diag) : err;
+}
+
+static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    const sonde_nn_evaluator *last = trainer->between;
+    sonde_nn_score result;
+    sonde_err err = SONDE_OK;
+
+    if (!is_scored(trainer)) {
+        err = evaluate_all(trainer, diag);
+        last = trainer->final;
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    result = sonde_nn_evaluator_score(last);
+    trainer->matrix = sonde_nn_evaluator_matrix(last);
+    err = record_number(trainer, "test_loss", result.loss, diag);
+    if (err == SONDE_OK) {
+        err = record_number(trainer, "accuracy", result.accuracy, diag);
+    }
+    if (err == SONDE_OK && events->scored != NULL) {
+        events->scored(events->user, &result, trainer->matrix);
+    }
+    return err;
+}
+
+static sonde_err finish(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_trainer_options *options = &trainer->options;
+    char path[SONDE__TRAIN_PATH];
+    sonde_err err = SONDE_OK;
+
+    if (options->out != NULL) {
+        err = sonde__train_path(options->out, "model.safetensors", path, diag);
+    }
+    if (err == SONDE_OK && options->out != NULL) {
+        err = sonde_nn_model_save(trainer->model, path, diag);
+    }
+    if (err == SONDE_OK && trainer->stopped == NULL && !options->no_evaluation &&
+        (trainer->test != NULL || options->test != NULL)) {
+        err = score(trainer, diag);
+    }
+    if (err == SONDE_OK && trainer->rules != NULL) {
+        sonde_rules_finish(trainer->rules);
+    }
+    return err;
+}
+
+sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_diag own = {0};
+    sonde_err err = SONDE_OK;
+
+    diag = diag != NULL ? diag : &own;
+    err = prepare(trainer, diag);
+    if (err == SONDE_OK) {
+        err = train_all(trainer, diag);
+    }
+    if (err == SONDE_OK) {
+        err = finish(trainer, diag);
+    }
+    sonde__train_hook_close(trainer, err, diag);
+    return err;
+}
+
+/* --- reading ------------------------------------------------------------------------ */
+
+sonde_nn_session *sonde_nn_trainer_session(sonde_nn_trainer *trainer)
+{
+    return trainer->session;
+}
+
+sonde_nn_model *sonde_nn_trainer_model(sonde_nn_trainer *trainer)
+{
+    return trainer->model;
+}
+
+sonde_rules *sonde_nn_trainer_rules(sonde_nn_trainer *trainer)
+{
+    return trainer->rules;
+}
+
+sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer)
+{
+    return trainer->actions;
+}
+
+const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer)
+{
+    return trainer->stopped;
+}
+
+const sonde_nn_dataset *sonde_nn_trainer_dataset(const sonde_nn_trainer *trainer,
+                                                 sonde_nn_split split)
+{
+    return split == SONDE_NN_TRAIN ? trainer->train : trainer->test;
+}
+
+const sonde_nn_confusion *sonde_nn_trainer_matrix(const sonde_nn_trainer *trainer)
+{
+    return trainer->matrix;
+}

@@ -1,0 +1,322 @@
+/*
+ * trainer_setup.c - a trainer's creation, its data and its evaluator.
+ */
+#include "nn/train/train_state.h"
+#include "base/fail.h"
+#include "base/memory.h"
+
+#include <sonde/log.h>
+#include <sonde/nn/option.h>
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- helpers ------------------------------------------------------------------------ */
+
+sonde_err sonde__train_path(const char *folder, const char *name,
+                            char path[SONDE__TRAIN_PATH], sonde_diag *diag)
+{
+    const int length = snprintf(path, SONDE__TRAIN_PATH, "%s/%s", folder, name);
+
+    return length >= 0 && length < SONDE__TRAIN_PATH
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINVAL, name, "a shorter path",
+                             "a folder of %zu bytes", strlen(folder));
+}
+
+void sonde__train_warn(const sonde_nn_trainer *trainer, const char *format, ...)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    char text[SONDE__TRAIN_PATH + 256];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (events->warning != NULL) {
+        events->warning(events->user, text);
+    } else {
+        sonde_log(SONDE_LOG_WARNING, "train", "%s", text);
+    }
+}
+
+/* --- feeds -------------------------------------------------------------------------- */
+
+void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batch *batch,
+                              sonde_view inputs[2])
+{
+    int64_t shape[SONDE_MAX_DIMS] = {batch->count};
+    const int rank = sonde_nn_loader_shape(loader, shape + 1);
+
+    inputs[0] =
+        sonde_view_of(sonde_nn_loader_dtype(loader), rank + 1, shape, batch->data);
+    inputs[1] = sonde_view_of(SONDE_I64, 1, shape, NULL);
+    memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
+}
+
+static void start_loader(void *user, uint64_t epoch)
+{
+    sonde_nn_loader_start_epoch(user, epoch);
+}
+
+static sonde_err next_of_loader(void *user, sonde_nn_feed_batch *out, sonde_diag *diag)
+{
+    sonde_nn_batch batch;
+    const sonde_err err = sonde_nn_loader_next(user, &batch, diag);
+
+    if (err == SONDE_OK) {
+        sonde__train_batch_views(user, &batch, out->inputs);
+        out->count = 2;
+        out->samples = batch.count;
+    }
+    return err;
+}
+
+sonde_nn_feed sonde_nn_loader_feed(sonde_nn_loader *loader)
+{
+    return (sonde_nn_feed){.user = loader,
+                           .batches = sonde_nn_loader_batches(loader),
+                           .samples = sonde_nn_loader_samples(loader),
+                           .start_epoch = start_loader,
+                           .next = next_of_loader};
+}
+
+/* --- creating ----------------------------------------------------------------------- */
+
+static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const char *path = trainer->hook != NULL ? sonde_hook_path(trainer->hook) : NULL;
+    const char *folder = path != NULL ? path : trainer->options.out;
+    char checkpoints[SONDE__TRAIN_PATH];
+    sonde_err err = sonde__train_judging_open(trainer, path, diag);
+
+    if (err == SONDE_OK && trainer->rules != NULL) {
+        err = sonde_nn_session_attach(trainer->session, sonde__train_judging_attach,
+                                      trainer, diag);
+    }
+    if (err == SONDE_OK && folder != NULL) {
+        err = sonde__train_path(folder, "checkpoints", checkpoints, diag);
+    }
+    return err == SONDE_OK
+               ? sonde_nn_session_attach_control(trainer->session, trainer->control,
+                                                 folder != NULL ? checkpoints : NULL,
+                                                 diag)
+               : err;
+}
+
+/* The session with its recording and rules, not compiled. */
+static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_err err = sonde__train_resume_find(trainer, diag);
+
+    if (err == SONDE_OK) {
+        err = sonde_nn_training_session(trainer->model, &trainer->session_options,
+                                        &trainer->optimizer, &trainer->session, diag);
+    }
+    if (err == SONDE_OK && trainer->job != NULL) {
+        err = sonde__train_hook_open(trainer, &trainer->hook, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag);
+    }
+    return err == SONDE_OK ? attach_judging(trainer, diag) : err;
+}
+
+static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_err err,
+                               sonde_nn_trainer **out, sonde_diag *diag)
+{
+    if (err == SONDE_OK) {
+        err = make_session(trainer, diag);
+    }
+    if (err != SONDE_OK) {
+        sonde_nn_trainer_destroy(trainer);
+        return err;
+    }
+    *out = trainer;
+    return SONDE_OK;
+}
+
+sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *feed,
+                                  const sonde_nn_trainer_options *options,
+                                  sonde_nn_trainer **out, sonde_diag *diag)
+{
+    sonde_nn_trainer *trainer = sonde__calloc(1, sizeof *trainer);
+
+    if (trainer == NULL) {
+        return sonde__fail_nomem(diag, "a trainer");
+    }
+    trainer->options = *options;
+    trainer->session_options = options->session;
+    trainer->optimizer = options->optimizer;
+    trainer->epochs = options->epochs;
+    trainer->eval_every = options->eval_every;
+    trainer->model = model;
+    trainer->feed = *feed;
+    trainer->hook = options->hook;
+    if (options->test != NULL) {
+        (void)sonde_nn_output_loss(model);
+    }
+    return finish_create(trainer, SONDE_OK, out, diag);
+}
+
+sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
+                                          const sonde_nn_trainer_options *options,
+                                          sonde_nn_trainer **out, sonde_diag *diag)
+{
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    sonde_nn_trainer *trainer = NULL;
+    sonde_err err = sonde_nn_job_set_environment(job, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    trainer = sonde__calloc(1, sizeof *trainer);
+    if (trainer == NULL) {
+        return sonde__fail_nomem(diag, "a trainer");
+    }
+    trainer->options = *options;
+    trainer->options.hook = NULL;
+    trainer->options.feed = NULL;
+    trainer->feed = options->feed != NULL ? *options->feed : (sonde_nn_feed){0};
+    trainer->job = job;
+    trainer->session_options = info->options;
+    trainer->optimizer = info->optimizer;
+    trainer->epochs = info->epochs;
+    trainer->eval_every = info->eval_every;
+    trainer->model = options->model;
+    if (trainer->model == NULL) {
+        err = sonde_nn_job_build(job, &trainer->own_model, diag);
+        trainer->model = trainer->own_model;
+    }
+    if (err == SONDE_OK) {
+        (void)sonde_nn_output_loss(trainer->model);
+    }
+    return finish_create(trainer, err, out, diag);
+}
+
+void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
+{
+    if (trainer == NULL) {
+        return;
+    }
+    sonde_nn_evaluator_destroy(trainer->between);
+    sonde_nn_evaluator_destroy(trainer->final);
+    sonde_nn_loader_destroy(trainer->loader);
+    sonde_nn_session_destroy(trainer->session);
+    sonde__train_hook_close(trainer, SONDE_EINTERRUPTED, NULL);
+    sonde__train_judging_close(trainer);
+    sonde_nn_model_destroy(trainer->own_model);
+    sonde_nn_dataset_destroy(trainer->held_out);
+    sonde_nn_dataset_destroy(trainer->kept);
+    sonde_nn_dataset_destroy(trainer->train);
+    sonde_nn_dataset_destroy(trainer->test);
+    sonde__free(trainer);
+}
+
+/* --- the data ----------------------------------------------------------------------- */
+
+static sonde_err open_split(const sonde_nn_trainer *trainer, sonde_nn_split split,
+                            sonde_nn_dataset **out, sonde_diag *diag)
+{
+    const sonde_nn_trainer_options *options = &trainer->options;
+
+    return options->open_data != NULL
+               ? options->open_data(options->events.user, split, out, diag)
+               : sonde_nn_job_open_data(trainer->job, split, out, diag);
+}
+
+/* The training set, less the samples that are held out of it. */
+static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    enum { SEED = 0 }; /* holds out the same samples in every run */
+    const double share = (double)sonde_nn_job_get_info(trainer->job)->validation;
+    sonde_nn_session_info plan;
+    sonde_err err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
+
+    if (err == SONDE_OK && share > 0.0) {
+        const int64_t all = sonde_nn_dataset_get_traits(trainer->train)->count;
+
+        err = sonde_nn_dataset_split(trainer->train, llround(share * (double)all), SEED,
+                                     &trainer->held_out, &trainer->kept, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_session_describe(trainer->session, &plan, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_nn_job_loader(trainer->job,
+                                  trainer->kept != NULL ? trainer->kept : trainer->train,
+                                  plan.combined_batch, true, &trainer->loader, diag);
+    }
+    if (err == SONDE_OK) {
+        trainer->feed = sonde_nn_loader_feed(trainer->loader);
+    }
+    return err;
+}
+
+sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (trainer->job == NULL) {
+        return SONDE_OK;
+    }
+    if (trainer->feed.next == NULL) {
+        err = open_training(trainer, diag);
+    }
+    return err == SONDE_OK && !trainer->options.no_evaluation
+               ? open_split(trainer, SONDE_NN_TEST, &trainer->test, diag)
+               : err;
+}
+
+/* --- evaluation --------------------------------------------------------------------- */
+
+/* Evaluations between epochs are never broken off. */
+static bool report_progress(void *user, int64_t done, int64_t total)
+{
+    const sonde_nn_trainer *trainer = user;
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+
+    if (events->evaluating != NULL) {
+        events->evaluating(events->user, done, total);
+    }
+    return trainer->final == NULL || events->interrupted == NULL ||
+           !events->interrupted(events->user);
+}
+
+sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trainer,
+                                                          bool part_of_run)
+{
+    const bool judged = part_of_run && trainer->rules != NULL;
+
+    return (sonde_nn_evaluator_options){.session = &trainer->session_options,
+                                        .hook = part_of_run ? trainer->hook : NULL,
+                                        .attach =
+                                            judged ? sonde__train_judging_attach : NULL,
+                                        .attach_user = trainer,
+                                        .progress = report_progress,
+                                        .progress_user = trainer};
+}
+
+/* After the training session, which alone has some of the names that a hook may select. */
+sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag)
+{
+    const sonde_nn_evaluator_options options =
+        sonde__train_evaluator_options(trainer, true);
+    const sonde_nn_dataset *set =
+        trainer->held_out != NULL ? trainer->held_out : trainer->test;
+
+    if (trainer->options.no_evaluation || trainer->eval_every == 0) {
+        return SONDE_OK;
+    }
+    if (trainer->options.test != NULL) {
+        return sonde_nn_evaluator_create(trainer->model, trainer->options.test, &options,
+                                         &trainer->between, diag);
+    }
+    return set == NULL ? SONDE_OK
+                       : sonde_nn_evaluator_create_for_job(
+                             trainer->job, trainer->model, set,
+                             sonde_nn_job_get_info(trainer->job)->eval_samples, &options,
+                             &trainer->between, diag);
+}

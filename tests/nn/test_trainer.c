@@ -1,0 +1,370 @@
+/*
+ * test_trainer.c - a trainer does what a loop by hand does, to the bit: epochs, evaluation,
+ * checkpoints, resuming; it judges, stops and is interrupted.
+ */
+#include "engine.h"
+
+#include <sonde/nn/synth.h>
+#include <sonde/nn/trainer.h>
+
+#include <ftw.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/sonde-trainer-XXXXXX";
+static char data[64], out[64];
+
+static int make_data(void **state)
+{
+    const sonde_nn_synth_options options = {.train = 96, .test = 40};
+
+    (void)state;
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    (void)snprintf(data, sizeof data, "%s/data", folder);
+    (void)snprintf(out, sizeof out, "%s", folder);
+    return sonde_nn_synth(data, &options, NULL) == SONDE_OK ? 0 : -1;
+}
+
+static int remove_one(const char *path, const struct stat *stat, int kind,
+                      struct FTW *where)
+{
+    (void)stat;
+    (void)kind;
+    (void)where;
+    return remove(path);
+}
+
+static int remove_data(void **state)
+{
+    (void)state;
+    return nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static sonde_nn_job *open_job(const char *options)
+{
+    char text[512];
+    sonde_nn_job *job = NULL;
+
+    (void)snprintf(text, sizeof text,
+                   "model: mnist_mlp_small\n"
+                   "data: {name: fashion-synth, path: %s}\n"
+                   "options: {batch_size: 16, eval_batch_size: 16, %s}\n",
+                   data, options);
+    must(sonde_nn_job_parse(text, strlen(text), "job", &job, &engine_diag));
+    return job;
+}
+
+/* --- events ------------------------------------------------------------------------- */
+
+typedef struct seen {
+    int begins, epochs, steps, evaluated, checkpoints, findings, acted, stopped, scored;
+    int stop_after; /* steps; 0: never */
+    double loss;    /* of the last epoch */
+    sonde_nn_score score;
+} seen;
+
+static void on_begin(void *user, const sonde_nn_trainer_plan *plan)
+{
+    assert_int_equal(plan->eval_all, 40);
+    ((seen *)user)->begins++;
+}
+
+static void on_epoch_begin(void *user, const sonde_nn_epoch *epoch)
+{
+    assert_int_equal(epoch->samples, 96);
+    ((seen *)user)->begins++;
+}
+
+static sonde_err on_step(void *user, const sonde_nn_step *step, sonde_diag *diag)
+{
+    (void)diag;
+    assert_int_equal(step->call + 1, step->step);
+    ((seen *)user)->steps++;
+    return SONDE_OK;
+}
+
+static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_diag *diag)
+{
+    seen *events = user;
+
+    (void)diag;
+    events->epochs++;
+    events->loss = epoch->loss;
+    events->evaluated += epoch->eval_set != NULL;
+    return SONDE_OK;
+}
+
+static void on_checkpoint(void *user, const char *path, int64_t step)
+{
+    assert_int_equal(access(path, F_OK), 0);
+    assert_true(step > 0);
+    ((seen *)user)->checkpoints++;
+}
+
+static void on_finding(void *user, const sonde_finding *finding, int epoch)
+{
+    assert_true(epoch > 0 && finding->rule != NULL);
+    ((seen *)user)->findings++;
+}
+
+static void on_acted(void *user, const sonde_finding *finding)
+{
+    (void)finding;
+    ((seen *)user)->acted++;
+}
+
+static void on_stopped(void *user, const sonde_request *request, int64_t step)
+{
+    (void)request;
+    (void)step;
+    ((seen *)user)->stopped++;
+}
+
+static void on_scored(void *user, const sonde_nn_score *score,
+                      const sonde_nn_confusion *matrix)
+{
+    seen *events = user;
+
+    assert_int_equal(sonde_nn_confusion_total(matrix), score->samples);
+    events->scored++;
+    events->score = *score;
+}
+
+static bool is_interrupted(void *user)
+{
+    const seen *events = user;
+
+    return events->stop_after > 0 && events->steps >= events->stop_after;
+}
+
+static sonde_nn_trainer_options options_of(seen *events)
+{
+    return (sonde_nn_trainer_options){.events = {.user = events,
+                                                 .begin = on_begin,
+                                                 .epoch_begin = on_epoch_begin,
+                                                 .step = on_step,
+                                                 .epoch_end = on_epoch_end,
+                                                 .checkpoint = on_checkpoint,
+                                                 .finding = on_finding,
+                                                 .acted = on_acted,
+                                                 .stopped = on_stopped,
+                                                 .scored = on_scored,
+                                                 .interrupted = is_interrupted}};
+}
+
+/* --- weights ------------------------------------------------------------------------ */
+
+/* Two epochs without a trainer. */
+static float *by_hand(void)
+{
+    sonde_nn_job *job = open_job("epochs: 2");
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    sonde_nn_model *model = NULL;
+    sonde_nn_session *session = NULL;
+    sonde_nn_dataset *set = NULL;
+    sonde_nn_loader *loader = NULL;
+    float *weights = NULL;
+
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    must(sonde_nn_training_session(model, &info->options, &info->optimizer, &session,
+                                   &engine_diag));
+    must(sonde_nn_job_open_data(job, SONDE_NN_TRAIN, &set, &engine_diag));
+    must(sonde_nn_job_loader(job, set, 16, true, &loader, &engine_diag));
+    assert_int_equal(sonde_nn_loader_batch(loader), 16);
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        sonde_nn_loader_start_epoch(loader, epoch);
+        for (int i = 0; i < 6; i++) {
+            const int64_t shape[4] = {16, 1, 28, 28};
+            sonde_nn_batch batch;
+            sonde_view inputs[2];
+
+            must(sonde_nn_loader_next(loader, &batch, &engine_diag));
+            inputs[0] = sonde_view_of(SONDE_F32, 4, shape, batch.data);
+            inputs[1] = sonde_view_of(SONDE_I64, 1, shape, NULL);
+            memcpy(&inputs[1].data, &batch.labels, sizeof batch.labels);
+            must(sonde_nn_session_run(session, inputs, 2, &engine_diag));
+        }
+    }
+    weights = engine_weights(model);
+    sonde_nn_session_destroy(session);
+    sonde_nn_model_destroy(model);
+    sonde_nn_loader_destroy(loader);
+    sonde_nn_dataset_destroy(set);
+    sonde_nn_job_destroy(job);
+    return weights;
+}
+
+static void expect_weights(sonde_nn_model *model, const float *want)
+{
+    float *weights = engine_weights(model);
+
+    assert_memory_equal(weights, want, engine_weight_count(model) * sizeof *weights);
+    free(weights);
+}
+
+/* --- tests -------------------------------------------------------------------------- */
+
+static void a_job_trains_as_a_loop_by_hand(void **state)
+{
+    sonde_nn_job *job = open_job("epochs: 2");
+    seen events = {0};
+    sonde_nn_trainer_options options = options_of(&events);
+    sonde_nn_trainer *trainer = NULL;
+    sonde_nn_evaluator *evaluator = NULL;
+    sonde_nn_verdict verdict;
+    float *weights = by_hand();
+
+    (void)state;
+    options.out = out;
+    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    assert_null(sonde_nn_trainer_actions(trainer));
+    assert_non_null(sonde_nn_trainer_rules(trainer));
+    must(sonde_nn_trainer_run(trainer, &engine_diag));
+    expect_weights(sonde_nn_trainer_model(trainer), weights);
+    assert_int_equal(sonde_nn_session_step(sonde_nn_trainer_session(trainer)), 12);
+    assert_int_equal(events.begins, 3);
+    assert_int_equal(events.steps, 12);
+    assert_int_equal(events.epochs, 2);
+    assert_int_equal(events.evaluated, 2);
+    assert_int_equal(events.checkpoints, 2);
+    assert_int_equal(events.scored, 1);
+    assert_int_equal(events.score.samples, 40);
+    assert_null(sonde_nn_trainer_stopped(trainer));
+    assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.rules > 0);
+
+    /* an evaluation of its own gives the same score */
+    must(sonde_nn_evaluator_create_for_job(
+        job, sonde_nn_trainer_model(trainer),
+        sonde_nn_trainer_dataset(trainer, SONDE_NN_TEST), 0, NULL, &evaluator,
+        &engine_diag));
+    must(sonde_nn_evaluator_run(evaluator, &engine_diag));
+    assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);
+    assert_true(sonde_nn_evaluator_score(evaluator).accuracy == events.score.accuracy);
+    assert_memory_equal(sonde_nn_confusion_counts(sonde_nn_evaluator_matrix(evaluator)),
+                        sonde_nn_confusion_counts(sonde_nn_trainer_matrix(trainer)),
+                        100 * sizeof(uint64_t));
+    sonde_nn_evaluator_destroy(evaluator);
+    sonde_nn_trainer_destroy(trainer);
+    sonde_nn_job_destroy(job);
+    free(weights);
+}
+
+/* Interrupted in the middle of an epoch, then resumed from its checkpoint. */
+static void a_resumed_run_ends_with_the_same_bits(void **state)
+{
+    float *weights = by_hand();
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        sonde_nn_job *job = open_job("epochs: 2");
+        seen events = {.stop_after = i == 0 ? 8 : 0};
+        sonde_nn_trainer_options options = options_of(&events);
+        sonde_nn_trainer *trainer = NULL;
+
+        options.out = out;
+        options.resume = i == 0 ? NULL : "";
+        must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+        expect_err(i == 0 ? SONDE_EINTERRUPTED : SONDE_OK,
+                   sonde_nn_trainer_run(trainer, &engine_diag));
+        assert_int_equal(events.steps, i == 0 ? 8 : 4);
+        assert_int_equal(events.stopped, i == 0);
+        if (i == 1) {
+            expect_weights(sonde_nn_trainer_model(trainer), weights);
+        }
+        sonde_nn_trainer_destroy(trainer);
+        sonde_nn_job_destroy(job);
+    }
+    free(weights);
+}
+
+static void a_finding_stops_training(void **state)
+{
+    sonde_nn_job *job = open_job("epochs: 2");
+    seen events = {0};
+    const sonde_nn_trainer_options options = options_of(&events);
+    sonde_nn_trainer *trainer = NULL;
+    sonde_nn_verdict verdict;
+
+    (void)state;
+    sonde_nn_job_get_info(job)->optimizer.learning_rate = 1e6F;
+    sonde_nn_job_get_info(job)->rules.stop_on.text[0] = "any";
+    sonde_nn_job_get_info(job)->rules.stop_on.count = 1;
+    must(sonde_nn_trainer_create_for_job(job, &options, &trainer, &engine_diag));
+    assert_non_null(sonde_nn_trainer_actions(trainer));
+    must(sonde_nn_trainer_run(trainer, &engine_diag));
+    assert_non_null(sonde_nn_trainer_stopped(trainer));
+    assert_int_equal(sonde_nn_trainer_stopped(trainer)->by, SONDE_BY_RULE);
+    assert_int_equal(events.stopped, 1);
+    assert_int_equal(events.scored, 0);
+    assert_null(sonde_nn_trainer_matrix(trainer));
+    assert_true(events.steps < 12 && events.findings > 0);
+    assert_int_equal(events.acted, events.findings);
+    assert_true(sonde_nn_trainer_verdict(trainer, &verdict) && verdict.worst != NULL);
+    sonde_nn_trainer_destroy(trainer);
+    sonde_nn_job_destroy(job);
+}
+
+/* Without a job: a model, a feed, a test loader. */
+static void a_model_trains_from_a_feed(void **state)
+{
+    sonde_nn_job *job = open_job("epochs: 2");
+    const sonde_nn_job_info *info = sonde_nn_job_get_info(job);
+    seen events = {0};
+    sonde_nn_trainer_options options = options_of(&events);
+    sonde_nn_model *model = NULL;
+    sonde_nn_dataset *train = NULL, *test = NULL;
+    sonde_nn_loader *loader = NULL, *test_loader = NULL;
+    sonde_nn_feed feed;
+    sonde_nn_trainer *trainer = NULL;
+    sonde_nn_evaluator *evaluator = NULL;
+    sonde_nn_verdict verdict;
+    float *weights = by_hand();
+
+    (void)state;
+    must(sonde_nn_job_build(job, &model, &engine_diag));
+    must(sonde_nn_job_open_data(job, SONDE_NN_TRAIN, &train, &engine_diag));
+    must(sonde_nn_job_open_data(job, SONDE_NN_TEST, &test, &engine_diag));
+    must(sonde_nn_job_loader(job, train, 16, true, &loader, &engine_diag));
+    must(sonde_nn_job_loader(job, test, 16, false, &test_loader, &engine_diag));
+    feed = sonde_nn_loader_feed(loader);
+    assert_int_equal(feed.batches, 6);
+    options.session = info->options;
+    options.optimizer = info->optimizer;
+    options.epochs = 2;
+    options.test = test_loader;
+    must(sonde_nn_trainer_create(model, &feed, &options, &trainer, &engine_diag));
+    assert_int_equal(sonde_nn_output_loss(model), 1);
+    assert_int_equal(sonde_nn_model_output(model, 1), sonde_nn_model_loss(model));
+    assert_int_equal(sonde_nn_model_output(model, 2), 0);
+    must(sonde_nn_trainer_run(trainer, &engine_diag));
+    expect_weights(model, weights);
+    assert_int_equal(events.evaluated, 0); /* eval_every 0: only at the end */
+    assert_int_equal(events.scored, 1);
+    assert_false(sonde_nn_trainer_verdict(trainer, &verdict));
+    assert_null(sonde_nn_trainer_dataset(trainer, SONDE_NN_TRAIN));
+    must(sonde_nn_evaluator_create(model, test_loader, NULL, &evaluator, &engine_diag));
+    must(sonde_nn_evaluator_run(evaluator, &engine_diag));
+    assert_true(sonde_nn_evaluator_score(evaluator).loss == events.score.loss);
+    sonde_nn_evaluator_destroy(evaluator);
+    sonde_nn_trainer_destroy(trainer);
+    sonde_nn_loader_destroy(loader);
+    sonde_nn_loader_destroy(test_loader);
+    sonde_nn_dataset_destroy(train);
+    sonde_nn_dataset_destroy(test);
+    sonde_nn_model_destroy(model);
+    sonde_nn_job_destroy(job);
+    free(weights);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_trains_as_a_loop_by_hand),
+        cmocka_unit_test(a_resumed_run_ends_with_the_same_bits),
+        cmocka_unit_test(a_finding_stops_training),
+        cmocka_unit_test(a_model_trains_from_a_feed),
+    };
+
+    return cmocka_run_group_tests(tests, make_data, remove_data);
+}
