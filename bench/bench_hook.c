@@ -16,7 +16,7 @@
 #include "support.h"
 
 #include <sonde/error.h>
-#include <sonde/hook.h>
+#include <sonde/watch.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static sonde_diag diag;
 
 typedef struct bench {
     sonde_hook *hook;
-    const sonde_hook_gate *gate;
+    sonde_watch *watch;
     char path[512];
 } bench;
 
@@ -45,8 +45,8 @@ static void forget(void)
     __asm__ __volatile__("" ::: "memory");
 }
 
-/* Every second tensor is a weight, saved every `interval` steps; the others are nothing. */
-static void make(bench *out, const char *folder, const char *name, int64_t interval,
+/* Every second tensor is a weight, saved every `every` steps; the others are nothing. */
+static void make(bench *out, const char *folder, const char *name, int64_t every,
                  const char *when_nan, uint32_t stats)
 {
     const sonde_hook_options options = {.record = {.path = out->path}, .no_vitals = true};
@@ -55,13 +55,16 @@ static void make(bench *out, const char *folder, const char *name, int64_t inter
 
     (void)snprintf(out->path, sizeof out->path, "%s/bench-hook-%ld-%s", folder,
                    (long)getpid(), name);
-    config.every = interval;
+    config.every = every;
     config.when_nan = when_nan;
     bench_check(sonde_hook_create(&options, &out->hook, &diag), &diag);
     bench_check(sonde_hook_save(out->hook, NULL, -1, &config, &diag), &diag);
     if (stats != 0) {
         bench_check(sonde_hook_reduce(out->hook, NULL, &reductions, &diag), &diag);
     }
+    bench_check(
+        sonde_watch_create(&(sonde_watch_options){.hook = out->hook}, &out->watch, &diag),
+        &diag);
     for (int i = 0; i < TENSORS; i++) {
         char text[32];
         sonde_tensor_info info = {.name = text,
@@ -73,16 +76,15 @@ static void make(bench *out, const char *folder, const char *name, int64_t inter
         uint32_t id = 0;
 
         (void)snprintf(text, sizeof text, "%d.%s", i, i % 2 == 0 ? "weight" : "what");
-        bench_check(sonde_hook_declare(out->hook, &info, &id, &diag), &diag);
+        bench_check(sonde_watch_add(out->watch, &info, &id, &diag), &diag);
     }
-    out->gate = sonde_hook_get_gate(out->hook);
 }
 
 static void finish(bench *of)
 {
     char command[600];
 
-    bench_check(sonde_hook_close(of->hook, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    bench_check(sonde_watch_close(of->watch, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     (void)snprintf(command, sizeof command, "rm -r '%s'", of->path);
     if (system(command) != 0) {
         (void)fprintf(stderr, "bench_hook: cannot remove %s\n", of->path);
@@ -92,7 +94,7 @@ static void finish(bench *of)
 
 static void begin(bench *of)
 {
-    bench_check(sonde_hook_begin_step(of->hook, &diag), &diag);
+    bench_check(sonde_watch_begin_step(of->watch, SONDE_MODE_TRAIN, &diag), &diag);
 }
 
 static void drain(bench *of)
@@ -111,7 +113,7 @@ static double record_ns(bench *of, uint32_t first)
     for (int round = 0; round < ROUNDS; round++) {
         for (uint32_t id = first; id < TENSORS; id += 2) {
             forget();
-            sonde_hook_record(of->hook, of->gate, id, &views[id]);
+            sonde_watch_see(of->watch, id, &views[id]);
         }
     }
     return (sonde__now() - start) * 1e9 / RECORDS;
@@ -125,12 +127,12 @@ static double measure_records(const char *folder, const char *name, bool due,
 
     make(&of, folder, name, due ? 1 : 1 << 30, NULL, stats);
     begin(&of); /* step 0 is due in any case */
-    sonde_hook_end_step(of.hook);
+    sonde_watch_end_step(of.watch);
     for (int i = -2; i < BURSTS; i++) { /* the first ones touch the ring */
         begin(&of);
         drain(&of);
         ns[i < 0 ? 0 : i] = record_ns(&of, first);
-        sonde_hook_end_step(of.hook);
+        sonde_watch_end_step(of.watch);
     }
     finish(&of);
     return bench_quantile(ns, BURSTS, 0.5);
@@ -150,7 +152,7 @@ static double measure_steps(const char *folder)
         start = sonde__now();
         for (int k = 0; k < 1000; k++) {
             begin(&of);
-            sonde_hook_end_step(of.hook);
+            sonde_watch_end_step(of.watch);
         }
         ns[i] = (sonde__now() - start) * 1e6; /* of one step */
     }
@@ -173,9 +175,9 @@ static double measure_when_nan(const char *folder)
         for (int k = 0; k < 10; k++) {
             begin(&of);
             for (uint32_t id = 0; id < TENSORS; id++) {
-                sonde_hook_record(of.hook, of.gate, id, &views[id]);
+                sonde_watch_see(of.watch, id, &views[id]);
             }
-            sonde_hook_end_step(of.hook);
+            sonde_watch_end_step(of.watch);
         }
         ns[i] = (sonde__now() - start) * 1e8;
     }

@@ -10,8 +10,8 @@
  */
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>
-#include <sonde/nn/metrics.h>
 #include <sonde/nn/session.h>
+#include <sonde/nn/trainer.h>
 #include <sonde/plot.h>
 
 #include <string.h>
@@ -23,7 +23,7 @@ enum { BATCH = 16, EVAL_BATCH = 32, EPOCHS = 5, SEED = 42 };
 static sonde_diag diag;
 static const float half = 0.5F;
 
-/* Three kinds of layer: with parameters, without, and the loss, which is part of the model. */
+/* Three kinds of layers: with parameters, without, and the loss, which is part of the model. */
 static sonde_nn_model *build_model(void)
 {
     sonde_nn_model *model = NULL;
@@ -88,78 +88,51 @@ static void draw_samples(const sonde_nn_dataset *set)
     TRY(sonde_plot_images("sample_images.png", &plot, &diag));
 }
 
-static void train(sonde_nn_model *model, const sonde_nn_dataset *set)
+static sonde_err print_epoch(void *user, const sonde_nn_epoch *epoch, sonde_diag *why)
 {
-    const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.001F, 0.9F);
-    sonde_nn_session *session = NULL;
-    sonde_nn_loader *loader = load(set, BATCH, true);
-    sonde_nn_batch batch;
-    sonde_view loss;
-
-    TRY(sonde_nn_training_session(model, NULL, &sgd, &session, &diag));
-    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
-        double total_loss = 0.0;
-
-        sonde_nn_loader_start_epoch(loader, epoch);
-        for (;;) {
-            TRY(sonde_nn_loader_next(loader, &batch, &diag));
-            if (batch.count == 0) {
-                break;
-            }
-            const sonde_view inputs[] = {
-                sonde_view_of(SONDE_F32, 4, (int64_t[]){BATCH, 1, 28, 28}, batch.data),
-                sonde_view_of(SONDE_I64, 1, (int64_t[]){BATCH},
-                              (void *)(uintptr_t)batch.labels)};
-            TRY(sonde_nn_session_run(session, inputs, 2, &diag));
-            TRY(sonde_nn_session_output(session, 1, &loss, &diag));
-            total_loss += (double)*(const float *)loss.data;
-        }
-        (void)printf("epoch %llu: loss %.4f\n", (unsigned long long)epoch + 1,
-                     total_loss / (double)sonde_nn_loader_batches(loader));
-    }
-    sonde_nn_loader_destroy(loader);
-    sonde_nn_session_destroy(session);
+    (void)user;
+    (void)why;
+    (void)printf("epoch %d: loss %.4f\n", epoch->number + 1, epoch->loss);
+    return SONDE_OK;
 }
 
-static void evaluate(sonde_nn_model *model, const sonde_nn_dataset *set)
+static void draw_score(void *user, const sonde_nn_score *score,
+                       const sonde_nn_confusion *matrix)
 {
-    sonde_nn_options options;
-    sonde_nn_session *session = NULL;
-    sonde_nn_loader *loader = load(set, EVAL_BATCH, false);
-    sonde_nn_confusion *matrix = NULL;
-    sonde_nn_batch batch;
+    sonde_confusion_plot plot = {.classes = user};
 
-    sonde_nn_options_init(&options);
-    TRY(sonde_nn_inference_session(
-        model, sonde_nn_options_set_batch_size(&options, EVAL_BATCH), &session, &diag));
-    TRY(sonde_nn_confusion_create(10, &matrix, &diag));
-    for (;;) {
-        TRY(sonde_nn_loader_next(loader, &batch, &diag));
-        if (batch.count == 0) {
-            break;
-        }
-        const sonde_view data =
-            sonde_view_of(SONDE_F32, 4, (int64_t[]){EVAL_BATCH, 1, 28, 28}, batch.data);
-        const sonde_view labels = sonde_view_of(SONDE_I64, 1, (int64_t[]){EVAL_BATCH},
-                                                (void *)(uintptr_t)batch.labels);
-        sonde_view predictions;
-        TRY(sonde_nn_session_run(session, &data, 1, &diag));
-        TRY(sonde_nn_session_output(session, 0, &predictions, &diag));
-        TRY(sonde_nn_confusion_update(matrix, &predictions, &labels, &diag));
-    }
-    (void)printf("Eval accuracy: %.2f%%\n", 100.0 * sonde_nn_confusion_accuracy(matrix));
-
-    sonde_confusion_plot plot = {.classes =
-                                     sonde_nn_dataset_get_traits(set)->class_names};
+    (void)printf("Eval accuracy: %.2f%%\n", 100.0 * score->accuracy);
     plot.counts = sonde_view_of(SONDE_U64, 2, (int64_t[]){10, 10},
                                 (void *)(uintptr_t)sonde_nn_confusion_counts(matrix));
     TRY(sonde_plot_confusion("confusion_matrix.png", &plot, &diag));
-    sonde_nn_confusion_destroy(matrix);
-    sonde_nn_loader_destroy(loader);
-    sonde_nn_session_destroy(session);
 }
 
-/* An image of one's own is made like the data set's: 28x28, grey, on black. */
+/* Trains and evaluates; the test set is evaluated once, at the end. */
+static void train(sonde_nn_model *model, const sonde_nn_dataset *training,
+                  const sonde_nn_dataset *test)
+{
+    const char *const *classes = sonde_nn_dataset_get_traits(test)->class_names;
+    sonde_nn_loader *loader = load(training, BATCH, true);
+    sonde_nn_loader *test_loader = load(test, EVAL_BATCH, false);
+    const sonde_nn_feed feed = sonde_nn_loader_feed(loader);
+    sonde_nn_trainer_options options = {.events = {.user = (void *)(uintptr_t)classes,
+                                                   .epoch_end = print_epoch,
+                                                   .scored = draw_score},
+                                        .optimizer = sonde_nn_optimizer_sgd(0.001F, 0.9F),
+                                        .epochs = EPOCHS,
+                                        .test = test_loader};
+    sonde_nn_trainer *trainer = NULL;
+
+    sonde_nn_options_init(&options.session);
+    TRY(sonde_nn_trainer_create(model, &feed, &options, &trainer, &diag));
+    TRY(sonde_nn_trainer_run(trainer, &diag));
+    TRY(sonde_nn_model_save(model, "classifier.safetensors", &diag));
+    sonde_nn_trainer_destroy(trainer);
+    sonde_nn_loader_destroy(loader);
+    sonde_nn_loader_destroy(test_loader);
+}
+
+/* The image becomes like those of the data set: 28x28, grey, on black. */
 static void predict(const char *path)
 {
     const sonde_nn_transform transforms[] = {
@@ -225,9 +198,7 @@ int main(int argc, char **argv)
     draw_samples(training);
 
     model = build_model();
-    train(model, training);
-    TRY(sonde_nn_model_save(model, "classifier.safetensors", &diag));
-    evaluate(model, test);
+    train(model, training, test);
     if (argc > 2) {
         predict(argv[2]);
     }

@@ -3,15 +3,11 @@
  *
  *     foreign_loop RUN [STEPS [CONFIG]]
  *
- * A network of two layers learns by hand-written gradient descent which of two rings a point lies on.
- * RUN is the folder to record to; CONFIG is a hook's configuration (YAML, JSON or smdebug's JSON),
- * which may select any of the tensors declared below.
- *
- * The program creates a hook and declares its tensors once. In its loop it marks where a step begins
- * and ends, and passes each value to the hook. The configuration decides what is saved, when, and in
- * which form.
+ * A network of two layers learns by hand-written gradient descent which of two rings a point
+ * lies on. RUN is the folder to record to; CONFIG, a hook's configuration (YAML, JSON or
+ * smdebug's JSON), says which of the tensors below are saved, and when.
  */
-#include <sonde/hook.h>
+#include <sonde/watch.h>
 
 #include <math.h>
 #include <string.h>
@@ -20,13 +16,10 @@
 
 enum { POINTS = 64, HIDDEN = 16 };
 
-/* Weights, or their gradients. */
-typedef struct layers {
-    float w1[HIDDEN][2], b1[HIDDEN], w2[HIDDEN], b2;
-} layers;
-
 static float x[POINTS][2], label[POINTS], hidden[POINTS][HIDDEN], output[POINTS], loss;
-static layers net, grad;
+static struct layers {
+    float w1[HIDDEN][2], b1[HIDDEN], w2[HIDDEN], b2;
+} net, grad; /* weights and their gradients */
 static sonde_diag diag;
 
 /* --- the network -------------------------------------------------------------------- */
@@ -35,8 +28,7 @@ static float uniform(void) /* -1 ... 1; the same numbers on every machine */
 {
     static uint32_t state = 1;
 
-    state = state * 1664525U + 1013904223U;
-    return (float)(state >> 8) / (float)(1 << 23) - 1.0F;
+    return (float)((state = state * 1664525U + 1013904223U) >> 8) / (1 << 23) - 1.0F;
 }
 
 /* Points on a ring of radius 1/2 (label 0) or 1 (label 1), and some noise. */
@@ -66,8 +58,7 @@ static void forward(void)
             sum += hidden[i][j] * net.w2[j];
         }
         output[i] = 1.0F / (1.0F + expf(-sum));
-        loss += (fmaxf(sum, 0.0F) - sum * label[i] + log1pf(expf(-fabsf(sum)))) /
-                (float)POINTS;
+        loss += (fmaxf(sum, 0.0F) - sum * label[i] + log1pf(expf(-fabsf(sum)))) / POINTS;
     }
 }
 
@@ -99,10 +90,9 @@ static void update(void)
     }
 }
 
-/* --- recording ---------------------------------------------------------------------- */
+/* --- its tensors: their roles follow from the names -------------------------------- */
 
-/* Under the names by which they are recorded; their roles follow from the names. */
-static const struct tensor {
+static const struct {
     const char *name;
     void *data;
     int rank;
@@ -118,17 +108,7 @@ static const struct tensor {
                {"gradient/fc1.bias", grad.b1, 1, {HIDDEN}},
                {"gradient/fc2.weight", grad.w2, 2, {1, HIDDEN}},
                {"gradient/fc2.bias", &grad.b2, 1, {1}}};
-enum { WEIGHTS = 0, OUTPUTS = 4, GRADIENTS = 7, END = 11 };
-
-static sonde_view views[END];
-static uint32_t ids[END];
-
-static void record(sonde_hook *hook, int from, int end)
-{
-    for (int i = from; i < end; i++) {
-        sonde_hook_record(hook, sonde_hook_get_gate(hook), ids[i], &views[i]);
-    }
-}
+enum { END = sizeof tensors / sizeof *tensors };
 
 int main(int argc, char **argv)
 {
@@ -136,15 +116,18 @@ int main(int argc, char **argv)
     const sonde_hook_options options = {
         .record = {.path = argc > 1 ? argv[1] : "foreign-run",
                    .program = "foreign_loop"}};
-    sonde_hook *hook = NULL;
+    sonde_watch_options watched = {0};
+    sonde_watch *watch = NULL;
+    sonde_view views[END];
+    uint32_t slots[END];
 
-    TRY(argc > 3 ? sonde_hook_load(argv[3], &options, &hook, &diag)
-                 : sonde_hook_create(&options, &hook, &diag));
+    TRY(argc > 3 ? sonde_hook_load(argv[3], &options, &watched.hook, &diag)
+                 : sonde_hook_create(&options, &watched.hook, &diag));
+    TRY(sonde_watch_create(&watched, &watch, &diag));
     for (int i = 0; i < END; i++) {
-        const struct tensor *t = &tensors[i];
-
-        views[i] = sonde_view_of(SONDE_F32, t->rank, t->shape, t->data);
-        TRY(sonde_hook_declare_view(hook, t->name, &views[i], &ids[i], &diag));
+        views[i] =
+            sonde_view_of(SONDE_F32, tensors[i].rank, tensors[i].shape, tensors[i].data);
+        TRY(sonde_watch_add_view(watch, tensors[i].name, &views[i], &slots[i], &diag));
     }
     for (int j = 0; j < HIDDEN; j++) {
         net.w1[j][0] = uniform();
@@ -152,17 +135,15 @@ int main(int argc, char **argv)
         net.w2[j] = 0.5F * uniform();
     }
     for (long step = 0; step < steps; step++) {
-        TRY(sonde_hook_begin_step(hook, &diag));
+        TRY(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
         draw_points();
-        record(hook, WEIGHTS, OUTPUTS);
         forward();
-        record(hook, OUTPUTS, GRADIENTS);
         backward();
-        record(hook, GRADIENTS, END);
+        sonde_watch_see_all(watch, slots, views, END);
         update();
-        sonde_hook_end_step(hook);
+        sonde_watch_end_step(watch);
     }
     (void)printf("loss after %ld steps: %.4f\n", steps, (double)loss);
-    TRY(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &diag));
+    TRY(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
     return 0;
 }

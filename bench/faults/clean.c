@@ -16,11 +16,11 @@
 
 static void finish(const faults_plan *plan, sonde_rules **rules)
 {
-    faults_training of;
+    faults_training training;
 
-    faults_train(plan, &of);
-    faults_training_free(&of);
-    *rules = of.rules;
+    faults_train(plan, &training);
+    faults_training_free(&training);
+    *rules = training.rules;
 }
 
 /* All networks with all optimisers, at learning rates from careful to bold. */
@@ -126,11 +126,11 @@ static void long_run(int variant, uint64_t seed, const char *record, sonde_rules
 }
 
 /* One batch in twenty is of another world: the loss jumps and comes back. */
-static void spoil_now_and_then(faults_training *of, int64_t step)
+static void spoil_now_and_then(faults_training *training, int64_t step)
 {
     if (step > 20 && step % 20 == 7) {
-        for (int64_t i = 0; i < of->samples; i++) {
-            of->y[i] = (of->y[i] + 5) % CLASSES;
+        for (int64_t i = 0; i < training->samples; i++) {
+            training->y[i] = (training->y[i] + 5) % CLASSES;
         }
     }
 }
@@ -145,10 +145,10 @@ static void spikes(int variant, uint64_t seed, const char *record, sonde_rules *
 }
 
 /* Biases of -0.15: in every batch most ReLUs rest, but not always the same. */
-static void make_sparse(faults_training *of)
+static void make_sparse(faults_training *training)
 {
-    const sonde_view bias =
-        faults_parameter(of, of->plan.net == NET_MLP ? "fc1.bias" : "conv2.bias");
+    const sonde_view bias = faults_parameter(
+        training, training->plan.net == NET_MLP ? "fc1.bias" : "conv2.bias");
 
     for (int64_t k = 0; k < sonde_view_count(&bias); k++) {
         ((float *)bias.data)[k] = -0.15F;
@@ -252,11 +252,11 @@ static void loop_clipped(int variant, uint64_t seed, const char *record,
 }
 
 /* The same batch at every step, on purpose; learnt by heart. */
-static void one_batch(struct loop *of, int64_t step)
+static void one_batch(struct loop *training, int64_t step)
 {
     (void)step;
-    faults_batch(of->plan.data, of->plan.seed, 0, of->plan.batch, of->nets[0].x,
-                 of->nets[0].y, of->nets[0].t);
+    faults_batch(training->plan.data, training->plan.seed, 0, training->plan.batch,
+                 training->nets[0].x, training->nets[0].y, training->nets[0].t);
 }
 
 static void loop_whole_batch(int variant, uint64_t seed, const char *record,
@@ -271,12 +271,12 @@ static void loop_whole_batch(int variant, uint64_t seed, const char *record,
 }
 
 /* Cosine from the start to nothing, as schedules do. */
-static void anneal(struct loop *of, int64_t step)
+static void anneal(struct loop *training, int64_t step)
 {
     static const float pi = 3.14159265F;
 
-    of->plan.optimizer.learning_rate =
-        0.0015F * (1.0F + cosf(pi * (float)step / (float)of->plan.steps));
+    training->plan.optimizer.learning_rate =
+        0.0015F * (1.0F + cosf(pi * (float)step / (float)training->plan.steps));
 }
 
 static void loop_annealed(int variant, uint64_t seed, const char *record,

@@ -100,7 +100,7 @@ static sonde_nn_value residual(const builder *b, sonde_nn_value x)
     return linear(b, "fc", sonde_nn_mean(b->model, NULL, x, places, 2, false), CLASSES);
 }
 
-static sonde_nn_value loss_of(const builder *b, sonde_nn_value x)
+static sonde_nn_value add_loss(const builder *b, sonde_nn_value x)
 {
     if (b->plan->data == DATA_REGRESSION) { /* the target comes negated */
         const sonde_nn_value d = sonde_nn_add(b->model, "difference", x, b->target);
@@ -123,9 +123,9 @@ static sonde_nn_value loss_of(const builder *b, sonde_nn_value x)
     return sonde_nn_cross_entropy(b->model, "loss", x, b->target);
 }
 
-static void build(faults_training *of)
+static void build(faults_training *training)
 {
-    const faults_plan *plan = &of->plan;
+    const faults_plan *plan = &training->plan;
     const int64_t flat[2] = {plan->batch, FEATURES};
     const int64_t image[4] = {plan->batch, 1, SIDE, SIDE};
     const int64_t one[2] = {plan->batch, 1}, mask[2] = {plan->batch, plan->width};
@@ -135,8 +135,8 @@ static void build(faults_training *of)
     sonde_nn_value x = 0;
     sonde_diag diag = {0};
 
-    bench_check(sonde_nn_model_create(&of->model, &diag), &diag);
-    b.model = of->model;
+    bench_check(sonde_nn_model_create(&training->model, &diag), &diag);
+    b.model = training->model;
     x = plan->data == DATA_IMAGES ? sonde_nn_input(b.model, SONDE_F32, 4, image)
                                   : sonde_nn_input(b.model, SONDE_F32, 2, flat);
     b.target = plan->data == DATA_REGRESSION
@@ -145,7 +145,7 @@ static void build(faults_training *of)
     b.mask = plan->dropout ? sonde_nn_input(b.model, SONDE_F32, 2, mask) : 0;
     x = nets[plan->net](&b, x);
     sonde_nn_output(b.model, x);
-    sonde_nn_loss(b.model, loss_of(&b, x));
+    sonde_nn_loss(b.model, add_loss(&b, x));
     bench_check(sonde_nn_model_status(b.model, &diag), &diag);
     sonde_nn_model_initialise(b.model, plan->seed);
 }
@@ -165,13 +165,14 @@ sonde_rules *faults_default_rules(void)
 static sonde_err attach(void *user, const sonde_catalogue *catalogue,
                         sonde_observer *observer, sonde_diag *diag)
 {
-    faults_training *of = user;
+    faults_training *training = user;
 
-    if (of->plan.record != NULL) {
-        of->recorder = faults_record(of->plan.record, catalogue, observer, of->rules);
+    if (training->plan.record != NULL) {
+        training->recorder =
+            faults_record(training->plan.record, catalogue, observer, training->rules);
     }
-    return sonde_rules_attach(of->rules, catalogue, observer,
-                              SONDE_MAX(of->plan.every, (int64_t)1), 0, diag);
+    return sonde_rules_attach(training->rules, catalogue, observer,
+                              SONDE_MAX(training->plan.every, (int64_t)1), 0, diag);
 }
 
 sonde_view faults_parameter(const faults_training *training, const char *name)
@@ -200,108 +201,149 @@ faults_plan faults_usual(faults_net net, uint64_t seed)
                          .accumulate = 1};
 }
 
-static void prepare(faults_training *of)
+/* Zero weights at the end of each residual branch, and the fault. */
+static void prepare_model(faults_training *training)
 {
-    const faults_plan *plan = &of->plan;
-    sonde_nn_options options;
-    sonde_diag diag = {0};
+    const faults_plan *plan = &training->plan;
 
-    build(of);
-    of->samples = plan->batch * plan->accumulate;
-    of->x =
-        bench_alloc((size_t)(of->samples * faults_sample(plan->data)) * sizeof *of->x);
-    of->t = bench_alloc((size_t)of->samples * sizeof *of->t);
-    of->mask = bench_alloc((size_t)(of->samples * plan->width) * sizeof *of->mask);
-    of->y = bench_alloc((size_t)of->samples * sizeof *of->y);
     for (int i = 1; i <= 3 && plan->zero_init; i++) {
         char name[32];
         sonde_view weight;
 
         (void)snprintf(name, sizeof name, "block%d.norm2.weight", i);
-        weight = faults_parameter(of, name);
+        weight = faults_parameter(training, name);
         memset(weight.data, 0, (size_t)sonde_view_count(&weight) * sizeof(float));
     }
     if (plan->prepare != NULL) {
-        plan->prepare(of);
+        plan->prepare(training);
     }
-    sonde_nn_options_init(&options);
-    sonde_nn_options_set_threads(
-        sonde_nn_options_set_gradient_accumulation(&options, plan->accumulate), 1);
-    bench_check(sonde_nn_training_session(of->model, &options, &plan->optimizer,
-                                          &of->session, &diag),
-                &diag);
-    of->rules = faults_default_rules();
-    bench_check(sonde_nn_session_attach(of->session, attach, of, &diag), &diag);
-    bench_check(sonde_nn_session_compile(of->session, &diag), &diag);
 }
 
-static void draw(faults_training *of, int64_t step)
+static void draw(faults_training *training, int64_t step)
 {
-    const faults_plan *plan = &of->plan;
+    const faults_plan *plan = &training->plan;
 
-    faults_batch(plan->data, plan->seed, step, of->samples, of->x, of->y, of->t);
-    for (int64_t i = 0; i < of->samples && plan->data == DATA_REGRESSION; i++) {
-        of->t[i] = -of->t[i];
+    faults_batch(plan->data, plan->seed, step, training->samples, training->x,
+                 training->y, training->t);
+    for (int64_t i = 0; i < training->samples && plan->data == DATA_REGRESSION; i++) {
+        training->t[i] = -training->t[i];
     }
-    for (int64_t i = 0; i < of->samples * plan->width && plan->dropout; i++) {
-        const uint64_t at = (uint64_t)(step * of->samples * plan->width + i);
+    for (int64_t i = 0; i < training->samples * plan->width && plan->dropout; i++) {
+        const uint64_t index = (uint64_t)(step * training->samples * plan->width + i);
 
-        of->mask[i] = faults_uniform(plan->seed, 20, at) < 0.5F ? 0.0F : 2.0F;
+        training->mask[i] = faults_uniform(plan->seed, 20, index) < 0.5F ? 0.0F : 2.0F;
     }
     if (plan->warmup > 0) {
         sonde_nn_optimizer now = plan->optimizer;
         sonde_diag diag = {0};
 
         now.learning_rate *= (float)SONDE_MIN(step, plan->warmup) / (float)plan->warmup;
-        bench_check(sonde_nn_session_set_optimizer(of->session, &now, &diag), &diag);
+        bench_check(sonde_nn_session_set_optimizer(training->session, &now, &diag),
+                    &diag);
     }
 }
 
-static void run_step(faults_training *of)
+/* The feed: draws a batch and spoils it. */
+static sonde_err next_batch(void *user, sonde_nn_feed_batch *batch, sonde_diag *diag)
 {
-    const faults_plan *plan = &of->plan;
-    const int64_t flat[2] = {of->samples, FEATURES};
-    const int64_t image[4] = {of->samples, 1, SIDE, SIDE};
-    const int64_t one[2] = {of->samples, 1}, mask[2] = {of->samples, plan->width};
-    const sonde_view inputs[3] = {
-        plan->data == DATA_IMAGES ? sonde_view_of(SONDE_F32, 4, image, of->x)
-                                  : sonde_view_of(SONDE_F32, 2, flat, of->x),
-        plan->data == DATA_REGRESSION ? sonde_view_of(SONDE_F32, 2, one, of->t)
-                                      : sonde_view_of(SONDE_I64, 1, flat, of->y),
-        sonde_view_of(SONDE_F32, 2, mask, of->mask)};
-    sonde_view loss;
+    faults_training *training = user;
+    const faults_plan *plan = &training->plan;
+    const int64_t flat[2] = {training->samples, FEATURES};
+    const int64_t image[4] = {training->samples, 1, SIDE, SIDE};
+    const int64_t one[2] = {training->samples, 1};
+    const int64_t mask[2] = {training->samples, plan->width};
+    const int64_t step = sonde_nn_session_step(training->session);
+
+    (void)diag;
+    if (step == plan->steps) {
+        batch->samples = 0;
+        return SONDE_OK;
+    }
+    draw(training, step);
+    if (plan->before != NULL) {
+        plan->before(training, step);
+    }
+    batch->inputs[0] = plan->data == DATA_IMAGES
+                           ? sonde_view_of(SONDE_F32, 4, image, training->x)
+                           : sonde_view_of(SONDE_F32, 2, flat, training->x);
+    batch->inputs[1] = plan->data == DATA_REGRESSION
+                           ? sonde_view_of(SONDE_F32, 2, one, training->t)
+                           : sonde_view_of(SONDE_I64, 1, flat, training->y);
+    batch->inputs[2] = sonde_view_of(SONDE_F32, 2, mask, training->mask);
+    batch->count = plan->dropout ? 3 : 2;
+    batch->samples = training->samples;
+    return SONDE_OK;
+}
+
+static sonde_err on_step(void *user, const sonde_nn_step *step, sonde_diag *diag)
+{
+    faults_training *training = user;
+
+    (void)diag;
+    training->last_loss = (float)step->loss;
+    training->first_loss = step->step == 1 ? training->last_loss : training->first_loss;
+    return SONDE_OK;
+}
+
+static void make_buffers(faults_training *training)
+{
+    const faults_plan *plan = &training->plan;
+    const int64_t samples = plan->batch * plan->accumulate;
+
+    training->samples = samples;
+    training->x =
+        bench_alloc((size_t)(samples * faults_sample(plan->data)) * sizeof *training->x);
+    training->t = bench_alloc((size_t)samples * sizeof *training->t);
+    training->mask =
+        bench_alloc((size_t)(samples * plan->width) * sizeof *training->mask);
+    training->y = bench_alloc((size_t)samples * sizeof *training->y);
+}
+
+static void make_trainer(faults_training *training)
+{
+    const faults_plan *plan = &training->plan;
+    const sonde_nn_feed feed = {.user = training,
+                                .batches = plan->steps,
+                                .samples = plan->steps * training->samples,
+                                .next = next_batch};
+    sonde_nn_trainer_options options = {.events = {.user = training, .step = on_step},
+                                        .optimizer = plan->optimizer,
+                                        .epochs = 1};
     sonde_diag diag = {0};
 
-    bench_check(sonde_nn_session_run(of->session, inputs, plan->dropout ? 3 : 2, &diag),
+    sonde_nn_options_init(&options.session);
+    options.session.threads = 1;
+    options.session.gradient_accumulation = plan->accumulate;
+    bench_check(sonde_nn_trainer_create(training->model, &feed, &options,
+                                        &training->trainer, &diag),
                 &diag);
-    bench_check(sonde_nn_session_output(of->session, 1, &loss, &diag), &diag);
-    of->last_loss = *(const float *)loss.data;
+    training->session = sonde_nn_trainer_session(training->trainer);
+    bench_check(sonde_nn_session_attach(training->session, attach, training, &diag),
+                &diag);
 }
 
 void faults_train(const faults_plan *plan, faults_training *out)
 {
-    *out = (faults_training){.plan = *plan};
-    prepare(out);
-    for (int64_t step = 0; step < plan->steps; step++) {
-        draw(out, step);
-        if (plan->before != NULL) {
-            plan->before(out, step);
-        }
-        run_step(out);
-        out->first_loss = step == 0 ? out->last_loss : out->first_loss;
-    }
+    sonde_diag diag = {0};
+
+    *out = (faults_training){.plan = *plan, .rules = faults_default_rules()};
+    build(out);
+    make_buffers(out);
+    prepare_model(out);
+    make_trainer(out);
+    bench_check(sonde_nn_trainer_run(out->trainer, &diag), &diag);
     sonde_rules_finish(out->rules);
     faults_record_end(out->recorder);
 }
 
 /* All but the rules, which outlive it. */
-void faults_training_free(faults_training *of)
+void faults_training_free(faults_training *training)
 {
-    sonde_nn_session_destroy(of->session);
-    sonde_nn_model_destroy(of->model);
-    sonde__free(of->x);
-    sonde__free(of->t);
-    sonde__free(of->mask);
-    sonde__free(of->y);
-    *of = (faults_training){.rules = of->rules};
+    sonde_nn_trainer_destroy(training->trainer);
+    sonde_nn_model_destroy(training->model);
+    sonde__free(training->x);
+    sonde__free(training->t);
+    sonde__free(training->mask);
+    sonde__free(training->y);
+    *training = (faults_training){.rules = training->rules};
 }

@@ -14,7 +14,7 @@
 #ifndef SONDE_BENCH_FAULTS_H
 #define SONDE_BENCH_FAULTS_H
 
-#include <sonde/nn/session.h>
+#include <sonde/nn/trainer.h>
 #include <sonde/rules.h>
 
 #include <stdint.h>
@@ -69,7 +69,8 @@ typedef struct faults_plan {
 struct faults_training {
     faults_plan plan;
     sonde_nn_model *model;
-    sonde_nn_session *session;
+    sonde_nn_trainer *trainer;
+    sonde_nn_session *session; /* the trainer's */
     sonde_rules *rules;
     float *x, *t, *mask; /* of the batch that comes: samples, targets of regression */
     int64_t *y, samples; /* labels; how many */

@@ -77,7 +77,7 @@ typedef struct loop_plan {
     double severity;
     double idle; /* seconds without a step behind the last */
     /* At every step, before it: what else may be wrong. */
-    void (*before)(struct loop *of, int64_t step);
+    void (*before)(struct loop *training, int64_t step);
     const char *record;
 } loop_plan;
 
@@ -133,16 +133,16 @@ typedef struct loop {
 void loop_train(const loop_plan *plan, sonde_rules **rules);
 
 /* loop_net.c */
-void loop_make(loop *of, loop_net *net, int replica);
-void loop_forward(loop *of, loop_net *net, bool evaluating, uint64_t draw);
-void loop_backward(loop *of, loop_net *net);
+void loop_make(loop *training, loop_net *net, int replica);
+void loop_forward(loop *training, loop_net *net, bool evaluating, uint64_t draw);
+void loop_backward(loop *training, loop_net *net);
 loop_param *loop_find(loop_net *net, const char *name);
 /* loop_update.c */
-void loop_reduce(loop *of);
-void loop_update(loop *of, loop_net *net, int64_t step);
+void loop_reduce(loop *training);
+void loop_update(loop *training, loop_net *net, int64_t step);
 /* loop_watch.c */
-void loop_declare(loop *of);
-void loop_observe_forward(loop *of, const loop_net *net, int replica);
-void loop_observe_update(loop *of, const loop_net *net, int replica);
+void loop_declare(loop *training);
+void loop_observe_forward(loop *training, const loop_net *net, int replica);
+void loop_observe_update(loop *training, const loop_net *net, int replica);
 
 #endif

@@ -26,7 +26,7 @@ static float *room(loop_net *net, int64_t count)
     return block;
 }
 
-static loop_param *make_param(loop *of, loop_net *net, const char *module,
+static loop_param *make_param(loop *training, loop_net *net, const char *module,
                               const char *what, int64_t rows, int64_t columns,
                               float bound, float value)
 {
@@ -44,33 +44,35 @@ static loop_param *make_param(loop *of, loop_net *net, const char *module,
     param->v = room(net, count);
     param->copy = room(net, count);
     for (int64_t i = 0; i < count; i++) {
-        const float u = faults_uniform(of->plan.seed, stream, (uint64_t)i);
+        const float u = faults_uniform(training->plan.seed, stream, (uint64_t)i);
 
         param->w[i] = param->copy[i] = value + bound * (2.0F * u - 1.0F);
     }
     return param;
 }
 
-static void make_layer(loop *of, loop_net *net, int l, int64_t in, int64_t out)
+static void make_layer(loop *training, loop_net *net, int l, int64_t in, int64_t out)
 {
     loop_layer *layer = &net->layers[l];
-    const int64_t b = of->plan.batch;
-    const float gain = of->plan.gain > 0.0F && l < of->plan.hidden ? of->plan.gain : 1.0F;
-    const float he = of->plan.activation == ACT_RELU ? 6.0F : 3.0F;
-    const float bound =
-        l < of->plan.hidden ? gain * sqrtf(he / (float)in) : 1.0F / sqrtf((float)in);
+    const int64_t b = training->plan.batch;
+    const float gain = training->plan.gain > 0.0F && l < training->plan.hidden
+                           ? training->plan.gain
+                           : 1.0F;
+    const float he = training->plan.activation == ACT_RELU ? 6.0F : 3.0F;
+    const float bound = l < training->plan.hidden ? gain * sqrtf(he / (float)in)
+                                                  : 1.0F / sqrtf((float)in);
     char name[24];
 
     (void)snprintf(name, sizeof name, "fc%d", l + 1);
     layer->in = in;
     layer->out = out;
-    layer->weight = make_param(of, net, name, "weight", out, in, bound, 0.0F);
-    layer->bias = make_param(of, net, name, "bias", out, 0, 0.1F * bound, 0.0F);
-    layer->weight->frozen = layer->bias->frozen = l < of->plan.frozen;
-    if (of->plan.norm && l < of->plan.hidden) {
+    layer->weight = make_param(training, net, name, "weight", out, in, bound, 0.0F);
+    layer->bias = make_param(training, net, name, "bias", out, 0, 0.1F * bound, 0.0F);
+    layer->weight->frozen = layer->bias->frozen = l < training->plan.frozen;
+    if (training->plan.norm && l < training->plan.hidden) {
         (void)snprintf(name, sizeof name, "norm%d", l + 1);
-        layer->gamma = make_param(of, net, name, "weight", out, 0, 0.0F, 1.0F);
-        layer->beta = make_param(of, net, name, "bias", out, 0, 0.0F, 0.0F);
+        layer->gamma = make_param(training, net, name, "weight", out, 0, 0.0F, 1.0F);
+        layer->beta = make_param(training, net, name, "bias", out, 0, 0.0F, 0.0F);
     }
     layer->z = room(net, b * out);
     layer->n = room(net, b * out);
@@ -87,21 +89,23 @@ static void make_layer(loop *of, loop_net *net, int l, int64_t in, int64_t out)
     }
 }
 
-void loop_make(loop *of, loop_net *net, int replica)
+void loop_make(loop *training, loop_net *net, int replica)
 {
-    const loop_plan *plan = &of->plan;
+    const loop_plan *plan = &training->plan;
     int64_t in = plan->embedding ? plan->width : faults_sample(plan->data);
 
     (void)replica; /* all begin alike */
-    of->layers = plan->hidden + 1;
+    training->layers = plan->hidden + 1;
     if (plan->embedding) {
-        (void)make_param(of, net, "embedding", "weight", WORDS, plan->width, 0.5F, 0.0F);
+        (void)make_param(training, net, "embedding", "weight", WORDS, plan->width, 0.5F,
+                         0.0F);
     }
     for (int l = 0; l < plan->hidden; l++) {
-        make_layer(of, net, l, in, plan->width);
+        make_layer(training, net, l, in, plan->width);
         in = plan->width;
     }
-    make_layer(of, net, plan->hidden, in, plan->data == DATA_REGRESSION ? 1 : CLASSES);
+    make_layer(training, net, plan->hidden, in,
+               plan->data == DATA_REGRESSION ? 1 : CLASSES);
     net->x = room(net, plan->batch * SONDE_MAX(plan->width, (int64_t)PIXELS));
     net->t = room(net, plan->batch);
     net->back = room(net, plan->batch * SONDE_MAX(plan->width, (int64_t)PIXELS));
@@ -195,10 +199,10 @@ static void apply_op(loop_op op, float shift, float *h, int64_t width)
     }
 }
 
-static void forward_layer(loop *of, loop_layer *layer, int l, bool learn, bool drop,
+static void forward_layer(loop *training, loop_layer *layer, int l, bool learn, bool drop,
                           uint64_t draw)
 {
-    const loop_plan *plan = &of->plan;
+    const loop_plan *plan = &training->plan;
     const int64_t count = plan->batch * layer->out;
     const bool last = l == plan->hidden;
 
@@ -213,7 +217,7 @@ static void forward_layer(loop *of, loop_layer *layer, int l, bool learn, bool d
     }
     memcpy(layer->o, layer->a, (size_t)count * sizeof *layer->o);
     for (int64_t i = 0; i < plan->batch && l == 0; i++) {
-        apply_op(plan->op, of->shift, layer->o + i * layer->out, layer->out);
+        apply_op(plan->op, training->shift, layer->o + i * layer->out, layer->out);
     }
     for (int64_t i = 0; i < count && !last; i++) {
         const float u = faults_uniform(plan->seed, 40 + (uint64_t)l,
@@ -244,9 +248,9 @@ static void softmax(const float *scores, float *probabilities)
     }
 }
 
-static void loss_of(loop *of, loop_net *net)
+static void loss_of(loop *training, loop_net *net)
 {
-    const loop_plan *plan = &of->plan;
+    const loop_plan *plan = &training->plan;
     loop_layer *last = &net->layers[plan->hidden];
 
     net->loss = 0.0F;
@@ -270,10 +274,10 @@ static void loss_of(loop *of, loop_net *net)
     }
 }
 
-void loop_forward(loop *of, loop_net *net, bool evaluating, uint64_t draw)
+void loop_forward(loop *training, loop_net *net, bool evaluating, uint64_t draw)
 {
-    const loop_plan *plan = &of->plan;
-    const bool wrong = evaluating && of->at.global_step >= plan->at;
+    const loop_plan *plan = &training->plan;
+    const bool wrong = evaluating && training->at.global_step >= plan->at;
     const bool drop =
         plan->dropout > 0.0F &&
         (!evaluating || (wrong && plan->mistake == MISTAKE_DROPOUT_IN_EVAL));
@@ -290,20 +294,20 @@ void loop_forward(loop *of, loop_net *net, bool evaluating, uint64_t draw)
             net->x[i * plan->width + j] = sum / TOKENS;
         }
     }
-    for (int l = 0; l < of->layers; l++) {
+    for (int l = 0; l < training->layers; l++) {
         net->layers[l].x = x;
-        forward_layer(of, &net->layers[l], l, learn, drop, draw);
+        forward_layer(training, &net->layers[l], l, learn, drop, draw);
         x = net->layers[l].o;
     }
-    loss_of(of, net);
+    loss_of(training, net);
 }
 
 /* --- backward --------------------------------------------------------------------- */
 
 /* Of the loss by the network's output, into back. */
-static void backward_loss(const loop *of, loop_net *net)
+static void backward_loss(const loop *training, loop_net *net)
 {
-    const loop_plan *plan = &of->plan;
+    const loop_plan *plan = &training->plan;
     const loop_layer *last = &net->layers[plan->hidden];
     const float share = 1.0F / (float)plan->batch;
 
@@ -385,11 +389,11 @@ static void backward_dense(const loop_layer *layer, int64_t batch, const float *
     }
 }
 
-void loop_backward(loop *of, loop_net *net)
+void loop_backward(loop *training, loop_net *net)
 {
-    const loop_plan *plan = &of->plan;
+    const loop_plan *plan = &training->plan;
 
-    backward_loss(of, net);
+    backward_loss(training, net);
     for (int l = plan->hidden; l >= plan->frozen; l--) {
         const loop_layer *layer = &net->layers[l];
         float *d = net->back;

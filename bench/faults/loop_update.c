@@ -15,9 +15,9 @@ static int64_t count_of(const loop_param *param)
     return param->rows * SONDE_MAX(param->columns, (int64_t)1);
 }
 
-static bool goes_wrong(const loop *of, loop_mistake mistake, int64_t step)
+static bool goes_wrong(const loop *training, loop_mistake mistake, int64_t step)
 {
-    return of->plan.mistake == mistake && step >= of->plan.at;
+    return training->plan.mistake == mistake && step >= training->plan.at;
 }
 
 static float flipped(float value, unsigned bit)
@@ -31,7 +31,7 @@ static float flipped(float value, unsigned bit)
 }
 
 /* Flips a bit of an element that stands out by it; the sign bit: of any that is above the mean. */
-static void flip(const loop *of, float *values, int64_t count, unsigned bit)
+static void flip(const loop *training, float *values, int64_t count, unsigned bit)
 {
     float mean = 0.0F, most = 0.0F;
 
@@ -40,7 +40,7 @@ static void flip(const loop *of, float *values, int64_t count, unsigned bit)
         most = fmaxf(most, fabsf(values[i]));
     }
     for (uint64_t i = 0; i < 100000; i++) {
-        const float u = faults_uniform(of->plan.seed, 60, i);
+        const float u = faults_uniform(training->plan.seed, 60, i);
         float *at = values + (int64_t)(u * (float)count) % count;
 
         if (bit == 31 ? fabsf(*at) > mean : fabsf(flipped(*at, bit)) > 2.0F * most) {
@@ -50,31 +50,31 @@ static void flip(const loop *of, float *values, int64_t count, unsigned bit)
     }
 }
 
-static void flip_one(loop *of, loop_net *net, int64_t step)
+static void flip_one(loop *training, loop_net *net, int64_t step)
 {
     loop_param *param = loop_find(net, "fc2.weight");
     const int64_t count = count_of(param);
-    const unsigned bit = (unsigned)of->plan.severity;
+    const unsigned bit = (unsigned)training->plan.severity;
 
-    if (step != of->plan.at) {
+    if (step != training->plan.at) {
         return;
     }
-    if (of->plan.mistake == MISTAKE_FLIP_WEIGHT) {
-        flip(of, param->w, count, bit);
-    } else if (of->plan.mistake == MISTAKE_FLIP_GRADIENT) {
-        flip(of, param->g, count, bit);
-    } else if (of->plan.mistake == MISTAKE_FLIP_MOMENT) {
-        flip(of, param->m, count, bit);
+    if (training->plan.mistake == MISTAKE_FLIP_WEIGHT) {
+        flip(training, param->w, count, bit);
+    } else if (training->plan.mistake == MISTAKE_FLIP_GRADIENT) {
+        flip(training, param->g, count, bit);
+    } else if (training->plan.mistake == MISTAKE_FLIP_MOMENT) {
+        flip(training, param->m, count, bit);
     }
 }
 
 /* Mean over replicas. */
-void loop_reduce(loop *of)
+void loop_reduce(loop *training)
 {
-    loop_net *a = &of->nets[0], *b = &of->nets[1];
+    loop_net *a = &training->nets[0], *b = &training->nets[1];
 
-    if (of->plan.replicas < 2 ||
-        goes_wrong(of, MISTAKE_NO_ALL_REDUCE, of->at.global_step)) {
+    if (training->plan.replicas < 2 ||
+        goes_wrong(training, MISTAKE_NO_ALL_REDUCE, training->at.global_step)) {
         return;
     }
     for (int i = 0; i < a->param_count; i++) {
@@ -85,7 +85,7 @@ void loop_reduce(loop *of)
     }
 }
 
-static void clip(const loop *of, loop_net *net)
+static void clip(const loop *training, loop_net *net)
 {
     float sum = 0.0F;
 
@@ -94,9 +94,9 @@ static void clip(const loop *of, loop_net *net)
             sum += net->params[i].g[k] * net->params[i].g[k];
         }
     }
-    for (int i = 0; i < net->param_count && sqrtf(sum) > of->plan.clip; i++) {
+    for (int i = 0; i < net->param_count && sqrtf(sum) > training->plan.clip; i++) {
         for (int64_t k = 0; k < count_of(&net->params[i]); k++) {
-            net->params[i].g[k] *= of->plan.clip / sqrtf(sum);
+            net->params[i].g[k] *= training->plan.clip / sqrtf(sum);
         }
     }
 }
@@ -127,20 +127,20 @@ static void adam(const sonde_nn_optimizer *with, loop_param *param, float *w)
     }
 }
 
-static void update_one(loop *of, loop_param *param, float *w, int64_t step)
+static void update_one(loop *training, loop_param *param, float *w, int64_t step)
 {
-    sonde_nn_optimizer with = of->plan.optimizer;
+    sonde_nn_optimizer with = training->plan.optimizer;
 
-    if (goes_wrong(of, MISTAKE_SWAPPED_BETAS, step)) {
-        with.beta1 = of->plan.optimizer.beta2;
-        with.beta2 = of->plan.optimizer.beta1;
+    if (goes_wrong(training, MISTAKE_SWAPPED_BETAS, step)) {
+        with.beta1 = training->plan.optimizer.beta2;
+        with.beta2 = training->plan.optimizer.beta1;
     }
-    if (!goes_wrong(of, MISTAKE_STUCK_STEP, step)) {
+    if (!goes_wrong(training, MISTAKE_STUCK_STEP, step)) {
         param->step += 1.0F;
     }
-    if (goes_wrong(of, MISTAKE_FLIP_SECOND, step) &&
+    if (goes_wrong(training, MISTAKE_FLIP_SECOND, step) &&
         strcmp(param->name, "fc2.weight") == 0) {
-        flip(of, param->v, count_of(param), 31);
+        flip(training, param->v, count_of(param), 31);
     }
     if (with.kind == SONDE_NN_SGD) {
         sgd(&with, param, w);
@@ -149,31 +149,32 @@ static void update_one(loop *of, loop_param *param, float *w, int64_t step)
     }
 }
 
-void loop_update(loop *of, loop_net *net, int64_t step)
+void loop_update(loop *training, loop_net *net, int64_t step)
 {
-    const float decay = of->plan.optimizer.learning_rate * 0.1F;
+    const float decay = training->plan.optimizer.learning_rate * 0.1F;
 
-    flip_one(of, net, step);
-    if (of->plan.clip > 0.0F) {
-        clip(of, net);
+    flip_one(training, net, step);
+    if (training->plan.clip > 0.0F) {
+        clip(training, net);
     }
     for (int i = 0; i < net->param_count; i++) {
         loop_param *param = &net->params[i];
 
         if (param->frozen) {
-            for (int64_t k = 0;
-                 k < count_of(param) && goes_wrong(of, MISTAKE_FROZEN_CHANGES, step);
+            for (int64_t k = 0; k < count_of(param) &&
+                                goes_wrong(training, MISTAKE_FROZEN_CHANGES, step);
                  k++) {
                 param->w[k] -= decay * param->w[k];
             }
             continue;
         }
-        if (goes_wrong(of, MISTAKE_FROZEN_LAYER, step) &&
+        if (goes_wrong(training, MISTAKE_FROZEN_LAYER, step) &&
             strncmp(param->name, "fc2.", 4) == 0) {
             continue;
         }
-        update_one(of, param,
-                   goes_wrong(of, MISTAKE_STALE_COPIES, step) ? param->copy : param->w,
+        update_one(training, param,
+                   goes_wrong(training, MISTAKE_STALE_COPIES, step) ? param->copy
+                                                                    : param->w,
                    step);
     }
 }

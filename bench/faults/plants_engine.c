@@ -18,9 +18,10 @@
 
 enum { SHOWS = 40 }; /* step of faults that come later */
 
-static float *values_of(const faults_training *of, const char *name, int64_t *count)
+static float *find_values(const faults_training *training, const char *name,
+                          int64_t *count)
 {
-    sonde_view view = faults_parameter(of, name);
+    sonde_view view = faults_parameter(training, name);
 
     *count = sonde_view_count(&view);
     return view.data;
@@ -33,28 +34,28 @@ static bool is_weight(const char *name)
     return strstr(name, "weight") != NULL && strstr(name, "norm") == NULL;
 }
 
-static void scale_weights(faults_training *of)
+static void scale_weights(faults_training *training)
 {
-    for (size_t i = 0; i < sonde_nn_parameter_count(of->model); i++) {
+    for (size_t i = 0; i < sonde_nn_parameter_count(training->model); i++) {
         int64_t count = 0;
-        const char *name = sonde_nn_parameter_name(of->model, i);
-        float *w = values_of(of, name, &count);
+        const char *name = sonde_nn_parameter_name(training->model, i);
+        float *w = find_values(training, name, &count);
 
         for (int64_t k = 0; k < count && is_weight(name); k++) {
-            w[k] *= (float)of->plan.severity;
+            w[k] *= (float)training->plan.severity;
         }
     }
 }
 
 /* severity 1: zeros; 2: biases as well; 3: a constant; 4: a constant and no biases. */
-static void equal_weights(faults_training *of)
+static void equal_weights(faults_training *training)
 {
-    const int kind = (int)of->plan.severity;
+    const int kind = (int)training->plan.severity;
 
-    for (size_t i = 0; i < sonde_nn_parameter_count(of->model); i++) {
+    for (size_t i = 0; i < sonde_nn_parameter_count(training->model); i++) {
         int64_t count = 0;
-        const char *name = sonde_nn_parameter_name(of->model, i);
-        float *w = values_of(of, name, &count);
+        const char *name = sonde_nn_parameter_name(training->model, i);
+        float *w = find_values(training, name, &count);
 
         for (int64_t k = 0; k < count; k++) {
             if (is_weight(name)) {
@@ -66,42 +67,42 @@ static void equal_weights(faults_training *of)
     }
 }
 
-static void kill_relus(faults_training *of)
+static void kill_relus(faults_training *training)
 {
-    const char *name = of->plan.net == NET_MLP   ? "fc1.bias"
-                       : of->plan.net == NET_CNN ? "conv2.bias"
-                                                 : "block2.norm1.bias";
+    const char *name = training->plan.net == NET_MLP   ? "fc1.bias"
+                       : training->plan.net == NET_CNN ? "conv2.bias"
+                                                       : "block2.norm1.bias";
     int64_t count = 0;
-    float *b = values_of(of, name, &count);
+    float *b = find_values(training, name, &count);
 
     for (int64_t k = 0; k < count; k++) {
-        b[k] = -(float)of->plan.severity;
+        b[k] = -(float)training->plan.severity;
     }
 }
 
 /* --- while it trains -------------------------------------------------------------- */
 
-static const char *middle_weight(const faults_training *of)
+static const char *middle_weight(const faults_training *training)
 {
-    return of->plan.net == NET_MLP   ? "fc2.weight"
-           : of->plan.net == NET_CNN ? "conv2.weight"
-                                     : "block2.conv1.weight";
+    return training->plan.net == NET_MLP   ? "fc2.weight"
+           : training->plan.net == NET_CNN ? "conv2.weight"
+                                           : "block2.conv1.weight";
 }
 
-static void overflow(faults_training *of, int64_t step)
+static void overflow(faults_training *training, int64_t step)
 {
     int64_t count = 0;
-    float *w = values_of(of, middle_weight(of), &count);
+    float *w = find_values(training, middle_weight(training), &count);
 
     for (int64_t k = 0; k < count && step == SHOWS; k++) {
-        w[k] *= (float)of->plan.severity;
+        w[k] *= (float)training->plan.severity;
     }
 }
 
-static void flip_weight(faults_training *of, int64_t step)
+static void flip_weight(faults_training *training, int64_t step)
 {
     int64_t count = 0;
-    float *w = values_of(of, middle_weight(of), &count);
+    float *w = find_values(training, middle_weight(training), &count);
     uint32_t bits = 0;
     float most = 0.0F;
 
@@ -111,12 +112,13 @@ static void flip_weight(faults_training *of, int64_t step)
     /* an element that the flip makes stand out; no rule can see any other */
     for (uint64_t i = 0; step == SHOWS && i < 100000; i++) {
         float *at =
-            w + (int64_t)(faults_uniform(of->plan.seed, 60, i) * (float)count) % count;
+            w +
+            (int64_t)(faults_uniform(training->plan.seed, 60, i) * (float)count) % count;
         const float before = fabsf(*at);
         float after = 0.0F;
 
         memcpy(&bits, at, sizeof bits);
-        bits ^= UINT32_C(1) << (unsigned)of->plan.severity;
+        bits ^= UINT32_C(1) << (unsigned)training->plan.severity;
         memcpy(&after, &bits, sizeof after);
         if (fabsf(after) > before && fabsf(after) > 2.0F * most) {
             *at = after;
@@ -125,47 +127,49 @@ static void flip_weight(faults_training *of, int64_t step)
     }
 }
 
-static void shuffle_labels(faults_training *of, int64_t step)
+static void shuffle_labels(faults_training *training, int64_t step)
 {
-    for (int64_t i = 0; i < of->samples; i++) {
-        const uint64_t at = (uint64_t)(step * of->samples + i);
-        const float u = faults_uniform(of->plan.seed, 61, at);
+    for (int64_t i = 0; i < training->samples; i++) {
+        const uint64_t at = (uint64_t)(step * training->samples + i);
+        const float u = faults_uniform(training->plan.seed, 61, at);
 
-        of->y[i] = of->plan.severity > 1.0 ? 3 : (int64_t)(u * CLASSES) % CLASSES;
+        training->y[i] =
+            training->plan.severity > 1.0 ? 3 : (int64_t)(u * CLASSES) % CLASSES;
     }
 }
 
-static void spoil_input(faults_training *of, int64_t step)
+static void spoil_input(faults_training *training, int64_t step)
 {
-    const int64_t sample = faults_sample(of->plan.data);
-    const int64_t row = step % of->samples;
+    const int64_t sample = faults_sample(training->plan.data);
+    const int64_t row = step % training->samples;
 
-    if (of->plan.severity > 1.0) {
-        for (int64_t i = 0; i < of->samples * sample; i++) {
-            of->x[i] = (float)of->plan.severity / 2.0F * (of->x[i] + 1.0F);
+    if (training->plan.severity > 1.0) {
+        for (int64_t i = 0; i < training->samples * sample; i++) {
+            training->x[i] =
+                (float)training->plan.severity / 2.0F * (training->x[i] + 1.0F);
         }
     } else if (step == SHOWS) {
         for (int64_t i = 0; i < sample; i++) {
-            of->x[row * sample + i] = NAN;
+            training->x[row * sample + i] = NAN;
         }
     }
 }
 
-static void same_batch(faults_training *of, int64_t step)
+static void same_batch(faults_training *training, int64_t step)
 {
-    if (step >= SHOWS && step < SHOWS + (int64_t)of->plan.severity) {
-        faults_batch(of->plan.data, of->plan.seed, SHOWS - 1, of->samples, of->x, of->y,
-                     of->t);
+    if (step >= SHOWS && step < SHOWS + (int64_t)training->plan.severity) {
+        faults_batch(training->plan.data, training->plan.seed, SHOWS - 1,
+                     training->samples, training->x, training->y, training->t);
     }
 }
 
-static void raise_rate(faults_training *of, int64_t step)
+static void raise_rate(faults_training *training, int64_t step)
 {
-    sonde_nn_optimizer now = of->plan.optimizer;
+    sonde_nn_optimizer now = training->plan.optimizer;
     sonde_diag diag = {0};
 
-    now.learning_rate *= step >= SHOWS ? (float)of->plan.severity : 1.0F;
-    bench_check(sonde_nn_session_set_optimizer(of->session, &now, &diag), &diag);
+    now.learning_rate *= step >= SHOWS ? (float)training->plan.severity : 1.0F;
+    bench_check(sonde_nn_session_set_optimizer(training->session, &now, &diag), &diag);
 }
 
 /* --- the rows --------------------------------------------------------------------- */
@@ -215,15 +219,15 @@ static void train(const faults_row *row, faults_net net, uint64_t seed, double s
                   const char *record, sonde_rules **rules)
 {
     faults_plan plan = faults_usual(net, seed);
-    faults_training of;
+    faults_training training;
 
     plan.severity = severity;
     plan.steps = row->shows + row->limit + 5;
     plan.record = record;
     choose(&plan, (plant)row->variant);
-    faults_train(&plan, &of);
-    faults_training_free(&of);
-    *rules = of.rules;
+    faults_train(&plan, &training);
+    faults_training_free(&training);
+    *rules = training.rules;
 }
 
 static void on_mlp(const faults_row *row, uint64_t seed, double severity,

@@ -183,10 +183,10 @@ static void overfit(const faults_row *row, uint64_t seed, double severity,
     loop_train(&plan, rules);
 }
 
-static void forget_rate(struct loop *of, int64_t step)
+static void forget_rate(struct loop *training, int64_t step)
 {
     if (step == 60) {
-        of->plan.optimizer.learning_rate *= (float)of->plan.severity;
+        training->plan.optimizer.learning_rate *= (float)training->plan.severity;
     }
 }
 

@@ -103,11 +103,11 @@ void faults_tally_fault(const faults_row *row, uint64_t seed, double severity,
 {
     size_t count = 0;
     const sonde_finding *all = sonde_rules_findings(rules, &count);
-    tally *of = of_row(row);
+    tally *entry = of_row(row);
     const sonde_finding *first = NULL;
     bool there = false;
 
-    of->planted++;
+    entry->planted++;
     for (size_t i = 0; i < count; i++) {
         for (int k = 0; k < MOST_ANSWERS && row->answers[k].rule != NULL; k++) {
             const bool right = strcmp(row->answers[k].rule, all[i].rule) == 0 &&
@@ -117,14 +117,14 @@ void faults_tally_fault(const faults_row *row, uint64_t seed, double severity,
                 first = first == NULL || all[i].step < first->step ? &all[i] : first;
                 there = there || names(row->answers[k].tensors, all[i].tensor);
             } else if (right) {
-                of->late++;
+                entry->late++;
             }
         }
     }
-    of->found += first != NULL;
-    of->localised += there;
-    if (first != NULL && of->times < MOST_TIMES) {
-        of->steps[of->times++] = (double)(first->step - row->shows);
+    entry->found += first != NULL;
+    entry->localised += there;
+    if (first != NULL && entry->times < MOST_TIMES) {
+        entry->steps[entry->times++] = (double)(first->step - row->shows);
         of_rule(first->rule)->found++;
     }
     if (faults_verbose || first == NULL || !there) {
@@ -201,25 +201,27 @@ static void print_faults(bool markdown, bool every_row)
 
         (void)snprintf(label, sizeof label, "%d", number);
         for (int i = 0; i < rows; i++) {
-            tally *of = &tallies[i];
+            tally *entry = &tallies[i];
 
-            if (of->row->number != number) {
+            if (entry->row->number != number) {
                 continue;
             }
-            planted += of->planted;
-            found += of->found;
-            localised += of->localised;
-            limit = of->row->limit > limit ? of->row->limit : limit;
-            for (int k = 0; k < of->times && times < MOST_ROWS; k++) {
-                steps[times++] = of->steps[k];
+            planted += entry->planted;
+            found += entry->found;
+            localised += entry->localised;
+            limit = entry->row->limit > limit ? entry->row->limit : limit;
+            for (int k = 0; k < entry->times && times < MOST_ROWS; k++) {
+                steps[times++] = entry->steps[k];
             }
             if (every_row) {
                 const double median =
-                    of->times > 0 ? bench_quantile(of->steps, (size_t)of->times, 0.5)
-                                  : (double)NAN;
+                    entry->times > 0
+                        ? bench_quantile(entry->steps, (size_t)entry->times, 0.5)
+                        : (double)NAN;
 
-                (void)print_line(markdown, label, of->row->what, of->row->net, of->found,
-                                 of->localised, of->planted, median, of->row->limit);
+                (void)print_line(markdown, label, entry->row->what, entry->row->net,
+                                 entry->found, entry->localised, entry->planted, median,
+                                 entry->row->limit);
             }
         }
         if (planted > 0 && !every_row) {

@@ -1,39 +1,31 @@
 /*
- * hook.h - what of a program's tensors is recorded, and when: collections, schedules,
- * reductions, modes.
+ * hook.h - which tensors of a program are recorded, and when.
  *
- * Two ways to use one:
- *   - a program with a loop of its own declares its tensors and calls begin_step, record and
- *     end_step: libsonde alone, no network code;
- *   - a session of Sonde's engine takes a hook before compile
- *     (sonde_nn_session_attach_hook), and everything goes by itself.
+ * A hook is a configuration that becomes taps on a producer's observer, and the run that
+ * they record into. Two producers take one:
+ *   - a program with a loop of its own gives it to a watch (<sonde/watch.h>);
+ *   - a session of Sonde's engine takes it before compile (sonde_nn_session_attach_hook).
  *
- * Configured in C, or by a file in JSON or YAML (docs/recording.md), or by smdebug's
- * configuration file as it is. A tensor belongs to every collection that matches it; it is
- * saved if any of them is due, its raw value once and all of their reductions.
+ * It is configured in C, by a file in JSON or YAML (docs/recording.md), or by smdebug's
+ * configuration file as it is. A tensor belongs to every collection that matches it. It is
+ * saved if any of them is due (<sonde/save_config.h>): its raw value once, and all of their
+ * reductions.
  *
- *     due(s) = s in save_steps                                      if save_steps is given
- *            = start_step <= s < end_step and s mod every == 0              otherwise
- *     or any tensor that when_nan selects held a NaN or an infinity at step s
+ * Vital signs are recorded as well, unless no_vitals: those of losses at every step, those
+ * of weights, biases, gradients and updates at each training step that vitals_every divides,
+ * and, in Sonde's engine, those of a gradient at any step at which it is not finite.
  *
- * where s counts the steps of the mode. Later wins, field by field: hook, hook's mode,
- * collection, collection's mode; a layer that gives every, start or end and no steps
- * also puts the steps of those before it out of force.
- *
- * Vital signs are recorded beside all that (no_vitals: not): of losses at every step, of
- * weights, biases, gradients and updates at each training step that vitals_every divides; and, in
- * Sonde's engine, those of a gradient at any step at which it holds NaN or infinities.
- *
- * One producing thread. Cost of record: a tensor that is not due, one load and a branch
- * (inline); one that is, a memcpy into the recorder's ring. What when_nan costs: a pass over
- * each tensor that it selects, and a copy of each tensor of the collection, at every step,
- * because a value has gone by the time that another one turns out to be NaN.
+ * One producing thread. Cost at a step: <sonde/observer.h>; a value that is recorded is
+ * copied into the recorder's ring. when_nan costs, at every step, a pass over each tensor
+ * that it selects and a copy of each tensor of the collection, because a value is gone when
+ * another one turns out to be NaN.
  */
 #ifndef SONDE_HOOK_H
 #define SONDE_HOOK_H
 
 #include <sonde/observer.h>
 #include <sonde/recorder.h>
+#include <sonde/save_config.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -42,28 +34,6 @@ extern "C" {
 typedef struct sonde_hook sonde_hook;
 
 /* --- configuration ---------------------------------------------------------------- */
-
-/* What a save schedule says; a field that is SONDE_UNSET is taken from the layer before. */
-#define SONDE_UNSET INT64_MIN
-typedef struct sonde_save_config {
-    int64_t every;      /* 500 */
-    int64_t start_step; /* 0 */
-    int64_t end_step;   /* exclusive; SONDE_SCHEDULE_NEVER: no end; 0 with start 0: off */
-    const int64_t *save_steps; /* NULL: from the layer before */
-    size_t save_step_count;
-    const char *when_nan; /* a selector; "": none; NULL: from the layer before */
-} sonde_save_config;
-/* All fields unset. */
-SONDE_API sonde_save_config sonde_save_config_unset(void);
-
-/* Which reductions are kept; bit i is sonde_stat i. With any, raw values are dropped unless
- * save_raw_tensor. All statistics lie in one row of vital signs, so any of them brings all. */
-typedef struct sonde_reduction_config {
-    uint32_t stats;
-    bool histogram; /* the sketch */
-    bool save_raw_tensor;
-    bool save_shape; /* for smdebug's sake: shapes are in the run's catalogue anyway */
-} sonde_reduction_config;
 
 typedef struct sonde_hook_options {
     sonde_recorder_options record; /* path and the rest */
@@ -130,66 +100,31 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_remove_collection(sonde_hook *hook,
                                                                const char *name,
                                                                sonde_diag *diag);
 
-/* --- a loop of one's own ---------------------------------------------------------- */
+/* --- scalars ---------------------------------------------------------------------- */
 
-/* Declares a tensor; its role by what info says, or, with SONDE_ROLE_OTHER, by its name
- * (docs/recording.md). Any time, once a name; *id counts from 0. One that is declared within
- * a step is recorded at that step already. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare(sonde_hook *hook,
-                                                     const sonde_tensor_info *info,
-                                                     uint32_t *id, sonde_diag *diag);
-/* The same of a tensor with the dtype and shape of a view, whose data is not looked at; its
- * role by its name. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_declare_view(sonde_hook *hook,
-                                                          const char *name,
-                                                          const sonde_view *view,
-                                                          uint32_t *id, sonde_diag *diag);
-/* The mode of the steps that follow; train at first. In mode global the step is the global
- * step. */
-SONDE_API void sonde_hook_set_mode(sonde_hook *hook, sonde_mode mode);
-/* The next step of a mode has this number, where a program goes on from a checkpoint. Only
- * forward. Of a hook that goes on with a run (record.resume), before it opens: the first call,
- * or that of mode global, says where (<sonde/recorder.h>, resume_step), and the other modes
- * follow by themselves. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode,
-                                                   int64_t step, sonde_diag *diag);
-/* The next step of the mode; ends one that is still on. The first one ends configuration and
- * opens the run: its errors are those of the run. */
-SONDE_API SONDE_CHECKED sonde_err sonde_hook_begin_step(sonde_hook *hook,
-                                                        sonde_diag *diag);
-SONDE_API void sonde_hook_end_step(sonde_hook *hook);
-
-/* The part that record reads without a call. Written by the hook only. */
-typedef struct sonde_hook_gate {
-    const uint8_t *due; /* by id: whether anything of it is wanted at this step */
-} sonde_hook_gate;
-SONDE_API const sonde_hook_gate *sonde_hook_get_gate(const sonde_hook *hook);
-/* The slow half of record. */
-SONDE_API void sonde_hook_record_due(sonde_hook *hook, uint32_t id,
-                                     const sonde_view *view);
-
-/* A value of tensor id, as declare gave it, at this step; outside of a step, nothing. Any
- * strides, any shape; copied. Given again within a step it counts as the next micro-batch. */
-static inline void sonde_hook_record(sonde_hook *hook, const sonde_hook_gate *gate,
-                                     uint32_t id, const sonde_view *view)
-{
-    if (gate->due[id]) {
-        sonde_hook_record_due(hook, id, view);
-    }
-}
 /* A number, as the tensor scalar/<name>, at every step it is given, whatever is scheduled.
- * Between steps it belongs to the one before, before the first to that one. */
+ * Between steps it belongs to the step before; before the first step, to the first. A second
+ * value within a step counts as the next micro-batch. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name,
                                                     double value, sonde_diag *diag);
+/* The next step of a mode has this number: for a program that resumes from a checkpoint.
+ * Only forward. If the hook resumes a run (record.resume) that is not open yet, the first
+ * call, or that of mode global, says where (<sonde/recorder.h>, resume_step), and the other
+ * modes follow. */
+SONDE_API SONDE_CHECKED sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode,
+                                                   int64_t step, sonde_diag *diag);
 
-/* --- producers that have an observer, as Sonde's engine ----------------------------- */
+/* --- producers that have an observer ---------------------------------------------- */
 
 /*
- * Before the observer is bound: adds the taps that do what the hook says at steps of a mode.
- * Several observers may share a hook, one after the other: their tensors are one in the run
- * where their names are. The first attach ends configuration; names that only a training
- * session has need that to be attached first. The hook must outlive the observer's last
- * step. Order of calls: open once, then for each step next_step, the observer's own calls,
+ * Before the observer is bound: adds the hook's taps for steps of a mode (train, eval or
+ * predict). Several observers may share a hook, one after the other: tensors of the same
+ * name are one tensor of the run. The first attach ends configuration; attach a training
+ * session first if the configuration names tensors that only training has. The hook must
+ * outlive the observer's last step; catalogue is borrowed until then. sonde_observer_extend
+ * adds the tensors that are declared later.
+ *
+ * Order of calls: open once, then for each step next_step, the observer's own calls,
  * step_done.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_attach(sonde_hook *hook,
@@ -199,8 +134,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_attach(sonde_hook *hook,
                                                     sonde_diag *diag);
 /* Opens the run if it is not open. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag);
-/* Begins a step of at->mode and fills the step counts of *at; the mode's is at least the
- * producer's own count. */
+/* Begins a step of at->mode and fills in the step counts of *at; that of the mode is at
+ * least the producer's own count. */
 SONDE_API void sonde_hook_next_step(sonde_hook *hook, int64_t at_least,
                                     sonde_coordinate *at);
 SONDE_API void sonde_hook_step_done(sonde_hook *hook);

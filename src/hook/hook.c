@@ -1,5 +1,5 @@
 /*
- * hook.c - the life of a hook: made, given tensors, opened at the first step, closed.
+ * hook.c - the life of a hook: configured, opened, its steps and scalars, closed.
  */
 #include "hook/hook_state.h"
 #include "base/fail.h"
@@ -9,6 +9,7 @@
 #include <sonde/log.h>
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -48,22 +49,23 @@ static sonde_err check_options(const sonde_hook_options *options, sonde_diag *di
     return SONDE_OK;
 }
 
-/* What is saved from the start, and what the options add. */
+/* The collections that are saved from the start, and those that the options add. */
 static sonde_err add_defaults(sonde_hook *hook, sonde_diag *diag)
 {
     static const char *const names[] = {"weights", "biases", "gradients", "losses"};
+    sonde__observe_setup *setup = &hook->setup;
     sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(names) && err == SONDE_OK; i++) {
-        err = sonde__hook_add(hook, names[i], false, diag);
+        err = sonde__observe_add(setup, names[i], false, diag);
     }
     if (err == SONDE_OK && hook->options.save_all) {
-        err = sonde__hook_add(hook, "all", true, diag);
+        err = sonde__observe_add(setup, "all", true, diag);
     }
     if (err == SONDE_OK && hook->options.include != NULL) {
-        err = sonde__hook_add(hook, "default", true, diag);
+        err = sonde__observe_add(setup, "default", true, diag);
         if (err == SONDE_OK) {
-            err = sonde_hook_include(hook, "default", hook->options.include, diag);
+            err = sonde__observe_include(setup, "default", hook->options.include, diag);
         }
     }
     return err;
@@ -72,14 +74,13 @@ static sonde_err add_defaults(sonde_hook *hook, sonde_diag *diag)
 static void destroy(sonde_hook *hook)
 {
     sonde__hook_detach_all(hook);
-    sonde__hook_forget_config(hook);
+    sonde__observe_forget(&hook->setup);
     for (size_t i = 0; i < SONDE_COUNT_OF(hook->texts); i++) {
         sonde__free(hook->texts[i]);
     }
     sonde_catalogue_destroy(hook->catalogue);
+    sonde__record_sink_fini(&hook->dry);
     sonde__free(hook->tensors);
-    sonde__free(hook->due);
-    sonde__free(hook->zeros);
     sonde__free(hook->held.items);
     sonde__free(hook->held.bytes);
     sonde__free(hook->early);
@@ -101,11 +102,11 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
         return sonde__fail_nomem(diag, "a hook");
     }
     hook->options = *options;
-    hook->calls = &sonde__recorder_itself;
-    if (hook->options.vitals_every == 0) {
-        hook->options.vitals_every = 10;
-    }
-    sonde__unset_layers(hook->layers);
+    hook->setup.vitals_every = options->vitals_every > 0 ? options->vitals_every : 10;
+    hook->setup.no_vitals = options->no_vitals;
+    sonde__record_sink_init(&hook->dry, NULL);
+    hook->sink = &hook->dry;
+    sonde__observe_unset_layers(hook->setup.layers);
     err = copy_texts(hook, diag);
     if (err == SONDE_OK) {
         err = sonde_catalogue_create(&hook->catalogue, diag);
@@ -121,16 +122,6 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     return SONDE_OK;
 }
 
-void sonde__hook_set_recorder(sonde_hook *hook, const sonde__recorder_calls *calls)
-{
-    hook->calls = calls;
-}
-
-const sonde_hook_gate *sonde_hook_get_gate(const sonde_hook *hook)
-{
-    return &hook->gate;
-}
-
 const char *sonde_hook_path(const sonde_hook *hook)
 {
     return hook->options.dry_run ? NULL : hook->options.record.path;
@@ -141,7 +132,75 @@ sonde_recorder *sonde_hook_recorder(sonde_hook *hook)
     return hook->recorder;
 }
 
-/* --- tensors ---------------------------------------------------------------------- */
+/* --- configuration ---------------------------------------------------------------- */
+
+sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
+                          const sonde_save_config *config, sonde_diag *diag)
+{
+    return sonde__observe_save(&hook->setup, collection, mode, config, diag);
+}
+
+sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
+                            const sonde_reduction_config *config, sonde_diag *diag)
+{
+    return sonde__observe_reduce(&hook->setup, collection, config, diag);
+}
+
+sonde_err sonde_hook_add_collection(sonde_hook *hook, const char *name, sonde_diag *diag)
+{
+    return sonde__observe_add_asked(&hook->setup, name, diag);
+}
+
+sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
+                                       sonde_diag *diag)
+{
+    return sonde__observe_remove_collection(&hook->setup, name, diag);
+}
+
+sonde_err sonde_hook_include(sonde_hook *hook, const char *collection,
+                             const char *selector, sonde_diag *diag)
+{
+    return sonde__observe_include(&hook->setup, collection, selector, diag);
+}
+
+sonde_err sonde_hook_exclude(sonde_hook *hook, const char *collection,
+                             const char *selector, sonde_diag *diag)
+{
+    return sonde__observe_exclude(&hook->setup, collection, selector, diag);
+}
+
+sonde_err sonde_hook_add_module(sonde_hook *hook, const char *collection,
+                                const char *module, bool inputs, bool outputs,
+                                sonde_diag *diag)
+{
+    return sonde__observe_add_module(&hook->setup, collection, module, inputs, outputs,
+                                     diag);
+}
+
+/* Whether any collection keeps sketches. */
+static bool has_sketches(const sonde__observe_setup *setup)
+{
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        if (setup->collections[i].saved &&
+            (setup->collections[i].how & SONDE_HOW_SKETCH) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
+{
+    const sonde_err err = sonde__observe_settle(&hook->setup, diag);
+
+    if (err == SONDE_OK && hook->sketch == NULL && has_sketches(&hook->setup)) {
+        hook->sketch = sonde__malloc(sizeof *hook->sketch);
+        return hook->sketch != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a sketch");
+    }
+    return err;
+}
+
+/* --- tensors of the run ----------------------------------------------------------- */
 
 uint32_t sonde__hook_tensor_named(const sonde_hook *hook, const char *name)
 {
@@ -154,152 +213,54 @@ uint32_t sonde__hook_tensor_named(const sonde_hook *hook, const char *name)
                : SONDE_NO_TENSOR;
 }
 
-/* The three arrays by id, for one more tensor. */
-static bool grow_arrays(sonde_hook *hook, size_t count)
+/* Prepares the sink for a tensor, and gives the recorder its collections. */
+static sonde_err prepare_tensor(sonde_hook *hook, uint32_t id, sonde_diag *diag)
 {
-    const size_t capacity = SONDE_MAX(2 * hook->tensor_capacity, (size_t)64);
-    sonde__hook_tensor *tensors = NULL;
-    uint8_t *due = NULL, *zeros = NULL;
-
-    if (count <= hook->tensor_capacity) {
-        return true;
-    }
-    tensors = sonde__calloc(capacity, sizeof *tensors);
-    due = sonde__calloc(capacity, 1);
-    zeros = sonde__calloc(capacity, 1);
-    if (tensors == NULL || due == NULL || zeros == NULL) {
-        sonde__free(tensors);
-        sonde__free(due);
-        sonde__free(zeros);
-        return false;
-    }
-    if (hook->tensor_capacity > 0) {
-        memcpy(tensors, hook->tensors, hook->tensor_capacity * sizeof *tensors);
-        memcpy(due, hook->due, hook->tensor_capacity);
-    }
-    hook->gate.due = hook->gate.due == hook->due && hook->due != NULL ? due : zeros;
-    sonde__free(hook->tensors);
-    sonde__free(hook->due);
-    sonde__free(hook->zeros);
-    hook->tensors = tensors;
-    hook->due = due;
-    hook->zeros = zeros;
-    hook->tensor_capacity = capacity;
-    return true;
-}
-
-/* The collections of a tensor, and that it will come, to the recorder. */
-static sonde_err tell_recorder(sonde_hook *hook, uint32_t id, sonde_diag *diag)
-{
+    static const sonde_call_shape shape = {1, 1, 1};
+    const sonde__observe_member *in = &hook->tensors[id].in;
     const char *names[SONDE__MOST_COLLECTIONS];
     size_t count = 0;
     sonde_err err = SONDE_OK;
 
-    if (hook->recorder == NULL) {
-        return SONDE_OK;
+    if (in->member != 0 || in->vital != 0) {
+        err = hook->sink->sink.prepare(&hook->sink->sink, id,
+                                       sonde_catalogue_info(hook->catalogue, id),
+                                       SONDE_HOW_RAW, &shape, diag);
     }
-    if (hook->tensors[id].member != 0 || hook->tensors[id].vital != 0) {
-        err = hook->calls->expect(hook->recorder, id, diag);
+    for (uint64_t sets = in->member; sets != 0; sets &= sets - 1) {
+        names[count++] = hook->setup.collections[__builtin_ctzll(sets)].name;
     }
-    for (uint64_t sets = hook->tensors[id].member; sets != 0; sets &= sets - 1) {
-        names[count++] = hook->collections[__builtin_ctzll(sets)].name;
-    }
-    return err == SONDE_OK && count > 0
-               ? hook->calls->collections(hook->recorder, id, names, count, diag)
+    return err == SONDE_OK && count > 0 && hook->recorder != NULL
+               ? sonde_recorder_collections(hook->recorder, id, names, count, diag)
                : err;
 }
 
 sonde_err sonde__hook_add_tensor(sonde_hook *hook, const sonde_tensor_info *info,
-                                 const sonde__hook_tensor *of, uint32_t *id,
+                                 const sonde__observe_member *member, uint32_t *id,
                                  sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(hook->catalogue);
-    uint32_t added = 0;
-    sonde_err err = grow_arrays(hook, (size_t)count + 1)
-                        ? SONDE_OK
-                        : sonde__fail_nomem(diag, "a tensor of a hook");
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK) {
-        err = sonde_catalogue_declare(hook->catalogue, info, &added, diag);
+    if (!sonde__reserve(&hook->tensors, &hook->tensor_capacity, (size_t)count + 1,
+                        sizeof *hook->tensors)) {
+        return sonde__fail_nomem(diag, "a tensor of a hook");
     }
+    err = sonde_catalogue_declare(hook->catalogue, info, id, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    hook->tensors[added] = *of;
-    hook->due[added] = 0;
-    hook->vital |= of->vital;
-    *id = added;
-    return tell_recorder(hook, added, diag);
-}
-
-sonde_err sonde_hook_declare(sonde_hook *hook, const sonde_tensor_info *info,
-                             uint32_t *id, sonde_diag *diag)
-{
-    const sonde__hook_tensor nothing = {0};
-    sonde_tensor_info own = *info;
-    uint32_t added = 0;
-    sonde_err err = SONDE_OK;
-
-    if (own.name != NULL && own.role == SONDE_ROLE_OTHER) {
-        own.role = sonde__role_by_name(own.name);
-    }
-    own.same_as =
-        SONDE_NO_TENSOR; /* values are recorded under every name they are given */
-    err = sonde__hook_add_tensor(hook, &own, &nothing, &added, diag);
-    if (err == SONDE_OK && hook->resolved) {
-        err =
-            sonde__hook_members(hook, hook->catalogue, added, false, hook->tensors, diag);
-        hook->vital |= hook->tensors[added].vital;
-        if (err == SONDE_OK) {
-            err = tell_recorder(hook, added, diag);
-        }
-        sonde__hook_look_again(hook);
-    }
-    if (err == SONDE_OK) {
-        *id = added;
-    }
-    return err;
-}
-
-sonde_err sonde_hook_declare_view(sonde_hook *hook, const char *name,
-                                  const sonde_view *view, uint32_t *id, sonde_diag *diag)
-{
-    sonde_tensor_info info = {.name = name,
-                              .role = SONDE_ROLE_OTHER,
-                              .dtype = view->dtype,
-                              .rank = view->rank,
-                              .same_as = SONDE_NO_TENSOR};
-
-    memcpy(info.shape, view->shape, sizeof info.shape);
-    return sonde_hook_declare(hook, &info, id, diag);
+    hook->tensors[*id] = (sonde__hook_tensor){.in = *member, .step = -1};
+    return hook->open ? prepare_tensor(hook, *id, diag) : SONDE_OK;
 }
 
 /* --- the run ---------------------------------------------------------------------- */
-
-/* The tensors that were declared before the first step. */
-static sonde_err settle_tensors(sonde_hook *hook, sonde_diag *diag)
-{
-    const uint32_t count = sonde_catalogue_count(hook->catalogue);
-    sonde_err err = SONDE_OK;
-
-    if (hook->resolved) {
-        return SONDE_OK;
-    }
-    if (count > 0) { /* none: a program that declares as it goes */
-        err = sonde__hook_members(hook, hook->catalogue, 0, true, hook->tensors, diag);
-    }
-    hook->resolved = err == SONDE_OK;
-    for (uint32_t id = 0; id < count; id++) {
-        hook->vital |= hook->tensors[id].vital;
-    }
-    return err;
-}
 
 static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
 {
     sonde_recorder_options options = hook->options.record;
     int64_t next[SONDE_MODE_COUNT];
-    char *save = options.save == NULL ? sonde__hook_tell(hook) : NULL;
+    char *save = options.save == NULL ? sonde__observe_setup_json(&hook->setup) : NULL;
     sonde_err err = SONDE_OK;
 
     if (options.save == NULL && save == NULL) {
@@ -309,15 +270,40 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     if (options.graph == NULL && hook->graph[0] != '\0') {
         options.graph = hook->graph;
     }
-    err = hook->calls->create(&options, hook->catalogue, &hook->recorder, diag);
+    err = sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
     free(save);
     if (err == SONDE_OK && options.resume != NULL) {
-        hook->calls->next(hook->recorder, next);
+        sonde_recorder_next(hook->recorder, next);
         for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
             hook->next_step[mode] = SONDE_MAX(hook->next_step[mode], next[mode]);
         }
         hook->next_global = SONDE_MAX(hook->next_global, next[SONDE_MODE_GLOBAL]);
     }
+    return err;
+}
+
+/* The collections of the scalars that were given before configuration ended. */
+static sonde_err place_scalars(sonde_hook *hook, sonde_diag *diag)
+{
+    const uint32_t count = sonde_catalogue_count(hook->catalogue);
+    sonde__observe_member *members = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (hook->early_count == 0) {
+        return SONDE_OK;
+    }
+    members = sonde__calloc(count, sizeof *members);
+    if (members == NULL) {
+        return sonde__fail_nomem(diag, "the scalars of a hook");
+    }
+    for (size_t i = 0; i < hook->early_count && err == SONDE_OK; i++) {
+        const uint32_t id = hook->early[i].id;
+
+        err = sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
+                                     members, diag);
+        hook->tensors[id].in = members[id];
+    }
+    sonde__free(members);
     return err;
 }
 
@@ -330,14 +316,20 @@ sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
     }
     err = sonde__hook_settle(hook, diag);
     if (err == SONDE_OK) {
-        err = settle_tensors(hook, diag);
+        err = place_scalars(hook, diag);
     }
     if (err == SONDE_OK && !hook->options.dry_run && hook->recorder == NULL) {
         err = open_recorder(hook, diag);
     }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    hook->sink = hook->recorder != NULL
+                     ? (sonde__record_sink *)(void *)sonde_recorder_sink(hook->recorder)
+                     : &hook->dry;
     for (uint32_t id = 0; err == SONDE_OK && id < sonde_catalogue_count(hook->catalogue);
          id++) {
-        err = tell_recorder(hook, id, diag);
+        err = prepare_tensor(hook, id, diag);
     }
     hook->open = err == SONDE_OK;
     return err;
@@ -358,15 +350,175 @@ sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason, const char *t
         sonde_log(SONDE_LOG_INFO, "hook",
                   "dry run: %" PRIu64 " values of %" PRIu64 " bytes, %" PRIu64
                   " rows of vital signs and %" PRIu64 " sketches in %" PRId64 " steps",
-                  hook->values, hook->bytes, hook->rows, hook->sketches,
+                  hook->dry.values, hook->dry.bytes, hook->dry.rows, hook->dry.sketches,
                   hook->next_global);
     }
     if (hook->open) {
-        sonde__hook_warn_unmatched(hook);
+        sonde__observe_warn_unmatched(&hook->setup);
     }
     if (hook->recorder != NULL) {
-        err = hook->calls->close(hook->recorder, reason, text, diag);
+        err = sonde_recorder_close(hook->recorder, reason, text, diag);
     }
     destroy(hook);
     return err;
+}
+
+/* --- steps ------------------------------------------------------------------------ */
+
+static void put_scalar(sonde_hook *hook, uint32_t id, double value);
+
+sonde_err sonde_hook_go_on(sonde_hook *hook, sonde_mode mode, int64_t step,
+                           sonde_diag *diag)
+{
+    if ((unsigned)mode >= SONDE_MODE_COUNT) {
+        return sonde__fail(diag, SONDE_EINVAL, "hook", "a sonde_mode", "mode %d",
+                           (int)mode);
+    }
+    if (step < hook->next_step[mode]) {
+        return sonde__fail(diag, SONDE_EINVAL, "hook", "a later step",
+                           "step %" PRId64 " of mode %s, whose next step is %" PRId64,
+                           step, sonde_mode_name(mode), hook->next_step[mode]);
+    }
+    if (!hook->open && hook->options.record.resume != NULL &&
+        (hook->options.record.resume_step == SONDE_RESUME_BEHIND ||
+         mode == SONDE_MODE_GLOBAL)) {
+        hook->options.record.resume_mode = mode;
+        hook->options.record.resume_step = step > 0 ? step : SONDE_RESUME_ANEW;
+    }
+    hook->next_step[mode] = step;
+    if (mode == SONDE_MODE_GLOBAL) {
+        hook->next_global = step;
+    }
+    return SONDE_OK;
+}
+
+void sonde_hook_next_step(sonde_hook *hook, int64_t at_least, sonde_coordinate *at)
+{
+    const sonde_mode mode = at->mode;
+
+    if (hook->stepping) {
+        sonde_hook_step_done(hook);
+    }
+    hook->next_step[mode] = mode == SONDE_MODE_GLOBAL
+                                ? hook->next_global
+                                : SONDE_MAX(hook->next_step[mode], at_least);
+    hook->at = (sonde_coordinate){.mode = mode,
+                                  .global_step = hook->next_global++,
+                                  .mode_step = hook->next_step[mode]++};
+    hook->stepping = true;
+    hook->begun = true;
+    for (size_t i = 0; i < hook->early_count; i++) {
+        put_scalar(hook, hook->early[i].id, hook->early[i].value);
+    }
+    hook->early_count = 0;
+    at->global_step = hook->at.global_step;
+    at->mode_step = hook->at.mode_step;
+}
+
+void sonde_hook_step_done(sonde_hook *hook)
+{
+    if (!hook->stepping) {
+        return;
+    }
+    hook->sink->sink.end_step(&hook->sink->sink, &hook->at);
+    hook->stepping = false;
+    sonde__hook_drop_held(hook);
+}
+
+/* --- scalars ---------------------------------------------------------------------- */
+
+static void put_scalar(sonde_hook *hook, uint32_t id, double value)
+{
+    const sonde_view view = sonde_view_of(SONDE_F64, 0, NULL, &value);
+    sonde__hook_tensor *tensor = &hook->tensors[id];
+    sonde_vitals vitals;
+    sonde_observation seen = {
+        .id = id,
+        .info = sonde_catalogue_info(hook->catalogue, id),
+        .at = hook->at,
+        .how = SONDE_HOW_RAW | (hook->setup.no_vitals ? 0U : (unsigned)SONDE_HOW_VITALS),
+        .view = &view,
+        .vitals = &vitals};
+
+    if (tensor->step != hook->at.global_step) {
+        tensor->step = hook->at.global_step;
+        tensor->count = 0;
+    }
+    seen.at.micro_batch = (int)tensor->count++;
+    sonde_vitals_of(&view, &vitals);
+    hook->sink->sink.put(&hook->sink->sink, &seen);
+}
+
+/* Declares a scalar; its collections are known once configuration has ended. */
+static sonde_err declare_scalar(sonde_hook *hook, const char *name, uint32_t *id,
+                                sonde_diag *diag)
+{
+    const sonde_tensor_info info = {.name = name,
+                                    .role = SONDE_ROLE_SCALAR,
+                                    .dtype = SONDE_F64,
+                                    .same_as = SONDE_NO_TENSOR};
+    const sonde__observe_member nothing = {0};
+    sonde__observe_member *members = NULL;
+    uint32_t added = 0;
+    sonde_err err = sonde__hook_add_tensor(hook, &info, &nothing, &added, diag);
+
+    if (err == SONDE_OK && hook->open) {
+        members = sonde__calloc((size_t)added + 1, sizeof *members);
+        err = members == NULL
+                  ? sonde__fail_nomem(diag, "a scalar")
+                  : sonde__observe_members(&hook->setup, hook->catalogue, added,
+                                           added + 1, false, members, diag);
+        if (err == SONDE_OK) {
+            hook->tensors[added].in = members[added];
+            err = prepare_tensor(hook, added, diag);
+        }
+        sonde__free(members);
+    }
+    if (err == SONDE_OK) {
+        *id = added;
+    }
+    return err;
+}
+
+static sonde_err find_scalar(sonde_hook *hook, const char *name, uint32_t *id,
+                             sonde_diag *diag)
+{
+    const size_t size = strlen(name) + sizeof "scalar/";
+    char *full = sonde__malloc(size);
+    sonde_err err = SONDE_OK;
+
+    if (full == NULL) {
+        return sonde__fail_nomem(diag, "a scalar");
+    }
+    (void)snprintf(full, size, "scalar/%s", name);
+    *id = sonde__hook_tensor_named(hook, full);
+    if (*id == SONDE_NO_TENSOR) {
+        err = declare_scalar(hook, full, id, diag);
+    }
+    sonde__free(full);
+    return err;
+}
+
+sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
+                            sonde_diag *diag)
+{
+    uint32_t id = 0;
+    sonde_err err = find_scalar(hook, name, &id, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!hook->begun) {
+        if (!sonde__reserve(&hook->early, &hook->early_capacity, hook->early_count + 1,
+                            sizeof *hook->early)) {
+            return sonde__fail_nomem(diag, "a scalar");
+        }
+        hook->early[hook->early_count++] = (sonde__hook_early){id, value};
+        return SONDE_OK;
+    }
+    put_scalar(hook, id, value);
+    if (!hook->stepping) { /* closes its step once more */
+        hook->sink->sink.end_step(&hook->sink->sink, &hook->at);
+    }
+    return SONDE_OK;
 }

@@ -141,12 +141,13 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
     (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
     list = sonde__yaml_get(map, key);
     if (err == SONDE_OK && list != NULL) {
-        err = sonde__hook_read_steps(at->reader, list, &steps, &config.save_step_count);
+        err =
+            sonde__observe_read_steps(at->reader, list, &steps, &config.save_step_count);
         config.save_steps = steps;
     }
     if (err == SONDE_OK) {
         err = sonde_hook_save(at->hook, collection, mode, &config, &inner);
-        err = err == SONDE_OK ? err : sonde__hook_fail_at(at->reader, map, &inner);
+        err = err == SONDE_OK ? err : sonde__observe_fail_at(at->reader, map, &inner);
     }
     sonde__free(steps);
     return err;
@@ -179,14 +180,14 @@ static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
         return SONDE_OK;
     }
     if (list != NULL) {
-        err = sonde__reductions_parse(list->text, &config, &inner);
+        err = sonde__observe_reductions_parse(list->text, &config, &inner);
     }
     if (err == SONDE_OK) {
         err = sonde_hook_reduce(at->hook, collection, &config, &inner);
     }
     return err == SONDE_OK
                ? err
-               : sonde__hook_fail_at(at->reader, list != NULL ? list : map, &inner);
+               : sonde__observe_fail_at(at->reader, list != NULL ? list : map, &inner);
 }
 
 /* "a,b": regular expressions, each found anywhere in a name. */
@@ -202,12 +203,12 @@ static sonde_err read_regexes(const reading *at, const sonde__yaml *map,
         sonde_diag inner = {0};
 
         if (length > 0) {
-            err = pattern != NULL
-                      ? sonde__hook_include_regex(at->hook, collection, pattern, &inner)
-                      : sonde__fail_nomem(&inner, "a collection");
+            err = pattern != NULL ? sonde__observe_include_regex(
+                                        &at->hook->setup, collection, pattern, &inner)
+                                  : sonde__fail_nomem(&inner, "a collection");
             sonde__free(pattern);
             if (err != SONDE_OK) {
-                return sonde__hook_fail_at(at->reader, node, &inner);
+                return sonde__observe_fail_at(at->reader, node, &inner);
             }
         }
         text += length + (text[length] == ',' ? 1 : 0);
@@ -266,7 +267,7 @@ static sonde_err read_collection(const reading *at, const sonde__yaml *entry)
     name = own_name(given->text);
     err = sonde_hook_add_collection(at->hook, name, &inner);
     if (err != SONDE_OK) {
-        return sonde__hook_fail_at(at->reader, given, &inner);
+        return sonde__observe_fail_at(at->reader, given, &inner);
     }
     if (parameters != NULL && parameters->kind == SONDE__YAML_MAP) {
         warn_keys(at, parameters, keys, SONDE_COUNT_OF(keys));
@@ -280,11 +281,11 @@ static sonde_err read_collection(const reading *at, const sonde__yaml *entry)
     }
     regex = framework_regex(given->text);
     if (err == SONDE_OK && regex != NULL) {
-        err = sonde__hook_include_regex(at->hook, name, regex, &inner);
-        err = err == SONDE_OK ? err : sonde__hook_fail_at(at->reader, given, &inner);
+        err = sonde__observe_include_regex(&at->hook->setup, name, regex, &inner);
+        err = err == SONDE_OK ? err : sonde__observe_fail_at(at->reader, given, &inner);
     }
     if (err == SONDE_OK && strcmp(name, "default") == 0 &&
-        sonde__hook_find(at->hook, name)->choices.count == 0) {
+        sonde__observe_find_collection(&at->hook->setup, name)->choices.count == 0) {
         err = sonde_hook_remove_collection(at->hook, name, at->reader->diag);
     }
     return err;
@@ -330,7 +331,7 @@ static sonde_err read_parameters(const reading *at, const sonde__yaml *parameter
                   "TensorBoard files are not written while recording: export the run");
     }
     if (find(parameters, "include_regex") != NULL) {
-        err = sonde__hook_add(at->hook, "default", true, at->reader->diag);
+        err = sonde__observe_add(&at->hook->setup, "default", true, at->reader->diag);
         if (err == SONDE_OK) {
             err = read_regexes(at, parameters, "default");
         }
@@ -382,8 +383,9 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
     if (err == SONDE_OK) {
         err = read_collections(&at, root);
     }
-    if (err == SONDE_OK && sonde__hook_check(at.hook, NULL, &inner) != SONDE_OK) {
-        err = sonde__hook_fail_at(reader, root, &inner);
+    if (err == SONDE_OK &&
+        sonde__observe_check(&at.hook->setup, NULL, &inner) != SONDE_OK) {
+        err = sonde__observe_fail_at(reader, root, &inner);
     }
     if (err != SONDE_OK) {
         (void)sonde_hook_close(at.hook, SONDE_RUN_FAILED, NULL, NULL);

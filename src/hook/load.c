@@ -135,7 +135,7 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
 {
     sonde_hook_options options = {0};
     sonde_hook *hook = NULL;
-    sonde_err err = sonde__hook_check_keys(reader, root);
+    sonde_err err = sonde__observe_check_keys(reader, root);
 
     if (err == SONDE_OK) {
         err = read_options(reader, root, &options);
@@ -146,7 +146,7 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
     sonde__hook_options_over(&options, given);
     err = sonde_hook_create(&options, &hook, reader->diag);
     if (err == SONDE_OK) {
-        err = sonde__hook_read(reader, root, hook);
+        err = sonde__observe_read(reader, root, &hook->setup);
     }
     if (err != SONDE_OK) {
         (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);

@@ -1,27 +1,23 @@
 /*
- * sink.c - a recorder as the end of taps.
- *
- * An observer shows a value once for each tap that asks for it, one after the other. What
- * was written of it is remembered by id, so that a raw value, its vital signs and its
- * sketch are each recorded once.
+ * record_sink.c - a recorder as the end of taps (record_sink.h).
  */
-#include "record/recorder_state.h"
+#include "record/record_sink.h"
 #include "base/fail.h"
 #include "base/memory.h"
-
-#include <string.h>
+#include "record/recorder_state.h"
 
 enum { KEPT = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH };
 
-static sonde_recorder *recorder_of(sonde_sink *sink)
+static sonde__record_sink *self(sonde_sink *sink)
 {
-    return (sonde_recorder *)(void *)sink; /* its first member */
+    return (sonde__record_sink *)(void *)sink; /* its first member */
 }
 
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
-    sonde_recorder *const recorder = recorder_of(sink);
+    sonde__record_sink *to = self(sink);
+    sonde_err err = SONDE_OK;
 
     if ((how & KEPT) == 0) {
         return sonde__fail(diag, SONDE_EINVAL, info->name,
@@ -32,79 +28,124 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
         return sonde__fail(diag, SONDE_ERANGE, info->name, "at most 65535", "%d replicas",
                            shape->replicas);
     }
-    if (!sonde__reserve(&recorder->shown, &recorder->shown_capacity, (size_t)id + 1,
-                        sizeof *recorder->shown)) {
+    if (!sonde__reserve(&to->shown, &to->shown_capacity, (size_t)id + 1,
+                        sizeof *to->shown)) {
         return sonde__fail_nomem(diag, "what a recorder is shown");
     }
-    while (recorder->shown_count <= id) {
-        recorder->shown[recorder->shown_count++] = (sonde__record_shown){0};
+    while (to->shown_count <= id) {
+        to->shown[to->shown_count++] = (sonde__record_shown){0};
     }
-    return sonde__recorder_check_name(info->name, diag) == SONDE_OK
-               ? sonde_recorder_expect(recorder, id, diag)
-               : SONDE_EINVAL;
+    err = sonde__recorder_check_name(info->name, diag);
+    if (err == SONDE_OK && to->recorder != NULL) {
+        err = sonde_recorder_expect(to->recorder, id, diag);
+    }
+    return err == SONDE_OK && to->witness != NULL && to->witness->prepare != NULL
+               ? to->witness->prepare(to->witness, id, info, how, shape, diag)
+               : err;
 }
 
 /* A call that is broken off and made again shows its values again: they are new. */
 static void begin_call(sonde_sink *sink)
 {
-    recorder_of(sink)->round++;
+    self(sink)->round++;
 }
 
-/* The parts of an observation that are not written yet. */
-static unsigned fresh(sonde_recorder *recorder, const sonde_observation *seen)
+static bool is_shown(const sonde__record_sink *sink, uint32_t id,
+                     const sonde_coordinate *where)
 {
-    const sonde__record_shown now = {.round = recorder->round,
-                                     .step = seen->at.global_step,
-                                     .micro_batch = seen->at.micro_batch,
-                                     .replica = seen->at.replica};
-    sonde__record_shown *shown = NULL;
-    unsigned how = seen->how & KEPT;
+    const sonde__record_shown *shown = &sink->shown[id];
 
-    if (seen->id >= recorder->shown_count) { /* never prepared */
-        return how;
+    return shown->round == sink->round && shown->step == where->global_step &&
+           shown->micro_batch == where->micro_batch && shown->replica == where->replica;
+}
+
+unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
+                                 const sonde_coordinate *where)
+{
+    return id < sink->shown_count && is_shown(sink, id, where) ? sink->shown[id].how : 0;
+}
+
+void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
+                            unsigned how)
+{
+    sonde_recorder *const recorder = sink->recorder;
+    sonde_observation part = *seen;
+
+    part.how = how;
+    if (how & SONDE_HOW_RAW) {
+        sink->values++;
+        sink->bytes +=
+            (uint64_t)sonde_view_count(seen->view) * sonde_dtype_size(seen->view->dtype);
+        if (recorder != NULL) {
+            sonde_recorder_put(recorder, seen->id, &seen->at, seen->view);
+        }
     }
-    shown = &recorder->shown[seen->id];
-    if (shown->round != now.round || shown->step != now.step ||
-        shown->micro_batch != now.micro_batch || shown->replica != now.replica) {
-        *shown = now;
+    if ((how & SONDE_HOW_VITALS) && seen->vitals != NULL) {
+        sink->rows++;
+        if (recorder != NULL) {
+            sonde_recorder_put_vitals(recorder, seen->id, &seen->at, seen->vitals);
+        }
     }
-    how &= ~shown->how;
-    shown->how |= how;
-    return how;
+    if ((how & SONDE_HOW_SKETCH) && seen->sketch != NULL) {
+        sink->sketches++;
+        if (recorder != NULL) {
+            sonde_recorder_put_sketch(recorder, seen->id, &seen->at, seen->sketch);
+        }
+    }
+    if (how != 0 && sink->witness != NULL) {
+        sink->witness->put(sink->witness, &part);
+    }
 }
 
 static void put(sonde_sink *sink, const sonde_observation *seen)
 {
-    sonde_recorder *const recorder = recorder_of(sink);
-    const unsigned how = fresh(recorder, seen);
+    sonde__record_sink *to = self(sink);
+    unsigned how = seen->how & KEPT;
 
-    if (how & SONDE_HOW_RAW) {
-        sonde_recorder_put(recorder, seen->id, &seen->at, seen->view);
+    if (seen->id < to->shown_count) { /* else it was never prepared */
+        sonde__record_shown *shown = &to->shown[seen->id];
+
+        if (!is_shown(to, seen->id, &seen->at)) {
+            *shown = (sonde__record_shown){.round = to->round,
+                                           .step = seen->at.global_step,
+                                           .micro_batch = seen->at.micro_batch,
+                                           .replica = seen->at.replica};
+        }
+        how &= ~shown->how;
+        shown->how |= how;
     }
-    if ((how & SONDE_HOW_VITALS) && seen->vitals != NULL) {
-        sonde_recorder_put_vitals(recorder, seen->id, &seen->at, seen->vitals);
-    }
-    if ((how & SONDE_HOW_SKETCH) && seen->sketch != NULL) {
-        sonde_recorder_put_sketch(recorder, seen->id, &seen->at, seen->sketch);
-    }
+    sonde__record_sink_put(to, seen, how);
 }
 
 static void end_step(sonde_sink *sink, const sonde_coordinate *at)
 {
-    sonde_recorder *const recorder = recorder_of(sink);
+    sonde__record_sink *to = self(sink);
 
-    recorder->round++;
-    sonde_recorder_end_step(recorder, at);
+    to->round++;
+    if (to->recorder != NULL) {
+        sonde_recorder_end_step(to->recorder, at);
+    }
+    if (to->witness != NULL && to->witness->end_step != NULL) {
+        to->witness->end_step(to->witness, at);
+    }
 }
 
-void sonde__record_sink_init(sonde_recorder *recorder)
+void sonde__record_sink_init(sonde__record_sink *sink, sonde_recorder *recorder)
 {
-    recorder->round = 1;
-    recorder->sink = (sonde_sink){
-        .prepare = prepare, .begin_call = begin_call, .put = put, .end_step = end_step};
+    *sink = (sonde__record_sink){.sink = {.prepare = prepare,
+                                          .begin_call = begin_call,
+                                          .put = put,
+                                          .end_step = end_step},
+                                 .recorder = recorder,
+                                 .round = 1};
+}
+
+void sonde__record_sink_fini(sonde__record_sink *sink)
+{
+    sonde__free(sink->shown);
 }
 
 sonde_sink *sonde_recorder_sink(sonde_recorder *recorder)
 {
-    return &recorder->sink;
+    return &recorder->sink.sink;
 }

@@ -138,7 +138,7 @@ static void destroy(sonde_recorder *recorder)
         sonde__free(recorder->collected[i].text);
     }
     sonde__free(recorder->collected);
-    sonde__free(recorder->shown);
+    sonde__record_sink_fini(&recorder->sink);
     sonde__free(recorder->told);
     free_strings(&recorder->options);
     sonde__free(recorder);
@@ -187,7 +187,7 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
-    sonde__record_sink_init(recorder);
+    sonde__record_sink_init(&recorder->sink, recorder);
     recorder->told_count = SONDE_MAX((size_t)count * 2, TOLD);
     recorder->told = sonde__calloc(recorder->told_count, 1);
     if (recorder->told == NULL ||

@@ -8,15 +8,7 @@
 #define SONDE_RECORD_RECORDER_STATE_H
 
 #include "record/record_run.h"
-
-/* What was written of the value that an observer shows last, by the id it is shown under:
- * several taps show the same value. */
-typedef struct sonde__record_shown {
-    uint64_t round; /* of sink->round; 0: never */
-    int64_t step;
-    int micro_batch, replica;
-    unsigned how; /* SONDE_HOW_ bits that are written */
-} sonde__record_shown;
+#include "record/record_sink.h"
 
 /* What the writer knows of a tensor. */
 enum {
@@ -32,7 +24,7 @@ typedef struct sonde__record_collected {
 } sonde__record_collected;
 
 struct sonde_recorder {
-    sonde_sink sink;                /* first */
+    sonde__record_sink sink;
     sonde_recorder_options options; /* strings are ours */
     const sonde_catalogue *catalogue;
 
@@ -42,9 +34,6 @@ struct sonde_recorder {
     size_t expected;                    /* of them */
     sonde__record_collected *collected; /* by id */
     size_t collected_count, collected_capacity;
-    sonde__record_shown *shown; /* by id */
-    size_t shown_count, shown_capacity;
-    uint64_t round; /* of begin_call and end_step */
     bool complained;
     bool anything;          /* was put since the last end of a step */
     bool has_quiet;         /* nothing was put at the last step that ended, which is */
@@ -83,6 +72,5 @@ SONDE_API sonde_err sonde__recorder_check_name(const char *name, sonde_diag *dia
 SONDE_API SONDE_CHECKED sonde_err sonde__recorder_create_on(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde__record_backend *backend, sonde_recorder **out, sonde_diag *diag);
-SONDE_API void sonde__record_sink_init(sonde_recorder *recorder);
 
 #endif

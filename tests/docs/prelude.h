@@ -5,6 +5,7 @@
 #include <sonde/hook.h>
 #include <sonde/nn/session.h>
 #include <sonde/outfeed.h>
+#include <sonde/watch.h>
 
 #pragma GCC diagnostic ignored "-Wunused-variable"
 #pragma GCC diagnostic ignored "-Wunused-function"

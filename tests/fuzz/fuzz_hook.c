@@ -2,7 +2,7 @@
  * fuzz_hook.c - any bytes as a hook's configuration, Sonde's or smdebug's; one that is read
  * makes a step.
  */
-#include <sonde/hook.h>
+#include <sonde/watch.h>
 
 #include <stddef.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@ static void check(sonde_err err, const sonde_diag *diag)
     }
 }
 
-static void step(sonde_hook *hook)
+static void step(sonde_watch *watch)
 {
     static const char *const names[] = {"fc1.weight", "relu_output_0", "loss"};
     float value = 1.0F;
@@ -33,17 +33,17 @@ static void step(sonde_hook *hook)
                                         .dtype = SONDE_F32,
                                         .same_as = SONDE_NO_TENSOR};
 
-        if (sonde_hook_declare(hook, &info, &id, NULL) != SONDE_OK) {
+        if (sonde_watch_add(watch, &info, &id, NULL) != SONDE_OK) {
             abort();
         }
     }
-    err = sonde_hook_begin_step(hook, &diag);
+    err = sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag);
     check(err, &diag);
     if (err == SONDE_OK) {
         for (uint32_t i = 0; i <= id; i++) {
-            sonde_hook_record(hook, sonde_hook_get_gate(hook), i, &view);
+            sonde_watch_see(watch, i, &view);
         }
-        sonde_hook_end_step(hook);
+        sonde_watch_end_step(watch);
     }
 }
 
@@ -51,14 +51,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const sonde_hook_options dry = {.dry_run = true};
     sonde_hook *hook = NULL;
+    sonde_watch *watch = NULL;
     sonde_diag diag = {0};
     const sonde_err err =
         sonde_hook_parse((const char *)data, size, "hook", NULL, &dry, &hook, &diag);
 
     check(err, &diag);
     if (err == SONDE_OK) {
-        step(hook);
-        (void)sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL);
+        if (sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, NULL) !=
+            SONDE_OK) {
+            abort();
+        }
+        step(watch);
+        (void)sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, NULL);
     }
     return 0;
 }

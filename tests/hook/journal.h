@@ -1,16 +1,16 @@
 /*
- * journal.h - a recorder that writes nothing but remembers what it was given, for the tests
+ * journal.h - the witness of a dry run, which remembers what would be recorded, for the tests
  * of hooks; and a small program with a loop of its own.
  */
 #ifndef SONDE_TESTS_HOOK_JOURNAL_H
 #define SONDE_TESTS_HOOK_JOURNAL_H
 
-#include "base/fail.h"
 #include "cmocka_all.h"
 
 #include "hook/hook_state.h"
 
 #include <sonde/log.h>
+#include <sonde/watch.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,19 +26,18 @@ typedef struct journal_entry {
 } journal_entry;
 
 static struct journal {
+    sonde_sink sink; /* first: the witness of a dry run */
     journal_entry entries[JOURNAL_MOST];
     size_t count;
-    const sonde_catalogue *catalogue;
-    char collections[JOURNAL_TENSORS][128]; /* "weights,all" */
+    const sonde_catalogue *catalogue; /* of the run */
     bool expected[JOURNAL_TENSORS];
-    char save[16384];
-    int opened, closed;
-    sonde_run_end reason;
-    int64_t next[SONDE_MODE_COUNT]; /* that a resumed run says */
-    sonde_mode resume_mode;         /* where it was said to go on */
-    int64_t resume_step;
-    char log[8192]; /* warnings and errors, a line each */
+    sonde_watch *watch; /* a loop of its own with the hook made last */
+    sonde_mode mode;    /* of its steps */
+    char log[8192];     /* warnings and errors, a line each */
 } journal;
+
+/* The path of a run that cannot be opened: a folder with other files. */
+#define REFUSED SONDE_TEST_DIR
 
 static inline void journal_note(char kind, uint32_t id, const sonde_coordinate *at,
                                 double value)
@@ -47,110 +46,40 @@ static inline void journal_note(char kind, uint32_t id, const sonde_coordinate *
     journal.entries[journal.count++] = (journal_entry){kind, id, *at, value};
 }
 
-static inline sonde_err journal_create(const sonde_recorder_options *options,
-                                       const sonde_catalogue *catalogue,
-                                       sonde_recorder **out, sonde_diag *diag)
+static inline sonde_err journal_prepare(sonde_sink *sink, uint32_t id,
+                                        const sonde_tensor_info *info, unsigned how,
+                                        const sonde_call_shape *shape, sonde_diag *diag)
 {
-    if (strcmp(options->path, "refused") == 0) {
-        return sonde__fail(diag, SONDE_EEXIST, options->path, NULL, "it is there");
-    }
-    (void)snprintf(journal.save, sizeof journal.save, "%s", options->save);
-    journal.catalogue = catalogue;
-    journal.resume_mode = options->resume_mode;
-    journal.resume_step = options->resume_step;
-    journal.opened++;
-    *out = (sonde_recorder *)(void *)&journal;
-    return SONDE_OK;
-}
-
-static inline sonde_err journal_close(sonde_recorder *recorder, sonde_run_end reason,
-                                      const char *text, sonde_diag *diag)
-{
-    (void)recorder;
-    (void)text;
-    (void)diag;
-    journal.closed++;
-    journal.reason = reason;
-    journal.catalogue = NULL;
-    return SONDE_OK;
-}
-
-static inline sonde_err journal_expect(sonde_recorder *recorder, uint32_t id,
-                                       sonde_diag *diag)
-{
-    (void)recorder;
-    (void)diag;
+    (void)sink, (void)info, (void)how, (void)shape, (void)diag;
     assert_true(id < JOURNAL_TENSORS);
     journal.expected[id] = true;
     return SONDE_OK;
 }
 
-static inline sonde_err journal_collections(sonde_recorder *recorder, uint32_t id,
-                                            const char *const *names, size_t count,
-                                            sonde_diag *diag)
+static inline void journal_put(sonde_sink *sink, const sonde_observation *seen)
 {
-    size_t used = 0;
+    const sonde_view *view = seen->view;
 
-    (void)recorder;
-    (void)diag;
-    assert_true(id < JOURNAL_TENSORS && count > 0);
-    for (size_t i = 0; i < count; i++) {
-        used += (size_t)snprintf(journal.collections[id] + used,
-                                 sizeof journal.collections[id] - used, "%s%s",
-                                 i > 0 ? "," : "", names[i]);
+    (void)sink;
+    if ((seen->how & SONDE_HOW_RAW) != 0) {
+        journal_note('r', seen->id, &seen->at,
+                     sonde_view_count(view) > 0
+                         ? sonde_element_get(view->dtype, view->data)
+                         : 0.0);
     }
-    return SONDE_OK;
+    if ((seen->how & SONDE_HOW_VITALS) != 0) {
+        journal_note('v', seen->id, &seen->at, seen->vitals->mean);
+    }
+    if ((seen->how & SONDE_HOW_SKETCH) != 0) {
+        journal_note('s', seen->id, &seen->at, (double)seen->sketch->count);
+    }
 }
 
-static inline void journal_put(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *at, const sonde_view *view)
+static inline void journal_end_step(sonde_sink *sink, const sonde_coordinate *at)
 {
-    (void)recorder;
-    journal_note('r', id, at,
-                 sonde_view_count(view) > 0 ? sonde_element_get(view->dtype, view->data)
-                                            : 0.0);
-}
-
-static inline void journal_put_vitals(sonde_recorder *recorder, uint32_t id,
-                                      const sonde_coordinate *at,
-                                      const sonde_vitals *vitals)
-{
-    (void)recorder;
-    journal_note('v', id, at, vitals->mean);
-}
-
-static inline void journal_put_sketch(sonde_recorder *recorder, uint32_t id,
-                                      const sonde_coordinate *at,
-                                      const sonde_sketch *sketch)
-{
-    (void)recorder;
-    journal_note('s', id, at, (double)sketch->count);
-}
-
-static inline void journal_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
-{
-    (void)recorder;
+    (void)sink;
     journal_note('e', 0, at, 0.0);
 }
-
-static inline void journal_next(const sonde_recorder *recorder,
-                                int64_t next[SONDE_MODE_COUNT])
-{
-    (void)recorder;
-    memcpy(next, journal.next, sizeof journal.next);
-}
-
-static const sonde__recorder_calls journal_calls = {
-    .create = journal_create,
-    .close = journal_close,
-    .expect = journal_expect,
-    .collections = journal_collections,
-    .put = journal_put,
-    .put_vitals = journal_put_vitals,
-    .put_sketch = journal_put_sketch,
-    .end_step = journal_end_step,
-    .next = journal_next,
-};
 
 static inline void journal_listen(void *user, sonde_log_level level, const char *room,
                                   const char *message)
@@ -168,6 +97,8 @@ static inline int journal_reset(void **state)
 {
     (void)state;
     memset(&journal, 0, sizeof journal);
+    journal.sink = (sonde_sink){
+        .prepare = journal_prepare, .put = journal_put, .end_step = journal_end_step};
     sonde_log_set_level(SONDE_LOG_WARNING);
     sonde_log_set_sink(journal_listen, NULL);
     return 0;
@@ -209,15 +140,26 @@ static inline size_t journal_count(char kind)
 
 /* --- a program -------------------------------------------------------------------- */
 
-/* A hook into the journal. */
+/* What the hook records goes to the journal, and its loop is the journal's watch. */
+static inline void listen_to(sonde_hook *hook)
+{
+    hook->dry.witness = &journal.sink;
+    journal.catalogue = hook->catalogue;
+    assert_int_equal(
+        sonde_watch_create(&(sonde_watch_options){.hook = hook}, &journal.watch, NULL),
+        SONDE_OK);
+}
+
+/* A hook into the journal: a dry run. */
 static inline sonde_hook *hook_of(const sonde_hook_options *options)
 {
     sonde_hook_options own = options != NULL ? *options : (sonde_hook_options){0};
     sonde_hook *hook = NULL;
 
     own.record.path = own.record.path != NULL ? own.record.path : "run";
+    own.dry_run = strcmp(own.record.path, REFUSED) != 0;
     assert_int_equal(sonde_hook_create(&own, &hook, NULL), SONDE_OK);
-    sonde__hook_set_recorder(hook, &journal_calls);
+    listen_to(hook);
     return hook;
 }
 
@@ -226,7 +168,9 @@ static inline uint32_t declare(sonde_hook *hook, const char *name, int64_t size)
     const sonde_view view = sonde_view_of(SONDE_F32, 1, &size, NULL);
     uint32_t id = SONDE_NO_TENSOR;
 
-    assert_int_equal(sonde_hook_declare_view(hook, name, &view, &id, NULL), SONDE_OK);
+    (void)hook;
+    assert_int_equal(sonde_watch_add_view(journal.watch, name, &view, &id, NULL),
+                     SONDE_OK);
     return id;
 }
 
@@ -236,12 +180,57 @@ static inline void record(sonde_hook *hook, uint32_t id, float value)
     const int64_t shape[1] = {3};
     const sonde_view view = sonde_view_of(SONDE_F32, 1, shape, values);
 
-    sonde_hook_record(hook, sonde_hook_get_gate(hook), id, &view);
+    (void)hook;
+    sonde_watch_see(journal.watch, id, &view);
+}
+
+static inline void set_mode(sonde_hook *hook, sonde_mode mode)
+{
+    (void)hook;
+    journal.mode = mode;
+}
+
+static inline sonde_err begin_step(sonde_hook *hook, sonde_diag *diag)
+{
+    hook->options.dry_run = strcmp(hook->options.record.path, REFUSED) != 0;
+    return sonde_watch_begin_step(journal.watch, journal.mode, diag);
 }
 
 static inline void begin(sonde_hook *hook)
 {
-    assert_int_equal(sonde_hook_begin_step(hook, NULL), SONDE_OK);
+    assert_int_equal(begin_step(hook, NULL), SONDE_OK);
+}
+
+static inline void end_step(sonde_hook *hook)
+{
+    (void)hook;
+    sonde_watch_end_step(journal.watch);
+}
+
+/* The collections of a tensor of the run: "weights,all". */
+static inline const char *collections_by_id(const sonde_hook *hook, uint32_t id)
+{
+    static char text[128];
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (uint64_t sets = id != SONDE_NO_TENSOR ? hook->tensors[id].in.member : 0;
+         sets != 0; sets &= sets - 1) {
+        used +=
+            (size_t)snprintf(text + used, sizeof text - used, "%s%s", used > 0 ? "," : "",
+                             hook->setup.collections[__builtin_ctzll(sets)].name);
+    }
+    return text;
+}
+
+/* The same of a slot. */
+static inline const char *collections_of(const sonde_hook *hook, uint32_t slot)
+{
+    const sonde_catalogue *catalogue = sonde_watch_catalogue(journal.watch);
+
+    return collections_by_id(
+        hook,
+        sonde__hook_tensor_named(hook, sonde_catalogue_info(catalogue, slot)->name));
 }
 
 static inline sonde_save_config every(int64_t interval)
@@ -286,13 +275,20 @@ static inline void run_steps(sonde_hook *hook, const five *of, int steps)
         record(hook, of->output, 3.0F);
         record(hook, of->loss, 4.0F);
         record(hook, of->gradient, 5.0F);
-        sonde_hook_end_step(hook);
+        end_step(hook);
     }
+}
+
+/* Closes the hook with its watch. */
+static inline sonde_err close_loop(sonde_hook *hook)
+{
+    (void)hook;
+    return sonde_watch_close(journal.watch, SONDE_RUN_FINISHED, NULL, NULL);
 }
 
 static inline void finish(sonde_hook *hook)
 {
-    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL), SONDE_OK);
+    assert_int_equal(close_loop(hook), SONDE_OK);
     sonde_log_set_sink(NULL, NULL);
 }
 

@@ -249,7 +249,7 @@ static void test_no_memory_in_steps(void **state)
     }
     assert_int_equal(alloc_failure_count, 0);
     (void)alloc_failure_end();
-    assert_true(hook->values > 0);
+    assert_true(hook->dry.values > 0);
     drop(&of);
     finish(hook);
 }

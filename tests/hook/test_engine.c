@@ -78,7 +78,7 @@ static void test_defaults(void **state)
     save(hook, NULL, -1, every(20));
     engine_mlp(&net, 8);
     session = train_session(&net, NULL, hook);
-    assert_int_equal(journal.opened, 0); /* nothing before the first step */
+    assert_false(hook->open); /* nothing before the first step */
     train(&net, session, 41);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 20 40 ");
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 10 20 30 40 ");
@@ -120,7 +120,7 @@ static void test_union(void **state)
         if (journal.entries[i].kind == 'r' &&
             strcmp(sonde_catalogue_info(journal.catalogue, journal.entries[i].id)->name,
                    "fc1.weight") == 0) {
-            assert_string_equal(journal.collections[journal.entries[i].id],
+            assert_string_equal(collections_by_id(hook, journal.entries[i].id),
                                 "weights,mine,again");
         }
     }
@@ -176,7 +176,7 @@ static void test_sessions(void **state)
     assert_int_equal(steps[2], 3);
     must(sonde_hook_scalar(hook, "accuracy", 0.5, &engine_diag));
     assert_int_equal(entry_of("scalar/accuracy", 'r', 14)->at.mode, SONDE_MODE_PREDICT);
-    assert_int_equal(sonde_hook_begin_step(hook, &engine_diag), SONDE_ESTATE);
+    assert_int_equal(begin_step(hook, &engine_diag), SONDE_ESTATE);
     assert_string_equal(journal.log, "");
     sonde_nn_session_destroy(training);
     engine_net_fini(&net);
@@ -337,21 +337,21 @@ static void test_refusals(void **state)
     must(sonde_nn_session_compile(session, &engine_diag));
     expect_err(SONDE_ESTATE, sonde_nn_session_attach_hook(session, hook, &engine_diag));
     sonde_nn_session_destroy(session);
-    must(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, &engine_diag));
+    must(close_loop(hook));
 
-    hook = hook_of(&(sonde_hook_options){.record = {.path = "refused"}});
+    hook = hook_of(&(sonde_hook_options){.record = {.path = REFUSED}});
     session = train_session(&net, NULL, hook);
     engine_batch_init(&batch, &net, 4, 1);
     expect_err(SONDE_EEXIST, sonde_nn_session_run(session, batch.views, 2, &engine_diag));
     assert_int_equal(sonde_nn_session_step(session), 0);
     engine_batch_fini(&batch);
     sonde_nn_session_destroy(session);
-    must(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, &engine_diag));
+    must(close_loop(hook));
 
     hook = hook_of(NULL);
     expect_err(SONDE_EINVAL,
                sonde_hook_attach(hook, NULL, SONDE_MODE_GLOBAL, NULL, &engine_diag));
-    must(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, &engine_diag));
+    must(close_loop(hook));
     engine_net_fini(&net);
 }
 

@@ -17,7 +17,7 @@ static sonde_hook *parse(const char *text, const sonde_hook_options *options)
         SONDE_OK) {
         fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
     }
-    sonde__hook_set_recorder(hook, &journal_calls);
+    listen_to(hook);
     return hook;
 }
 
@@ -50,7 +50,7 @@ static void test_yaml(void **state)
 
     (void)state;
     run_steps(hook, &of, 10);
-    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    set_mode(hook, SONDE_MODE_EVAL);
     run_steps(hook, &of, 6);
     assert_string_equal(hook->options.record.path, "runs/one");
     assert_int_equal(hook->options.record.segment_bytes, 1000000);
@@ -65,8 +65,8 @@ static void test_yaml(void **state)
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "6 7 8 ");
     assert_steps("fc1.weight", 's', SONDE_MODE_TRAIN, "6 7 8 ");
     assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, "6 7 8 ");
-    assert_string_equal(journal.collections[of.output], "default,mine");
-    assert_string_equal(journal.collections[of.bias], "biases");
+    assert_string_equal(collections_of(hook, of.output), "default,mine");
+    assert_string_equal(collections_of(hook, of.bias), "biases");
     finish(hook);
 }
 
@@ -84,8 +84,8 @@ static void test_options_over(void **state)
     assert_string_equal(hook->options.record.path, "b");
     assert_int_equal(hook->options.record.rank, 3);
     assert_int_equal(hook->options.vitals_every, 2);
-    assert_non_null(sonde__hook_find(hook, "default"));
-    assert_non_null(sonde__hook_find(hook, "updates"));
+    assert_non_null(sonde__observe_find_collection(&hook->setup, "default"));
+    assert_non_null(sonde__observe_find_collection(&hook->setup, "updates"));
     finish(hook);
 }
 
@@ -145,7 +145,7 @@ static void test_smdebug(void **state)
                         "TensorBoard files are not written while recording: export the "
                         "run\n");
     run_steps(hook, &of, 5);
-    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    set_mode(hook, SONDE_MODE_EVAL);
     run_steps(hook, &of, 4);
     assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 4 ");
     assert_steps("loss", 'r', SONDE_MODE_EVAL, "0 3 ");
@@ -154,7 +154,7 @@ static void test_smdebug(void **state)
     assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_TRAIN, "1 2 ");
     assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_EVAL, "");
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, ""); /* weights are not listed */
-    assert_string_equal(journal.collections[of.weight], "mine");
+    assert_string_equal(collections_of(hook, of.weight), "mine");
     finish(hook);
 
     hook = parse("{\"S3OutputPath\": \"s3://b\", \"HookParameters\": null,"
@@ -167,7 +167,7 @@ static void test_smdebug(void **state)
         parse("{\"HookParameters\": {\"include_workers\": \"all\", \"save_all\": true}}",
               &(sonde_hook_options){.record = {.rank = 1, .world = 2}});
     assert_false(hook->options.dry_run);
-    assert_non_null(sonde__hook_find(hook, "all"));
+    assert_non_null(sonde__observe_find_collection(&hook->setup, "all"));
     finish(hook);
 }
 
@@ -182,11 +182,13 @@ static void test_reductions(void **state)
                              NULL);
 
     (void)state;
-    assert_true(hook->reductions.save_raw_tensor);
-    assert_int_equal(hook->reductions.stats,
+    assert_true(hook->setup.reductions.save_raw_tensor);
+    assert_int_equal(hook->setup.reductions.stats,
                      1U << SONDE_STAT_MEAN | 1U << SONDE_STAT_STD);
-    assert_true(sonde__hook_find(hook, "weights")->reductions.save_raw_tensor);
-    assert_true(sonde__hook_find(hook, "losses")->reductions.histogram);
+    assert_true(sonde__observe_find_collection(&hook->setup, "weights")
+                    ->reductions.save_raw_tensor);
+    assert_true(
+        sonde__observe_find_collection(&hook->setup, "losses")->reductions.histogram);
     finish(hook);
 }
 

@@ -24,12 +24,11 @@ static void test_defaults(void **state)
     assert_int_equal(journal_count('v'), 1001 + 3 * 101);
     assert_int_equal(journal_count('s'), 0);
     assert_int_equal(journal_count('e'), 1001);
-    assert_string_equal(journal.collections[of.weight], "weights");
-    assert_string_equal(journal.collections[of.loss], "losses");
-    assert_string_equal(journal.collections[of.output], "");
+    assert_string_equal(collections_of(hook, of.weight), "weights");
+    assert_string_equal(collections_of(hook, of.loss), "losses");
+    assert_string_equal(collections_of(hook, of.output), "");
     assert_string_equal(journal.log, "");
     finish(hook);
-    assert_int_equal(journal.closed, 1);
 }
 
 static void test_layers(void **state)
@@ -43,7 +42,7 @@ static void test_layers(void **state)
     save(hook, "biases", -1, every(5)); /* over the hook's mode, too */
     save(hook, "losses", SONDE_MODE_EVAL, every(2));
     run_steps(hook, &of, 11);
-    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    set_mode(hook, SONDE_MODE_EVAL);
     run_steps(hook, &of, 11);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 4 8 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "0 3 6 9 ");
@@ -98,7 +97,7 @@ static void test_mode_off(void **state)
     save(hook, NULL, -1, late);
     save(hook, NULL, SONDE_MODE_EVAL, off);
     run_steps(hook, &of, 8);
-    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    set_mode(hook, SONDE_MODE_EVAL);
     run_steps(hook, &of, 8);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "4 6 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "");
@@ -117,7 +116,7 @@ static void test_counts(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(modes); i++) {
-        sonde_hook_set_mode(hook, (sonde_mode)modes[i]);
+        set_mode(hook, (sonde_mode)modes[i]);
         run_steps(hook, &of, 1);
     }
     assert_int_equal(journal_count('e'), SONDE_COUNT_OF(modes));
@@ -131,9 +130,8 @@ static void test_counts(void **state)
             step++;
         }
     }
-    sonde_hook_set_mode(hook, (sonde_mode)17); /* stays what it was */
-    assert_non_null(strstr(journal.log, "mode 17"));
-    assert_int_equal(hook->mode, SONDE_MODE_GLOBAL);
+    set_mode(hook, (sonde_mode)17);
+    assert_int_equal(begin_step(hook, NULL), SONDE_EINVAL);
     finish(hook);
 }
 
@@ -147,37 +145,74 @@ static void test_mode_global(void **state)
     save(hook, NULL, SONDE_MODE_GLOBAL, every(3));
     run_steps(hook, &of, 1); /* train: its own schedule, and a warning */
     assert_non_null(strstr(journal.log, "mode global"));
-    sonde_hook_set_mode(hook, SONDE_MODE_GLOBAL);
+    set_mode(hook, SONDE_MODE_GLOBAL);
     run_steps(hook, &of, 7); /* global steps 1 ... 7 */
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_GLOBAL, "3 6 ");
     finish(hook);
 }
 
+/* One loss, for so many steps of a mode. */
+static void lose(sonde_watch *watch, uint32_t loss, sonde_mode mode, int steps)
+{
+    float value = 1.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+
+    for (int i = 0; i < steps; i++) {
+        assert_int_equal(sonde_watch_begin_step(watch, mode, NULL), SONDE_OK);
+        sonde_watch_see(watch, loss, &view);
+        sonde_watch_end_step(watch);
+    }
+}
+
+static sonde_watch *loss_watch(sonde_hook *hook, uint32_t *loss)
+{
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, NULL);
+    sonde_watch *watch = NULL;
+
+    assert_int_equal(
+        sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, NULL), SONDE_OK);
+    assert_int_equal(sonde_watch_add_view(watch, "loss", &view, loss, NULL), SONDE_OK);
+    return watch;
+}
+
+/* A run of 7 steps of evaluation, 35 of prediction and 58 of training is resumed. */
 static void test_go_on(void **state)
 {
-    sonde_hook *hook =
-        hook_of(&(sonde_hook_options){.no_vitals = true, .record = {.resume = "same"}});
-    const five of = declare_net(hook);
+    char folder[] = "/tmp/sonde-go-on-XXXXXX", path[64], command[96];
+    sonde_hook_options options = {.record = {.path = path}};
+    sonde_hook *hook = NULL;
+    sonde_watch *watch = NULL;
     sonde_diag diag = {0};
+    uint32_t loss = 0;
 
     (void)state;
-    journal.next[SONDE_MODE_TRAIN] = 58;
-    journal.next[SONDE_MODE_EVAL] = 7;
-    journal.next[SONDE_MODE_GLOBAL] = 100;
-    save(hook, NULL, -1, every(5));
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/run", folder);
+    assert_int_equal(sonde_hook_create(&options, &hook, NULL), SONDE_OK);
+    watch = loss_watch(hook, &loss);
+    lose(watch, loss, SONDE_MODE_EVAL, 7);
+    lose(watch, loss, SONDE_MODE_PREDICT, 35);
+    lose(watch, loss, SONDE_MODE_TRAIN, 58);
+    assert_int_equal(sonde_watch_close(watch, SONDE_RUN_INTERRUPTED, NULL, NULL),
+                     SONDE_OK);
+
+    options.record.resume = SONDE_RESUME_ANY;
+    assert_int_equal(sonde_hook_create(&options, &hook, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 58, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_go_on(hook, SONDE_MODE_TRAIN, 57, &diag), SONDE_EINVAL);
     assert_int_equal(sonde_hook_go_on(hook, (sonde_mode)9, 57, &diag), SONDE_EINVAL);
-    run_steps(hook, &of, 4);
-    assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "60 ");
-    assert_int_equal(journal.entries[journal.count - 1].at.global_step, 103);
-    assert_int_equal(journal.resume_mode, SONDE_MODE_TRAIN);
-    assert_int_equal(journal.resume_step, 58);
-    sonde_hook_set_mode(hook, SONDE_MODE_EVAL); /* as the run says */
-    run_steps(hook, &of, 1);
-    assert_int_equal(journal.entries[journal.count - 1].at.mode_step, 7);
-    finish(hook);
+    assert_int_equal(hook->options.record.resume_mode, SONDE_MODE_TRAIN);
+    assert_int_equal(hook->options.record.resume_step, 58);
+    watch = loss_watch(hook, &loss);
+    lose(watch, loss, SONDE_MODE_TRAIN, 4);
+    assert_int_equal(sonde_watch_where(watch).mode_step, 61);
+    assert_int_equal(sonde_watch_where(watch).global_step, 103);
+    lose(watch, loss, SONDE_MODE_EVAL, 1); /* as the run says */
+    assert_int_equal(sonde_watch_where(watch).mode_step, 7);
+    assert_int_equal(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, NULL), SONDE_OK);
+    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
+    assert_int_equal(system(command), 0);
 }
 
 /* A step that was not ended ends with the next; record outside of steps does nothing. */
@@ -188,12 +223,12 @@ static void test_unended(void **state)
 
     (void)state;
     record(hook, of.weight, 1.0F);
-    assert_int_equal(journal.opened, 0);
+    assert_false(hook->open);
     begin(hook);
     begin(hook);
     assert_int_equal(journal_count('e'), 1);
-    sonde_hook_end_step(hook);
-    sonde_hook_end_step(hook);
+    end_step(hook);
+    end_step(hook);
     assert_int_equal(journal_count('e'), 2);
     record(hook, of.weight, 1.0F);
     assert_int_equal(journal_count('r'), 0);
@@ -208,6 +243,7 @@ static void test_reductions(void **state)
 {
     const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
     const sonde_reduction_config both = {.histogram = true, .save_raw_tensor = true};
+    char *text = NULL;
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
     const five of = declare_net(hook);
 
@@ -223,8 +259,10 @@ static void test_reductions(void **state)
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("fc1.bias", 's', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("fc1.bias", 'v', SONDE_MODE_TRAIN, "0 3 "); /* of mine: the union at 0 */
-    assert_non_null(strstr(journal.save, "\"reductions\":[\"mean\"]"));
-    assert_string_equal(journal.collections[of.weight], "weights,mine");
+    text = sonde__observe_setup_json(&hook->setup);
+    assert_non_null(strstr(text, "\"reductions\":[\"mean\"]"));
+    free(text);
+    assert_string_equal(collections_of(hook, of.weight), "weights,mine");
     finish(hook);
 }
 
@@ -255,10 +293,10 @@ static void test_choices(void **state)
                      SONDE_OK);
     assert_int_equal(sonde_hook_remove_collection(hook, "gradients", NULL), SONDE_OK);
     run_steps(hook, &of, 1);
-    assert_string_equal(journal.collections[of.output], "default,most");
-    assert_string_equal(journal.collections[of.gradient], "");
-    assert_string_equal(journal.collections[of.loss], "losses");
-    assert_string_equal(journal.collections[of.weight], "weights,most");
+    assert_string_equal(collections_of(hook, of.output), "default,most");
+    assert_string_equal(collections_of(hook, of.gradient), "");
+    assert_string_equal(collections_of(hook, of.loss), "losses");
+    assert_string_equal(collections_of(hook, of.weight), "weights,most");
     finish(hook);
 }
 
@@ -280,7 +318,7 @@ static void test_modules(void **state)
                      SONDE_OK);
     begin(hook);
     for (size_t i = 0; i < SONDE_COUNT_OF(ids); i++) {
-        assert_string_equal(journal.collections[ids[i]], expected[i]);
+        assert_string_equal(collections_of(hook, ids[i]), expected[i]);
     }
     finish(hook);
 }
@@ -297,7 +335,7 @@ static void test_repeated(void **state)
         begin(hook);
         record(hook, id, 1.0F);
         record(hook, id, 2.0F);
-        sonde_hook_end_step(hook);
+        end_step(hook);
     }
     assert_int_equal(journal_count('r'), 4);
     assert_int_equal(journal.entries[0].at.micro_batch, 0);
@@ -313,12 +351,10 @@ static void test_dry_run(void **state)
 
     (void)state;
     run_steps(hook, &of, 20);
-    assert_int_equal(journal.opened, 0);
     assert_null(sonde_hook_recorder(hook));
-    assert_int_equal(hook->values, 4);
-    assert_int_equal(hook->rows, 20 + 3 * 2);
+    assert_int_equal(hook->dry.values, 4);
+    assert_int_equal(hook->dry.rows, 20 + 3 * 2);
     finish(hook);
-    assert_int_equal(journal.closed, 0);
 }
 
 /* --- scalars, late tensors -------------------------------------------------------- */
@@ -337,7 +373,7 @@ static void test_scalars(void **state)
     begin(hook);
     assert_int_equal(sonde_hook_scalar(hook, "lr", 0.125, NULL), SONDE_OK);
     assert_int_equal(sonde_hook_scalar(hook, "acc", 1.0, NULL), SONDE_OK);
-    sonde_hook_end_step(hook);
+    end_step(hook);
     assert_steps("scalar/lr", 'r', SONDE_MODE_TRAIN, "0 1 2 ");
     assert_steps("scalar/lr", 'v', SONDE_MODE_TRAIN, "0 1 2 ");
     assert_steps("scalar/acc", 'r', SONDE_MODE_TRAIN, "2 ");
@@ -357,13 +393,13 @@ static void test_late_tensors(void **state)
         ids[i] = declare(hook, name, 3);
         record(hook, ids[i], 1.0F);
     }
-    sonde_hook_end_step(hook);
+    end_step(hook);
     assert_int_equal(journal_count('r'), 300);
     assert_int_equal(journal_count('v'), 300);
-    assert_string_equal(journal.collections[ids[299]], "weights");
+    assert_string_equal(collections_of(hook, ids[299]), "weights");
     begin(hook);
     record(hook, ids[7], 1.0F);
-    sonde_hook_end_step(hook);
+    end_step(hook);
     assert_int_equal(journal_count('r'), 300);
     finish(hook);
 }

@@ -5,6 +5,7 @@
 #include "base/macros.h"
 
 #include "alloc_failure.h"
+#include "observe/tensor_names.h"
 
 /* --- warnings and errors ---------------------------------------------------------- */
 
@@ -98,7 +99,7 @@ static void test_refusals(void **state)
     }
     refused(sonde_hook_add_collection(hook, "c64", &diag), SONDE_ERANGE, &diag,
             "c64: one collection too many (expected at most 64 collections)");
-    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
+    assert_int_equal(close_loop(hook), SONDE_OK);
 
     assert_int_equal(sonde_hook_create(&(sonde_hook_options){0}, &hook, &diag),
                      SONDE_EINVAL);
@@ -124,38 +125,37 @@ static void test_first_step_refusals(void **state)
     config.end_step = 50;
     save(hook, "weights", SONDE_MODE_EVAL, config);
     refused(
-        sonde_hook_begin_step(hook, &diag), SONDE_EINVAL, &diag,
+        begin_step(hook, &diag), SONDE_EINVAL, &diag,
         "collection 'weights', mode eval: end_step: 50 with start_step 100 (expected a "
         "step behind start_step)");
     config.end_step = 500;
     save(hook, "weights", SONDE_MODE_EVAL, config); /* still to be mended */
     assert_int_equal(sonde_hook_add_collection(hook, "empty", NULL), SONDE_OK);
-    refused(sonde_hook_begin_step(hook, &diag), SONDE_EINVAL, &diag,
+    refused(begin_step(hook, &diag), SONDE_EINVAL, &diag,
             "empty: the collection includes nothing (expected a selector or a module to "
             "include, or a built-in name)");
     include(hook, "empty", "fc2.weight");
-    assert_int_equal(sonde_hook_begin_step(hook, &diag), SONDE_ENOTFOUND);
+    assert_int_equal(begin_step(hook, &diag), SONDE_ENOTFOUND);
     assert_non_null(strstr(diag.expected, "fc1.weight"));
-    assert_int_equal(journal.opened, 0);
+    assert_false(hook->open);
     /* configuration has ended all the same: the schedules stood */
     assert_int_equal(sonde_hook_save(hook, NULL, -1, &config, &diag), SONDE_ESTATE);
     assert_int_equal(sonde_hook_reduce(hook, NULL, &none, &diag), SONDE_ESTATE);
     assert_int_equal(sonde_hook_add_collection(hook, "more", &diag), SONDE_ESTATE);
-    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
+    assert_int_equal(close_loop(hook), SONDE_OK);
 
     hook = hook_of(NULL);
     (void)declare(hook, "relu_output_0", 3);
     assert_int_equal(sonde_hook_add_collection(hook, "mine", NULL), SONDE_OK);
     assert_int_equal(sonde_hook_add_module(hook, "mine", "rleu", false, true, NULL),
                      SONDE_OK);
-    assert_int_equal(sonde_hook_begin_step(hook, &diag), SONDE_ENOTFOUND);
+    assert_int_equal(begin_step(hook, &diag), SONDE_ENOTFOUND);
     assert_string_equal(diag.found, "unknown module 'rleu'");
-    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
+    assert_int_equal(close_loop(hook), SONDE_OK);
 
-    hook = hook_of(&(sonde_hook_options){.record = {.path = "refused"}});
-    assert_int_equal(sonde_hook_begin_step(hook, &diag), SONDE_EEXIST);
-    assert_int_equal(sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
-    assert_int_equal(journal.closed, 0);
+    hook = hook_of(&(sonde_hook_options){.record = {.path = REFUSED}});
+    assert_int_equal(begin_step(hook, &diag), SONDE_EEXIST);
+    assert_int_equal(close_loop(hook), SONDE_OK);
     assert_int_equal(sonde_hook_close(NULL, SONDE_RUN_FAILED, NULL, NULL), SONDE_OK);
 }
 
@@ -188,7 +188,7 @@ static void test_roles(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(cases); i++) {
-        assert_int_equal(sonde__role_by_name(cases[i].name), cases[i].role);
+        assert_int_equal(sonde__observe_role_by_name(cases[i].name), cases[i].role);
     }
 }
 
@@ -201,6 +201,7 @@ static sonde_err make_and_step(void)
     const sonde_tensor_info info = {
         .name = "w.weight", .dtype = SONDE_F32, .same_as = SONDE_NO_TENSOR};
     sonde_hook *hook = NULL;
+    sonde_watch *watch = NULL;
     uint32_t id = 0;
     sonde_err err = sonde_hook_create(
         &(sonde_hook_options){.dry_run = true, .save_all = true, .include = "w*"}, &hook,
@@ -221,17 +222,23 @@ static sonde_err make_and_step(void)
         err = err == SONDE_OK ? sonde_hook_exclude(hook, "all", "re:^x", NULL) : err;
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_declare(hook, &info, &id, NULL);
+        err = sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_watch_add(watch, &info, &id, NULL);
     }
     if (err == SONDE_OK) {
         err = sonde_hook_scalar(hook, "lr", 1.0, NULL);
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_begin_step(hook, NULL);
+        err = sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, NULL);
         /* the module has no tensors: that is an error of another kind, and the end */
         err = err == SONDE_ENOTFOUND ? SONDE_OK : err;
     }
-    (void)sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL);
+    if (watch == NULL) {
+        (void)sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL);
+    }
+    (void)sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, NULL);
     return err;
 }
 

@@ -16,7 +16,7 @@ static void run_bad(sonde_hook *hook, const five *of, int steps, int bad_step, i
         for (int k = 0; k < 5; k++) {
             record(hook, ids[k], i == bad_step && k == bad ? NAN : (float)(10 * i + k));
         }
-        sonde_hook_end_step(hook);
+        end_step(hook);
     }
 }
 
@@ -98,7 +98,7 @@ static void test_modes(void **state)
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("fc1.weight", 's', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 2 ");
-    sonde_hook_set_mode(hook, SONDE_MODE_EVAL);
+    set_mode(hook, SONDE_MODE_EVAL);
     run_bad(hook, &of, 4, 2, 3);
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "0 ");
     finish(hook);
@@ -119,7 +119,7 @@ static void test_infinity(void **state)
     record(hook, of.bias, 2.0F);
     record(hook, of.loss, -INFINITY);
     record(hook, of.gradient, 3.0F);
-    sonde_hook_end_step(hook);
+    end_step(hook);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 ");

@@ -182,55 +182,18 @@ static const sonde_tensor_info net_tensors[NET_COUNT] = {
 };
 
 /* NULL if memory is out (or a declaration fails, which the tests of declare exclude). */
-static inline sonde_catalogue *net_create(void)
-{
-    sonde_catalogue *catalogue = NULL;
-    uint32_t id = 0;
-
-    if (sonde_catalogue_create(&catalogue, NULL) != SONDE_OK) {
-        return NULL;
-    }
-    for (int i = 0; i < NET_COUNT; i++) {
-        if (sonde_catalogue_declare(catalogue, &net_tensors[i], &id, NULL) != SONDE_OK) {
-            sonde_catalogue_destroy(catalogue);
-            return NULL;
-        }
-    }
-    return catalogue;
-}
+sonde_catalogue *net_create(void);
 
 /*
  * Runs attempt(user) with ever more allocations succeeding, until it does. attempt cleans
  * up after itself and returns the error it got. Returns the number of failures, or -1 if
  * an attempt returned anything but SONDE_ENOMEM, leaked, or did not notice a failure.
  */
-static inline int net_alloc_failures(sonde_err (*attempt)(void *user), void *user)
-{
-    for (int n = 0;; n++) {
-        sonde_err err = SONDE_OK;
-
-        alloc_failure_begin((size_t)n);
-        err = attempt(user);
-        if (alloc_failure_end() != 0 || (err != SONDE_OK && err != SONDE_ENOMEM)) {
-            return -1;
-        }
-        if (err == SONDE_OK) {
-            return alloc_failure_count == (size_t)n ? n : -1;
-        }
-    }
-}
+int net_alloc_failures(sonde_err (*attempt)(void *user), void *user);
 
 /* For cmocka: the catalogue is a test's state. */
-static inline int net_set_up(void **state)
-{
-    *state = net_create();
-    return *state == NULL;
-}
+int net_set_up(void **state);
 
-static inline int net_tear_down(void **state)
-{
-    sonde_catalogue_destroy(*state);
-    return 0;
-}
+int net_tear_down(void **state);
 
 #endif

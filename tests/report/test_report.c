@@ -8,7 +8,7 @@
 #include "alloc_failure.h"
 #include "report/curve.h"
 
-#include <sonde/hook.h>
+#include <sonde/watch.h>
 #include <sonde/report.h>
 
 #include <ftw.h>
@@ -53,7 +53,7 @@ static int tear_down(void **state)
     return chdir(home) != 0 || nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0;
 }
 
-static sonde_hook *record(const char *run, const char *model)
+static sonde_watch *record(const char *run, const char *model)
 {
     const sonde_hook_options options = {.record = {.path = run,
                                                    .program = "test_report",
@@ -61,12 +61,14 @@ static sonde_hook *record(const char *run, const char *model)
                                                    .when_full = SONDE_WHEN_FULL_WAIT},
                                         .vitals_every = 1};
     sonde_hook *hook = NULL;
+    sonde_watch *watch = NULL;
 
     must(sonde_hook_create(&options, &hook, &diag));
-    return hook;
+    must(sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, &diag));
+    return watch;
 }
 
-static uint32_t declare(sonde_hook *hook, const char *name, sonde_role role,
+static uint32_t declare(sonde_watch *watch, const char *name, sonde_role role,
                         int64_t count)
 {
     const sonde_tensor_info info = {.name = name,
@@ -77,12 +79,12 @@ static uint32_t declare(sonde_hook *hook, const char *name, sonde_role role,
                                     .same_as = SONDE_NO_TENSOR};
     uint32_t id = 0;
 
-    must(sonde_hook_declare(hook, &info, &id, &diag));
+    must(sonde_watch_add(watch, &info, &id, &diag));
     return id;
 }
 
 /* All elements are the same. */
-static void put(sonde_hook *hook, uint32_t id, int64_t count, float value)
+static void put(sonde_watch *watch, uint32_t id, int64_t count, float value)
 {
     float values[8];
     const sonde_view view = sonde_view_of(SONDE_F32, count > 1 ? 1 : 0, &count, values);
@@ -90,12 +92,12 @@ static void put(sonde_hook *hook, uint32_t id, int64_t count, float value)
     for (int i = 0; i < 8; i++) {
         values[i] = value;
     }
-    sonde_hook_record(hook, sonde_hook_get_gate(hook), id, &view);
+    sonde_watch_see(watch, id, &view);
 }
 
-static void end(sonde_hook *hook)
+static void end(sonde_watch *watch)
 {
-    must(sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, &diag));
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
 }
 
 /* --- its page ----------------------------------------------------------------------- */
@@ -194,20 +196,20 @@ static void cut_line(char *page, const char *beginning)
  * 30. */
 static void record_small(const char *run)
 {
-    sonde_hook *hook = record(run, "small");
-    const uint32_t loss = declare(hook, "loss", SONDE_ROLE_LOSS, 1);
-    const uint32_t weight = declare(hook, "fc.weight", SONDE_ROLE_WEIGHT, 8);
+    sonde_watch *watch = record(run, "small");
+    const uint32_t loss = declare(watch, "loss", SONDE_ROLE_LOSS, 1);
+    const uint32_t weight = declare(watch, "fc.weight", SONDE_ROLE_WEIGHT, 8);
     const uint32_t gradient =
-        declare(hook, "Gradient___fc.weight", SONDE_ROLE_GRADIENT, 8);
+        declare(watch, "Gradient___fc.weight", SONDE_ROLE_GRADIENT, 8);
 
     for (int step = 0; step < 40; step++) {
-        must(sonde_hook_begin_step(hook, &diag));
-        put(hook, gradient, 8, step < 20 ? 0.5F / (float)(step + 1) : 0.0F);
-        put(hook, weight, 8, step < 30 ? 1.0F + (float)step : NAN);
-        put(hook, loss, 1, 4.0F / (float)(step + 1));
-        sonde_hook_end_step(hook);
+        must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+        put(watch, gradient, 8, step < 20 ? 0.5F / (float)(step + 1) : 0.0F);
+        put(watch, weight, 8, step < 30 ? 1.0F + (float)step : NAN);
+        put(watch, loss, 1, 4.0F / (float)(step + 1));
+        sonde_watch_end_step(watch);
     }
-    end(hook);
+    end(watch);
 }
 
 /* tests/golden/report/small.html; what is written to small.html.new when they differ is
@@ -246,21 +248,21 @@ static void a_small_run_to_the_byte(void **state)
 
 static void names_are_text(void **state)
 {
-    sonde_hook *hook = record("run", "<b>model</b> & \"co\"");
+    sonde_watch *watch = record("run", "<b>model</b> & \"co\"");
     const uint32_t evil =
-        declare(hook, "<script>alert('x')</script>&", SONDE_ROLE_WEIGHT, 8);
+        declare(watch, "<script>alert('x')</script>&", SONDE_ROLE_WEIGHT, 8);
     const uint32_t bytes = declare(
-        hook, "no UTF-8: \xff\xc0\xaf\xed\xa0\x80\x01 \xc3\xa9", SONDE_ROLE_WEIGHT, 8);
+        watch, "no UTF-8: \xff\xc0\xaf\xed\xa0\x80\x01 \xc3\xa9", SONDE_ROLE_WEIGHT, 8);
     char *page = NULL;
 
     (void)state;
     for (int step = 0; step < 3; step++) {
-        must(sonde_hook_begin_step(hook, &diag));
-        put(hook, evil, 8, INFINITY);
-        put(hook, bytes, 8, NAN);
-        sonde_hook_end_step(hook);
+        must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+        put(watch, evil, 8, INFINITY);
+        put(watch, bytes, 8, NAN);
+        sonde_watch_end_step(watch);
     }
-    end(hook);
+    end(watch);
     page = page_of("run", "ExplodingTensor");
     expect_no_text(page, "<script");
     expect_no_text(page, "<b>model");
@@ -276,17 +278,17 @@ static void names_are_text(void **state)
 
 static void silence_is_told_from_health(void **state)
 {
-    sonde_hook *hook = record("run", NULL);
-    const uint32_t loss = declare(hook, "loss", SONDE_ROLE_LOSS, 1);
+    sonde_watch *watch = record("run", NULL);
+    const uint32_t loss = declare(watch, "loss", SONDE_ROLE_LOSS, 1);
     char *page = NULL;
 
     (void)state;
     for (int step = 0; step < 30; step++) {
-        must(sonde_hook_begin_step(hook, &diag));
-        put(hook, loss, 1, 2.0F - 0.01F * (float)step);
-        sonde_hook_end_step(hook);
+        must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+        put(watch, loss, 1, 2.0F - 0.01F * (float)step);
+        sonde_watch_end_step(watch);
     }
-    end(hook);
+    end(watch);
     page = page_of("run", NULL);
     expect_text(page, "<h2>Nothing is wrong</h2>");
     expect_text(page, "<title>run ");
@@ -301,22 +303,22 @@ static void silence_is_told_from_health(void **state)
 static void a_thousand_findings_are_counted_and_few_are_told(void **state)
 {
     enum { TENSORS = 1000 };
-    sonde_hook *hook = record("run", NULL);
+    sonde_watch *watch = record("run", NULL);
     char *page = NULL, name[32];
 
     (void)state;
     for (int i = 0; i < TENSORS; i++) {
         (void)snprintf(name, sizeof name, "w%d.weight", i);
-        (void)declare(hook, name, SONDE_ROLE_WEIGHT, 8);
+        (void)declare(watch, name, SONDE_ROLE_WEIGHT, 8);
     }
     for (int step = 0; step < 2; step++) {
-        must(sonde_hook_begin_step(hook, &diag));
+        must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
         for (uint32_t id = 0; id < TENSORS; id++) {
-            put(hook, id, 8, NAN);
+            put(watch, id, 8, NAN);
         }
-        sonde_hook_end_step(hook);
+        sonde_watch_end_step(watch);
     }
-    end(hook);
+    end(watch);
     page = page_of("run", "ExplodingTensor");
     expect_text(page, "The run is broken");
     expect_text(page, "and 992 more, up to step 1");
@@ -330,8 +332,8 @@ static void a_thousand_findings_are_counted_and_few_are_told(void **state)
 static void long_runs_keep_their_peaks(void **state)
 {
     enum { STEPS = 100000, PEAK = 61803 };
-    sonde_hook *hook = record("run", NULL);
-    const uint32_t loss = declare(hook, "loss", SONDE_ROLE_LOSS, 1);
+    sonde_watch *watch = record("run", NULL);
+    const uint32_t loss = declare(watch, "loss", SONDE_ROLE_LOSS, 1);
     const sonde__report_quantity quantity = sonde__report_quantity_usual(SONDE_ROLE_LOSS);
     sonde__report_track track;
     judged of = {0};
@@ -340,11 +342,11 @@ static void long_runs_keep_their_peaks(void **state)
 
     (void)state;
     for (int step = 0; step < STEPS; step++) {
-        must(sonde_hook_begin_step(hook, &diag));
-        put(hook, loss, 1, step == PEAK ? 1000.0F : 1.0F + (float)(step % 7));
-        sonde_hook_end_step(hook);
+        must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+        put(watch, loss, 1, step == PEAK ? 1000.0F : 1.0F + (float)(step % 7));
+        sonde_watch_end_step(watch);
     }
-    end(hook);
+    end(watch);
     of = judge("run", "ExplodingTensor");
     must(sonde__report_track_read(of.trial, 0, SONDE_MODE_GLOBAL, &quantity, 0, STEPS - 1,
                                   SONDE__COLUMNS, &track, &diag));
@@ -364,14 +366,14 @@ static void long_runs_keep_their_peaks(void **state)
 
 static void live_and_empty_runs_have_pages(void **state)
 {
-    sonde_hook *hook = record("run", NULL);
-    const uint32_t loss = declare(hook, "loss", SONDE_ROLE_LOSS, 1);
+    sonde_watch *watch = record("run", NULL);
+    const uint32_t loss = declare(watch, "loss", SONDE_ROLE_LOSS, 1);
     char *page = NULL;
 
     (void)state;
-    must(sonde_hook_begin_step(hook, &diag));
-    put(hook, loss, 1, 1.0F);
-    sonde_hook_end_step(hook);
+    must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+    put(watch, loss, 1, 1.0F);
+    sonde_watch_end_step(watch);
     for (int tries = 0; tries < 500; tries++) { /* until the writer has written it */
         sonde_trial *trial = NULL;
         sonde_run_info info = {.last_step = -1};
@@ -389,12 +391,12 @@ static void live_and_empty_runs_have_pages(void **state)
     expect_text(page, "still being recorded");
     expect_text(page, "<h2>The loss</h2>");
     free(page);
-    end(hook);
+    end(watch);
 
-    hook = record("empty", NULL);
-    (void)declare(hook, "loss", SONDE_ROLE_LOSS, 1);
-    must(sonde_hook_begin_step(hook, &diag));
-    end(hook);
+    watch = record("empty", NULL);
+    (void)declare(watch, "loss", SONDE_ROLE_LOSS, 1);
+    must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+    end(watch);
     page = page_of("empty", NULL);
     expect_text(page, "<h2>Nothing could be judged</h2>");
     free(page);

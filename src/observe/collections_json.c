@@ -1,8 +1,7 @@
 /*
- * told.c - what run.json has of a hook: its configuration, for people, and what tells one
- * graph from another.
+ * collections_json.c - a configuration for run.json, and the digest of a graph.
  */
-#include "hook/hook_state.h"
+#include "observe/collections.h"
 
 #define XXH_STATIC_LINKING_ONLY /* for a hash state that needs no allocation */
 #include <jansson.h>
@@ -27,7 +26,7 @@ static json_t *tell_text(const char *text)
     return told != NULL ? told : json_string("(not UTF-8)");
 }
 
-static json_t *tell_schedule(const sonde__collection *of, int mode)
+static json_t *tell_schedule(const sonde__observe_collection *of, int mode)
 {
     const sonde_schedule *when = &of->when[mode];
     json_t *told = json_object();
@@ -64,13 +63,13 @@ static json_t *tell_schedule(const sonde__collection *of, int mode)
     return told;
 }
 
-static bool tell_choices(json_t *told, const sonde__collection *of)
+static bool tell_choices(json_t *told, const sonde__observe_collection *of)
 {
     json_t *lists[2] = {json_array(), json_array()}; /* include, exclude */
     bool good = lists[0] != NULL && lists[1] != NULL;
 
     for (size_t i = 0; i < of->choices.count && good; i++) {
-        const sonde__choice *choice = &of->choices.items[i];
+        const sonde__observe_choice *choice = &of->choices.items[i];
         json_t *text = tell_text(sonde_selector_text(choice->what));
 
         good = json_array_append_new(lists[choice->exclude], text) == 0;
@@ -101,7 +100,8 @@ static bool tell_reductions(json_t *told, const sonde_reduction_config *config)
            set(told, "save_raw_tensor", json_boolean(config->save_raw_tensor));
 }
 
-static json_t *tell_collection(const sonde_hook *hook, const sonde__collection *of)
+static json_t *tell_collection(const sonde__observe_setup *setup,
+                               const sonde__observe_collection *of)
 {
     json_t *told = json_object();
     bool good = told != NULL && tell_choices(told, of);
@@ -109,8 +109,8 @@ static json_t *tell_collection(const sonde_hook *hook, const sonde__collection *
     for (int mode = 0; mode < SONDE_MODE_COUNT && good; mode++) {
         good = set(told, sonde_mode_name((sonde_mode)mode), tell_schedule(of, mode));
     }
-    if (good && (of->reduces || hook->reduces)) {
-        good = tell_reductions(told, of->reduces ? &of->reductions : &hook->reductions);
+    if (good && (of->reduces || setup->reduces)) {
+        good = tell_reductions(told, of->reduces ? &of->reductions : &setup->reductions);
     }
     if (!good) {
         json_decref(told);
@@ -119,18 +119,18 @@ static json_t *tell_collection(const sonde_hook *hook, const sonde__collection *
     return told;
 }
 
-char *sonde__hook_tell(const sonde_hook *hook)
+char *sonde__observe_setup_json(const sonde__observe_setup *setup)
 {
     json_t *told = json_object(), *collections = json_object();
-    const int64_t vitals = hook->options.no_vitals ? 0 : hook->options.vitals_every;
+    const int64_t vitals = setup->no_vitals ? 0 : setup->vitals_every;
     bool good = told != NULL && collections != NULL &&
                 set(told, "vitals_every", json_integer(vitals));
     char *text = NULL;
 
-    for (size_t i = 0; i < hook->collection_count && good; i++) {
-        const sonde__collection *of = &hook->collections[i];
+    for (size_t i = 0; i < setup->collection_count && good; i++) {
+        const sonde__observe_collection *of = &setup->collections[i];
 
-        good = !of->saved || set(collections, of->name, tell_collection(hook, of));
+        good = !of->saved || set(collections, of->name, tell_collection(setup, of));
     }
     if (good && json_object_set(told, "collections", collections) == 0) {
         text = json_dumps(told, JSON_COMPACT);
@@ -140,7 +140,7 @@ char *sonde__hook_tell(const sonde_hook *hook)
     return text;
 }
 
-void sonde__hook_digest(const sonde_catalogue *catalogue, char digest[SONDE__DIGEST])
+void sonde__observe_digest(const sonde_catalogue *catalogue, char digest[SONDE__DIGEST])
 {
     XXH3_state_t state;
 

@@ -2,7 +2,7 @@
  * members.c - which tensors are in which collections, and what is said of those that are
  * empty.
  */
-#include "hook/hook_state.h"
+#include "observe/collections.h"
 #include "base/fail.h"
 #include "base/memory.h"
 
@@ -19,16 +19,16 @@ typedef struct pass {
     uint32_t from, count;
     bool first;              /* unknown names are errors */
     uint8_t *marks, *chosen; /* by id: of a selector; of a collection */
-    sonde__hook_tensor *tensors;
+    sonde__observe_member *tensors;
     sonde_diag *diag;
 } pass;
 
 /* Marks what a choice selects; whether that is anything goes to the choice. */
-static sonde_err mark(pass *over, sonde__choice *choice)
+static sonde_err mark(pass *over, sonde__observe_choice *choice)
 {
     sonde_err err = SONDE_OK;
 
-    memset(over->marks, 0, over->count);
+    memset(over->marks, 0, sonde_catalogue_count(over->catalogue));
     err = sonde__selector_mark(choice->what, over->catalogue, over->from, !over->first,
                                over->marks, over->diag);
     for (uint32_t id = over->from; id < over->count && err == SONDE_OK; id++) {
@@ -37,8 +37,8 @@ static sonde_err mark(pass *over, sonde__choice *choice)
     return err;
 }
 
-static sonde_err fail_module(const pass *over, const sonde__collection *of,
-                             const sonde__choice *choice)
+static sonde_err fail_module(const pass *over, const sonde__observe_collection *of,
+                             const sonde__observe_choice *choice)
 {
     sonde_selector *what = NULL;
     sonde_err err = SONDE_OK;
@@ -62,13 +62,14 @@ static sonde_err fail_module(const pass *over, const sonde__collection *of,
     return err;
 }
 
-static const char *key_of(const sonde__choice *choice)
+static const char *key_of(const sonde__observe_choice *choice)
 {
     return choice->module != NULL ? "module" : choice->exclude ? "exclude" : "include";
 }
 
 /* Once, and only if somebody asked for the collection. */
-static void warn(const sonde__collection *of, sonde__choice *choice, const char *key)
+static void warn(const sonde__observe_collection *of, sonde__observe_choice *choice,
+                 const char *key)
 {
     if (!of->asked || choice->matched || choice->told) {
         return;
@@ -79,10 +80,10 @@ static void warn(const sonde__collection *of, sonde__choice *choice, const char 
         key, choice->module != NULL ? choice->module : sonde_selector_text(choice->what));
 }
 
-void sonde__hook_warn_unmatched(sonde_hook *hook)
+void sonde__observe_warn_unmatched(sonde__observe_setup *setup)
 {
-    for (size_t i = 0; i < hook->collection_count; i++) {
-        sonde__collection *of = &hook->collections[i];
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        sonde__observe_collection *of = &setup->collections[i];
 
         for (size_t k = 0; of->saved && k < of->choices.count; k++) {
             warn(of, &of->choices.items[k], key_of(&of->choices.items[k]));
@@ -100,8 +101,8 @@ void sonde__hook_warn_unmatched(sonde_hook *hook)
 }
 
 /* What the first pass has to say of a selector that matches nothing. */
-static sonde_err judge(const pass *over, const sonde__collection *of,
-                       sonde__choice *choice, const char *key)
+static sonde_err judge(const pass *over, const sonde__observe_collection *of,
+                       sonde__observe_choice *choice, const char *key)
 {
     sonde_err err = SONDE_OK;
 
@@ -115,12 +116,12 @@ static sonde_err judge(const pass *over, const sonde__collection *of,
     return err;
 }
 
-static sonde_err choose(pass *over, sonde__collection *of, bool excludes)
+static sonde_err choose(pass *over, sonde__observe_collection *of, bool excludes)
 {
     sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < of->choices.count && err == SONDE_OK; i++) {
-        sonde__choice *choice = &of->choices.items[i];
+        sonde__observe_choice *choice = &of->choices.items[i];
 
         if (choice->exclude != excludes) {
             continue;
@@ -140,7 +141,7 @@ static sonde_err choose(pass *over, sonde__collection *of, bool excludes)
 }
 
 /* Bit i of the masks: the tensors of collection i, and those its when_nan looks at. */
-static sonde_err mark_collection(pass *over, sonde__collection *of, size_t i)
+static sonde_err mark_collection(pass *over, sonde__observe_collection *of, size_t i)
 {
     const uint64_t bit = UINT64_C(1) << i;
     sonde_err err = SONDE_OK;
@@ -154,7 +155,7 @@ static sonde_err mark_collection(pass *over, sonde__collection *of, size_t i)
         over->tensors[id].member |= over->chosen[id] != 0 ? bit : 0U;
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
-        sonde__choice *choice = &of->when_nan[mode];
+        sonde__observe_choice *choice = &of->when_nan[mode];
 
         if (choice->what == NULL) {
             continue;
@@ -197,16 +198,16 @@ static uint8_t vital_of(const sonde_tensor_info *info, uint32_t id)
     return 0;
 }
 
-sonde_err sonde__hook_members(sonde_hook *hook, const sonde_catalogue *catalogue,
-                              uint32_t from, bool first, sonde__hook_tensor *tensors,
-                              sonde_diag *diag)
+sonde_err sonde__observe_members(sonde__observe_setup *setup,
+                                 const sonde_catalogue *catalogue, uint32_t first_id,
+                                 uint32_t count, bool first,
+                                 sonde__observe_member *tensors, sonde_diag *diag)
 {
-    const uint32_t count = sonde_catalogue_count(catalogue);
     pass over = {.catalogue = catalogue,
-                 .from = from,
+                 .from = first_id,
                  .count = count,
                  .first = first,
-                 .marks = sonde__calloc(count, 1),
+                 .marks = sonde__calloc(sonde_catalogue_count(catalogue), 1),
                  .chosen = sonde__calloc(count, 1),
                  .tensors = tensors,
                  .diag = diag};
@@ -217,12 +218,12 @@ sonde_err sonde__hook_members(sonde_hook *hook, const sonde_catalogue *catalogue
         sonde__free(over.chosen);
         return sonde__fail_nomem(diag, "a selection");
     }
-    for (size_t i = 0; i < hook->collection_count && err == SONDE_OK; i++) {
-        if (hook->collections[i].saved) {
-            err = mark_collection(&over, &hook->collections[i], i);
+    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+        if (setup->collections[i].saved) {
+            err = mark_collection(&over, &setup->collections[i], i);
         }
     }
-    for (uint32_t id = from; id < count && !hook->options.no_vitals; id++) {
+    for (uint32_t id = first_id; id < count && !setup->no_vitals; id++) {
         tensors[id].vital = vital_of(sonde_catalogue_info(catalogue, id), id);
     }
     sonde__free(over.marks);

@@ -1,12 +1,12 @@
 /*
- * file.c - a hook from a configuration file of Sonde's: a tree of YAML (or JSON), each of
+ * collections_file.c - a configuration from a configuration file of Sonde's: a tree of YAML (or JSON), each of
  * whose keys is one call of <sonde/hook.h>.
  *
- * Level by level: the hook; in it a schedule, its modes, reductions and collections; in a
+ * Level by level: the setup; in it a schedule, its modes, reductions and collections; in a
  * collection again a schedule, its modes and reductions. What a value cannot be is told with
  * its line, also where the call refuses it.
  */
-#include "hook/hook_state.h"
+#include "observe/collections.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -22,11 +22,11 @@
 
 typedef struct reading {
     const sonde__yaml_reader *reader;
-    sonde_hook *hook;
+    sonde__observe_setup *setup;
 } reading;
 
-sonde_err sonde__hook_fail_at(const sonde__yaml_reader *reader, const sonde__yaml *node,
-                              const sonde_diag *inner)
+sonde_err sonde__observe_fail_at(const sonde__yaml_reader *reader,
+                                 const sonde__yaml *node, const sonde_diag *inner)
 {
     if (inner->err == SONDE_ENOMEM) {
         return sonde__fail_nomem(reader->diag, "a hook");
@@ -36,11 +36,11 @@ sonde_err sonde__hook_fail_at(const sonde__yaml_reader *reader, const sonde__yam
                             inner->found);
 }
 
-/* Wraps a call of the hook's: what it has to say gets the node's line. */
+/* Adds the node's line to the error of a call. */
 static sonde_err told_at(const reading *at, const sonde__yaml *node, sonde_err err,
                          const sonde_diag *inner)
 {
-    return err == SONDE_OK ? err : sonde__hook_fail_at(at->reader, node, inner);
+    return err == SONDE_OK ? err : sonde__observe_fail_at(at->reader, node, inner);
 }
 
 static bool is_null(const sonde__yaml *node)
@@ -97,8 +97,9 @@ static sonde_err read_listed(const sonde__yaml_reader *reader, const sonde__yaml
     return SONDE_OK;
 }
 
-sonde_err sonde__hook_read_steps(const sonde__yaml_reader *reader,
-                                 const sonde__yaml *node, int64_t **steps, size_t *count)
+sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
+                                    const sonde__yaml *node, int64_t **steps,
+                                    size_t *count)
 {
     sonde_err err = SONDE_OK;
 
@@ -156,7 +157,8 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
         err = sonde__yaml_text(at->reader, map, "when_nan", &config.when_nan);
     }
     if (err == SONDE_OK && list != NULL) {
-        err = sonde__hook_read_steps(at->reader, list, &steps, &config.save_step_count);
+        err =
+            sonde__observe_read_steps(at->reader, list, &steps, &config.save_step_count);
         config.save_steps = steps;
     }
     if (err == SONDE_OK && config.start_step != SONDE_UNSET && config.start_step > 0 &&
@@ -167,7 +169,7 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
                                (long long)config.end_step, (long long)config.start_step);
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_save(at->hook, collection, mode, &config, &inner);
+        err = sonde__observe_save(at->setup, collection, mode, &config, &inner);
         err = told_at(at, map, err, &inner);
     }
     sonde__free(steps);
@@ -210,14 +212,16 @@ static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
         return SONDE_OK;
     }
     if (list != NULL && list->kind == SONDE__YAML_SCALAR) {
-        err = told_at(at, list, sonde__reductions_parse(list->text, &config, &inner),
-                      &inner);
+        err =
+            told_at(at, list,
+                    sonde__observe_reductions_parse(list->text, &config, &inner), &inner);
     }
     for (size_t i = 0; list != NULL && i < list->count && err == SONDE_OK; i++) {
         const sonde__yaml *child = list->children[i];
         const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
 
-        err = told_at(at, child, sonde__reduction_add(text, &config, &inner), &inner);
+        err = told_at(at, child, sonde__observe_reduction_add(text, &config, &inner),
+                      &inner);
     }
     if (err == SONDE_OK) {
         err = sonde__yaml_bool(at->reader, map, "histogram", &config.histogram);
@@ -230,7 +234,7 @@ static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
         err = sonde__yaml_bool(at->reader, map, "save_shape", &config.save_shape);
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_reduce(at->hook, collection, &config, &inner);
+        err = sonde__observe_reduce(at->setup, collection, &config, &inner);
         err = told_at(at, map, err, &inner);
     }
     return err;
@@ -238,7 +242,7 @@ static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
 
 /* --- collections ------------------------------------------------------------------ */
 
-typedef sonde_err (*add_selector)(sonde_hook *hook, const char *collection,
+typedef sonde_err (*add_selector)(sonde__observe_setup *setup, const char *collection,
                                   const char *selector, sonde_diag *diag);
 
 /* One selector or a list of them. */
@@ -266,7 +270,7 @@ static sonde_err read_selectors(const reading *at, const sonde__yaml *map,
             return sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "a selector",
                                     "an entry of %s is none", key);
         }
-        err = told_at(at, of, add(at->hook, collection, of->text, &inner), &inner);
+        err = told_at(at, of, add(at->setup, collection, of->text, &inner), &inner);
     }
     return err;
 }
@@ -297,11 +301,12 @@ static sonde_err read_module(const reading *at, const sonde__yaml *of,
         err = sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "name: a module",
                                "an entry of modules has no name");
     }
-    return err == SONDE_OK ? told_at(at, of,
-                                     sonde_hook_add_module(at->hook, collection, name,
-                                                           inputs, outputs, &inner),
-                                     &inner)
-                           : err;
+    return err == SONDE_OK
+               ? told_at(at, of,
+                         sonde__observe_add_module(at->setup, collection, name, inputs,
+                                                   outputs, &inner),
+                         &inner)
+               : err;
 }
 
 static sonde_err read_modules(const reading *at, const sonde__yaml *map,
@@ -330,17 +335,17 @@ static sonde_err read_collection(const reading *at, const sonde__yaml *of,
     bool saved = true;
     sonde_diag inner = {0};
     sonde_err err =
-        told_at(at, of, sonde_hook_add_collection(at->hook, name, &inner), &inner);
+        told_at(at, of, sonde__observe_add_asked(at->setup, name, &inner), &inner);
 
     if (err != SONDE_OK || is_null(of)) {
         return err;
     }
     err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
     if (err == SONDE_OK) {
-        err = read_selectors(at, of, "include", name, sonde_hook_include);
+        err = read_selectors(at, of, "include", name, sonde__observe_include);
     }
     if (err == SONDE_OK) {
-        err = read_selectors(at, of, "exclude", name, sonde_hook_exclude);
+        err = read_selectors(at, of, "exclude", name, sonde__observe_exclude);
     }
     if (err == SONDE_OK) {
         err = read_modules(at, of, name);
@@ -355,8 +360,8 @@ static sonde_err read_collection(const reading *at, const sonde__yaml *of,
         err = sonde__yaml_bool(at->reader, of, "save", &saved);
     }
     if (err == SONDE_OK && !saved) {
-        err =
-            told_at(at, of, sonde_hook_remove_collection(at->hook, name, &inner), &inner);
+        err = told_at(at, of, sonde__observe_remove_collection(at->setup, name, &inner),
+                      &inner);
     }
     return err;
 }
@@ -382,7 +387,7 @@ static sonde_err read_collections(const reading *at, const sonde__yaml *root)
         if (section->kind == SONDE__YAML_MAP) {
             err = read_collection(at, of, of->key);
         } else if (of->kind == SONDE__YAML_SCALAR) {
-            err = told_at(at, of, sonde_hook_add_collection(at->hook, of->text, &inner),
+            err = told_at(at, of, sonde__observe_add_asked(at->setup, of->text, &inner),
                           &inner);
         } else {
             err = sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "a name",
@@ -394,8 +399,8 @@ static sonde_err read_collections(const reading *at, const sonde__yaml *root)
 
 /* --- the whole -------------------------------------------------------------------- */
 
-sonde_err sonde__hook_check_keys(const sonde__yaml_reader *reader,
-                                 const sonde__yaml *root)
+sonde_err sonde__observe_check_keys(const sonde__yaml_reader *reader,
+                                    const sonde__yaml *root)
 {
     static const char *const keys[] = {
         "path",         "resume",       "ring_bytes",  "segment_bytes", "segment_seconds",
@@ -411,9 +416,9 @@ sonde_err sonde__hook_check_keys(const sonde__yaml_reader *reader,
 static sonde_err check(const reading *at, const sonde__yaml *root)
 {
     const sonde__yaml *section = sonde__yaml_get(root, "collections"), *node = NULL;
-    const sonde__collection *wrong = NULL;
+    const sonde__observe_collection *wrong = NULL;
     sonde_diag inner = {0};
-    const sonde_err err = sonde__hook_check(at->hook, &wrong, &inner);
+    const sonde_err err = sonde__observe_check(at->setup, &wrong, &inner);
 
     if (wrong != NULL && section != NULL) {
         node = sonde__yaml_get(section, wrong->name);
@@ -421,16 +426,16 @@ static sonde_err check(const reading *at, const sonde__yaml *root)
     return told_at(at, node != NULL ? node : root, err, &inner);
 }
 
-sonde_err sonde__hook_read(const sonde__yaml_reader *reader, const sonde__yaml *root,
-                           sonde_hook *hook)
+sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yaml *root,
+                              sonde__observe_setup *setup)
 {
-    const reading at = {reader, hook};
+    const reading at = {reader, setup};
     sonde_err err = SONDE_OK;
 
     if (sonde__yaml_get(root, "include") != NULL) {
-        err = sonde__hook_add(hook, "default", true, reader->diag);
+        err = sonde__observe_add(setup, "default", true, reader->diag);
         if (err == SONDE_OK) {
-            err = read_selectors(&at, root, "include", "default", sonde_hook_include);
+            err = read_selectors(&at, root, "include", "default", sonde__observe_include);
         }
     }
     if (err == SONDE_OK) {

@@ -1,7 +1,7 @@
 /*
  * collections.c - the collections of a hook and what they include.
  */
-#include "hook/hook_state.h"
+#include "observe/collections.h"
 #include "base/fail.h"
 #include "base/memory.h"
 
@@ -10,25 +10,25 @@
 
 enum { LONGEST_NAME = 256 };
 
-const char *const sonde__builtin_collections[] = {"weights",
-                                                  "biases",
-                                                  "gradients",
-                                                  "losses",
-                                                  "updates",
-                                                  "optimizer_state",
-                                                  "inputs",
-                                                  "outputs",
-                                                  "activations",
-                                                  "buffers",
-                                                  "scalars",
-                                                  "all",
-                                                  "activation_gradients",
-                                                  NULL};
+const char *const sonde__observe_builtin_collections[] = {"weights",
+                                                          "biases",
+                                                          "gradients",
+                                                          "losses",
+                                                          "updates",
+                                                          "optimizer_state",
+                                                          "inputs",
+                                                          "outputs",
+                                                          "activations",
+                                                          "buffers",
+                                                          "scalars",
+                                                          "all",
+                                                          "activation_gradients",
+                                                          NULL};
 
 static bool is_builtin(const char *name)
 {
-    for (size_t i = 0; sonde__builtin_collections[i] != NULL; i++) {
-        if (strcmp(sonde__builtin_collections[i], name) == 0) {
+    for (size_t i = 0; sonde__observe_builtin_collections[i] != NULL; i++) {
+        if (strcmp(sonde__observe_builtin_collections[i], name) == 0) {
             return true;
         }
     }
@@ -37,50 +37,51 @@ static bool is_builtin(const char *name)
 
 /* --- finding ---------------------------------------------------------------------- */
 
-static sonde__collection *find(sonde_hook *hook, const char *name)
+static sonde__observe_collection *find(sonde__observe_setup *setup, const char *name)
 {
-    for (size_t i = 0; i < hook->collection_count; i++) {
-        if (strcmp(hook->collections[i].name, name) == 0) {
-            return &hook->collections[i];
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        if (strcmp(setup->collections[i].name, name) == 0) {
+            return &setup->collections[i];
         }
     }
     return NULL;
 }
 
-sonde__collection *sonde__hook_find(sonde_hook *hook, const char *name)
+sonde__observe_collection *sonde__observe_find_collection(sonde__observe_setup *setup,
+                                                          const char *name)
 {
-    return find(hook, name);
+    return find(setup, name);
 }
 
-sonde_err sonde__hook_check_open(const sonde_hook *hook, const char *what,
-                                 sonde_diag *diag)
+sonde_err sonde__observe_check_open(const sonde__observe_setup *setup, const char *what,
+                                    sonde_diag *diag)
 {
-    return hook->settled
+    return setup->settled
                ? sonde__fail(diag, SONDE_ESTATE, what, "it before the first step",
                              "the hook is at work and its configuration frozen")
                : SONDE_OK;
 }
 
-sonde_err sonde__hook_find_open(sonde_hook *hook, const char *name,
-                                sonde__collection **out, sonde_diag *diag)
+sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name,
+                                   sonde__observe_collection **out, sonde_diag *diag)
 {
     const char *names[SONDE__MOST_COLLECTIONS], *nearest = NULL;
-    sonde__collection *found = NULL;
-    const sonde_err err = sonde__hook_check_open(hook, name, diag);
+    sonde__observe_collection *found = NULL;
+    const sonde_err err = sonde__observe_check_open(setup, name, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    found = find(hook, name);
+    found = find(setup, name);
     if (found != NULL) {
         found->asked = true;
         *out = found;
         return SONDE_OK;
     }
-    for (size_t i = 0; i < hook->collection_count; i++) {
-        names[i] = hook->collections[i].name;
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        names[i] = setup->collections[i].name;
     }
-    nearest = sonde_diag_nearest(name, names, hook->collection_count);
+    nearest = sonde_diag_nearest(name, names, setup->collection_count);
     (void)sonde__fail(diag, SONDE_ENOTFOUND, name,
                       nearest != NULL ? nearest : "a collection that was added",
                       "unknown collection '%s'", name);
@@ -89,10 +90,10 @@ sonde_err sonde__hook_find_open(sonde_hook *hook, const char *name,
 
 /* --- adding ------------------------------------------------------------------------ */
 
-void sonde__hook_forget_config(sonde_hook *hook)
+void sonde__observe_forget(sonde__observe_setup *setup)
 {
-    for (size_t i = 0; i < hook->collection_count; i++) {
-        sonde__collection *of = &hook->collections[i];
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        sonde__observe_collection *of = &setup->collections[i];
 
         for (size_t k = 0; k < of->choices.count; k++) {
             sonde_selector_destroy(of->choices.items[k].what);
@@ -102,11 +103,11 @@ void sonde__hook_forget_config(sonde_hook *hook)
             sonde_selector_destroy(of->when_nan[mode].what);
         }
         sonde__free(of->choices.items);
-        sonde__forget_layers(of->layers);
+        sonde__observe_forget_layers(of->layers);
         sonde__free(of->name);
     }
-    hook->collection_count = 0;
-    sonde__forget_layers(hook->layers);
+    setup->collection_count = 0;
+    sonde__observe_forget_layers(setup->layers);
 }
 
 static sonde_err check_name(const char *name, sonde_diag *diag)
@@ -121,10 +122,10 @@ static sonde_err check_name(const char *name, sonde_diag *diag)
 }
 
 /* Takes the selector, whatever it returns. */
-static sonde_err add_choice(sonde__collection *to, sonde_selector *what,
+static sonde_err add_choice(sonde__observe_collection *to, sonde_selector *what,
                             const char *module, bool exclude, sonde_diag *diag)
 {
-    sonde__choice choice = {.what = what, .exclude = exclude};
+    sonde__observe_choice choice = {.what = what, .exclude = exclude};
 
     choice.module = module != NULL ? sonde__strdup(module) : NULL;
     if ((module != NULL && choice.module == NULL) ||
@@ -138,10 +139,10 @@ static sonde_err add_choice(sonde__collection *to, sonde_selector *what,
     return SONDE_OK;
 }
 
-sonde_err sonde__hook_add(sonde_hook *hook, const char *name, bool asked,
-                          sonde_diag *diag)
+sonde_err sonde__observe_add(sonde__observe_setup *setup, const char *name, bool asked,
+                             sonde_diag *diag)
 {
-    sonde__collection *added = find(hook, name);
+    sonde__observe_collection *added = find(setup, name);
     sonde_selector *role = NULL;
     char text[LONGEST_NAME + 2];
     sonde_err err = check_name(name, diag);
@@ -154,7 +155,7 @@ sonde_err sonde__hook_add(sonde_hook *hook, const char *name, bool asked,
         added->asked = added->asked || asked;
         return SONDE_OK;
     }
-    if (hook->collection_count == SONDE__MOST_COLLECTIONS) {
+    if (setup->collection_count == SONDE__MOST_COLLECTIONS) {
         return sonde__fail(diag, SONDE_ERANGE, name, "at most 64 collections",
                            "one collection too many");
     }
@@ -165,30 +166,31 @@ sonde_err sonde__hook_add(sonde_hook *hook, const char *name, bool asked,
             return err;
         }
     }
-    added = &hook->collections[hook->collection_count];
-    *added = (sonde__collection){.saved = true, .asked = asked};
-    sonde__unset_layers(added->layers);
+    added = &setup->collections[setup->collection_count];
+    *added = (sonde__observe_collection){.saved = true, .asked = asked};
+    sonde__observe_unset_layers(added->layers);
     added->name = sonde__strdup(name);
     if (added->name == NULL) {
         sonde_selector_destroy(role);
         return sonde__fail_nomem(diag, "a collection");
     }
-    hook->collection_count++;
+    setup->collection_count++;
     return role != NULL ? add_choice(added, role, NULL, false, diag) : SONDE_OK;
 }
 
-sonde_err sonde_hook_add_collection(sonde_hook *hook, const char *name, sonde_diag *diag)
+sonde_err sonde__observe_add_asked(sonde__observe_setup *setup, const char *name,
+                                   sonde_diag *diag)
 {
-    const sonde_err err = sonde__hook_check_open(hook, name, diag);
+    const sonde_err err = sonde__observe_check_open(setup, name, diag);
 
-    return err == SONDE_OK ? sonde__hook_add(hook, name, true, diag) : err;
+    return err == SONDE_OK ? sonde__observe_add(setup, name, true, diag) : err;
 }
 
-sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
-                                       sonde_diag *diag)
+sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const char *name,
+                                           sonde_diag *diag)
 {
-    sonde__collection *of = NULL;
-    const sonde_err err = sonde__hook_find_open(hook, name, &of, diag);
+    sonde__observe_collection *of = NULL;
+    const sonde_err err = sonde__observe_find_open(setup, name, &of, diag);
 
     if (err == SONDE_OK) {
         of->saved = false;
@@ -196,12 +198,12 @@ sonde_err sonde_hook_remove_collection(sonde_hook *hook, const char *name,
     return err;
 }
 
-static sonde_err choose(sonde_hook *hook, const char *collection, const char *selector,
-                        bool exclude, sonde_diag *diag)
+static sonde_err choose(sonde__observe_setup *setup, const char *collection,
+                        const char *selector, bool exclude, sonde_diag *diag)
 {
-    sonde__collection *of = NULL;
+    sonde__observe_collection *of = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__hook_find_open(hook, collection, &of, diag);
+    sonde_err err = sonde__observe_find_open(setup, collection, &of, diag);
 
     if (err == SONDE_OK) {
         err = sonde_selector_create(selector, &what, diag);
@@ -209,24 +211,25 @@ static sonde_err choose(sonde_hook *hook, const char *collection, const char *se
     return err == SONDE_OK ? add_choice(of, what, NULL, exclude, diag) : err;
 }
 
-sonde_err sonde_hook_include(sonde_hook *hook, const char *collection,
-                             const char *selector, sonde_diag *diag)
+sonde_err sonde__observe_include(sonde__observe_setup *setup, const char *collection,
+                                 const char *selector, sonde_diag *diag)
 {
-    return choose(hook, collection, selector, false, diag);
+    return choose(setup, collection, selector, false, diag);
 }
 
-sonde_err sonde_hook_exclude(sonde_hook *hook, const char *collection,
-                             const char *selector, sonde_diag *diag)
+sonde_err sonde__observe_exclude(sonde__observe_setup *setup, const char *collection,
+                                 const char *selector, sonde_diag *diag)
 {
-    return choose(hook, collection, selector, true, diag);
+    return choose(setup, collection, selector, true, diag);
 }
 
-sonde_err sonde__hook_include_regex(sonde_hook *hook, const char *collection,
-                                    const char *pattern, sonde_diag *diag)
+sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
+                                       const char *collection, const char *pattern,
+                                       sonde_diag *diag)
 {
-    sonde__collection *of = NULL;
+    sonde__observe_collection *of = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__hook_find_open(hook, collection, &of, diag);
+    sonde_err err = sonde__observe_find_open(setup, collection, &of, diag);
 
     if (err == SONDE_OK) {
         err = sonde_selector_create_regex(pattern, &what, diag);
@@ -263,14 +266,14 @@ static char *module_pattern(const char *module, bool inputs, bool outputs)
     return pattern;
 }
 
-sonde_err sonde_hook_add_module(sonde_hook *hook, const char *collection,
-                                const char *module, bool inputs, bool outputs,
-                                sonde_diag *diag)
+sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *collection,
+                                    const char *module, bool inputs, bool outputs,
+                                    sonde_diag *diag)
 {
-    sonde__collection *of = NULL;
+    sonde__observe_collection *of = NULL;
     sonde_selector *what = NULL;
     char *pattern = NULL;
-    sonde_err err = sonde__hook_find_open(hook, collection, &of, diag);
+    sonde_err err = sonde__observe_find_open(setup, collection, &of, diag);
 
     if (err != SONDE_OK) {
         return err;

@@ -5,23 +5,25 @@
  * mode. What is wrong within a layer is found when it is given, what contradicts itself
  * between layers by check, at the latest by settle.
  */
-#include "hook/hook_state.h"
+#include "observe/collections.h"
 #include "base/fail.h"
+#include "base/macros.h"
 #include "base/memory.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-void sonde__unset_layers(sonde__save_layers layers)
+void sonde__observe_unset_layers(sonde__observe_save_layers layers)
 {
     for (size_t i = 0; i < 1 + SONDE_MODE_COUNT; i++) {
         layers[i].config = sonde_save_config_unset();
     }
 }
 
-void sonde__forget_layers(sonde__save_layers layers)
+void sonde__observe_forget_layers(sonde__observe_save_layers layers)
 {
     for (size_t i = 0; i < 1 + SONDE_MODE_COUNT; i++) {
         sonde__free(layers[i].steps);
@@ -75,8 +77,8 @@ static int ascending(const void *a, const void *b)
 }
 
 /* Copies what a config points to. */
-static sonde_err copy_config(sonde__save_layer *layer, const sonde_save_config *config,
-                             sonde_diag *diag)
+static sonde_err copy_config(sonde__observe_save_layer *layer,
+                             const sonde_save_config *config, sonde_diag *diag)
 {
     const size_t count = config->save_steps != NULL ? config->save_step_count : 0;
     int64_t *steps =
@@ -133,14 +135,14 @@ static void merge_config(sonde_save_config *to, const sonde_save_config *from)
 }
 
 /* What holds for a collection in a mode. */
-static sonde_save_config effective(const sonde_hook *hook, const sonde__collection *of,
-                                   int mode)
+static sonde_save_config effective(const sonde__observe_setup *setup,
+                                   const sonde__observe_collection *of, int mode)
 {
     sonde_save_config config = {
         .every = 500, .end_step = SONDE_SCHEDULE_NEVER, .when_nan = ""};
 
-    merge_config(&config, &hook->layers[0].config);
-    merge_config(&config, &hook->layers[1 + mode].config);
+    merge_config(&config, &setup->layers[0].config);
+    merge_config(&config, &setup->layers[1 + mode].config);
     merge_config(&config, &of->layers[0].config);
     merge_config(&config, &of->layers[1 + mode].config);
     return config;
@@ -159,7 +161,7 @@ static sonde_schedule schedule_of(const sonde_save_config *config)
         .every = config->every, .start = config->start_step, .end = config->end_step};
 }
 
-static sonde_err check_effective(const sonde__collection *of, int mode,
+static sonde_err check_effective(const sonde__observe_collection *of, int mode,
                                  const sonde_save_config *config, sonde_diag *diag)
 {
     char place[256];
@@ -175,16 +177,16 @@ static sonde_err check_effective(const sonde__collection *of, int mode,
                        config->start_step);
 }
 
-sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
-                          const sonde_save_config *config, sonde_diag *diag)
+sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collection,
+                              int mode, const sonde_save_config *config, sonde_diag *diag)
 {
     const char *where = collection != NULL ? collection : "hook";
-    sonde__save_layer *layer = NULL;
-    sonde__collection *of = NULL;
-    sonde_err err = sonde__hook_check_open(hook, where, diag);
+    sonde__observe_save_layer *layer = NULL;
+    sonde__observe_collection *of = NULL;
+    sonde_err err = sonde__observe_check_open(setup, where, diag);
 
     if (err == SONDE_OK && collection != NULL) {
-        err = sonde__hook_find_open(hook, collection, &of, diag);
+        err = sonde__observe_find_open(setup, collection, &of, diag);
     }
     if (err == SONDE_OK && (mode < -1 || mode >= SONDE_MODE_COUNT)) {
         err =
@@ -202,7 +204,7 @@ sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
     if (err != SONDE_OK) {
         return err;
     }
-    layer = of != NULL ? &of->layers[1 + mode] : &hook->layers[1 + mode];
+    layer = of != NULL ? &of->layers[1 + mode] : &setup->layers[1 + mode];
     err = copy_config(layer, config, diag);
     if (err == SONDE_OK) {
         set_field(&layer->config.every, config->every);
@@ -212,28 +214,28 @@ sonde_err sonde_hook_save(sonde_hook *hook, const char *collection, int mode,
     return err;
 }
 
-bool sonde__hook_says_global(const sonde_hook *hook)
+bool sonde__observe_says_global(const sonde__observe_setup *setup)
 {
     const size_t at = 1 + SONDE_MODE_GLOBAL;
     sonde_save_config said = sonde_save_config_unset();
 
-    merge_config(&said, &hook->layers[at].config);
-    for (size_t i = 0; i < hook->collection_count; i++) {
-        merge_config(&said, &hook->collections[i].layers[at].config);
+    merge_config(&said, &setup->layers[at].config);
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        merge_config(&said, &setup->collections[i].layers[at].config);
     }
     return said.every != SONDE_UNSET || said.start_step != SONDE_UNSET ||
            said.end_step != SONDE_UNSET || said.save_steps != NULL;
 }
 
-sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
-                            const sonde_reduction_config *config, sonde_diag *diag)
+sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collection,
+                                const sonde_reduction_config *config, sonde_diag *diag)
 {
     const char *where = collection != NULL ? collection : "hook";
-    sonde__collection *of = NULL;
-    sonde_err err = sonde__hook_check_open(hook, where, diag);
+    sonde__observe_collection *of = NULL;
+    sonde_err err = sonde__observe_check_open(setup, where, diag);
 
     if (err == SONDE_OK && collection != NULL) {
-        err = sonde__hook_find_open(hook, collection, &of, diag);
+        err = sonde__observe_find_open(setup, collection, &of, diag);
     }
     if (err == SONDE_OK && config->stats >> SONDE_STAT_ENTRIES != 0) {
         err = sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
@@ -246,20 +248,69 @@ sonde_err sonde_hook_reduce(sonde_hook *hook, const char *collection,
         of->reduces = true;
         of->reductions = *config;
     } else {
-        hook->reduces = true;
-        hook->reductions = *config;
+        setup->reduces = true;
+        setup->reductions = *config;
     }
     return SONDE_OK;
+}
+
+/* --- names of reductions ------------------------------------------------------------ */
+
+enum { LONGEST = 64 };
+
+sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config *to,
+                                       sonde_diag *diag)
+{
+    sonde_reduction of;
+    sonde_err err = SONDE_OK;
+
+    if (strcasecmp(name, "histogram") == 0 || strcasecmp(name, "quantiles") == 0) {
+        to->histogram = true;
+        return SONDE_OK;
+    }
+    err = sonde_reduction_parse(name, &of, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (of.kind == SONDE_REDUCTION_STAT) {
+        to->stats |= UINT32_C(1) << of.stat;
+    } else if ((sonde_reduction_evidence(&of) & SONDE_HOW_SKETCH) != 0) {
+        to->histogram = true;
+    } else {
+        to->save_raw_tensor = true;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_config *to,
+                                          sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    while (err == SONDE_OK && *text != '\0') {
+        const size_t blank = strspn(text, " \t,");
+        const size_t length = strcspn(text + blank, ", \t");
+        char name[LONGEST];
+
+        if (length > 0) {
+            (void)snprintf(name, sizeof name, "%.*s",
+                           (int)SONDE_MIN(length, (size_t)LONGEST), text + blank);
+            err = sonde__observe_reduction_add(name, to, diag);
+        }
+        text += blank + length;
+    }
+    return err;
 }
 
 /* --- settling --------------------------------------------------------------------- */
 
 /* SONDE_HOW_ bits of what a collection keeps. */
-static unsigned how_of(const sonde_hook *hook, const sonde__collection *of)
+static unsigned how_of(const sonde__observe_setup *setup,
+                       const sonde__observe_collection *of)
 {
-    const sonde_reduction_config *config = of->reduces     ? &of->reductions
-                                           : hook->reduces ? &hook->reductions
-                                                           : NULL;
+    const sonde_reduction_config *config = of->reduces      ? &of->reductions
+                                           : setup->reduces ? &setup->reductions
+                                                            : NULL;
     unsigned how = 0;
 
     if (config == NULL) {
@@ -271,7 +322,7 @@ static unsigned how_of(const sonde_hook *hook, const sonde__collection *of)
     return how;
 }
 
-static bool has_include(const sonde__collection *of)
+static bool has_include(const sonde__observe_collection *of)
 {
     bool any = false;
 
@@ -281,8 +332,8 @@ static bool has_include(const sonde__collection *of)
     return any;
 }
 
-static sonde_err check_collection(const sonde_hook *hook, const sonde__collection *of,
-                                  sonde_diag *diag)
+static sonde_err check_collection(const sonde__observe_setup *setup,
+                                  const sonde__observe_collection *of, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
@@ -292,23 +343,23 @@ static sonde_err check_collection(const sonde_hook *hook, const sonde__collectio
                            "the collection includes nothing");
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
-        const sonde_save_config config = effective(hook, of, mode);
+        const sonde_save_config config = effective(setup, of, mode);
 
         err = check_effective(of, mode, &config, diag);
     }
     return err;
 }
 
-sonde_err sonde__hook_check(const sonde_hook *hook, const sonde__collection **at,
-                            sonde_diag *diag)
+sonde_err sonde__observe_check(const sonde__observe_setup *setup,
+                               const sonde__observe_collection **at, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; i < hook->collection_count && err == SONDE_OK; i++) {
-        const sonde__collection *of = &hook->collections[i];
+    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+        const sonde__observe_collection *of = &setup->collections[i];
 
         if (of->saved) {
-            err = check_collection(hook, of, diag);
+            err = check_collection(setup, of, diag);
         }
         if (err != SONDE_OK && at != NULL) {
             *at = of;
@@ -318,13 +369,14 @@ sonde_err sonde__hook_check(const sonde_hook *hook, const sonde__collection **at
 }
 
 /* The schedules and the when_nan of collection i. */
-static sonde_err settle_collection(sonde_hook *hook, size_t i, sonde_diag *diag)
+static sonde_err settle_collection(sonde__observe_setup *setup, size_t i,
+                                   sonde_diag *diag)
 {
-    sonde__collection *of = &hook->collections[i];
+    sonde__observe_collection *of = &setup->collections[i];
 
-    of->how = how_of(hook, of);
+    of->how = how_of(setup, of);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        const sonde_save_config config = effective(hook, of, mode);
+        const sonde_save_config config = effective(setup, of, mode);
         sonde_selector **what = &of->when_nan[mode].what;
 
         of->when[mode] = schedule_of(&config);
@@ -338,29 +390,23 @@ static sonde_err settle_collection(sonde_hook *hook, size_t i, sonde_diag *diag)
                 return err;
             }
         }
-        hook->nan_sets[mode] |= UINT64_C(1) << i;
+        setup->nan_sets[mode] |= UINT64_C(1) << i;
     }
     return SONDE_OK;
 }
 
-sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
+sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag)
 {
-    sonde_err err = hook->settled ? SONDE_OK : sonde__hook_check(hook, NULL, diag);
-    unsigned how = 0;
+    sonde_err err = setup->settled ? SONDE_OK : sonde__observe_check(setup, NULL, diag);
 
-    if (err != SONDE_OK || hook->settled) {
+    if (err != SONDE_OK || setup->settled) {
         return err;
     }
-    for (size_t i = 0; i < hook->collection_count && err == SONDE_OK; i++) {
-        if (hook->collections[i].saved) {
-            err = settle_collection(hook, i, diag);
-            how |= hook->collections[i].how;
+    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+        if (setup->collections[i].saved) {
+            err = settle_collection(setup, i, diag);
         }
     }
-    if (err == SONDE_OK && (how & SONDE_HOW_SKETCH) != 0 && hook->sketch == NULL) {
-        hook->sketch = sonde__malloc(sizeof *hook->sketch);
-        err = hook->sketch != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a sketch");
-    }
-    hook->settled = err == SONDE_OK;
+    setup->settled = err == SONDE_OK;
     return err;
 }

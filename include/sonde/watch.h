@@ -1,0 +1,154 @@
+/*
+ * watch.h - slots seen once a step: the way into Sonde for a training loop of any program,
+ * a loop in C or the binding of another language.
+ *
+ *     create; add a slot for each tensor
+ *     for each step:
+ *         begin_step(mode)
+ *         see(slot, view)       for each tensor, when it has its value; or see_all
+ *         end_step
+ *     close
+ *
+ * A hook says what is recorded (<sonde/hook.h>), rules judge while the program runs
+ * (<sonde/rules.h>); both are optional and hang on the watch's one observer
+ * (<sonde/observer.h>), to which a program may add taps of its own. The vital signs of a
+ * tensor are computed once a step, by sonde_vitals_of, for all of them. Raw values are read
+ * only if a tap that is due asks for them.
+ *
+ *     hook_options.record.path = "runs/one";
+ *     err = sonde_hook_create(&hook_options, &hook, &diag);
+ *     err = sonde_watch_create(&(sonde_watch_options){.hook = hook}, &watch, &diag);
+ *     err = sonde_watch_add_view(watch, "fc1.weight", &view, &slot, &diag);
+ *     for (...) {
+ *         err = sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag);
+ *         sonde_watch_see(watch, slot, &view);
+ *         sonde_watch_end_step(watch);
+ *     }
+ *     err = sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag);
+ *
+ * Cost: a step with no active tap, one comparison and the recorder's end of step; a tensor
+ * that is not due, one byte load and a branch (inline); one that is, its vital signs (near
+ * the speed of memory for float32, slower for strided views) and some 100 ns for the sinks.
+ * After the first step nothing is allocated, but by add, a new finding, and a step that
+ * holds more values for when_nan than any before.
+ *
+ * One thread at a time for a watch, its hook and its rules.
+ */
+#ifndef SONDE_WATCH_H
+#define SONDE_WATCH_H
+
+#include <sonde/hook.h>
+#include <sonde/rules.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The part that see reads without a call; the watch alone writes it. */
+typedef struct sonde_watch {
+    const uint8_t *wants; /* by slot: SONDE_HOW_ bits due now; 0 outside of a step */
+} sonde_watch;
+
+typedef struct sonde_watch_options {
+    sonde_hook *hook;   /* what is recorded; taken if create succeeds. NULL: nothing */
+    sonde_rules *rules; /* borrowed until close. NULL: none */
+    /* Steps between the rules' looks at vital signs and at raw values, as in
+     * sonde_rules_attach; 0: 1, and ten times as many. Losses are judged at every step. */
+    int64_t rules_every, rules_raw_every;
+} sonde_watch_options;
+
+/* options may be NULL: for taps of one's own. */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_create(const sonde_watch_options *options,
+                                                     sonde_watch **out, sonde_diag *diag);
+/*
+ * Ends a step that is on, finishes the rules, closes the hook as sonde_hook_close does, and
+ * frees the watch, whatever it returns. text may be NULL, and so may watch. The findings
+ * stay with the rules.
+ */
+SONDE_API sonde_err sonde_watch_close(sonde_watch *watch, sonde_run_end reason,
+                                      const char *text, sonde_diag *diag);
+
+/* --- slots ------------------------------------------------------------------------ */
+
+/*
+ * Adds a tensor; *slot counts from 0. info->role SONDE_ROLE_OTHER takes the role that the
+ * name suggests (docs/recording.md); same_as is ignored: each slot is recorded under its own
+ * name. Strings are copied. At any time; a slot that is added within a step is seen at that
+ * step. A batch may have another size than info->shape: a view says what it is. A name that
+ * is taken: SONDE_EEXIST; other errors are those of sonde_catalogue_declare and
+ * sonde_observer_extend. All memory of the slot is allocated here, or by the first
+ * begin_step.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_add(sonde_watch *watch,
+                                                  const sonde_tensor_info *info,
+                                                  uint32_t *slot, sonde_diag *diag);
+/* The same with the dtype and shape of a view, whose data is not read, and the role that
+ * the name suggests. */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_view(sonde_watch *watch,
+                                                       const char *name,
+                                                       const sonde_view *view,
+                                                       uint32_t *slot, sonde_diag *diag);
+/*
+ * Adds the update of a slot's tensor: "update/<its name>", role update, its shape, float64
+ * for float64 and float32 for other floating dtypes (else SONDE_EDTYPE). Show the tensor
+ * itself to this slot twice a step: before the optimizer changes it, which keeps a copy, and
+ * after, which observes the difference, after minus before. Memory: two copies. Cost when
+ * it is not due: that of any slot, twice.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_add_update(sonde_watch *watch,
+                                                         uint32_t parameter,
+                                                         uint32_t *slot,
+                                                         sonde_diag *diag);
+/* The catalogue of the slots, in which a slot is its own id. Borrowed until close. */
+SONDE_API const sonde_catalogue *sonde_watch_catalogue(const sonde_watch *watch);
+/* The observer, for taps of one's own: add them before the first step. Each step is a call
+ * of one iteration, one micro-batch and one replica. Borrowed until close. */
+SONDE_API sonde_observer *sonde_watch_observer(sonde_watch *watch);
+
+/* --- steps ------------------------------------------------------------------------ */
+
+/*
+ * The next step of a mode; ends a step that is on. A program that does not distinguish modes
+ * passes SONDE_MODE_GLOBAL for all steps. The first call ends configuration and opens the
+ * run: it returns the errors of sonde_hook_attach, sonde_rules_attach and sonde_hook_open.
+ * After an error no step is on.
+ */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_begin_step(sonde_watch *watch,
+                                                         sonde_mode mode,
+                                                         sonde_diag *diag);
+/* The slow half of see. */
+SONDE_API void sonde_watch_see_due(sonde_watch *watch, uint32_t slot,
+                                   const sonde_view *view);
+/*
+ * The value of a slot at this step; outside of a step, nothing. slot is one that add
+ * returned. view is borrowed for the call; any strides and any shape. A slot that is seen
+ * again within a step has its next micro-batch.
+ */
+static inline void sonde_watch_see(sonde_watch *watch, uint32_t slot,
+                                   const sonde_view *view)
+{
+    if (watch->wants[slot] != 0) {
+        sonde_watch_see_due(watch, slot, view);
+    }
+}
+/* The same for slots[i] and views[i], i < count, in this order: one call of C for a whole
+ * step. A number that is not a slot is skipped. */
+SONDE_API void sonde_watch_see_all(sonde_watch *watch, const uint32_t *slots,
+                                   const sonde_view *views, size_t count);
+/* As sonde_hook_scalar; without a hook, nothing. */
+SONDE_API SONDE_CHECKED sonde_err sonde_watch_scalar(sonde_watch *watch, const char *name,
+                                                     double value, sonde_diag *diag);
+SONDE_API void sonde_watch_end_step(sonde_watch *watch);
+
+/* Where the step that is on, or else the last one, is in the run. */
+SONDE_API sonde_coordinate sonde_watch_where(const sonde_watch *watch);
+/* The vital signs of the last value of a slot at that step, from memory. False if they were
+ * not due, or the slot was not seen. */
+SONDE_API bool sonde_watch_vitals(const sonde_watch *watch, uint32_t slot,
+                                  sonde_vitals *vitals);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

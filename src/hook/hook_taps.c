@@ -1,0 +1,630 @@
+/*
+ * hook_taps.c - a hook as taps on a producer's observer.
+ *
+ * Each collection becomes up to three kinds of taps, all of which end in this file:
+ *
+ *     save     its tensors, on its schedule, as its reductions say
+ *     watch    the tensors that its when_nan looks at: vital signs at every step
+ *     hold     its tensors, raw, at every step, if it has a when_nan
+ *
+ * and two more record the vital signs that are recorded in any case. An observer hands a
+ * value to its taps in the order in which they were added: save, watch, hold. So a value is
+ * held with the knowledge of what is recorded of it. When a watch tap sees a NaN or an
+ * infinity, the collection is tripped: what is held for it goes to the recorder, and so does
+ * the rest of the step.
+ *
+ * Held copies lie one after another in a block that grows to what a step needs and stays.
+ */
+#include "hook/hook_state.h"
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+
+#include "observe/observer_state.h"
+#include "observe/tensor_names.h"
+
+#include <sonde/log.h>
+
+#include <string.h>
+
+typedef enum tap_kind { SAVE, WATCH, HOLD } tap_kind;
+
+/* Where a tap ends. */
+typedef struct end {
+    sonde_sink sink; /* first */
+    sonde_hook *hook;
+    sonde__hook_attachment *to;
+    tap_kind kind;
+    uint64_t set; /* the collection's bit */
+    unsigned how;
+} end;
+
+enum {
+    ENDS_OF_ONE = 2 + SONDE_MODE_COUNT, /* of a collection: save, hold, watch by mode */
+    ANY_MODE = -1
+};
+
+struct sonde__hook_attachment {
+    sonde__hook_attachment *next;
+    sonde_hook *hook;
+    const sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    int mode;      /* of its steps, or ANY_MODE */
+    uint32_t *map; /* ids of the catalogue attached to -> ids of the hook's */
+    uint32_t mapped;
+    size_t held_values, held_bytes; /* of a step, at most */
+    end *ends;
+    size_t end_count;
+};
+
+void sonde__hook_detach_all(sonde_hook *hook)
+{
+    while (hook->attachments != NULL) {
+        sonde__hook_attachment *first = hook->attachments;
+
+        hook->attachments = first->next;
+        sonde__free(first->map);
+        sonde__free(first->ends);
+        sonde__free(first);
+    }
+}
+
+/* --- recording -------------------------------------------------------------------- */
+
+/* Computes the parts that an observation lacks. */
+static void complete(sonde_hook *hook, sonde_observation *seen, sonde_vitals *vitals)
+{
+    if ((seen->how & SONDE_HOW_VITALS) != 0 && seen->vitals == NULL) {
+        sonde_vitals_of(seen->view, vitals);
+        seen->vitals = vitals;
+    }
+    if ((seen->how & SONDE_HOW_SKETCH) != 0 && seen->sketch == NULL) {
+        sonde_sketch_init(hook->sketch);
+        sonde_sketch_add(hook->sketch, seen->view);
+        seen->sketch = hook->sketch;
+    }
+}
+
+/* Records the parts in how that are not recorded yet; returns these. */
+static unsigned record(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
+                       unsigned how)
+{
+    sonde_observation part = *seen;
+    sonde_vitals vitals;
+
+    part.id = id;
+    part.info = sonde_catalogue_info(hook->catalogue, id);
+    part.how = how & ~sonde__record_sink_done(hook->sink, id, &seen->at);
+    if (part.how != 0) {
+        complete(hook, &part, &vitals);
+        hook->sink->sink.put(&hook->sink->sink, &part);
+    }
+    return part.how;
+}
+
+/* --- holding ---------------------------------------------------------------------- */
+
+/* Bytes that a value of so many takes while it is held. */
+static size_t held_size(size_t bytes)
+{
+    return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
+}
+
+static bool make_room(sonde__hook_holding *held, size_t values, size_t bytes)
+{
+    size_t size = SONDE_MAX(held->size, (size_t)4096);
+    unsigned char *grown = NULL;
+
+    if (!sonde__reserve(&held->items, &held->capacity, values, sizeof *held->items)) {
+        return false;
+    }
+    if (bytes <= held->size) {
+        return true;
+    }
+    while (size < bytes) {
+        if (size > SIZE_MAX / 2) {
+            return false;
+        }
+        size *= 2;
+    }
+    grown = sonde__malloc_aligned(SONDE__ALIGN, size);
+    if (grown == NULL) {
+        return false;
+    }
+    if (held->used > 0) {
+        memcpy(grown, held->bytes, held->used);
+    }
+    sonde__free(held->bytes);
+    held->bytes = grown;
+    held->size = size;
+    return true;
+}
+
+/* The held copy of this very value, or NULL. */
+static sonde__hook_held *find_held(sonde_hook *hook, uint32_t id,
+                                   const sonde_coordinate *at)
+{
+    sonde__hook_holding *held = &hook->held;
+    sonde__hook_held *last = held->count > 0 ? &held->items[held->count - 1] : NULL;
+
+    return last != NULL && last->id == id && last->at.micro_batch == at->micro_batch &&
+                   last->at.replica == at->replica
+               ? last
+               : NULL;
+}
+
+static void hold(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
+                 uint64_t set)
+{
+    sonde__hook_holding *held = &hook->held;
+    sonde__hook_held *item = find_held(hook, id, &seen->at);
+    const size_t bytes =
+        (size_t)sonde_view_count(seen->view) * sonde_dtype_size(seen->view->dtype);
+    const size_t size = held_size(bytes);
+
+    if (item != NULL) { /* held already, for another collection */
+        item->sets |= set;
+        return;
+    }
+    if (size < bytes || !make_room(held, held->count + 1, held->used + size)) {
+        if (!held->failed) {
+            sonde_log(SONDE_LOG_ERROR, "hook",
+                      "no memory to keep values for when_nan: some steps will lack them");
+        }
+        held->failed = true;
+        return;
+    }
+    item = &held->items[held->count];
+    *item = (sonde__hook_held){.id = id,
+                               .at = seen->at,
+                               .sets = set,
+                               .done = sonde__record_sink_done(hook->sink, id, &seen->at),
+                               .offset = held->used};
+    item->view = sonde_view_of(seen->view->dtype, seen->view->rank, seen->view->shape,
+                               held->bytes + held->used);
+    if (sonde_view_copy(&item->view, seen->view, NULL) == SONDE_OK) {
+        held->count++;
+        held->used += size;
+    }
+}
+
+/* Union of how over a mask of collections. */
+static unsigned how_of(const sonde_hook *hook, uint64_t sets)
+{
+    unsigned how = 0;
+
+    for (; sets != 0; sets &= sets - 1) {
+        how |= hook->setup.collections[__builtin_ctzll(sets)].how;
+    }
+    return how;
+}
+
+/* These collections are wanted at this step: records what is held for them. */
+static void trip(sonde_hook *hook, uint64_t sets)
+{
+    sonde__hook_holding *held = &hook->held;
+
+    hook->tripped |= sets;
+    for (size_t i = 0; i < held->count; i++) {
+        sonde__hook_held *item = &held->items[i];
+        const unsigned how = how_of(hook, item->sets & sets) & ~item->done;
+        sonde_observation seen = {.id = item->id,
+                                  .info = sonde_catalogue_info(hook->catalogue, item->id),
+                                  .at = item->at,
+                                  .how = how,
+                                  .view = &item->view};
+        sonde_vitals vitals;
+
+        if (how != 0) {
+            item->view.data = held->bytes + item->offset;
+            complete(hook, &seen, &vitals);
+            sonde__record_sink_put(hook->sink, &seen, how);
+            item->done |= how;
+        }
+    }
+}
+
+void sonde__hook_drop_held(sonde_hook *hook)
+{
+    hook->tripped = 0;
+    hook->held.count = 0;
+    hook->held.used = 0;
+}
+
+/* --- the ends of taps ------------------------------------------------------------- */
+
+static void put_held(const end *at, uint32_t id, const sonde_observation *seen)
+{
+    sonde_hook *hook = at->hook;
+    sonde__hook_held *item = NULL;
+
+    if ((hook->tripped & at->set) != 0) {
+        const unsigned how = record(hook, id, seen, at->how);
+
+        item = find_held(hook, id, &seen->at);
+        if (item != NULL) {
+            item->done |= how;
+        }
+    } else if ((at->how & ~sonde__record_sink_done(hook->sink, id, &seen->at)) != 0) {
+        hold(hook, id, seen, at->set);
+    }
+}
+
+static void put(sonde_sink *sink, const sonde_observation *seen)
+{
+    const end *at = (const end *)sink;
+    sonde_hook *hook = at->hook;
+    const uint32_t id = at->to->map[seen->id];
+
+    switch (at->kind) {
+    case SAVE:
+        (void)record(hook, id, seen, at->how);
+        break;
+    case WATCH:
+        if ((hook->tripped & at->set) == 0 &&
+            seen->vitals->nan + seen->vitals->pos_inf + seen->vitals->neg_inf > 0) {
+            trip(hook, at->set);
+        }
+        break;
+    case HOLD:
+        put_held(at, id, seen);
+        break;
+    }
+}
+
+/* Room for all that a step may have to hold. */
+static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
+                         unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
+{
+    const end *at = (const end *)sink;
+    sonde__hook_attachment *to = at->to;
+    const size_t values = (size_t)shape->micro_batches * (size_t)shape->replicas;
+    size_t bytes = sonde_dtype_size(info->dtype);
+    bool fits = true;
+
+    (void)id;
+    (void)how;
+    if (at->kind != HOLD) {
+        return SONDE_OK;
+    }
+    for (int i = 0; i < info->rank; i++) {
+        fits = fits && sonde__mul(bytes, (size_t)info->shape[i], &bytes);
+    }
+    fits = fits && bytes < SIZE_MAX / 4 && sonde__mul(held_size(bytes), values, &bytes) &&
+           !__builtin_add_overflow(to->held_bytes, bytes, &to->held_bytes);
+    to->held_values += values;
+    return fits && make_room(&at->hook->held, to->held_values, to->held_bytes)
+               ? SONDE_OK
+               : sonde__fail_nomem(diag, "the values that a when_nan may want");
+}
+
+/* --- attaching -------------------------------------------------------------------- */
+
+/* The tensors of an attachment that are being added. */
+typedef struct attaching {
+    sonde_hook *hook;
+    sonde__hook_attachment *to;
+    uint32_t from, count;           /* ids from ... count - 1 of the catalogue */
+    sonde__observe_member *tensors; /* by the catalogue's ids */
+    uint32_t *ids;                  /* scratch */
+    size_t next_end;                /* as many taps have been added */
+    sonde_diag *diag;
+} attaching;
+
+/* A kind of tap: where, when and what. */
+typedef struct plan {
+    const char *name;
+    tap_kind kind;
+    uint64_t set;
+    unsigned asks; /* the tap's how */
+    unsigned how;  /* what is recorded */
+    bool when_bad;
+    sonde_schedule when[SONDE_MODE_COUNT];
+} plan;
+
+/* Whether steps of a mode may come. */
+static bool has_mode(const attaching *work, int mode)
+{
+    return work->to->mode == ANY_MODE || work->to->mode == mode;
+}
+
+/* The end of the next tap: made by attach, found again by extend. */
+static end *take_end(attaching *work, const plan *tap)
+{
+    sonde__hook_attachment *to = work->to;
+    end *at = &to->ends[work->next_end++];
+
+    if (work->next_end > to->end_count) {
+        to->end_count++;
+        *at = (end){.sink = {.prepare = prepare, .put = put},
+                    .hook = work->hook,
+                    .to = to,
+                    .kind = tap->kind,
+                    .set = tap->set,
+                    .how = tap->how};
+    }
+    return at;
+}
+
+/* A tap on the first `count` ids of scratch, unless it is never due. */
+static sonde_err add_tap(attaching *work, size_t count, const plan *planned)
+{
+    sonde_tap tap = {.how = planned->asks, .when_bad = planned->when_bad};
+    sonde_selector *what = NULL;
+    bool ever = false;
+    sonde_err err = SONDE_OK;
+
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        if (has_mode(work, mode)) {
+            tap.when[mode] = planned->when[mode];
+            ever =
+                ever || sonde_schedule_next(&tap.when[mode], 0) != SONDE_SCHEDULE_NEVER;
+        }
+    }
+    if (!ever) {
+        return SONDE_OK;
+    }
+    err = sonde__selector_create_exact(planned->name, &what, work->diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    tap.what = what;
+    tap.where = &take_end(work, planned)->sink;
+    err = sonde__observer_add_ids(work->to->observer, &tap, work->ids, count, work->diag);
+    sonde_selector_destroy(what);
+    return err;
+}
+
+/* Lists in scratch the tensors whose masks have a bit; watch: of that mode. */
+static size_t list(attaching *work, uint64_t member, uint64_t watch, int mode,
+                   unsigned vital)
+{
+    size_t n = 0;
+
+    for (uint32_t id = work->from; id < work->count; id++) {
+        const sonde__observe_member *tensor = &work->tensors[id];
+
+        if ((tensor->member & member) != 0 || (tensor->watch[mode] & watch) != 0 ||
+            (tensor->vital & vital) != 0) {
+            work->ids[n++] = id;
+        }
+    }
+    return n;
+}
+
+static sonde_err add_saves(attaching *work)
+{
+    const sonde__observe_setup *setup = &work->hook->setup;
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+        const sonde__observe_collection *collection = &setup->collections[i];
+        plan tap = {.name = collection->name,
+                    .kind = SAVE,
+                    .set = UINT64_C(1) << i,
+                    .asks = collection->how,
+                    .how = collection->how};
+
+        memcpy(tap.when, collection->when, sizeof tap.when);
+        if (collection->saved) {
+            err = add_tap(work, list(work, tap.set, 0, 0, 0), &tap);
+        }
+    }
+    return err;
+}
+
+static sonde_err add_vitals(attaching *work)
+{
+    const int64_t every = work->hook->setup.vitals_every;
+    const sonde_schedule always = sonde_schedule_always();
+    plan tap = {.name = "vital signs of losses",
+                .kind = SAVE,
+                .asks = SONDE_HOW_VITALS,
+                .how = SONDE_HOW_VITALS,
+                .when = {always, always, always, always}};
+    sonde_err err = add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_ALWAYS), &tap);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    memset(tap.when, 0, sizeof tap.when);
+    tap.name = "vital signs";
+    tap.when_bad = every > 1;
+    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(every);
+    tap.when[SONDE_MODE_GLOBAL] = sonde_schedule_every(every);
+    return add_tap(work, list(work, 0, 0, 0, SONDE__VITAL_EVERY), &tap);
+}
+
+static sonde_err add_watches(attaching *work, size_t i)
+{
+    const sonde__observe_setup *setup = &work->hook->setup;
+    const uint64_t set = UINT64_C(1) << i;
+    sonde_err err = SONDE_OK;
+
+    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+        plan tap = {.name = setup->collections[i].name,
+                    .kind = WATCH,
+                    .set = set,
+                    .asks = SONDE_HOW_VITALS};
+
+        if ((setup->nan_sets[mode] & set) != 0) {
+            tap.when[mode] = sonde_schedule_always();
+            err = add_tap(work, list(work, 0, set, mode, 0), &tap);
+        }
+    }
+    return err;
+}
+
+static sonde_err add_holds(attaching *work, size_t i)
+{
+    const sonde__observe_setup *setup = &work->hook->setup;
+    plan tap = {.name = setup->collections[i].name,
+                .kind = HOLD,
+                .set = UINT64_C(1) << i,
+                .asks = SONDE_HOW_RAW,
+                .how = setup->collections[i].how};
+
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        if ((setup->nan_sets[mode] & tap.set) != 0) {
+            tap.when[mode] = sonde_schedule_always();
+        }
+    }
+    return add_tap(work, list(work, tap.set, 0, 0, 0), &tap);
+}
+
+static sonde_err add_taps(attaching *work)
+{
+    const size_t collections = work->hook->setup.collection_count;
+    sonde_err err = add_saves(work);
+
+    if (err == SONDE_OK) {
+        err = add_vitals(work);
+    }
+    for (size_t i = 0; i < collections && err == SONDE_OK; i++) {
+        err = add_watches(work, i);
+    }
+    for (size_t i = 0; i < collections && err == SONDE_OK; i++) {
+        err = add_holds(work, i);
+    }
+    return err;
+}
+
+/* The hook's own id of a tensor; an alias comes after its tensor. */
+static sonde_err map_tensor(attaching *work, uint32_t id)
+{
+    sonde_tensor_info info = *sonde_catalogue_info(work->to->catalogue, id);
+    uint32_t known = sonde__hook_tensor_named(work->hook, info.name);
+    sonde_err err = SONDE_OK;
+
+    if (known == SONDE_NO_TENSOR && info.same_as != id) {
+        err = map_tensor(work, info.same_as);
+        if (err == SONDE_OK) {
+            sonde__observe_make_alias(&info, work->hook->catalogue,
+                                      work->to->map[info.same_as]);
+        }
+    } else {
+        info.same_as = SONDE_NO_TENSOR;
+    }
+    if (err == SONDE_OK && known == SONDE_NO_TENSOR) {
+        err = sonde__hook_add_tensor(work->hook, &info, &work->tensors[id], &known,
+                                     work->diag);
+    }
+    work->to->map[id] = known;
+    return err;
+}
+
+/* The hook's own ids of the tensors that are ever recorded. */
+static sonde_err map_tensors(attaching *work)
+{
+    sonde_err err = SONDE_OK;
+
+    for (uint32_t id = work->from; id < work->count && err == SONDE_OK; id++) {
+        if (work->tensors[id].member != 0 || work->tensors[id].vital != 0) {
+            err = map_tensor(work, id);
+        }
+    }
+    return err;
+}
+
+static sonde_err attach(attaching *work)
+{
+    sonde_hook *hook = work->hook;
+    const sonde_catalogue *catalogue = work->to->catalogue;
+    const bool first = !hook->resolved && work->count > 0;
+    sonde_err err = sonde__observe_members(&hook->setup, catalogue, work->from,
+                                           work->count, first, work->tensors, work->diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (hook->graph[0] == '\0' && work->to->mode != ANY_MODE) {
+        sonde__observe_digest(catalogue, hook->graph);
+    }
+    hook->resolved = true;
+    err = map_tensors(work);
+    return err == SONDE_OK ? add_taps(work) : err;
+}
+
+static sonde_err attach_from(sonde__hook_attachment *to, uint32_t first, sonde_diag *diag)
+{
+    attaching work = {.hook = to->hook,
+                      .to = to,
+                      .from = first,
+                      .count = sonde_catalogue_count(to->catalogue),
+                      .diag = diag};
+    size_t capacity = to->mapped;
+    sonde_err err = SONDE_ENOMEM;
+
+    work.tensors = sonde__calloc(work.count, sizeof *work.tensors);
+    work.ids = sonde__calloc(work.count, sizeof *work.ids);
+    if (work.tensors != NULL && work.ids != NULL &&
+        sonde__reserve(&to->map, &capacity, work.count, sizeof *to->map)) {
+        to->mapped = (uint32_t)capacity;
+        err = attach(&work);
+    } else {
+        err = sonde__fail_nomem(diag, "a hook's taps");
+    }
+    sonde__free(work.tensors);
+    sonde__free(work.ids);
+    return err;
+}
+
+static sonde_err extend(void *user, uint32_t first, sonde_diag *diag)
+{
+    return attach_from(user, first, diag);
+}
+
+/* mode: of the steps, or ANY_MODE. */
+static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, int mode,
+                           sonde_observer *observer, sonde_diag *diag)
+{
+    sonde__hook_attachment *to = NULL;
+    sonde_err err = sonde__hook_settle(hook, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    to = sonde__calloc(1, sizeof *to);
+    if (to == NULL) {
+        return sonde__fail_nomem(diag, "a hook's taps");
+    }
+    to->next = hook->attachments;
+    hook->attachments = to; /* stays, for the taps that do */
+    to->hook = hook;
+    to->catalogue = catalogue;
+    to->observer = observer;
+    to->mode = mode;
+    to->ends =
+        sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 2, sizeof *to->ends);
+    err = to->ends != NULL ? attach_from(to, 0, diag)
+                           : sonde__fail_nomem(diag, "a hook's taps");
+    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, to, diag) : err;
+}
+
+sonde_err sonde_hook_attach(sonde_hook *hook, const sonde_catalogue *catalogue,
+                            sonde_mode mode, sonde_observer *observer, sonde_diag *diag)
+{
+    if ((unsigned)mode >= SONDE_MODE_GLOBAL) {
+        return sonde__fail(diag, SONDE_EINVAL, "hook", "train, eval or predict",
+                           "mode %d", (int)mode);
+    }
+    return attach_to(hook, catalogue, (int)mode, observer, diag);
+}
+
+sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
+                            sonde_mode mode, sonde_observer *observer, sonde_diag *diag)
+{
+    if (hook->attachments != NULL && !hook->watched) {
+        return sonde__fail(diag, SONDE_ESTATE, "hook",
+                           "steps of the session it is attached to",
+                           "a step of a hook whose steps a session counts");
+    }
+    hook->watched = true;
+    if (mode != SONDE_MODE_GLOBAL && sonde__observe_says_global(&hook->setup)) {
+        sonde_log(SONDE_LOG_WARNING, "hook",
+                  "the schedule of mode global holds where the mode is global; steps are "
+                  "of mode %s",
+                  sonde_mode_name(mode));
+    }
+    return attach_to(hook, catalogue, ANY_MODE, observer, diag);
+}

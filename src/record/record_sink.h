@@ -1,0 +1,40 @@
+/*
+ * record_sink.h - the end of taps that record: into a recorder, or, in a dry run, nowhere.
+ *
+ * An observer shows a value once for each tap that asks for it, one after another. The sink
+ * remembers by id what is recorded of the value shown last, so that its raw value, its vital
+ * signs and its sketch are each recorded once.
+ */
+#ifndef SONDE_RECORD_RECORD_SINK_H
+#define SONDE_RECORD_RECORD_SINK_H
+
+#include <sonde/recorder.h>
+
+/* What is recorded of the value of a tensor that was shown last. */
+typedef struct sonde__record_shown {
+    uint64_t round; /* 0: none */
+    int64_t step;
+    int micro_batch, replica;
+    unsigned how;
+} sonde__record_shown;
+
+typedef struct sonde__record_sink {
+    sonde_sink sink;            /* first */
+    sonde_recorder *recorder;   /* NULL: a dry run, which counts */
+    sonde_sink *witness;        /* is given what is recorded as well; NULL: none */
+    sonde__record_shown *shown; /* by id */
+    size_t shown_count, shown_capacity;
+    uint64_t round; /* of begin_call and end_step */
+    uint64_t values, bytes, rows, sketches;
+} sonde__record_sink;
+
+void sonde__record_sink_init(sonde__record_sink *sink, sonde_recorder *recorder);
+void sonde__record_sink_fini(sonde__record_sink *sink);
+/* SONDE_HOW_ bits that are recorded of the value of a tensor at a place. */
+unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
+                                 const sonde_coordinate *where);
+/* Records the parts that how says of a value that was shown earlier and was held since. */
+void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
+                            unsigned how);
+
+#endif

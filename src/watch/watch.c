@@ -1,0 +1,507 @@
+/*
+ * watch.c - slots seen once a step.
+ *
+ * A slot is a tensor of the watch's own catalogue, and its number is the tensor's id. Until
+ * the first step nothing is bound: `wants` are zeros of our own, so that a slot may be shown
+ * at any time. From then on they are those of the observer.
+ */
+#include <sonde/watch.h>
+
+#include "base/fail.h"
+#include "base/macros.h"
+#include "base/memory.h"
+#include "hook/hook_state.h"
+#include "observe/tensor_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The update of a parameter: both copies are contiguous, of the slot's dtype. */
+typedef struct update {
+    sonde_view before, after;
+    bool kept; /* before is of this step */
+} update;
+
+typedef struct slot {
+    bool added;
+    int64_t step; /* global, of the last value that was due */
+    int count;    /* values at that step */
+    bool known;   /* vitals are of that step */
+    sonde_vitals vitals;
+    update *update; /* NULL: not an update */
+} slot;
+
+typedef struct watch {
+    sonde_watch face; /* first */
+    sonde_hook *hook;
+    sonde_rules *rules;
+    int64_t rules_every, rules_raw_every;
+    sonde_catalogue *catalogue;
+    sonde_observer *observer;
+    const sonde_observer_gate *gate;
+    slot *slots; /* by id */
+    size_t capacity;
+    uint8_t *zeros;
+    size_t zero_capacity;
+    bool attached, ruled, bound, open; /* how far the first step has come */
+    bool calls;                        /* taps of the program's own expect begin_call */
+    bool stepping, due;
+    int64_t next_global, next_step[SONDE_MODE_COUNT];
+    sonde_coordinate at;
+} watch;
+
+static watch *self(sonde_watch *face)
+{
+    return (watch *)(void *)face; /* its first member */
+}
+
+static const watch *self_const(const sonde_watch *face)
+{
+    return (const watch *)(const void *)face;
+}
+
+/* --- life ------------------------------------------------------------------------- */
+
+static void free_update(update *made)
+{
+    if (made != NULL) {
+        sonde__free(made->before.data);
+        sonde__free(made->after.data);
+        sonde__free(made);
+    }
+}
+
+static void destroy(watch *made)
+{
+    for (size_t i = 0; made->catalogue != NULL && made->slots != NULL &&
+                       i < sonde_catalogue_count(made->catalogue) && i < made->capacity;
+         i++) {
+        free_update(made->slots[i].update);
+    }
+    sonde__free(made->slots);
+    sonde__free(made->zeros);
+    sonde_observer_destroy(made->observer);
+    sonde_catalogue_destroy(made->catalogue);
+    sonde__free(made);
+}
+
+sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **out,
+                             sonde_diag *diag)
+{
+    watch *made = sonde__calloc(1, sizeof *made);
+    sonde_err err = SONDE_OK;
+
+    if (made == NULL) {
+        return sonde__fail_nomem(diag, "a watch");
+    }
+    if (options != NULL) {
+        made->rules = options->rules;
+        made->rules_every = options->rules_every;
+        made->rules_raw_every = options->rules_raw_every;
+    }
+    err = sonde_catalogue_create(&made->catalogue, diag);
+    if (err == SONDE_OK) {
+        err = sonde_observer_create(made->catalogue, &made->observer, diag);
+    }
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    made->hook = options != NULL ? options->hook : NULL;
+    made->gate = sonde_observer_get_gate(made->observer);
+    *out = &made->face;
+    return SONDE_OK;
+
+error:
+    destroy(made);
+    return err;
+}
+
+sonde_err sonde_watch_close(sonde_watch *face, sonde_run_end reason, const char *text,
+                            sonde_diag *diag)
+{
+    watch *closed = self(face);
+    sonde_err err = SONDE_OK;
+
+    if (closed == NULL) {
+        return SONDE_OK;
+    }
+    sonde_watch_end_step(face);
+    if (closed->ruled) {
+        sonde_rules_finish(closed->rules);
+    }
+    err = sonde_hook_close(closed->hook, reason, text, diag);
+    destroy(closed);
+    return err;
+}
+
+const sonde_catalogue *sonde_watch_catalogue(const sonde_watch *face)
+{
+    return self_const(face)->catalogue;
+}
+
+sonde_observer *sonde_watch_observer(sonde_watch *face)
+{
+    self(face)->calls = true;
+    return self(face)->observer;
+}
+
+/* --- slots ------------------------------------------------------------------------ */
+
+/* Declares a tensor, or finds it if an add of it failed later on. */
+static sonde_err declare(watch *to, const sonde_tensor_info *info, uint32_t *id,
+                         sonde_diag *diag)
+{
+    const sonde_err err = sonde_catalogue_declare(to->catalogue, info, id, diag);
+    uint32_t known = 0;
+
+    if (err == SONDE_EEXIST &&
+        sonde_catalogue_find(to->catalogue, info->name, &known, NULL) == SONDE_OK &&
+        !to->slots[known].added) {
+        *id = known;
+        return SONDE_OK;
+    }
+    return err;
+}
+
+/* The observer takes up a new tensor, at the step that is on too. */
+static sonde_err extend(watch *to, sonde_diag *diag)
+{
+    const sonde_err err = sonde_observer_extend(to->observer, diag);
+
+    to->face.wants = to->gate->wants;
+    if (err == SONDE_OK && to->stepping) {
+        to->due = sonde_observer_begin_due(to->observer, &to->at);
+    }
+    return err;
+}
+
+static sonde_err reserve(watch *to, size_t count, sonde_diag *diag)
+{
+    const size_t zeros = to->zero_capacity;
+
+    if (!sonde__reserve(&to->slots, &to->capacity, count, sizeof *to->slots) ||
+        (!to->bound &&
+         !sonde__reserve(&to->zeros, &to->zero_capacity, count, sizeof *to->zeros))) {
+        return sonde__fail_nomem(diag, "a slot");
+    }
+    if (!to->bound) {
+        memset(to->zeros + zeros, 0, to->zero_capacity - zeros);
+        to->face.wants = to->zeros;
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
+                          uint32_t *slot_out, sonde_diag *diag)
+{
+    watch *to = self(face);
+    sonde_tensor_info own = *info;
+    const uint32_t count = sonde_catalogue_count(to->catalogue);
+    uint32_t id = 0;
+    sonde_err err = reserve(to, (size_t)count + 1, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (own.name != NULL && own.role == SONDE_ROLE_OTHER) {
+        own.role = sonde__observe_role_by_name(own.name);
+    }
+    own.same_as = SONDE_NO_TENSOR;
+    to->slots[count] = (slot){.step = -1};
+    err = declare(to, &own, &id, diag);
+    if (err == SONDE_OK && to->bound) {
+        err = extend(to, diag);
+    }
+    if (err == SONDE_OK) {
+        to->slots[id].added = true;
+        *slot_out = id;
+    }
+    return err;
+}
+
+sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
+                               const sonde_view *view, uint32_t *slot_out,
+                               sonde_diag *diag)
+{
+    sonde_tensor_info info = {
+        .name = name, .role = SONDE_ROLE_OTHER, .dtype = view->dtype, .rank = view->rank};
+
+    memcpy(info.shape, view->shape, sizeof info.shape);
+    return sonde_watch_add(face, &info, slot_out, diag);
+}
+
+/* Whether a slot was added. */
+static bool is_slot(const watch *of, uint32_t id)
+{
+    return id < sonde_catalogue_count(of->catalogue) && of->slots[id].added;
+}
+
+static update *make_update(const sonde_tensor_info *info)
+{
+    update *made = sonde__calloc(1, sizeof *made);
+    size_t bytes = sonde_dtype_size(info->dtype);
+    bool fits = true;
+
+    for (int i = 0; i < info->rank; i++) {
+        fits = fits && sonde__mul(bytes, (size_t)info->shape[i], &bytes);
+    }
+    if (made == NULL || !fits) {
+        sonde__free(made);
+        return NULL;
+    }
+    made->before = sonde_view_of(info->dtype, info->rank, info->shape,
+                                 sonde__malloc_aligned(SONDE__ALIGN, bytes));
+    made->after = sonde_view_of(info->dtype, info->rank, info->shape,
+                                sonde__malloc_aligned(SONDE__ALIGN, bytes));
+    if (made->before.data == NULL || made->after.data == NULL) {
+        free_update(made);
+        return NULL;
+    }
+    return made;
+}
+
+sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
+                                 uint32_t *slot_out, sonde_diag *diag)
+{
+    static const char prefix[] = "update/";
+    watch *to = self(face);
+    sonde_tensor_info info;
+    update *made = NULL;
+    char *name = NULL;
+    sonde_err err = SONDE_OK;
+
+    if (!is_slot(to, parameter)) {
+        return sonde__fail(diag, SONDE_ERANGE, "the update of a slot", "a slot",
+                           "slot %lu", (unsigned long)parameter);
+    }
+    info = *sonde_catalogue_info(to->catalogue, parameter);
+    if (!sonde_dtype_is_float(info.dtype)) {
+        return sonde__fail(diag, SONDE_EDTYPE, info.name, "a floating dtype",
+                           "the update of a tensor of %s", sonde_dtype_name(info.dtype));
+    }
+    info.role = SONDE_ROLE_UPDATE;
+    info.pass = SONDE_PASS_UPDATE;
+    info.dtype = info.dtype == SONDE_F64 ? SONDE_F64 : SONDE_F32;
+    made = make_update(&info);
+    name = sonde__malloc(sizeof prefix + strlen(info.name));
+    if (made == NULL || name == NULL) {
+        err = sonde__fail_nomem(diag, "the update of a slot");
+        goto error;
+    }
+    (void)sprintf(name, "%s%s", prefix, info.name);
+    info.name = name;
+    err = sonde_watch_add(face, &info, slot_out, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    to->slots[*slot_out].update = made;
+    sonde__free(name);
+    return SONDE_OK;
+
+error:
+    sonde__free(name);
+    free_update(made);
+    return err;
+}
+
+/* --- the first step --------------------------------------------------------------- */
+
+static sonde_err bind(watch *started, sonde_diag *diag)
+{
+    static const sonde_call_shape shape = {1, 1, 1};
+    const sonde_err err = sonde_observer_bind(started->observer, &shape, diag);
+
+    if (err == SONDE_OK) {
+        started->bound = true;
+        started->face.wants = started->gate->wants;
+    }
+    return err;
+}
+
+/* Attaches the hook and the rules, binds the observer and opens the run: each once, also
+ * where an earlier call came only so far. */
+static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (!started->attached && started->hook != NULL) {
+        err = sonde__hook_watch(started->hook, started->catalogue, mode,
+                                started->observer, diag);
+    }
+    started->attached = err == SONDE_OK;
+    if (err == SONDE_OK && !started->ruled && started->rules != NULL) {
+        err = sonde_rules_attach(started->rules, started->catalogue, started->observer,
+                                 started->rules_every, started->rules_raw_every, diag);
+        started->ruled = err == SONDE_OK;
+    }
+    if (err == SONDE_OK && !started->bound) {
+        err = bind(started, diag);
+    }
+    if (err == SONDE_OK && started->hook != NULL) {
+        err = sonde_hook_open(started->hook, diag);
+    }
+    started->open = err == SONDE_OK;
+    return err;
+}
+
+/* --- steps ------------------------------------------------------------------------ */
+
+sonde_err sonde_watch_begin_step(sonde_watch *face, sonde_mode mode, sonde_diag *diag)
+{
+    watch *on = self(face);
+    sonde_err err = SONDE_OK;
+
+    if ((unsigned)mode >= SONDE_MODE_COUNT) {
+        return sonde__fail(diag, SONDE_EINVAL, "watch", "a sonde_mode", "mode %d",
+                           (int)mode);
+    }
+    sonde_watch_end_step(face);
+    if (!on->open) {
+        err = start(on, mode, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    if (on->hook != NULL) {
+        on->at = (sonde_coordinate){.mode = mode};
+        sonde_hook_next_step(on->hook, 0, &on->at);
+    } else {
+        int64_t *next =
+            mode == SONDE_MODE_GLOBAL ? &on->next_global : &on->next_step[mode];
+
+        on->at = (sonde_coordinate){
+            .mode = mode, .global_step = on->next_global, .mode_step = *next};
+        on->next_global++;
+        on->next_step[mode]++;
+    }
+    if (on->calls) {
+        sonde_observer_begin_call(on->observer);
+    }
+    on->stepping = true;
+    on->due = sonde_observer_begin_step(on->observer, on->gate, &on->at);
+    return SONDE_OK;
+}
+
+void sonde_watch_end_step(sonde_watch *face)
+{
+    watch *on = self(face);
+
+    if (!on->stepping) {
+        return;
+    }
+    if (on->due) {
+        sonde_observer_end_step(on->observer);
+    }
+    if (on->hook != NULL) {
+        sonde_hook_step_done(on->hook);
+    }
+    on->stepping = false;
+    on->due = false;
+}
+
+/* after = after - before, n elements. */
+static void subtract(const update *shown)
+{
+    const int64_t n = sonde_view_count(&shown->after);
+
+    if (shown->after.dtype == SONDE_F64) {
+        double *after = shown->after.data;
+        const double *before = shown->before.data;
+
+        for (int64_t i = 0; i < n; i++) {
+            after[i] -= before[i];
+        }
+    } else {
+        float *after = shown->after.data;
+        const float *before = shown->before.data;
+
+        for (int64_t i = 0; i < n; i++) {
+            after[i] -= before[i];
+        }
+    }
+}
+
+/* Keeps the first value of a parameter in a step, and turns the second into the update;
+ * whether that is there now. A value of another shape than declared is ignored. */
+static bool show_update(update *shown, const sonde_view *view)
+{
+    if (!shown->kept) {
+        shown->kept = sonde_view_copy(&shown->before, view, NULL) == SONDE_OK;
+        return false;
+    }
+    shown->kept = false;
+    if (sonde_view_copy(&shown->after, view, NULL) != SONDE_OK) {
+        return false;
+    }
+    subtract(shown);
+    return true;
+}
+
+void sonde_watch_see_due(sonde_watch *face, uint32_t id, const sonde_view *view)
+{
+    watch *on = self(face);
+    slot *seen = &on->slots[id];
+    const sonde_vitals *vitals = NULL;
+
+    if (seen->step != on->at.global_step) {
+        seen->step = on->at.global_step;
+        seen->count = 0;
+        seen->known = false;
+        if (seen->update != NULL) {
+            seen->update->kept = false;
+        }
+    }
+    if (seen->update != NULL) {
+        if (!show_update(seen->update, view)) {
+            return;
+        }
+        view = &seen->update->after;
+    }
+    if ((face->wants[id] & SONDE_HOW_VITALS) != 0) {
+        sonde_vitals_of(view, &seen->vitals);
+        seen->known = true;
+        vitals = &seen->vitals;
+    }
+    sonde_observer_observe(on->observer, id, view, vitals, seen->count++, 0);
+}
+
+void sonde_watch_see_all(sonde_watch *face, const uint32_t *slots,
+                         const sonde_view *views, size_t count)
+{
+    const watch *on = self(face);
+    const uint32_t most = sonde_catalogue_count(on->catalogue);
+
+    if (!on->due) {
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (slots[i] < most && on->slots[slots[i]].added) {
+            sonde_watch_see(face, slots[i], &views[i]);
+        }
+    }
+}
+
+sonde_err sonde_watch_scalar(sonde_watch *face, const char *name, double value,
+                             sonde_diag *diag)
+{
+    sonde_hook *hook = self(face)->hook;
+
+    return hook != NULL ? sonde_hook_scalar(hook, name, value, diag) : SONDE_OK;
+}
+
+sonde_coordinate sonde_watch_where(const sonde_watch *face)
+{
+    return self_const(face)->at;
+}
+
+bool sonde_watch_vitals(const sonde_watch *face, uint32_t id, sonde_vitals *vitals)
+{
+    const watch *on = self_const(face);
+
+    if (!is_slot(on, id) || !on->slots[id].known ||
+        on->slots[id].step != on->at.global_step) {
+        return false;
+    }
+    *vitals = on->slots[id].vitals;
+    return true;
+}

@@ -1,0 +1,524 @@
+/*
+ * A watch: vital signs to the bit, from memory and from the run; the findings of rules beside
+ * those of the run; late slots, micro-batches, updates, views with strides; memory.
+ */
+#include "cmocka_all.h"
+
+#include "alloc_failure.h"
+#include "base/macros.h"
+#include "base/random.h"
+
+#include <sonde/error.h>
+#include <sonde/trial.h>
+#include <sonde/watch.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static sonde_diag diag;
+static char folder[32], run[64];
+
+static void must(sonde_err err)
+{
+    char line[SONDE_DIAG_LINE];
+
+    if (err != SONDE_OK) {
+        fail_msg("%s", sonde_diag_line(&diag, line, sizeof line));
+    }
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "/tmp/sonde-watch-XXXXXX");
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    (void)snprintf(run, sizeof run, "%s/run", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    char command[64];
+
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -r '%s'", folder);
+    return system(command);
+}
+
+static sonde_watch *watch_of(sonde_hook *hook, sonde_rules *rules)
+{
+    const sonde_watch_options options = {.hook = hook, .rules = rules};
+    sonde_watch *watch = NULL;
+
+    must(sonde_watch_create(&options, &watch, &diag));
+    return watch;
+}
+
+static sonde_hook *hook_of(bool dry)
+{
+    const sonde_hook_options options = {
+        .record = {.path = run, .when_full = SONDE_WHEN_FULL_WAIT},
+        .dry_run = dry,
+        .save_all = true,
+        .vitals_every = 1};
+    sonde_save_config config = sonde_save_config_unset();
+    sonde_hook *hook = NULL;
+
+    config.every = 1;
+    must(sonde_hook_create(&options, &hook, &diag));
+    must(sonde_hook_save(hook, NULL, -1, &config, &diag));
+    must(sonde_hook_reduce(
+        hook, "all",
+        &(sonde_reduction_config){.stats = 1, .histogram = true, .save_raw_tensor = true},
+        &diag));
+    return hook;
+}
+
+static void begin(sonde_watch *watch)
+{
+    must(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag));
+}
+
+/* Bit for bit: the struct has no padding. */
+static void assert_same_vitals(const sonde_vitals *a, const sonde_vitals *b)
+{
+    assert_memory_equal(a, b, sizeof *a);
+}
+
+/* --- values ------------------------------------------------------------------------- */
+
+enum { ROWS = 37, COLUMNS = 53 };
+
+/* Contiguous, transposed, every second column, empty, and numbers that are not finite. */
+static size_t make_views(float *data, sonde_view views[5])
+{
+    const int64_t whole[2] = {ROWS, COLUMNS}, turned[2] = {COLUMNS, ROWS},
+                  half[2] = {ROWS, COLUMNS / 2}, none[2] = {0, COLUMNS};
+
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        data[i] = sonde__normal(7, 0, (uint64_t)i);
+    }
+    data[5] = NAN;
+    data[6] = -INFINITY;
+    views[0] = sonde_view_of(SONDE_F32, 2, whole, data);
+    views[1] = sonde_view_of(SONDE_F32, 2, turned, data);
+    views[1].stride[0] = views[0].stride[1];
+    views[1].stride[1] = views[0].stride[0];
+    views[2] = sonde_view_of(SONDE_F32, 2, half, data);
+    views[2].stride[0] = views[0].stride[0];
+    views[2].stride[1] = 2 * views[0].stride[1];
+    views[3] = sonde_view_of(SONDE_F32, 2, none, data);
+    views[4] = sonde_view_of(SONDE_F16, 2, whole, data);
+    return 5;
+}
+
+static void values_are_those_of_vitals_of(void **state)
+{
+    float *data = malloc(ROWS * COLUMNS * sizeof *data);
+    sonde_watch *watch = watch_of(hook_of(false), NULL);
+    sonde_trial *trial = NULL;
+    sonde_view views[5];
+    uint32_t slots[6] = {0};
+    const size_t count = make_views(data, views);
+
+    (void)state;
+    for (uint32_t i = 0; i < count; i++) {
+        char name[16];
+
+        (void)snprintf(name, sizeof name, "t%lu.weight", (unsigned long)i);
+        must(sonde_watch_add_view(watch, name, &views[i], &slots[i], &diag));
+        assert_int_equal(slots[i], i);
+    }
+    slots[5] = 1000; /* not a slot */
+    views[4].data = data;
+    for (int step = 0; step < 3; step++) {
+        begin(watch);
+        if (step == 1) {
+            sonde_watch_see_all(watch, slots, views, count);
+        }
+        for (size_t i = 0; i < count && step != 1; i++) {
+            sonde_watch_see(watch, slots[i], &views[i]);
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            sonde_vitals seen, expected;
+
+            assert_true(sonde_watch_vitals(watch, slots[i], &seen));
+            sonde_vitals_of(&views[i], &expected);
+            assert_same_vitals(&seen, &expected);
+        }
+        sonde_watch_end_step(watch);
+        assert_false(sonde_watch_vitals(watch, slots[5], &(sonde_vitals){0}));
+    }
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    must(sonde_trial_open(run, NULL, &trial, &diag));
+    for (uint32_t i = 0; i < count; i++) {
+        const sonde_trial_at at = {.mode = SONDE_MODE_TRAIN, .step = 1};
+        sonde_vitals kept, expected;
+
+        must(sonde_trial_vitals(trial, i, &at, &kept, &diag));
+        sonde_vitals_of(&views[i], &expected);
+        assert_same_vitals(&kept, &expected);
+    }
+    sonde_trial_close(trial);
+    free(data);
+}
+
+/* --- rules -------------------------------------------------------------------------- */
+
+/* A network that stops learning: its gradients vanish, then a weight is NaN. */
+static void play(sonde_watch *watch, int steps)
+{
+    static const char *const names[] = {"fc1.weight", "gradient/fc1.weight", "fc2.weight",
+                                        "gradient/fc2.weight", "loss"};
+    float values[5][64];
+    sonde_view views[5];
+    uint32_t slots[5];
+
+    for (size_t i = 0; i < 5; i++) {
+        const int64_t shape[1] = {64};
+
+        views[i] = sonde_view_of(SONDE_F32, i < 4 ? 1 : 0, shape, values[i]);
+        must(sonde_watch_add_view(watch, names[i], &views[i], &slots[i], &diag));
+    }
+    for (int step = 0; step < steps; step++) {
+        for (uint64_t i = 0; i < 5; i++) {
+            for (uint64_t k = 0; k < 64; k++) {
+                values[i][k] = sonde__normal(i, (uint64_t)step * (i % 2), k);
+                values[i][k] *= i % 2 == 1 && step > 10 ? 0.0F : 1.0F;
+            }
+        }
+        values[4][0] = step < 40 ? 1.0F / (float)(step + 1) : NAN;
+        values[2][3] = step < 40 ? values[2][3] : INFINITY;
+        begin(watch);
+        sonde_watch_see_all(watch, slots, views, 5);
+        sonde_watch_end_step(watch);
+    }
+}
+
+static char *text_of(sonde_rules *rules)
+{
+    size_t count = 0, used = 0;
+    const sonde_finding *findings = sonde_rules_findings(rules, &count);
+    char *text = calloc(count + 1, 4096);
+
+    assert_non_null(text);
+    for (size_t i = 0; i < count; i++) {
+        used += sonde_finding_json(&findings[i], text + used, 4096);
+        text[used++] = '\n';
+    }
+    return text;
+}
+
+/* The same to the letter, whether the program judges or the run is judged. */
+static void findings_are_those_of_the_run(void **state)
+{
+    sonde_rules *rules = NULL, *later = NULL;
+    sonde_trial *trial = NULL;
+    sonde_watch *watch = NULL;
+    char *now = NULL, *then = NULL;
+
+    (void)state;
+    must(sonde_rules_create(&rules, &diag));
+    must(sonde_rules_add_defaults(rules, &diag));
+    watch = watch_of(hook_of(false), rules);
+    play(watch, 60);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    must(sonde_rules_create(&later, &diag));
+    must(sonde_rules_add_defaults(later, &diag));
+    must(sonde_trial_open(run, NULL, &trial, &diag));
+    must(sonde_rules_judge(later, trial, NULL, &diag));
+    now = text_of(rules);
+    then = text_of(later);
+    assert_non_null(strstr(now, "NonFinite"));
+    assert_string_equal(now, then);
+    free(now), free(then);
+    sonde_trial_close(trial);
+    sonde_rules_destroy(rules);
+    sonde_rules_destroy(later);
+}
+
+/* Without a hook, and with a slot that comes when the rules are at work. */
+static void rules_take_up_late_slots(void **state)
+{
+    sonde_rules *rules = NULL;
+    sonde_watch *watch = NULL;
+    float value = 1.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    uint32_t loss = 0, late = 0;
+    size_t count = 0;
+
+    (void)state;
+    must(sonde_rules_create(&rules, &diag));
+    must(sonde_rules_add(rules, "NonFinite", &diag));
+    watch = watch_of(NULL, rules);
+    must(sonde_watch_add_view(watch, "loss", &view, &loss, &diag));
+    for (int step = 0; step < 3; step++) {
+        begin(watch);
+        sonde_watch_see(watch, loss, &view);
+        if (step == 1) {
+            must(sonde_watch_add_view(watch, "fc1.weight", &view, &late, &diag));
+        }
+        value = step == 2 ? NAN : 1.0F;
+        if (step >= 1) {
+            sonde_watch_see(watch, late, &view);
+        }
+        value = 1.0F;
+        sonde_watch_end_step(watch);
+    }
+    must(sonde_watch_scalar(watch, "lr", 0.1, &diag)); /* nothing records it */
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    assert_int_equal(sonde_rules_findings(rules, &count)[0].step, 2);
+    assert_int_equal(count, 1);
+    assert_string_equal(sonde_rules_findings(rules, &count)[0].tensor, "fc1.weight");
+    sonde_rules_destroy(rules);
+}
+
+/* --- taps of one's own -------------------------------------------------------------- */
+
+enum { MOST = 64 };
+
+typedef struct notes {
+    sonde_sink sink; /* first */
+    struct {
+        uint32_t id;
+        sonde_coordinate at;
+        double first;
+    } seen[MOST];
+    size_t count;
+} notes;
+
+static void note(sonde_sink *sink, const sonde_observation *seen)
+{
+    notes *to = (notes *)sink;
+
+    assert_true(to->count < MOST);
+    to->seen[to->count].id = seen->id;
+    to->seen[to->count].at = seen->at;
+    to->seen[to->count].first = sonde_element_get(seen->view->dtype, seen->view->data);
+    to->count++;
+}
+
+static void tap(sonde_watch *watch, notes *to, const char *what, int64_t every)
+{
+    sonde_tap made = {.how = SONDE_HOW_RAW, .where = &to->sink};
+    sonde_selector *selector = NULL;
+
+    *to = (notes){.sink = {.put = note}};
+    must(sonde_selector_create(what, &selector, &diag));
+    made.what = selector;
+    made.when[SONDE_MODE_TRAIN] = sonde_schedule_every(every);
+    must(sonde_observer_add(sonde_watch_observer(watch), &made, NULL, &diag));
+    sonde_selector_destroy(selector);
+}
+
+static void micro_batches_and_modes(void **state)
+{
+    sonde_watch *watch = watch_of(NULL, NULL);
+    float value = 0.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    uint32_t slot = 0;
+    notes kept;
+
+    (void)state;
+    must(sonde_watch_add_view(watch, "w", &view, &slot, &diag));
+    tap(watch, &kept, "*", 2);
+    sonde_watch_see(watch, slot, &view); /* no step is on */
+    for (int step = 0; step < 3; step++) {
+        must(sonde_watch_begin_step(watch, SONDE_MODE_EVAL, &diag));
+        sonde_watch_see(watch, slot, &view);
+        begin(watch); /* ends the step of evaluation */
+        for (int i = 0; i < 3; i++) {
+            value = (float)(10 * step + i);
+            sonde_watch_see(watch, slot, &view);
+        }
+        assert_int_equal(sonde_watch_where(watch).global_step, 2 * step + 1);
+        assert_false(sonde_watch_vitals(watch, slot, &(sonde_vitals){0}));
+        sonde_watch_end_step(watch);
+        sonde_watch_see(watch, slot, &view);
+    }
+    assert_int_equal(kept.count, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(kept.seen[i].at.mode_step, 2 * (i / 3));
+        assert_int_equal(kept.seen[i].at.micro_batch, i % 3);
+        assert_true(kept.seen[i].first == 20.0 * (i / 3) + i % 3);
+    }
+    assert_int_equal(sonde_watch_begin_step(watch, (sonde_mode)9, &diag), SONDE_EINVAL);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
+static void updates_are_differences(void **state)
+{
+    sonde_watch *watch = watch_of(NULL, NULL);
+    float values[4] = {1.0F, 2.0F, 3.0F, 4.0F};
+    int whole = 3;
+    const int64_t shape[1] = {4}, two[1] = {2};
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, shape, values),
+                     other = sonde_view_of(SONDE_F32, 1, two, values),
+                     number = sonde_view_of(SONDE_I32, 0, NULL, &whole);
+    uint32_t weight = 0, integer = 0, update = 0;
+    notes kept;
+
+    (void)state;
+    must(sonde_watch_add_view(watch, "w", &view, &weight, &diag));
+    must(sonde_watch_add_view(watch, "n", &number, &integer, &diag));
+    must(sonde_watch_add_update(watch, weight, &update, &diag));
+    assert_int_equal(sonde_watch_add_update(watch, integer, &update, &diag),
+                     SONDE_EDTYPE);
+    assert_int_equal(sonde_watch_add_update(watch, 99, &update, &diag), SONDE_ERANGE);
+    assert_int_equal(sonde_watch_add_update(watch, weight, &update, &diag), SONDE_EEXIST);
+    assert_int_equal(sonde_catalogue_info(sonde_watch_catalogue(watch), update)->role,
+                     SONDE_ROLE_UPDATE);
+    tap(watch, &kept, "update/*", 2);
+    for (int step = 0; step < 5; step++) {
+        begin(watch);
+        sonde_watch_see(watch, update, &view);
+        values[0] += 0.5F * (float)(step + 1);
+        if (step != 4) {
+            sonde_watch_see(watch, update, step == 2 ? &other : &view);
+        }
+        sonde_watch_end_step(watch);
+    }
+    assert_int_equal(kept.count, 1); /* 2: another shape; 4: seen only once */
+    assert_true(kept.seen[0].first == 0.5);
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+}
+
+static void refusals(void **state)
+{
+    const sonde_tensor_info info = {.name = "w", .dtype = SONDE_F32};
+    sonde_hook *hook = hook_of(true);
+    sonde_watch *watch = watch_of(hook, NULL);
+    uint32_t slot = 7;
+
+    (void)state;
+    must(sonde_hook_add_collection(hook, "mine", &diag));
+    must(sonde_hook_include(hook, "mine", "missing", &diag));
+    must(sonde_watch_add(watch, &info, &slot, &diag));
+    slot = 7;
+    assert_int_equal(sonde_watch_add(watch, &info, &slot, &diag), SONDE_EEXIST);
+    assert_int_equal(slot, 7);
+    assert_int_equal(sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, &diag),
+                     SONDE_ENOTFOUND);
+    sonde_watch_end_step(watch); /* none is on */
+    must(sonde_watch_close(watch, SONDE_RUN_FAILED, NULL, &diag));
+    must(sonde_watch_close(NULL, SONDE_RUN_FAILED, NULL, &diag));
+}
+
+/* --- memory ------------------------------------------------------------------------- */
+
+static void a_step_allocates_nothing(void **state)
+{
+    sonde_rules *rules = NULL;
+    sonde_watch *watch = NULL;
+    float values[64] = {1.0F, 2.0F};
+    const int64_t shape[1] = {64};
+    const sonde_view view = sonde_view_of(SONDE_F32, 1, shape, values),
+                     loss = sonde_view_of(SONDE_F32, 0, NULL, values);
+    uint32_t slots[3];
+
+    (void)state;
+    must(sonde_rules_create(&rules, &diag));
+    must(sonde_rules_add_list(rules, "NonFinite,ExplodingTensor", &diag));
+    watch = watch_of(hook_of(true), rules);
+    must(sonde_watch_add_view(watch, "fc1.weight", &view, &slots[0], &diag));
+    must(sonde_watch_add_view(watch, "loss", &loss, &slots[1], &diag));
+    must(sonde_watch_add_update(watch, slots[0], &slots[2], &diag));
+    for (int step = 0; step < 20; step++) {
+        if (step == 1) {
+            alloc_failure_begin(0);
+        }
+        begin(watch);
+        sonde_watch_see(watch, slots[2], &view);
+        sonde_watch_see(watch, slots[0], &view);
+        sonde_watch_see(watch, slots[0], &view);
+        values[1] += 1.0F;
+        sonde_watch_see(watch, slots[2], &view);
+        sonde_watch_see(watch, slots[1], &loss);
+        sonde_watch_end_step(watch);
+    }
+    assert_int_equal(alloc_failure_count, 0);
+    (void)alloc_failure_end();
+    must(sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, &diag));
+    sonde_rules_destroy(rules);
+}
+
+static sonde_err make_and_step(void)
+{
+    const sonde_hook_options options = {.dry_run = true, .save_all = true};
+    float value = 1.0F;
+    const sonde_view view = sonde_view_of(SONDE_F32, 0, NULL, &value);
+    sonde_watch_options watched = {0};
+    sonde_watch *watch = NULL;
+    uint32_t slot = 0, late = 0;
+    sonde_err err = sonde_hook_create(&options, &watched.hook, NULL);
+
+    if (err == SONDE_OK) {
+        err = sonde_rules_create(&watched.rules, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_rules_add(watched.rules, "NonFinite", NULL);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_watch_create(&watched, &watch, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_watch_add_view(watch, "fc1.weight", &view, &slot, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_watch_begin_step(watch, SONDE_MODE_TRAIN, NULL);
+    }
+    if (err == SONDE_OK) {
+        err = sonde_watch_add_update(watch, slot, &late, NULL);
+    }
+    if (err == SONDE_OK) {
+        sonde_watch_see(watch, late, &view);
+        sonde_watch_see(watch, late, &view);
+        sonde_watch_see(watch, slot, &view);
+        err = sonde_watch_scalar(watch, "lr", 1.0, NULL);
+    }
+    if (watch == NULL) {
+        (void)sonde_hook_close(watched.hook, SONDE_RUN_FAILED, NULL, NULL);
+    }
+    (void)sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, NULL);
+    sonde_rules_destroy(watched.rules);
+    return err;
+}
+
+static void memory_runs_out(void **state)
+{
+    (void)state;
+    for (size_t n = 0;; n++) {
+        sonde_err err = SONDE_OK;
+
+        alloc_failure_begin(n);
+        err = make_and_step();
+        assert_int_equal(alloc_failure_end(), 0);
+        if (err == SONDE_OK) {
+            assert_true(n > 80);
+            break;
+        }
+        assert_int_equal(err, SONDE_ENOMEM);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(values_are_those_of_vitals_of, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(findings_are_those_of_the_run, make_folder,
+                                        remove_folder),
+        cmocka_unit_test(rules_take_up_late_slots),
+        cmocka_unit_test(micro_batches_and_modes),
+        cmocka_unit_test(updates_are_differences),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(memory_runs_out),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
