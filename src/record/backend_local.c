@@ -97,7 +97,7 @@ static void destroy(sonde__record_backend *backend)
 
 /* --- folders ---------------------------------------------------------------------- */
 
-/* The folders that lead to path, which is changed and put back. */
+/* Creates the parents of path, which is modified and restored. */
 static int make_way(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL;
@@ -330,7 +330,7 @@ static int write_at(sonde__record_file *base, uint64_t offset, const void *bytes
 
 /* --- bulk ------------------------------------------------------------------------- */
 
-/* Whether what comes now can go past the page cache. */
+/* Starts a bulk; false if the file cannot bypass the page cache. */
 static bool begin_bulk(local_file *file)
 {
     const uint64_t end = file->file.end;
@@ -358,7 +358,7 @@ static bool begin_bulk(local_file *file)
     return true;
 }
 
-/* Space for what is put, and some; where there is none, writing will tell. */
+/* Reserves space for the bulk and some more; a full disk shows when writing. */
 static void set_aside(local_file *file)
 {
     if (file->promised > file->aside) {
@@ -391,7 +391,7 @@ static int append_bulk(local_file *file, const void *bytes, size_t size)
     return failed;
 }
 
-/* What was put past the page cache, behind the head, which is written. */
+/* Ends a bulk, whose head is written. */
 static int end_bulk(local_file *file)
 {
     const void *rest = NULL;
@@ -546,8 +546,8 @@ static int sync_file(sonde__record_file *base)
     return fdatasync(file->fd) != 0 ? errno : 0;
 }
 
-/* The blocks are found now, so that the next commit of the file system's journal, whoever
- * waits for it, has them. */
+/* Starts writing the blocks, so that the next commit of the file system's journal, for any
+ * file, includes them. */
 static void begin_sync(sonde__record_file *base)
 {
     (void)sync_file_range(((local_file *)base)->fd, 0, 0, SYNC_FILE_RANGE_WRITE);

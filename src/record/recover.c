@@ -1,10 +1,10 @@
 /*
- * recover.c - closes what a writer left open that is no more.
+ * recover.c - closes the files that a dead writer left open.
  *
- * Of a .part everything counts that its index points to and that lies within the file; the
- * rest is cut off. Values whose lines are damaged (no crash does that, but a disk may) stay
- * as bytes that belong to nobody, so that the file is covered without a gap. Hashes are not
- * looked at: a reader does that.
+ * A .part keeps the values that its index points to and that lie within the file; the rest is
+ * cut off. Values whose index lines are damaged (by a disk; a crash does not do that) stay as
+ * "damaged" entries of the header, so that the file is covered without a gap. Readers verify
+ * the hashes.
  */
 #include "record/record_run.h"
 #include "base/fail.h"
@@ -37,7 +37,7 @@ typedef struct recovery {
     sonde_diag *diag;
     uint64_t records, bytes;
     uint64_t items[SONDE__FILE_OTHER]; /* by kind: rows, sketches, steps */
-    uint64_t next[SONDE__FILE_OTHER]; /* by kind: the number behind the last that stays */
+    uint64_t next[SONDE__FILE_OTHER];  /* by kind: one more than the last number kept */
 } recovery;
 
 static void note(void *user, const char *name)
@@ -101,7 +101,7 @@ static sonde_err fail(const recovery *r, int failed, const char *path)
     return sonde__fail_errno(r->diag, where, "cannot be recovered");
 }
 
-/* A closed file of that number is there. */
+/* Keeps a closed file of that number. */
 static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number)
 {
     r->next[kind] = SONDE_MAX(r->next[kind], number + 1);
@@ -109,16 +109,16 @@ static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number)
 
 /* --- segments --------------------------------------------------------------------- */
 
-/* What the lines of an index make of a segment. */
+/* What the lines of an index cover of a segment. */
 typedef struct replay {
-    uint64_t size;    /* of the data that are there; UINT64_MAX: not known */
-    uint64_t end;     /* of the data that count */
-    size_t index_end; /* of the lines that count */
+    uint64_t size;    /* of the data in the file; UINT64_MAX: unknown */
+    uint64_t end;     /* of the valid data */
+    size_t index_end; /* of the valid lines */
     uint64_t values;
     bool full; /* the header has no room */
 } replay;
 
-/* The header's entry of a value, and of bytes before it that are nobody's. */
+/* Adds the header's entry of a value, and of bytes before it that no line covers. */
 static void replay_value(recovery *r, const sonde__record_index_line *line,
                          sonde__record_header *header, replay *tally)
 {
@@ -169,7 +169,7 @@ static void replay_index(recovery *r, const char *text, size_t size,
     }
 }
 
-/* What a closed segment has in it. */
+/* Counts the values of a closed segment. */
 static sonde_err count_segment(recovery *r, uint64_t number)
 {
     sonde__record_backend *const backend = r->writer->backend;

@@ -1,5 +1,5 @@
 /*
- * segment.c - the segment that is being written; segment.h has the order of calls.
+ * segment.c - the open segment and its header; segment.h has the order of calls.
  *
  *     .part    | length, blanks | value | value | value |        <- bytes first
  *     .jsonl   line line line                                    <- then their lines
@@ -444,7 +444,7 @@ static size_t text_begin(const sonde__record_segment *segment, size_t line)
 }
 
 /* After a failure: appended is the number of lines whose bytes are in the data file, and
- * the next go behind them. */
+ * the next ones follow. */
 static void rewind_data(sonde__record_segment *segment)
 {
     sonde__record_file *data = segment->data;

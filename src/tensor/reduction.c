@@ -1,9 +1,9 @@
 /*
- * reduction.c - the table of reductions, and how each is had from what there is of a tensor.
+ * reduction.c - the table of reductions, and computing each from the records of a tensor.
  *
- * Quantiles of raw values: every element becomes a 64-bit number that sorts as the element
- * does, and the one of the rank is found byte by byte from the top (radix selection), so the
- * cost is some passes whatever the values are.
+ * Quantiles of raw values: every element becomes a 64-bit integer that sorts like the element,
+ * and the one of the rank is found byte by byte from the top (radix selection): a few passes
+ * for any values.
  */
 #include "tensor/reduction.h"
 #include "base/fail.h"
@@ -171,7 +171,7 @@ void sonde_reduce_vitals(const sonde_reduction *reduction, const sonde_vitals *v
     }
 }
 
-/* Of n elements without NaN. */
+/* n elements, without NaN. */
 static uint64_t rank_of(double q, uint64_t n)
 {
     const uint64_t rank = (uint64_t)ceil(q * (double)n);

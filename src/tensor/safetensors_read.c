@@ -9,12 +9,11 @@
  *     {"__metadata__": {"key": "value", ...},
  *      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
  *
- * Everything is checked here, once: afterwards a view is an index. The data must be
- * covered by the tensors without a gap or an overlap, as the format asks. jansson's own
- * memory does not come through Sonde's allocator.
+ * Everything is checked once, here. The tensors must cover the data without a gap or an
+ * overlap, as the format requires. jansson allocates by itself.
  *
- * Deliberately left out: dtypes that Sonde has not (other float8, float4) and ranks above
- * SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
+ * Deliberately left out: dtypes that Sonde does not have (other float8, float4) and ranks
+ * above SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
  */
 #include "tensor/convert.h"
 #include "base/fail.h"

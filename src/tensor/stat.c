@@ -1,6 +1,7 @@
 /*
  * stat.c - the single numbers that vital signs give, and their names.
  */
+#include "base/cpu.h"
 #include "base/fail.h"
 
 #include <sonde/error.h>
@@ -165,4 +166,9 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
         return (double)NAN;
     }
     return get_value(vitals, stat);
+}
+
+const char *sonde_isa_name(void)
+{
+    return sonde__isa_name();
 }
