@@ -26,7 +26,7 @@ typedef struct sonde__whole_file {
     int fd;          /* -1: not open */
 } sonde__whole_file;
 
-/* What commit does if path exists by then. */
+/* If path exists at commit. */
 typedef enum sonde__at_place { SONDE__REPLACE, SONDE__KEEP } sonde__at_place;
 
 /* After an error close is allowed and does nothing. */

@@ -183,11 +183,8 @@ sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actio
     sonde_err err = SONDE_OK;
 
     if (!isnan(asked->timeout) && !(seconds > 0.0 && seconds <= 86400.0)) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--action-timeout",
-                             .expected = "seconds, up to a day"};
-        (void)snprintf(diag->found, sizeof diag->found, "%g", seconds);
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--action-timeout",
+                              "seconds, up to a day", "%g", seconds);
     }
     if (asked->on_finding.count == 0) {
         return SONDE_OK;

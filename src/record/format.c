@@ -98,7 +98,7 @@ sonde__record_file_kind sonde__record_file_parse(const char *name, uint64_t *num
 
 static char *print_text(char *out, const char *text)
 {
-    return stpcpy(out, text); /* its NUL is overwritten, or left behind the line */
+    return stpcpy(out, text); /* its NUL is overwritten, or follows the line */
 }
 
 static char *print_unsigned(char *out, uint64_t value)
@@ -171,7 +171,7 @@ size_t sonde__record_index_print(const sonde__record_index_line *line, char *tex
 
 /* --- reading index lines ---------------------------------------------------------- */
 
-/* What is left of a line. Each take_ function moves on if it finds what it wants. */
+/* The rest of a line. A take_ function advances if it finds its part. */
 typedef struct rest {
     const char *next, *end;
 } rest;
@@ -305,7 +305,7 @@ static bool take_packing(rest *input, sonde__record_packing *packing)
     return true;
 }
 
-/* What follows the step of a value. */
+/* The part after the step. */
 static bool take_value(rest *input, sonde__record_index_line *line)
 {
     uint64_t count = 0, bytes = 0;
@@ -575,7 +575,7 @@ uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record)
     return (uint32_t)XXH3_64bits_digest(&state);
 }
 
-/* Entry i of the bins behind a record. */
+/* Entry i of the bins of a record. */
 static sonde__record_sketch_bin bin_at(const sonde__record_sketch_record *record,
                                        size_t i)
 {

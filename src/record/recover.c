@@ -338,7 +338,7 @@ static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
     return *count > 0 ? offset : 0;
 }
 
-/* What counts of a file of items, and how many items that are. */
+/* The bytes of the valid items of a file, and their number. */
 static int measure(recovery *r, sonde__record_file_kind kind, const char *path,
                    uint64_t *end, uint64_t *items)
 {

@@ -110,7 +110,7 @@ static sonde__record_block *block_at(const sonde__record_ring *ring, uint64_t po
     return (sonde__record_block *)(void *)(ring->base + (position & (ring->size - 1)));
 }
 
-/* Whether the bytes up to end are free. */
+/* True if the bytes up to end are free. */
 static bool is_free(sonde__record_ring *ring, uint64_t end)
 {
     if (end - ring->tail_seen <= ring->size) {

@@ -519,7 +519,7 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     return failed;
 }
 
-/* What the lines from the first-th to the committed ones are. */
+/* Counts the lines from the first-th to the last committed one. */
 static void count_gain(sonde__record_segment *segment, size_t first,
                        sonde__record_segment_gain *gain)
 {
@@ -578,7 +578,7 @@ uint64_t sonde__record_segment_drop(sonde__record_segment *segment)
 
 /* --- closing ---------------------------------------------------------------------- */
 
-/* What the next segment's header will need. */
+/* Sizes for the next segment's header. */
 static void learn(sonde__record_segment *segment)
 {
     segment->last_values = segment->values;

@@ -99,7 +99,7 @@ typedef enum filled {
     FILLED_FAULT   /* errno in *fault */
 } filled;
 
-/* What one message means for the batch. */
+/* The result of taking a message. */
 typedef enum taken {
     TAKEN,       /* it is in the batch, or lost */
     TAKEN_LAST,  /* likewise, and the batch is full */
@@ -172,7 +172,7 @@ static const void *place(sonde__record_writer *writer, uint32_t id, const void *
     return copy;
 }
 
-/* Whether the segment has what it shall hold, with n bytes more. */
+/* True if n more bytes exceed the size of a segment. */
 static bool is_full(const sonde__record_writer *writer, uint64_t n)
 {
     const sonde__record_segment *segment = &writer->segment;

@@ -54,7 +54,7 @@ struct sonde_safetensors {
     json_t *metadata;   /* NULL if there is none */
 };
 
-/* What is being read, for diagnostics. tensor is NULL outside one. */
+/* The place in the file, for diagnostics. tensor is NULL outside a tensor. */
 typedef struct place {
     const char *title;
     const char *tensor;

@@ -282,7 +282,7 @@ double sonde_sketch_quantile(const sonde_sketch *sketch, double q)
  */
 enum { RUN = 1024, MOST_BINS = 512 };
 
-/* What a pass does with n elements as doubles. */
+/* One step of a pass: n elements as doubles. */
 typedef void pass_fn(void *state, const double *x, size_t n);
 
 static void for_all(const sonde_view *views, size_t n, pass_fn *pass, void *state)

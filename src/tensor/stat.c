@@ -81,7 +81,7 @@ static bool get_count(const sonde_vitals *v, sonde_stat stat, double *out)
     return true;
 }
 
-/* What the infinities make of a value that grows with every element: x, or infinite. */
+/* A value that grows with every element: infinite if there are infinities, else x. */
 static double with_both(const sonde_vitals *v, double x)
 {
     const double inf = (double)INFINITY;

@@ -288,7 +288,7 @@ void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *
 
 /* --- whole views ------------------------------------------------------------------ */
 
-/* Whether to count zeros on the way: where there is one there are more. */
+/* True to count zeros meanwhile: zeros rarely come alone. */
 static bool holds_zero(const float *elements, size_t n)
 {
     bool found = false;
