@@ -17,7 +17,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/vec.h"
 
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #ifndef SONDE_BENCH_KERNELS_LINEAR_H
 #define SONDE_BENCH_KERNELS_LINEAR_H
 
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 extern const char *bench_filter;
 extern double bench_peak; /* GF/s of one core */

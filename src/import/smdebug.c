@@ -173,7 +173,8 @@ static sonde_err load_value(sonde_trial *trial, sonde__trial_worker *worker,
                             const sonde__trial_raw_item *item, sonde_view *view,
                             sonde_diag *diag)
 {
-    const sonde__trial_file *file = &worker->files[SONDE__RAW].items[item->segment];
+    const sonde__trial_file *file =
+        &worker->files[SONDE__FILE_SEGMENT].items[item->segment];
 
     return read_tensor(trial, worker, file, item->offset, item->bytes,
                        sonde_catalogue_info(trial->catalogue, item->item.tensor)->name,
@@ -274,7 +275,8 @@ static sonde_err take_payload(const index_reader *reader, const json_t *payload)
     assert(reader->file != NULL);
     item.offset = (uint64_t)json_integer_value(start);
     item.bytes = (uint64_t)json_integer_value(length);
-    item.segment = (uint32_t)(reader->file - reader->worker->files[SONDE__RAW].items);
+    item.segment =
+        (uint32_t)(reader->file - reader->worker->files[SONDE__FILE_SEGMENT].items);
     err = declare_tensor(reader, name, item.offset, item.bytes, &item.item.tensor);
     if (err == SONDE_OK) {
         err = sonde__trial_worker_add(reader->trial, reader->worker, SONDE__RAW,
@@ -308,7 +310,7 @@ static sonde_err find_file(index_reader *reader, const json_t *meta)
     const char *name = json_string_value(json_object_get(meta, "event_file_name"));
     char usual[SONDE__PATH];
 
-    reader->file = sonde__trial_file_numbered(&reader->worker->files[SONDE__RAW],
+    reader->file = sonde__trial_file_numbered(&reader->worker->files[SONDE__FILE_SEGMENT],
                                               (uint64_t)reader->step);
     if (reader->file == NULL) {
         return sonde__fail_nomem(reader->diag, "the files of a run");

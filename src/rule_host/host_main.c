@@ -75,8 +75,7 @@ int main(int argc, char **argv)
 
     (void)argv;
     if (argc != 1 || getsockopt(SONDE__WIRE_FD, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
-        (void)fputs("sonde-rule-host runs rules of users; libsonde starts it by itself\n",
-                    stderr);
+        (void)fputs("sonde-rule-host runs users' rules; libsonde starts it\n", stderr);
         return 2;
     }
     (void)close_range(SONDE__WIRE_FD + 1, ~0U, 0);

@@ -309,7 +309,7 @@ static void check_wants(lua_State *L, const lua_rule *script)
                   script->params[i].kind == SONDE_RULE_COLLECTIONS;
     }
     if (!selects) {
-        (void)luaL_error(L, "it wants no tensors (expected a function wants, or a "
+        (void)luaL_error(L, "it selects no tensors (expected a function wants, or a "
                             "parameter with kind = \"regex\" or \"collections\")");
     }
 }
@@ -345,7 +345,7 @@ static void read_rule(lua_State *L, lua_rule *script)
     }
     lua_pop(L, rule->need_count > 0);
     if (rule->need_count == 0) {
-        (void)luaL_error(L, "it needs nothing (expected needs = {{what = \"...\"}})");
+        (void)luaL_error(L, "it has no needs (expected needs = {{what = \"...\"}})");
     }
     read_functions(L, script);
     check_wants(L, script);

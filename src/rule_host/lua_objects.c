@@ -92,8 +92,7 @@ static int vitals_index(lua_State *L)
     const sonde_vitals *v = vitals_of(lua_rule_of(L), *index);
 
     if (v == NULL) {
-        return luaL_error(L,
-                          "vital signs can be read at the step alone that they are of");
+        return luaL_error(L, "vital signs are only valid during the step they belong to");
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(vitals); i++) {
         const char *field = (const char *)v + vitals[i].offset;
@@ -223,7 +222,7 @@ static const sonde_observation *observed(lua_State *L)
     const sonde_observation *seen = lua_rule_of(L)->observed;
 
     if (seen == NULL) {
-        (void)luaL_error(L, "what observe is given can be read while it runs alone");
+        (void)luaL_error(L, "the arguments of observe are only valid while it runs");
     }
     return seen;
 }
@@ -253,7 +252,8 @@ static int values_index(lua_State *L)
     const int64_t count = view != NULL ? sonde_view_count(view) : 0;
 
     if (i < 1 || i > count) {
-        return luaL_error(L, "values[%I]: there are %I", i, (lua_Integer)count);
+        return luaL_error(L, "values[%I] is out of range (there are %I)", i,
+                          (lua_Integer)count);
     }
     push_element(L, view, (size_t)i - 1);
     return 1;
@@ -352,7 +352,7 @@ static int seen_index(lua_State *L)
         lua_pushinteger(L, seen->at.replica);
     } else {
         return luaL_error(L,
-                          "nothing seen is called '%s' (expected values, shape, "
+                          "seen has no field '%s' (expected values, shape, "
                           "sketch, hash, micro_batch or replica)",
                           key);
     }
@@ -408,7 +408,7 @@ static size_t found_tensor(lua_State *L, const lua_rule *script)
     }
     index = lua_tensor_index(L, lua_gettop(L));
     if (index < 1 || (size_t)index > count) {
-        (void)luaL_error(L, "found: tensor is none of ctx.tensors");
+        (void)luaL_error(L, "found: tensor is not in ctx.tensors");
     }
     return (size_t)index - 1;
 }
@@ -436,7 +436,8 @@ static int context_found(lua_State *L)
     bool first = false;
 
     if (!script->may_find) {
-        return luaL_error(L, "found is for observe, step, idle and finish");
+        return luaL_error(L,
+                          "found may only be called in observe, step, idle and finish");
     }
     luaL_checktype(L, 2, LUA_TTABLE);
     tensor = found_tensor(L, script);

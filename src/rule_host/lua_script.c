@@ -130,10 +130,10 @@ const char *lua_run(lua_rule *script, lua_CFunction work, void *arg)
         return NULL;
     }
     if (failed == LUA_ERRMEM) {
-        return "it needs more memory than it may have";
+        return "it exceeds its memory limit";
     }
     return lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1)
-                                          : "an error that is no text";
+                                          : "an error value that is not a text";
 }
 
 sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,

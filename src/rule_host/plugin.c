@@ -39,7 +39,7 @@ static sonde_err check_table(const char *path, const sonde_rule_plugin *table,
         (void)snprintf(expected, sizeof expected, "%zu, as in this <sonde/rule.h>",
                        sizeof(sonde_rule));
         return sonde__fail(diag, SONDE_EUNSUPPORTED, path, expected,
-                           "its rows have %u bytes", table->rule_size);
+                           "the size of its rows is %u bytes", table->rule_size);
     }
     if (table->rules == NULL || table->count == 0 || table->count > RULES_MOST) {
         return sonde__fail(diag, SONDE_EINVAL, path, "1 to 64 rules",

@@ -199,7 +199,7 @@ static sonde_err handle_setup(host_server *server, sonde__user_message *message)
     }
     if (rule == NULL) {
         (void)sonde__fail(&diag, SONDE_ENOTFOUND, NULL, NULL,
-                          "the file has changed: the rule is gone");
+                          "the file has changed and no longer has the rule");
         return answer_error(server, &diag);
     }
     err = sonde_catalogue_create(&server->catalogue, &diag);

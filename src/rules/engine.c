@@ -116,12 +116,12 @@ sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
 
     if (rule->abi != SONDE_RULE_ABI) {
         return sonde__fail(diag, SONDE_EUNSUPPORTED, rule->name,
-                           "a rule made for this one", "rule interface %u, not %d",
+                           "a rule built for this interface", "rule interface %u, not %d",
                            rule->abi, SONDE_RULE_ABI);
     }
     if (rules->catalogue != NULL) {
         return sonde__fail(diag, SONDE_ESTATE, rule->name, "rules before the first step",
-                           "a rule added to rules at work");
+                           "a rule added while rules are at work");
     }
     if (!sonde__reserve(&rules->runs, &rules->capacity, rules->count + 1,
                         sizeof(sonde_rule_run *))) {
@@ -250,8 +250,8 @@ sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue
                             const void *user, sonde_diag *diag)
 {
     if (rules->catalogue != NULL) {
-        return sonde__fail(diag, SONDE_ESTATE, "rules", "one run for each",
-                           "rules that are at work");
+        return sonde__fail(diag, SONDE_ESTATE, "rules", "a new sonde_rules for each run",
+                           "rules that are already at work");
     }
     rules->catalogue = catalogue;
     rules->in_collection = in_collection;

@@ -158,8 +158,8 @@ void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
     run->run_finding = SONDE__NO_FINDING;
     if (sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "rule", 1.0,
                          0.0)) {
-        sonde_rule_say(run, "Mend the rule, or leave it out.",
-                       "The rule itself cannot go on: %s.", text);
+        sonde_rule_say(run, "Fix the rule, or do not use it.",
+                       "The rule was switched off because of an error: %s.", text);
     }
 }
 

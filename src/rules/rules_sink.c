@@ -268,8 +268,8 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
     sonde_err err = SONDE_OK;
 
     if (rules->catalogue != rules->own) {
-        return sonde__fail(diag, SONDE_ESTATE, "rules", "one run for each",
-                           "rules that are at work");
+        return sonde__fail(diag, SONDE_ESTATE, "rules", "a new sonde_rules for each run",
+                           "rules that are already at work");
     }
     if (rules->own == NULL) {
         err = sonde_catalogue_create(&rules->own, diag);

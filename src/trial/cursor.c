@@ -160,7 +160,7 @@ static void announce(sonde_trial_cursor *cursor, const worker_source *source,
                      const piece *wanted)
 {
     const sonde_trial *trial = cursor->trial;
-    const sonde__trial_file_list *files = &source->worker->files[SONDE__RAW];
+    const sonde__trial_file_list *files = &source->worker->files[SONDE__FILE_SEGMENT];
     const uint64_t count = wanted->end - wanted->begin;
 
     if (count == 0) {

@@ -12,8 +12,9 @@ typedef struct line_reader {
     sonde_diag *diag;
 } line_reader;
 
-void sonde__trial_worker_limit(sonde__trial_worker *worker, sonde__record_file_kind kind,
-                               uint64_t number)
+/* Sets worker->limit for a file. */
+static void set_limit(sonde__trial_worker *worker, sonde__record_file_kind kind,
+                      uint64_t number)
 {
     worker->limit = sonde__record_generation_limit(
         worker->generations, worker->generation_count, kind, number);
@@ -138,4 +139,33 @@ sonde_err sonde__trial_generations_read(sonde_trial *trial, sonde__trial_worker 
     (void)sonde__trial_path(worker->name, SONDE__GENERATIONS_FILE, where);
     return sonde__trial_read_lines(&trial->damage, &worker->resumes, path, where,
                                    take_line, &reader, &found, diag);
+}
+
+/* --- numbered files ----------------------------------------------------------------- */
+
+sonde_err sonde__trial_read_files(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde__record_file_kind kind,
+                                  sonde__trial_read_fn *read_on, sonde_diag *diag)
+{
+    sonde__trial_progress *progress = &worker->progress[kind];
+
+    for (;;) {
+        uint64_t next = 0;
+        const bool more = sonde__trial_progress_peek(worker->path, progress, kind, &next);
+        sonde_err err = SONDE_OK;
+
+        if (progress->begun) {
+            set_limit(worker, kind, progress->number);
+            err = read_on(trial, worker, kind, diag);
+        }
+        if (err == SONDE_OK && more) {
+            sonde__trial_progress_move(&trial->damage, worker->name, progress, kind,
+                                       next);
+            /* Written before the file: whose it is. */
+            err = sonde__trial_generations_read(trial, worker, diag);
+        }
+        if (err != SONDE_OK || !more) {
+            return err;
+        }
+    }
 }

@@ -15,10 +15,15 @@
 /* Reads new lines and removes what they supersede. */
 sonde_err sonde__trial_generations_read(sonde_trial *trial, sonde__trial_worker *worker,
                                         sonde_diag *diag);
-/* Sets worker->limit for a file that is about to be read. */
-void sonde__trial_worker_limit(sonde__trial_worker *worker, sonde__record_file_kind kind,
-                               uint64_t number);
-/* Whether a record of that file at a global step is to be taken; counts it if superseded. */
+/* Reads what is new in the current file of a kind. */
+typedef sonde_err sonde__trial_read_fn(sonde_trial *trial, sonde__trial_worker *worker,
+                                       sonde__record_file_kind kind, sonde_diag *diag);
+/* Reads the numbered files of a kind to their present end, one after another. */
+sonde_err sonde__trial_read_files(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde__record_file_kind kind,
+                                  sonde__trial_read_fn *read_on, sonde_diag *diag);
+/* Whether a record of the current file at a global step is to be taken; counts it if it is
+ * superseded. */
 bool sonde__trial_counts(const sonde_trial *trial, sonde__trial_worker *worker,
                          int64_t global);
 

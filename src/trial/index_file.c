@@ -28,9 +28,10 @@ typedef struct line_reader {
 
 static void bad_line(const line_reader *reader, const char *found)
 {
-    sonde__trial_damage_in(&reader->trial->damage, &reader->worker->index.bad,
-                           reader->where, "line %llu: %s",
-                           (unsigned long long)reader->worker->index.line, found);
+    sonde__trial_damage_in(
+        &reader->trial->damage, &reader->worker->progress[SONDE__FILE_INDEX].bad,
+        reader->where, "line %llu: %s",
+        (unsigned long long)reader->worker->progress[SONDE__FILE_INDEX].line, found);
 }
 
 /* --- segments --------------------------------------------------------------------- */
@@ -70,10 +71,10 @@ static void look(line_reader *reader)
     char path[SONDE__PATH];
     sonde_diag why = {0};
     sonde_err err = SONDE_OK;
-    const int fd =
-        sonde__trial_file_open(&reader->worker->files[SONDE__RAW], segment, path);
+    const int fd = sonde__trial_file_open(&reader->worker->files[SONDE__FILE_SEGMENT],
+                                          segment, path);
 
-    reader->looked = reader->worker->index.pieces;
+    reader->looked = reader->worker->progress[SONDE__FILE_INDEX].pieces;
     if (fd < 0) {
         err = sonde__fail_errno(&why, path, "cannot be opened");
     } else {
@@ -94,7 +95,7 @@ static const char *check_extent(line_reader *reader, const sonde__record_index_l
     const sonde__trial_file *segment = reader->segment;
     const uint64_t end = line->offset + line->bytes;
 
-    if (reader->looked != reader->worker->index.pieces &&
+    if (reader->looked != reader->worker->progress[SONDE__FILE_INDEX].pieces &&
         (segment->head == 0 || end > segment->size - segment->head)) {
         look(reader);
     }
@@ -169,7 +170,8 @@ static sonde_err take_value(const line_reader *reader,
         .offset = line->offset,
         .bytes = line->bytes,
         .hash = line->hash,
-        .segment = (uint32_t)(reader->segment - reader->worker->files[SONDE__RAW].items),
+        .segment = (uint32_t)(reader->segment -
+                              reader->worker->files[SONDE__FILE_SEGMENT].items),
     };
     sonde_err err = SONDE_OK;
 
@@ -223,43 +225,27 @@ static sonde_err take_line(void *user, char *text, size_t length)
 
 /* --- files ------------------------------------------------------------------------ */
 
-/* Reads the rest of the current index. */
 static sonde_err read_on(sonde_trial *trial, sonde__trial_worker *worker,
-                         sonde_diag *diag)
+                         sonde__record_file_kind kind, sonde_diag *diag)
 {
     char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
+    sonde__trial_progress *progress = &worker->progress[kind];
     line_reader reader = {trial, worker, where, diag, NULL, 0};
     bool found = false;
 
     reader.segment =
-        sonde__trial_file_numbered(&worker->files[SONDE__RAW], worker->index.number);
+        sonde__trial_file_numbered(&worker->files[SONDE__FILE_SEGMENT], progress->number);
     if (reader.segment == NULL) {
         return sonde__fail_nomem(diag, "the segments of a run");
     }
-    sonde__trial_worker_limit(worker, SONDE__FILE_INDEX, worker->index.number);
-    sonde__record_file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
+    sonde__record_file_name(name, kind, progress->number, false);
     return sonde__trial_read_lines(
-        &trial->damage, &worker->index, sonde__trial_path(worker->path, name, path),
+        &trial->damage, progress, sonde__trial_path(worker->path, name, path),
         sonde__trial_path(worker->name, name, where), take_line, &reader, &found, diag);
 }
 
 sonde_err sonde__trial_index_read(sonde_trial *trial, sonde__trial_worker *worker,
                                   sonde_diag *diag)
 {
-    for (;;) {
-        uint64_t next = 0;
-        const bool more = sonde__trial_progress_peek(worker->path, &worker->index,
-                                                     SONDE__FILE_INDEX, &next);
-        sonde_err err = worker->index.begun ? read_on(trial, worker, diag) : SONDE_OK;
-
-        if (err == SONDE_OK && more) {
-            sonde__trial_progress_move(&trial->damage, worker->name, &worker->index,
-                                       SONDE__FILE_INDEX, next);
-            /* Written before the file: whose it is. */
-            err = sonde__trial_generations_read(trial, worker, diag);
-        }
-        if (err != SONDE_OK || !more) {
-            return err;
-        }
-    }
+    return sonde__trial_read_files(trial, worker, SONDE__FILE_INDEX, read_on, diag);
 }

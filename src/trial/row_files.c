@@ -184,7 +184,7 @@ static sonde_err take_all(row_reader *reader, int fd)
     }
 }
 
-/* --- files ------------------------------------------------------------------------ */
+/* --- one file --------------------------------------------------------------------- */
 
 static sonde_err read_open(row_reader *reader, int fd)
 {
@@ -209,79 +209,6 @@ static sonde_err read_open(row_reader *reader, int fd)
         err = look_at_head(reader, fd);
     }
     return err == SONDE_OK ? take_all(reader, fd) : err;
-}
-
-/* Reads the rest of the current file. */
-static sonde_err read_on(row_reader reader, sonde_diag *diag)
-{
-    char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
-    sonde_trial *trial = reader.trial;
-    sonde__trial_worker *worker = reader.worker;
-    const uint64_t number = reader.progress->number;
-    sonde_diag why = {0};
-    sonde_err err = SONDE_OK;
-    int fd = -1;
-
-    reader.file = sonde__trial_file_numbered(reader.files, number);
-    if (reader.file == NULL) {
-        return sonde__fail_nomem(diag, "the files of a run");
-    }
-    if (reader.file->head == 0) {
-        reader.file->first = worker->stats_rows;
-    }
-    reader.path = path;
-    reader.where = where;
-    reader.diag = &why;
-    reader.lost = false;
-    fd = sonde__trial_file_open(reader.files, reader.file, path);
-    reader.over =
-        reader.file->closed || trial->ended || worker->said_ended || worker->crashed;
-    sonde__trial_worker_limit(worker, reader.files->kind, number);
-    sonde__record_file_name(name, reader.files->kind, number, !reader.file->closed);
-    (void)sonde__trial_path(worker->name, name, where);
-    if (fd < 0) {
-        err = sonde__fail_errno(&why, path, "cannot be opened");
-    } else {
-        err = read_open(&reader, fd);
-        (void)close(fd);
-    }
-    sonde__trial_damage_flush(&trial->damage, &reader.progress->bad, where);
-    if (err == SONDE_ENOMEM) {
-        return sonde__fail_nomem(diag, path);
-    }
-    if (err != SONDE_OK && !reader.file->broken) {
-        reader.file->broken = true;
-        sonde__trial_damage(&trial->damage, where, "%s", why.found);
-    }
-    return SONDE_OK;
-}
-
-static sonde_err read_files(sonde_trial *trial, sonde__trial_worker *worker,
-                            sonde__trial_file_list *files,
-                            sonde__trial_progress *progress, take_fn *take,
-                            sonde_diag *diag)
-{
-    for (;;) {
-        const row_reader reader = {.trial = trial,
-                                   .worker = worker,
-                                   .files = files,
-                                   .take = take,
-                                   .progress = progress};
-        uint64_t next = 0;
-        const bool more =
-            sonde__trial_progress_peek(worker->path, progress, files->kind, &next);
-        sonde_err err = progress->begun ? read_on(reader, diag) : SONDE_OK;
-
-        if (err == SONDE_OK && more) {
-            sonde__trial_progress_move(&trial->damage, worker->name, progress,
-                                       files->kind, next);
-            /* Written before the file: whose it is. */
-            err = sonde__trial_generations_read(trial, worker, diag);
-        }
-        if (err != SONDE_OK || !more) {
-            return err;
-        }
-    }
 }
 
 /* --- steps ------------------------------------------------------------------------ */
@@ -328,13 +255,6 @@ static sonde_err take_step_rows(row_reader *reader, const unsigned char *bytes,
         reader->progress->offset += SONDE__STEPS_ROW;
     }
     return SONDE_OK;
-}
-
-sonde_err sonde__trial_step_rows_read(sonde_trial *trial, sonde__trial_worker *worker,
-                                      sonde_diag *diag)
-{
-    return read_files(trial, worker, &worker->files[SONDE__STEP_FILES], &worker->steps,
-                      take_step_rows, diag);
 }
 
 /* --- vital signs ------------------------------------------------------------------ */
@@ -400,13 +320,6 @@ static sonde_err take_stats_rows(row_reader *reader, const unsigned char *bytes,
     return SONDE_OK;
 }
 
-sonde_err sonde__trial_stats_read(sonde_trial *trial, sonde__trial_worker *worker,
-                                  sonde_diag *diag)
-{
-    return read_files(trial, worker, &worker->files[SONDE__VITALS], &worker->stats,
-                      take_stats_rows, diag);
-}
-
 /* --- sketches --------------------------------------------------------------------- */
 
 static void bad_record(const row_reader *reader, const char *found)
@@ -420,7 +333,8 @@ static sonde_err take_record(const row_reader *reader,
     sonde__trial_sketch_item item = {
         .item = {.micro_batch = record->micro_batch, .replica = record->replica},
         .offset = reader->progress->offset,
-        .file = (uint32_t)(reader->file - reader->worker->files[SONDE__SKETCH].items),
+        .file =
+            (uint32_t)(reader->file - reader->worker->files[SONDE__FILE_SKETCH].items),
         .length = record->length,
     };
     sonde_err err = SONDE_OK;
@@ -518,9 +432,75 @@ static sonde_err take_records(row_reader *reader, const unsigned char *bytes,
     return SONDE_OK;
 }
 
+/* --- files ------------------------------------------------------------------------ */
+
+/* Reads the rest of the current file. */
+static sonde_err read_on(sonde_trial *trial, sonde__trial_worker *worker,
+                         sonde__record_file_kind kind, sonde_diag *diag)
+{
+    static take_fn *const takes[SONDE__FILE_OTHER] = {
+        [SONDE__FILE_STEPS] = take_step_rows,
+        [SONDE__FILE_STATS] = take_stats_rows,
+        [SONDE__FILE_SKETCH] = take_records,
+    };
+    char name[SONDE__FILE_NAME], path[SONDE__PATH], where[SONDE__PATH];
+    row_reader reader = {.trial = trial,
+                         .worker = worker,
+                         .take = takes[kind],
+                         .progress = &worker->progress[kind],
+                         .files = &worker->files[kind]};
+    const uint64_t number = reader.progress->number;
+    sonde_diag why = {0};
+    sonde_err err = SONDE_OK;
+    int fd = -1;
+
+    reader.file = sonde__trial_file_numbered(reader.files, number);
+    if (reader.file == NULL) {
+        return sonde__fail_nomem(diag, "the files of a run");
+    }
+    if (reader.file->head == 0) {
+        reader.file->first = worker->stats_rows;
+    }
+    reader.path = path;
+    reader.where = where;
+    reader.diag = &why;
+    reader.lost = false;
+    fd = sonde__trial_file_open(reader.files, reader.file, path);
+    reader.over =
+        reader.file->closed || trial->ended || worker->said_ended || worker->crashed;
+    sonde__record_file_name(name, kind, number, !reader.file->closed);
+    (void)sonde__trial_path(worker->name, name, where);
+    if (fd < 0) {
+        err = sonde__fail_errno(&why, path, "cannot be opened");
+    } else {
+        err = read_open(&reader, fd);
+        (void)close(fd);
+    }
+    sonde__trial_damage_flush(&trial->damage, &reader.progress->bad, where);
+    if (err == SONDE_ENOMEM) {
+        return sonde__fail_nomem(diag, path);
+    }
+    if (err != SONDE_OK && !reader.file->broken) {
+        reader.file->broken = true;
+        sonde__trial_damage(&trial->damage, where, "%s", why.found);
+    }
+    return SONDE_OK;
+}
+
+sonde_err sonde__trial_step_rows_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                      sonde_diag *diag)
+{
+    return sonde__trial_read_files(trial, worker, SONDE__FILE_STEPS, read_on, diag);
+}
+
+sonde_err sonde__trial_stats_read(sonde_trial *trial, sonde__trial_worker *worker,
+                                  sonde_diag *diag)
+{
+    return sonde__trial_read_files(trial, worker, SONDE__FILE_STATS, read_on, diag);
+}
+
 sonde_err sonde__trial_sketches_read(sonde_trial *trial, sonde__trial_worker *worker,
                                      sonde_diag *diag)
 {
-    return read_files(trial, worker, &worker->files[SONDE__SKETCH], &worker->sketch,
-                      take_records, diag);
+    return sonde__trial_read_files(trial, worker, SONDE__FILE_SKETCH, read_on, diag);
 }

@@ -238,7 +238,8 @@ static bool is_silent(const sonde__trial_worker *worker)
     struct stat about;
     double latest = 0.0;
 
-    sonde__record_file_name(name, SONDE__FILE_INDEX, worker->index.number, false);
+    sonde__record_file_name(name, SONDE__FILE_INDEX,
+                            worker->progress[SONDE__FILE_INDEX].number, false);
     for (size_t i = 0; i <= SONDE_COUNT_OF(names); i++) {
         const char *file = i < SONDE_COUNT_OF(names) ? names[i] : name;
 

@@ -65,22 +65,16 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
 static sonde_err read_worker(sonde_trial *trial, sonde__trial_worker *worker,
                              sonde_diag *diag)
 {
-    sonde_err err = sonde__trial_catalogue_read(trial, worker, diag);
+    static sonde_err (*const readers[])(sonde_trial *, sonde__trial_worker *,
+                                        sonde_diag *) = {
+        sonde__trial_catalogue_read, sonde__trial_generations_read,
+        sonde__trial_step_rows_read, sonde__trial_index_read,
+        sonde__trial_stats_read,     sonde__trial_sketches_read,
+    };
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK) {
-        err = sonde__trial_generations_read(trial, worker, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__trial_step_rows_read(trial, worker, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__trial_index_read(trial, worker, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__trial_stats_read(trial, worker, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde__trial_sketches_read(trial, worker, diag);
+    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(readers); i++) {
+        err = readers[i](trial, worker, diag);
     }
     sonde__trial_damage_flush(&trial->damage, &worker->catalogue.bad, worker->name);
     return err;
@@ -94,28 +88,19 @@ static bool is_part(const sonde__trial_file_list *files)
 /* Notes incomplete ends of files of a worker that writes no more. */
 static void note_ends(sonde_trial *trial, sonde__trial_worker *worker)
 {
-    const struct {
-        sonde__trial_progress *progress;
-        sonde__record_file_kind kind;
-        bool part;
-    } all[] = {
-        {&worker->index, SONDE__FILE_INDEX, false},
-        {&worker->stats, SONDE__FILE_STATS, is_part(&worker->files[SONDE__VITALS])},
-        {&worker->sketch, SONDE__FILE_SKETCH, is_part(&worker->files[SONDE__SKETCH])},
-        {&worker->steps, SONDE__FILE_STEPS, is_part(&worker->files[SONDE__STEP_FILES])},
-        {&worker->catalogue, SONDE__FILE_OTHER, false},
-    };
+    char name[SONDE__FILE_NAME], where[SONDE__PATH];
 
-    for (size_t i = 0; i < SONDE_COUNT_OF(all); i++) {
-        char name[SONDE__FILE_NAME] = SONDE__CATALOGUE_FILE, where[SONDE__PATH];
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        sonde__trial_progress *progress = &worker->progress[kind];
 
-        if (all[i].kind != SONDE__FILE_OTHER) {
-            sonde__record_file_name(name, all[i].kind, all[i].progress->number,
-                                    all[i].part);
-        }
-        sonde__trial_progress_end(&trial->damage, all[i].progress,
+        sonde__record_file_name(name, (sonde__record_file_kind)kind, progress->number,
+                                is_part(&worker->files[kind]));
+        sonde__trial_progress_end(&trial->damage, progress,
                                   sonde__trial_path(worker->name, name, where));
     }
+    sonde__trial_progress_end(
+        &trial->damage, &worker->catalogue,
+        sonde__trial_path(worker->name, SONDE__CATALOGUE_FILE, where));
 }
 
 static void sort_all(sonde_trial *trial)

@@ -20,19 +20,17 @@
 
 typedef struct sonde__trial_foreign sonde__trial_foreign;
 
-enum { SONDE__STEP_FILES = SONDE__KINDS }; /* in files[], after the kinds of items */
-#define SONDE__NO_TIME 1                   /* a step ended, and nobody knows when */
+#define SONDE__NO_TIME 1 /* a step ended at an unknown time */
 
 typedef struct sonde__trial_worker {
     int rank;
     char *name; /* "w0000" */
     char *path; /* of its folder */
     sonde__trial_items items[SONDE__KINDS];
-    sonde__trial_file_list files[SONDE__KINDS + 1]; /* segments, statistics, sketches,
-                                                       steps */
-    sonde__trial_progress index, stats, sketch, steps, catalogue, resumes;
-    sonde__trial_progress segments; /* only the numbers listed at open */
-    uint32_t *ids;                  /* by the worker's id: the trial's id */
+    sonde__trial_file_list files[SONDE__FILE_OTHER];   /* by kind; of indexes: none */
+    sonde__trial_progress progress[SONDE__FILE_OTHER]; /* of segments: only listed */
+    sonde__trial_progress catalogue, resumes;
+    uint32_t *ids; /* by the worker's id: the trial's id */
     size_t id_count, id_capacity;
     uint32_t *layouts; /* by the trial's id: layout of the last value */
     size_t layout_count, layout_capacity;

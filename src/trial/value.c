@@ -103,11 +103,12 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     }
     (void)item_title(trial, worker, &item->item, title, sizeof title);
     layout = &trial->layouts.items[item->layout];
-    segment = &worker->files[SONDE__RAW].items[item->segment];
+    segment = &worker->files[SONDE__FILE_SEGMENT].items[item->segment];
     value = sonde_view_of((sonde_dtype)layout->dtype, layout->rank, layout->shape, NULL);
     size = (size_t)sonde_view_count(&value) * sonde_dtype_size(value.dtype);
-    err = sonde__trial_file_map(&worker->files[SONDE__RAW], segment, trial->question,
-                                segment->head + item->offset, item->bytes, &bytes, diag);
+    err = sonde__trial_file_map(&worker->files[SONDE__FILE_SEGMENT], segment,
+                                trial->question, segment->head + item->offset,
+                                item->bytes, &bytes, diag);
     if (err == SONDE_OK && layout->packing != SONDE__PACKED_NOT) {
         err = unpack(trial, item, layout, bytes, size, title, diag);
         bytes = trial->value.bytes;
@@ -127,7 +128,7 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
 /* The statistics file that holds a row. */
 static sonde__trial_file *file_of_row(const sonde__trial_worker *worker, uint32_t row)
 {
-    const sonde__trial_file_list *files = &worker->files[SONDE__VITALS];
+    const sonde__trial_file_list *files = &worker->files[SONDE__FILE_STATS];
     size_t low = 0, high = files->count;
 
     while (high - low > 1) {
@@ -147,7 +148,7 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
                           sonde__trial_file *file, sonde__trial_rows *rows,
                           sonde_diag *diag)
 {
-    const sonde__trial_file_list *files = &worker->files[SONDE__VITALS];
+    const sonde__trial_file_list *files = &worker->files[SONDE__FILE_STATS];
     const size_t at = (size_t)(file - files->items);
     const uint32_t end =
         at + 1 < files->count ? files->items[at + 1].first : worker->stats_rows;
@@ -182,7 +183,7 @@ sonde_err sonde__trial_load_sketch(const sonde_trial *trial, sonde__trial_worker
                                    const sonde__trial_sketch_item *item,
                                    sonde_sketch *sketch, sonde_diag *diag)
 {
-    const sonde__trial_file_list *files = &worker->files[SONDE__SKETCH];
+    const sonde__trial_file_list *files = &worker->files[SONDE__FILE_SKETCH];
     const unsigned char *bytes = NULL;
     const sonde__record_sketch_record *record = NULL;
     char title[256];

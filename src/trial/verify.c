@@ -94,7 +94,7 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
 
 static void check_headers(sonde_trial *trial, const sonde__trial_worker *worker)
 {
-    const sonde__trial_file_list *segments = &worker->files[SONDE__RAW];
+    const sonde__trial_file_list *segments = &worker->files[SONDE__FILE_SEGMENT];
     const sonde__trial_items *items = &worker->items[SONDE__RAW];
     uint32_t first = 0;
 

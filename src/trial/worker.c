@@ -16,22 +16,10 @@ static bool list_file(sonde__trial_worker *worker, const char *name)
 {
     uint64_t number = 0;
     bool part = false;
+    const sonde__record_file_kind kind = sonde__record_file_parse(name, &number, &part);
 
-    switch (sonde__record_file_parse(name, &number, &part)) {
-    case SONDE__FILE_INDEX:
-        return sonde__trial_progress_list(&worker->index, number);
-    case SONDE__FILE_STATS:
-        return sonde__trial_progress_list(&worker->stats, number);
-    case SONDE__FILE_SKETCH:
-        return sonde__trial_progress_list(&worker->sketch, number);
-    case SONDE__FILE_STEPS:
-        return sonde__trial_progress_list(&worker->steps, number);
-    case SONDE__FILE_SEGMENT:
-        return sonde__trial_progress_list(&worker->segments, number);
-    case SONDE__FILE_OTHER:
-        break;
-    }
-    return true;
+    return kind == SONDE__FILE_OTHER ||
+           sonde__trial_progress_list(&worker->progress[kind], number);
 }
 
 static sonde_err list_files(sonde__trial_worker *worker, sonde_diag *diag)
@@ -51,18 +39,17 @@ static sonde_err list_files(sonde__trial_worker *worker, sonde_diag *diag)
         ok = list_file(worker, entry->d_name);
     }
     (void)closedir(folder);
-    sonde__trial_progress_sort(&worker->index);
-    sonde__trial_progress_sort(&worker->stats);
-    sonde__trial_progress_sort(&worker->sketch);
-    sonde__trial_progress_sort(&worker->steps);
-    sonde__trial_progress_sort(&worker->segments);
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        sonde__trial_progress_sort(&worker->progress[kind]);
+    }
     return ok ? SONDE_OK : sonde__fail_nomem(diag, path);
 }
 
 /* Notes segments whose index is missing. The newest may not have one yet. */
 static void check_indexes(sonde_trial *trial, const sonde__trial_worker *worker)
 {
-    const sonde__trial_progress *segments = &worker->segments, *index = &worker->index;
+    const sonde__trial_progress *segments = &worker->progress[SONDE__FILE_SEGMENT],
+                                *index = &worker->progress[SONDE__FILE_INDEX];
     size_t at = 0;
 
     for (size_t i = 0; i + 1 < segments->listed_count; i++) {
@@ -84,19 +71,13 @@ static void check_indexes(sonde_trial *trial, const sonde__trial_worker *worker)
 static bool name_worker(const sonde_trial *trial, sonde__trial_worker *worker,
                         const char *name)
 {
-    static const sonde__record_file_kind kinds[SONDE__KINDS + 1] = {
-        [SONDE__RAW] = SONDE__FILE_SEGMENT,
-        [SONDE__VITALS] = SONDE__FILE_STATS,
-        [SONDE__SKETCH] = SONDE__FILE_SKETCH,
-        [SONDE__STEP_FILES] = SONDE__FILE_STEPS,
-    };
     char path[SONDE__PATH];
 
     worker->name = sonde__strdup(name);
     worker->path = sonde__strdup(sonde__trial_path(trial->path, name, path));
-    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
-        worker->files[i].folder = worker->path;
-        worker->files[i].kind = kinds[i];
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        worker->files[kind].folder = worker->path;
+        worker->files[kind].kind = (sonde__record_file_kind)kind;
     }
     return worker->name != NULL && worker->path != NULL;
 }
@@ -165,14 +146,10 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
         sonde__trial_items_fini(&worker->items[kind]);
     }
-    for (size_t i = 0; i < SONDE_COUNT_OF(worker->files); i++) {
-        sonde__trial_file_list_fini(&worker->files[i]);
+    for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
+        sonde__trial_file_list_fini(&worker->files[kind]);
+        sonde__trial_progress_fini(&worker->progress[kind]);
     }
-    sonde__trial_progress_fini(&worker->index);
-    sonde__trial_progress_fini(&worker->stats);
-    sonde__trial_progress_fini(&worker->sketch);
-    sonde__trial_progress_fini(&worker->segments);
-    sonde__trial_progress_fini(&worker->steps);
     sonde__trial_progress_fini(&worker->catalogue);
     sonde__trial_progress_fini(&worker->resumes);
     sonde__free(worker->generations);

@@ -71,14 +71,14 @@ train 0 --out healthy --quiet --stop-on any --stop-on error
 run 1 env -u SONDE_LOG_LEVEL "$sonde" train --data data --no-pictures --quiet --out spoken \
     --learning-rate 1e6 --on-finding log --stop-on error --on-finding 'command:cat >/dev/null'
 ! grep -vE '^(step [0-9]+ \(epoch 1\)|sonde: warning|sonde): ' "$err" || fail "$(cat "$err")"
-grep -qE '^sonde: stop asked for: [A-Za-z]+ at step [0-9]+ in ' "$err" || fail "$(cat "$err")"
+grep -qE '^sonde: stop requested: [A-Za-z]+ at step [0-9]+ in ' "$err" || fail "$(cat "$err")"
 grep -qE "^sonde: command 'cat >/dev/null' for .*: status 0\$" "$err" || fail "$(cat "$err")"
 first=$(sed -nE '1s/^step [0-9]+ \(epoch 1\): [a-z]+: ([A-Za-z]+): .*/\1/p' "$err")
 ! grep -q "^sonde: error: $first at step" "$err" || fail "told twice: $(cat "$err")"
 # with a level it is a log, of its own
 SONDE_LOG_LEVEL=info run 1 "$sonde" train --data data --no-pictures --quiet --out spoken \
     --learning-rate 1e6 --stop-on error
-grep -qE '^\[[0-9:.]+\] \[actions\] \[info\] stop asked for: ' "$err" || fail "$(cat "$err")"
+grep -qE '^\[[0-9:.]+\] \[actions\] \[info\] stop requested: ' "$err" || fail "$(cat "$err")"
 
 # the same in a job, and what a command is given
 cat >job.yaml <<'END'
@@ -95,7 +95,7 @@ import json
 assert json.load(open("finding.json"))["rule"] == "NonFinite"
 END
 ls job-run/checkpoints/step-*.safetensors >/dev/null || fail "no checkpoint"
-grep -q '\[actions\] \[info\] stop asked for: ' "$err" || fail "actions say nothing: $(cat "$err")"
+grep -q '\[actions\] \[info\] stop requested: ' "$err" || fail "actions say nothing: $(cat "$err")"
 train 0 job.yaml --out job --rules none --quiet --learning-rate 1e6
 [ ! -s "$err" ] || fail "--rules does not win over the job: $(cat "$err")"
 
@@ -152,7 +152,7 @@ check() { # PATTERN ARGUMENT...
     grep -qE "^sonde: error: $pattern\$" "$err" || fail "$*: $(cat "$err")"
 }
 check "unknown rule 'NonFinte' \(expected NonFinite\)" --rules NonFinte
-check "action: no rule 'NonFinte' judges \(expected NonFinite\)" --stop-on NonFinte
+check "action: no rule 'NonFinte' is in use \(expected NonFinite\)" --stop-on NonFinte
 check "--stop-on: 'a=b' .*" --stop-on a=b
 check "action: 'dance' .*" --on-finding dance
 check "webhook: 'nowhere' \(expected http.*" --on-finding webhook:nowhere

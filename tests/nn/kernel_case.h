@@ -18,7 +18,7 @@
 #include "base/cpu.h"
 #include "base/random.h"
 #include "cmocka_all.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "nn/ops_harness.h"
 
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 
 #include <float.h>
 

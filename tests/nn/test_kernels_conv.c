@@ -7,7 +7,7 @@
 #include "base/macros.h"
 #include "base/random.h"
 
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 DEFINE_PICK(conv2d_kernel, conv2d->forward)
 DEFINE_PICK(conv2d_relu_kernel, conv2d->relu)

@@ -10,7 +10,7 @@
 #include "base/random.h"
 #include "nn/vitals_near.h"
 
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 DEFINE_PICK(relu_kernel, conv2d->relu)
 DEFINE_PICK(pool_kernel, conv2d->relu_pool)

@@ -177,7 +177,8 @@ static void a_rule_that_fails_is_a_finding_about_it(void **state)
         stream_end(&s);
     }
     found = stream_expect(&s, "", 2);
-    assert_string_equal(found.message, "The rule itself cannot go on: no more of 7.");
+    assert_string_equal(found.message,
+                        "The rule was switched off because of an error: no more of 7.");
     assert_string_equal(sonde_severity_name(found.severity), "warning");
     stream_close(&s);
 }

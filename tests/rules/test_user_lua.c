@@ -43,19 +43,19 @@ static const struct {
     {"return {nam = 'x'}", "", "a rule has no field 'nam' (expected name)"},
     {"return {name = '1x', summary = 's', condition = 'c', advice = 'a', needs = "
      "{{what = 'w'}}, wants = print}",
-     "", "its name cannot be (expected a letter"},
+     "", "its name is invalid (expected a letter"},
     {"return {name = 'DeadRelu', summary = 's', condition = 'c', advice = 'a', needs "
      "= {{what = 'w'}}, wants = print}",
      "", "a built-in rule has this name"},
-    {HEAD "} rule.needs = nil return rule", "", "it needs nothing"},
-    {HEAD "} return rule", "", "it wants no tensors"},
+    {HEAD "} rule.needs = nil return rule", "", "it has no needs"},
+    {HEAD "} return rule", "", "it selects no tensors"},
     {HEAD "step = 7}" ALL "return rule", "", "step is a number (expected a function)"},
     {HEAD "modes = 'trian'}" ALL "return rule", "",
      "mode 'trian' (expected one of train, eval, predict)"},
     {HEAD "} rule.needs[1].how = 'vital'" ALL "return rule", "",
      "how 'vital' (expected one of values, vitals, sketch, hash)"},
     {HEAD "} rule.needs[1].how = 'values'" ALL "return rule", "",
-     "it asks for more than vital signs (expected a function observe)"},
+     "it needs more than vital signs (expected a function observe)"},
     {HEAD "params = {7}}" ALL "return rule", "", "params[1] is a number"},
     {HEAD "params = {{name = 'x'}}}" ALL "return rule", "", "params[1]: help is missing"},
     {HEAD "params = {{name = 'x', help = 'h', defualt = 1}}}" ALL "return rule", "",
@@ -75,8 +75,8 @@ static const struct {
     {"local function f() return f() + 1 end return f()", ":1", "stack overflow"},
     {"return ('x'):rep(1 << 40)", "", "resulting string too large"},
     {"local t = {} while true do t[#t + 1] = ('x'):rep(1 << 20) .. #t end", "",
-     "it needs more memory than it may have"},
-    {"error({})", "", "an error that is no text"},
+     "it exceeds its memory limit"},
+    {"error({})", "", "an error value that is not a text"},
     {"io.open('x')", ":1", "global 'io'"},
     {"os.time()", ":1", "global 'os'"},
     {"require 'x'", ":1", "global 'require'"},
@@ -129,7 +129,7 @@ static void scripts_that_go_wrong(void **state)
         {STEP("ctx:found{severity = 'bad', statistic = 'x'}"),
          "found: severity 'bad' (expected note, warning or error)"},
         {STEP("ctx:found{tensor = {}, statistic = 'x'}"),
-         "found: tensor is none of ctx.tensors"},
+         "found: tensor is not in ctx.tensors"},
         {STEP("return ctx.tensors[1].vitals.meen"),
          "no vital sign is called 'meen' (expected mean)"},
         {STEP("ctx:fail('no more')"), "try.lua:6: no more"},
@@ -137,7 +137,7 @@ static void scripts_that_go_wrong(void **state)
         {STEP("while true do pcall(function() while true do end end) end"),
          "more than 50000000 instructions"},
         {STEP("local t = {} while true do t[#t + 1] = {} end"),
-         "it needs more memory than it may have"},
+         "it exceeds its memory limit"},
         {STEP("local s = ('a'):rep(40) return s:find(('.-'):rep(40) .. 'b')"),
          "it took longer than 1 s at step 0"},
         {STEP("setmetatable({}, {__gc = function() while true do end end}) "
@@ -146,11 +146,11 @@ static void scripts_that_go_wrong(void **state)
         {HEAD "}\nfunction rule.wants() return 2 end\nreturn rule",
          "wants returned 2 for 'w' (expected true, false or a number from 1 to 1)"},
         {HEAD "}\nfunction rule.wants(ctx)\nctx:found{}\nend\nreturn rule",
-         "try.lua:5: found is for observe, step, idle and finish"},
+         "try.lua:5: found may only be called in observe, step, idle and finish"},
         {HEAD "} local keep\n" ALL "function rule.step(ctx)\n"
               "if keep then return keep.mean end keep = ctx.tensors[1].vitals end\n"
               "function rule.finish() return keep.mean end return rule",
-         "vital signs can be read at the step alone that they are of"},
+         "vital signs are only valid during the step they belong to"},
         {HEAD "}\n" ALL "function rule.finish(ctx)\nerror('late')\nend\nreturn rule",
          "try.lua:6: late"},
     };
@@ -285,7 +285,7 @@ static const char everything[] =
     "  check('0', pcall(function() return seen.values[0] end), false)\n"
     "  check('7', select(2, pcall(function() return seen.values[7] "
     "end)):match('values.*'),\n"
-    "        'values[7]: there are 6')\n"
+    "        'values[7] is out of range (there are 6)')\n"
     "  check('micro', seen.micro_batch, 0) t.memory.seen = (t.memory.seen or 0) + 1\n"
     "end\n"
     "function rule.step(ctx)\n"

@@ -1,6 +1,6 @@
 /*
  * Plug-ins that cannot be loaded, and rules that go wrong at work: in every way, in every
- * function. Who judges stays alive and goes on with the others. tsan: yes
+ * function. The judging process survives and continues with the other rules. tsan: yes
  */
 #include "rules/user.h"
 #include "base/macros.h"
@@ -22,28 +22,29 @@ static void bad_tables_are_refused(void **state)
     } cases[] = {
         {1, SONDE_EUNSUPPORTED,
          "built for rule interface 99 (expected rule interface 1)"},
-        {2, SONDE_EUNSUPPORTED, "its rows have 8 bytes (expected "},
+        {2, SONDE_EUNSUPPORTED, "the size of its rows is 8 bytes (expected "},
         {3, SONDE_EFORMAT, "no symbol sonde_rule_plugin_table"},
         {4, SONDE_EINVAL, "rule ?: it has no name"},
         {5, SONDE_EINVAL, "rule Bad: the size of its state (expected at most 256 MB)"},
         {6, SONDE_EINVAL,
-         "parameter 'limit' cannot be (expected an offset inside the state)"},
+         "parameter 'limit' is invalid (expected an offset inside the state)"},
         {7, SONDE_EEXIST, "rule deadrelu: a built-in rule has this name"},
-        {8, SONDE_EEXIST, "rule Bad is there twice"},
+        {8, SONDE_EEXIST, "rule Bad occurs twice"},
         {9, SONDE_EINVAL, "rule 2 is NULL"},
-        {10, SONDE_EINVAL, "need 1 cannot be (expected SONDE_HOW_ bits)"},
-        {11, SONDE_EINVAL, "it asks for more than vital signs (expected a function"},
+        {10, SONDE_EINVAL, "need 1 is invalid (expected SONDE_HOW_ bits)"},
+        {11, SONDE_EINVAL, "it needs more than vital signs (expected a function"},
         {12, SONDE_EINVAL, "a table of 0 rules"},
         {13, SONDE_EINVAL, "a table of 1 rules without address"},
-        {14, SONDE_EINVAL, "rule ?: its name cannot be (expected a letter, then letters"},
-        {15, SONDE_EINVAL, "it wants nothing (expected a function wants)"},
+        {14, SONDE_EINVAL,
+         "rule ?: its name is invalid (expected a letter, then letters"},
+        {15, SONDE_EINVAL, "it selects no tensors (expected a function wants)"},
         {16, SONDE_EUNSUPPORTED, "rule 1 has rule interface 2 (expected .abi = "},
         {17, SONDE_EFORMAT, "undefined symbol: nobody_has_this"},
-        {18, SONDE_EINVAL, "parameter 'Limit' is there twice"},
-        {19, SONDE_EINVAL, "parameter 'limit' cannot be (expected an offset"},
-        {20, SONDE_EFORMAT, "while it was read it crashed with signal 11"},
+        {18, SONDE_EINVAL, "parameter 'Limit' occurs twice"},
+        {19, SONDE_EINVAL, "parameter 'limit' is invalid (expected an offset"},
+        {20, SONDE_EFORMAT, "reading it crashed with signal 11"},
         {22, SONDE_EINVAL, "'-1' (expected a finite number from 0 to 10)"},
-        {23, SONDE_EINVAL, "parameter 'limit' cannot be (expected a help text)"},
+        {23, SONDE_EINVAL, "parameter 'limit' is invalid (expected a help text)"},
         {24, SONDE_EINVAL, "rule Bad: summary (expected a text"},
         {25, SONDE_EINVAL, "parameters or needs"},
         {26, SONDE_EINVAL, "parameters or needs"},
@@ -162,7 +163,7 @@ static const struct {
     {"sleep", "step", "it did not answer for 0.5 s at step 3", 3},
     {"exit", "step", "it ended its process with status 7 at step 3", 3},
     {"close", "step", " at step 3", 3},
-    {"scribble", "step", "its answers make no sense at step 3", 3},
+    {"scribble", "step", "it has corrupted its memory at step 3", 3},
     {"fail", "step", "no more of 7", 3},
     {"segv", "observe", "it crashed with signal 11 (Segmentation fault) at step 3", 3},
     {"loop", "observe", "it took longer than 0.5 s at step 3", 3},
@@ -170,7 +171,7 @@ static const struct {
     {"abort", "wants", "signal 6 (Aborted) when asked whether it wants 'w'", 0},
     {"loop", "wants", "longer than 0.5 s when asked whether it wants 'w'", 0},
     {"fail", "wants", "no more of 7", 0},
-    {"segv", "idle", "(Segmentation fault) while the run stood still", 0},
+    {"segv", "idle", "(Segmentation fault) while the run was idle", 0},
     {"segv", "finish", "(Segmentation fault) at the end of the run", STEPS - 1},
     {"exit", "finish", "with status 7 at the end of the run", STEPS - 1},
 };
@@ -217,7 +218,7 @@ static void what_goes_wrong_beside_the_run(void **state)
 
     (void)state;
     user_refused(user_plugin("faulty", "in=init", text, sizeof text), SONDE_EINVAL,
-                 "faulty.so", "in its init it crashed with signal 11");
+                 "faulty.so", "its init crashed with signal 11");
     limited_open(&s, user_plugin("faulty", "in=destroy,how=loop", text, sizeof text),
                  0.3);
     id = stream_declare(&s, "w", SONDE_ROLE_WEIGHT, VALUES, 0);

@@ -2,8 +2,9 @@
  * graph.h - named values and the ops between them.
  *
  * Values and ops are kept in order of creation, which is an order of execution. Value ids
- * count from 1; 0 is none. A model owns a forward graph; compile copies it for a micro-batch
- * (sonde__graph_instantiate, ids kept) and its passes extend and rewrite the copy.
+ * count from 1; 0 is none. A model owns a forward graph; compile copies it for a
+ * micro-batch (sonde__graph_instantiate, ids kept) and its passes extend and rewrite the
+ * copy.
  *
  * Errors stick: the first one is remembered with its diag, everything after it returns 0.
  */
@@ -100,7 +101,8 @@ sonde__op_value sonde__graph_fail(sonde__op_graph *graph, sonde_err err,
 sonde__op_value sonde__graph_fail_diag(sonde__op_graph *graph, sonde_err err,
                                        const sonde_diag *diag);
 
-/* false: the graph has no such value, or no machine a tensor of such a size; the error sticks. */
+/* false: the graph has no such value, or no machine a tensor of such a size; the error
+ * sticks. */
 bool sonde__graph_has_value(sonde__op_graph *graph, const char *where,
                             sonde__op_value value);
 bool sonde__graph_check_size(sonde__op_graph *graph, const char *where,
@@ -121,8 +123,8 @@ static inline sonde__graph_node_value *sonde__graph_value(const sonde__op_graph 
     return &graph->values[value];
 }
 
-/* A copy for another micro-batch (0: the same), with the same value ids. Leading dimensions
- * of inputs are replaced and every shape is inferred again. */
+/* A copy for another micro-batch (0: the same), with the same value ids. Leading
+ * dimensions of inputs are replaced and every shape is inferred again. */
 sonde_err sonde__graph_instantiate(const sonde__op_graph *source, int64_t batch_size,
                                    sonde__op_graph *copy, sonde_diag *diag);
 

@@ -8,7 +8,7 @@
  */
 #include "base/isa.h"
 #include "base/macros.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/stream_kernels.h"
 #include "nn/kernels/vec.h"
 

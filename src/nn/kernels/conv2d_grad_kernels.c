@@ -19,7 +19,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/kernels/conv2d_lanes.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 
 /* --- scatter ------------------------------------------------------------------------ */
 

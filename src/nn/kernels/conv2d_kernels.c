@@ -13,7 +13,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "nn/kernels/conv2d_tile.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/relu_vitals.h"
 
 /* --- images ------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "base/isa.h"
 #include "base/macros.h"
 #include "nn/kernels/conv2d_weight_tile.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/operand_vitals.h"
 
 /* --- weight gradient ---------------------------------------------------------------- */

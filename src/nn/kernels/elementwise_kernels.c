@@ -6,7 +6,7 @@
  * scale.
  */
 #include "base/isa.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/stream_kernels.h"
 #include "nn/kernels/vec.h"
 

@@ -14,7 +14,7 @@
  */
 #include "base/isa.h"
 #include "base/macros.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/ops/lanes.h"
 
 #include <math.h>

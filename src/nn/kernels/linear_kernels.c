@@ -14,7 +14,7 @@
  */
 #include "base/isa.h"
 #include "base/macros.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/relu_vitals.h"
 #include "nn/kernels/reorder_tile.h"
 #include "nn/kernels/sgd_update.h"

@@ -9,7 +9,7 @@
  * hold no sample get no gradient.
  */
 #include "base/isa.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/ops/lanes.h"
 
 /* logp (N, C) LANES, target i64 PLAIN */

@@ -5,7 +5,7 @@
  * overlap, stores. Where windows tile the image exactly, dx is not cleared first.
  */
 #include "base/isa.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/ops/lanes.h"
 
 /* --- shapes ------------------------------------------------------------------------- */

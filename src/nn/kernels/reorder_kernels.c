@@ -7,7 +7,7 @@
  * past N and columns of panels past K become zeros.
  */
 #include "base/isa.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/reorder_tile.h"
 #include "nn/kernels/stream_kernels.h"
 

@@ -4,7 +4,7 @@
  */
 #include "base/isa.h"
 #include "base/macros.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/sgd_update.h"
 #include "nn/kernels/stream_kernels.h"
 

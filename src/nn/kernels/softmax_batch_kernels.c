@@ -6,7 +6,7 @@
  * lane, then the lanes in their order, then the valid lanes of the last block.
  */
 #include "base/isa.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/vmath.h"
 
 /* One column: block b's vector lies at b * step. */

@@ -9,7 +9,7 @@
  * lane is a sample, so a line of the axis is a column of vectors.
  */
 #include "base/isa.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 #include "nn/kernels/vmath.h"
 
 /* Line i begins at start(i), its elements lie step floats apart. */

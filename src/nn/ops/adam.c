@@ -19,7 +19,7 @@
  * 1 AdamW), gradient scale. attrs: none (eps is live).
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 

@@ -12,7 +12,7 @@
 #include "nn/ops/common.h"
 #include "base/fail.h"
 #include "base/macros.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 bool sonde__op_broadcasts_to(const sonde__op_shape *from, const sonde__op_shape *to)
 {

@@ -17,8 +17,7 @@
  * padding or dilation: windows that tile.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/fast_conv.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 /* A call of a member op. */
 static sonde__op_call member(const sonde__op_attrs *attrs, int in_count,

@@ -9,7 +9,7 @@
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 #include <stdio.h>
 

@@ -12,7 +12,7 @@
  * attrs: mean; of the gradient, the shape of logp in dims.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 

@@ -14,7 +14,7 @@
  */
 #include "nn/ops/common.h"
 #include "base/fail.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 

@@ -16,7 +16,7 @@
  * step (0, 1). attrs: none.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 

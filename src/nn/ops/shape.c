@@ -1,6 +1,6 @@
 /*
  * shape.c - ops that move elements and compute nothing: identity, reshape, transpose,
- * broadcast. They take every dtype.
+ * broadcast, reorder. They take every dtype.
  *
  *   identity   y = x: a place to print.
  *   reshape    the same elements, in row-major order, under other dims. attrs.dims, of
@@ -10,9 +10,13 @@
  *              from the end.
  *   broadcast  x repeated to the shape attrs.dims, by torch's rules: dims are aligned at
  *              the end, and a dim of 1, or none, repeats.
+ *   reorder    the same tensor in another layout: from that of in[0] to that of out[0],
+ *              whatever the kernel names, so one reference serves every pair. Lanes past N
+ *              and columns past K are written as zeros.
  */
-#include "nn/ops/common.h"
 #include "base/fail.h"
+#include "nn/kernels/fast.h"
+#include "nn/ops/common.h"
 
 #include <string.h>
 
@@ -278,4 +282,45 @@ const sonde__op_kind sonde__op_broadcast = {
     .infer = broadcast_infer,
     .gradient = broadcast_gradient,
     .kernels = broadcast_kernels,
+};
+
+static sonde_err reorder_infer(sonde__op_call *call, sonde__op_attrs *attrs,
+                               sonde_diag *diag)
+{
+    (void)attrs;
+    SONDE__TRY(sonde__op_expect_size(&call->in[0].shape, "input", diag));
+    call->out[0].shape = call->in[0].shape;
+    return SONDE_OK;
+}
+
+static void reorder_run(const sonde__op_call *call, int part, int parts)
+{
+    const sonde__operand *x = &call->in[0], *y = &call->out[0];
+    const sonde__op_shape *shape = &x->shape;
+    const size_t size = sonde_dtype_size(shape->dtype);
+    const int64_t samples = shape->rank == 0 ? 1 : shape->dim[0];
+    const int64_t inner = sonde__op_dims_product(shape, 1, shape->rank);
+
+    (void)part, (void)parts;
+    memset(y->data, 0, (size_t)sonde__op_layout_count(shape, y->layout) * size);
+    for (int64_t n = 0; n < samples; n++) {
+        for (int64_t k = 0; k < inner; k++) {
+            const size_t from =
+                (size_t)sonde__op_layout_at(shape, x->layout, n, k) * size;
+            const size_t to = (size_t)sonde__op_layout_at(shape, y->layout, n, k) * size;
+
+            memcpy((char *)y->data + to, (const char *)x->data + from, size);
+        }
+    }
+}
+
+SONDE__KERNELS(reorder, sonde__kernel_reorder_fast)
+
+const sonde__op_kind sonde__op_reorder = {
+    .name = "Reorder",
+    .in_min = 1,
+    .in_max = 1,
+    .out_count = 1,
+    .infer = reorder_infer,
+    .kernels = reorder_kernels,
 };

@@ -11,7 +11,7 @@
  * attrs: axis, from the end if negative.
  */
 #include "nn/ops/common.h"
-#include "nn/kernels/fast_conv.h"
+#include "nn/kernels/fast.h"
 
 #include <math.h>
 

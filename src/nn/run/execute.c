@@ -5,7 +5,7 @@
  * where a step of several parts begins or ends. Member 0 also observes, before any member
  * starts a step that might overwrite the value. With one thread there is no barrier, and
  * with nothing due no observer: the loop runs kernels and nothing else. Which of team or
- * member 0 alone is faster is found by trying (pace.h); bits do not differ.
+ * member 0 alone is faster is found by trying (team.h); bits do not differ.
  */
 #include "nn/run/execution.h"
 #include "base/clock.h"
@@ -15,8 +15,8 @@
 
 /* --- running ------------------------------------------------------------------------ */
 
-/* A step's kernel among the team, or by member 0 alone. Members have met if it has several
- * parts. Returns the parts. */
+/* A step's kernel among the team, or by member 0 alone. Members have met if it has
+ * several parts. Returns the parts. */
 static int run_parts(execution *run, sonde__plan_step *step, int member)
 {
     sonde__session_team *team = run->team;

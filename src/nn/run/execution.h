@@ -21,8 +21,8 @@ void sonde__session_show(const execution *run, int first,
                          int count); /* showings of the plan */
 /* Asks a kernel for the wanted vital signs of its operands. */
 void sonde__session_ask_vitals(const execution *run, sonde__plan_step *step, bool ask);
-/* Whether an update that several parts have run, or member 0 alone, found its gradient bad:
- * then all members come to the same answer, else only member 0 may ask. */
+/* Whether an update that several parts have run, or member 0 alone, found its gradient
+ * bad: then all members come to the same answer, else only member 0 may ask. */
 bool sonde__session_is_bad(const sonde__plan_step *step, int parts, int member);
 /* Reports the vital signs of the gradient before it is overwritten. */
 void sonde__session_tell_bad(execution *run, sonde__plan_step *step);

@@ -1,8 +1,8 @@
 /*
  * observe.c - the faces on taps that a session offers: anchors, prints, and its outputs.
  *
- * Outputs are anchors too, over a catalogue of their own ("0", "1" ...), fed at the end of
- * every micro-batch whatever is tapped.
+ * Outputs are anchors too, over a catalogue of their own ("0", "1" ...), fed at the end
+ * of every micro-batch whatever is tapped.
  */
 #include "nn/run/session_state.h"
 #include "base/fail.h"

@@ -1,13 +1,102 @@
 /*
- * session.c - a session's life before and between runs; compile.c makes it ready and
+ * session.c - a session's life before and between runs: creation, checks of inputs,
+ * calls, and requests, which are served between calls. compile.c makes it ready and
  * execute.c runs it.
  */
-#include "nn/run/session_state.h"
 #include "base/fail.h"
 #include "base/memory.h"
+#include "nn/run/session_state.h"
 
+#include <sonde/log.h>
+
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+
+/* === inputs ========================================================================= */
+
+static sonde_err check_shape(const char *name, const sonde__op_shape *want,
+                             const sonde_view *have, sonde_diag *diag)
+{
+    char expected[96], found[96];
+    bool same = want->rank == have->rank;
+
+    for (int i = 0; same && i < want->rank; i++) {
+        same = want->dim[i] == have->shape[i];
+    }
+    if (same) {
+        return SONDE_OK;
+    }
+    (void)sonde_shape_text(want->rank, want->dim, expected, sizeof expected);
+    (void)sonde_shape_text(have->rank, have->shape, found, sizeof found);
+    return sonde__fail(diag, SONDE_ESHAPE, name, expected, "shape mismatch: got %s",
+                       found);
+}
+
+static sonde_err check_view(const sonde_nn_session *session, size_t i,
+                            const sonde_view *view, sonde_diag *diag)
+{
+    const char *name = session->input_names[i];
+    const sonde__op_shape *want = &session->input_shapes[i];
+
+    if (view->dtype != want->dtype) {
+        return sonde__fail(diag, SONDE_EDTYPE, name, sonde_dtype_name(want->dtype),
+                           "dtype mismatch: got %s", sonde_dtype_name(view->dtype));
+    }
+    if (!sonde_view_is_contiguous(view)) {
+        return sonde__fail(diag, SONDE_EINVAL, name, "a contiguous tensor",
+                           "the view has gaps or another order");
+    }
+    return check_shape(name, want, view, diag);
+}
+
+static sonde_err check_targets(const sonde_nn_session *session,
+                               const sonde__plan_target *target, const sonde_view *view,
+                               sonde_diag *diag)
+{
+    const int64_t count = sonde_view_count(view);
+    const int64_t *classes = view->data;
+    int64_t outside = -1;
+    char expected[64];
+
+    for (int64_t i = 0; i < count && outside < 0; i++) {
+        if (classes[i] < 0 || classes[i] >= target->classes) {
+            outside = i;
+        }
+    }
+    if (outside < 0) {
+        return SONDE_OK;
+    }
+    (void)snprintf(expected, sizeof expected, "0 to %lld",
+                   (long long)target->classes - 1);
+    return sonde__fail(diag, SONDE_ERANGE, session->input_names[target->input], expected,
+                       "label %lld is %lld", (long long)outside,
+                       (long long)classes[outside]);
+}
+
+sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
+                                      const sonde_view *inputs, size_t count,
+                                      sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    if (count != session->input_count) {
+        return sonde__fail(diag, SONDE_EINVAL, "inputs", NULL,
+                           "number of inputs mismatch: expected %zu but got %zu",
+                           session->input_count, count);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+        err = check_view(session, i, &inputs[i], diag);
+    }
+    for (size_t i = 0; err == SONDE_OK && i < session->plan.target_count; i++) {
+        const sonde__plan_target *target = &session->plan.targets[i];
+
+        err = check_targets(session, target, &inputs[target->input], diag);
+    }
+    return err;
+}
 
 static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
                         const sonde_nn_optimizer *optimizer, sonde_nn_session **out,
@@ -306,4 +395,81 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
         sonde__session_execute(session, inputs);
     }
     return err;
+}
+
+/* === requests ======================================================================= */
+
+enum { PATH = 4096 };
+
+sonde_err sonde_nn_session_attach_control(sonde_nn_session *session,
+                                          sonde_control *control, const char *checkpoints,
+                                          sonde_diag *diag)
+{
+    char *folder = NULL;
+
+    if (checkpoints != NULL && strlen(checkpoints) + 64 > PATH) {
+        return sonde__fail(diag, SONDE_EINVAL, "checkpoints", "a shorter path",
+                           "a path of %zu bytes", strlen(checkpoints));
+    }
+    if (checkpoints != NULL) {
+        folder = sonde__strdup(checkpoints);
+        if (folder == NULL) {
+            return sonde__fail_nomem(diag, "a control");
+        }
+    }
+    sonde__free(session->checkpoints);
+    session->checkpoints = folder;
+    session->control = control;
+    session->stopped = false;
+    return SONDE_OK;
+}
+
+const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *session)
+{
+    return session->stopped ? &session->stop : NULL;
+}
+
+/* A checkpoint that cannot be saved is reported, and training continues. */
+static void save_checkpoint(const sonde_nn_session *session, const sonde_request *request)
+{
+    char path[PATH], line[SONDE_DIAG_LINE];
+    sonde_diag diag = {0};
+
+    if (session->checkpoints == NULL) {
+        sonde_log(SONDE_LOG_WARNING, "control",
+                  "a checkpoint was asked for (%s), and there is no folder for it",
+                  request->text);
+        return;
+    }
+    if (mkdir(session->checkpoints, 0777) != 0 && errno != EEXIST) {
+        sonde_log(SONDE_LOG_WARNING, "control", "%s: cannot create the folder: %s",
+                  session->checkpoints, strerror(errno));
+        return;
+    }
+    (void)snprintf(path, sizeof path, "%s/step-%010" PRId64 ".safetensors",
+                   session->checkpoints, session->step);
+    if (sonde_nn_session_save(session, path, &diag) != SONDE_OK) {
+        sonde_log(SONDE_LOG_WARNING, "control", "no checkpoint: %s",
+                  sonde_diag_line(&diag, line, sizeof line));
+        return;
+    }
+    sonde_log(SONDE_LOG_INFO, "control", "checkpoint %s: %s", path, request->text);
+}
+
+sonde_err sonde_nn_session_heed(sonde_nn_session *session, sonde_diag *diag)
+{
+    sonde_request request;
+
+    while (!session->stopped && session->control != NULL &&
+           sonde_control_take(session->control, &request)) {
+        if (request.kind == SONDE_REQUEST_CHECKPOINT) {
+            save_checkpoint(session, &request);
+        } else {
+            session->stop = request;
+            session->stopped = true;
+        }
+    }
+    return session->stopped ? sonde__fail(diag, SONDE_EINTERRUPTED, "control", NULL, "%s",
+                                          session->stop.text)
+                            : SONDE_OK;
 }

@@ -19,8 +19,8 @@ void *sonde__session_buffer_data(const sonde_nn_session *session,
                : buffer->data;
 }
 
-/* Where the value lies PLAIN, if that is known only while running: in the caller's input, or
- * reordered into scratch. NULL where only its vital signs exist. */
+/* Where the value lies PLAIN, if that is known only while running: in the caller's input,
+ * or reordered into scratch. NULL where only its vital signs exist. */
 static void *find_data(const execution *run, const sonde__plan_showing *showing)
 {
     sonde__plan *plan = &run->session->plan;

@@ -7,7 +7,6 @@
 #include <sonde/nn/session.h>
 
 #include "nn/compile/compile.h"
-#include "nn/run/pace.h"
 #include "nn/run/team.h"
 
 /* Requests made before compile, which resolves them. */
@@ -87,7 +86,8 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
 /* Everything that compile made; the session can be compiled again. */
 void sonde__session_release(sonde_nn_session *session);
 
-/* Where a PLAIN buffer's value lies at a micro-batch: in the plan, or in the caller's input. */
+/* Where a PLAIN buffer's value lies at a micro-batch: in the plan, or in the caller's
+ * input. */
 void *sonde__session_buffer_data(const sonde_nn_session *session,
                                  const sonde__plan_buffer *buffer,
                                  const sonde_coordinate *at, const sonde_view *inputs);

@@ -1,9 +1,11 @@
 /*
- * team.c - see team.h. Waking is a condition variable, once a run; barriers are two atomics.
+ * team.c - see team.h. Waking is a condition variable, once a run; barriers are two
+ * atomics. A stretch of calls is short while trying and long with the faster kind.
  */
 #include "nn/run/team.h"
 #include "base/memory.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -59,8 +61,8 @@ void sonde__session_team_barrier(sonde__session_team *team)
     }
 }
 
-/* Waits for a run other than `done`: spins a while, since the next call of a training loop
- * is near, then sleeps. false: the team is being destroyed. */
+/* Waits for a run other than `done`: spins a while, since the next call of a training
+ * loop is near, then sleeps. false: the team is being destroyed. */
 static bool await_run(sonde__session_team *team, unsigned done)
 {
     bool stay = true;
@@ -160,4 +162,56 @@ void sonde__session_team_run(sonde__session_team *team,
     (void)pthread_mutex_unlock(&team->lock);
     job(user, 0);
     sonde__session_team_barrier(team);
+}
+
+/* === pace =========================================================================== */
+
+enum { FIRST_CALLS = 16, WARM_CALLS = 2, TRY_CALLS = 8 };
+static const double stretch_seconds = 0.2;
+
+void sonde__session_pace_init(sonde__session_pace *pace, bool fixed)
+{
+    *pace = (sonde__session_pace){.fixed = fixed,
+                                  .together = true,
+                                  .trying = true,
+                                  .warming = FIRST_CALLS,
+                                  .left = TRY_CALLS,
+                                  .mean = {INFINITY, INFINITY}};
+}
+
+/* Enough calls to make the cost of trying the other kind small. */
+static int long_stretch(double seconds_a_call)
+{
+    const double calls = stretch_seconds / fmax(seconds_a_call, 1e-6);
+
+    return calls > 8 * TRY_CALLS ? (int)calls : 8 * TRY_CALLS;
+}
+
+void sonde__session_pace_took(sonde__session_pace *pace, double seconds)
+{
+    if (pace->fixed) {
+        return;
+    }
+    if (pace->warming > 0) {
+        pace->warming--;
+        return;
+    }
+    pace->spent += seconds;
+    pace->done++;
+    if (--pace->left > 0) {
+        return;
+    }
+    pace->mean[pace->together] = pace->spent / pace->done;
+    pace->spent = 0.0;
+    pace->done = 0;
+    pace->warming = WARM_CALLS;
+    if (!pace->trying || isinf(pace->mean[!pace->together])) { /* now the other kind */
+        pace->together = !pace->together;
+        pace->trying = true;
+        pace->left = TRY_CALLS;
+    } else { /* both are known: take the faster */
+        pace->together = pace->mean[1] < pace->mean[0];
+        pace->trying = false;
+        pace->left = long_stretch(pace->mean[pace->together]);
+    }
 }

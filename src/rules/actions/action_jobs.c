@@ -194,7 +194,8 @@ static sonde__action_job_end run_command(const sonde_actions *actions,
         return SONDE__JOB_FAILED;
     }
     if (!known) {
-        (void)snprintf(said, SONDE__JOB_SAID, "its status is lost: %s", strerror(errno));
+        (void)snprintf(said, SONDE__JOB_SAID, "its status is unknown: %s",
+                       strerror(errno));
         return SONDE__JOB_FAILED;
     }
     return judge_status(status, said);
@@ -282,8 +283,8 @@ static sonde__action_job_end judge_answer(const request *post, long status,
     if (status >= 300 && status < 400) {
         (void)post->curl->easy_getinfo(post->easy, CURLINFO_REDIRECT_URL, &place);
         (void)snprintf(said, SONDE__JOB_SAID,
-                       "status %ld, not followed: it is now %.160s", status,
-                       place != NULL ? place : "elsewhere");
+                       "status %ld, a redirect to %.160s that is not followed", status,
+                       place != NULL ? place : "an unknown place");
         return SONDE__JOB_FAILED;
     }
     (void)snprintf(said, SONDE__JOB_SAID, "status %ld", status);
@@ -397,8 +398,7 @@ static bool work(sonde_actions *actions, sonde__action_job *job)
     }
     (void)atomic_fetch_add(&actions->failed, 1);
     sonde_log(SONDE_LOG_WARNING, "actions", "%s '%.200s' for %s failed%s: %s", kind,
-              job->action->text, job->what, job->tried > 1 ? " again and again" : "",
-              said);
+              job->action->text, job->what, job->tried > 1 ? " repeatedly" : "", said);
     return false;
 }
 
@@ -515,7 +515,7 @@ void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job)
     }
     if (tell) {
         sonde_log(SONDE_LOG_WARNING, "actions",
-                  "%d commands and webhooks are waiting: some are left out",
+                  "%d commands and webhooks are waiting: further ones are dropped",
                   SONDE_ACTIONS_QUEUE);
     }
 }
@@ -546,7 +546,7 @@ bool sonde_actions_finish(sonde_actions *actions, double seconds)
     (void)pthread_mutex_unlock(&queue->lock);
     if (left > 0) {
         (void)atomic_fetch_add(&actions->lost, left);
-        sonde_log(SONDE_LOG_WARNING, "actions", "%zu commands and webhooks were given up",
+        sonde_log(SONDE_LOG_WARNING, "actions", "%zu commands and webhooks were dropped",
                   left);
     }
     return atomic_load(&actions->lost) == 0 && atomic_load(&actions->failed) == 0;

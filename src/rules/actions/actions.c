@@ -165,8 +165,8 @@ static sonde_err check_action(sonde_actions *actions, const sonde__action *actio
     if ((action->kind == SONDE__ACTION_STOP ||
          action->kind == SONDE__ACTION_CHECKPOINT) &&
         actions->options.control == NULL && actions->run == NULL) {
-        return sonde__fail(diag, SONDE_EINVAL, "action", "a control, or a run's folder",
-                           "there is nothing to stop");
+        return sonde__fail(diag, SONDE_EINVAL, "action",
+                           "a control or the folder of a run", "no run to stop is given");
     }
     if (action->kind == SONDE__ACTION_WEBHOOK) {
         err = sonde__action_check_url(action->text, diag);
@@ -185,8 +185,8 @@ sonde_err sonde_actions_add(sonde_actions *actions, const char *text, sonde_diag
     sonde_err err = SONDE_OK;
 
     if (actions->count == SONDE_ACTIONS_MOST) {
-        return sonde__fail(diag, SONDE_EINVAL, "action", "fewer", "more than %d actions",
-                           SONDE_ACTIONS_MOST);
+        return sonde__fail(diag, SONDE_EINVAL, "action", "fewer",
+                           "too many actions: the limit is %d", SONDE_ACTIONS_MOST);
     }
     sonde__names_init(&action.did);
     err = read_when(&action, text, when, diag);
@@ -230,10 +230,10 @@ sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *r
         if (!known) {
             const char *near = sonde_diag_nearest(rule, names, count);
 
-            err = sonde__fail(diag, SONDE_ENOTFOUND, "action",
-                              near != NULL ? near
-                                           : "error, warning, any or a rule that judges",
-                              "no rule '%s' judges", rule);
+            err =
+                sonde__fail(diag, SONDE_ENOTFOUND, "action",
+                            near != NULL ? near : "error, warning, any or a rule in use",
+                            "no rule '%s' is in use", rule);
         }
     }
     sonde__free(names);
@@ -277,7 +277,7 @@ static bool do_ask(sonde_actions *actions, sonde_request_kind kind,
                   sonde_diag_line(&diag, line, sizeof line));
         return false;
     }
-    sonde_log(SONDE_LOG_INFO, "actions", "%s asked for: %s", name, what);
+    sonde_log(SONDE_LOG_INFO, "actions", "%s requested: %s", name, what);
     return true;
 }
 

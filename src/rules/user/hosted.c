@@ -175,7 +175,7 @@ static sonde_err open_file(sonde__user_host *host, const char *path,
     }
     if (err != SONDE_OK) {
         return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EFORMAT, path,
-                           "a file of rules", "while it was read it %s",
+                           "a file of rules", "reading it %s",
                            sonde__user_host_fate(host, err, fate, sizeof fate));
     }
     if (answer->kind == SONDE__WIRE_ERROR) {
@@ -184,7 +184,7 @@ static sonde_err open_file(sonde__user_host *host, const char *path,
     return answer->kind == SONDE__WIRE_RULES
                ? SONDE_OK
                : sonde__fail(diag, SONDE_EFORMAT, path, "a host of this version",
-                             "its host answered something else");
+                             "the host sent an unexpected answer");
 }
 
 sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limits,
@@ -235,7 +235,8 @@ sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
     const char *expected = sonde__user_need_text(message);
 
     if (message->bad || code == SONDE_OK || code > SONDE_ETIMEOUT) {
-        return sonde__fail(diag, SONDE_EFORMAT, path, NULL, "an error without a text");
+        return sonde__fail(diag, SONDE_EFORMAT, path, NULL,
+                           "the host sent an error without a text");
     }
     return sonde__fail(diag, (sonde_err)code, where[0] != '\0' ? where : path,
                        expected[0] != '\0' ? expected : NULL, "%s", found);
@@ -296,11 +297,11 @@ const char *sonde__user_host_fate(sonde__user_host *host, sonde_err err, char *b
     } else if (err == SONDE_ETIMEOUT) {
         (void)snprintf(buf, size, "did not answer for %g s", host->patience);
     } else if (err == SONDE_ENOMEM) {
-        (void)snprintf(buf, size, "needed more memory than there is");
+        (void)snprintf(buf, size, "ran out of memory");
     } else if (err == SONDE_EFORMAT) {
-        (void)snprintf(buf, size, "wrote where it must not: its answers make no sense");
+        (void)snprintf(buf, size, "sent invalid answers: it has corrupted its memory");
     } else if (by_signal == SIGKILL && !by_itself) {
-        (void)snprintf(buf, size, "closed files that are not its own");
+        (void)snprintf(buf, size, "closed files that it does not own");
     } else if (by_signal != 0) {
         (void)snprintf(buf, size, "crashed with signal %d (%s)", by_signal,
                        strsignal(by_signal)); /* NOLINT(concurrency-mt-unsafe) */
@@ -522,7 +523,7 @@ static void hosted_idle(sonde_rule_run *run, double seconds)
         sonde__user_wire_begin(wire, SONDE__WIRE_IDLE);
         sonde__user_wire_put_f64(wire, seconds);
         if (sonde__user_wire_end(wire) == SONDE_OK) {
-            exchange(run, "while the run stood still");
+            exchange(run, "while the run was idle");
         }
     }
 }
@@ -735,7 +736,7 @@ static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
     }
     err = err == SONDE_OK ? SONDE_EFORMAT : err;
     return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EINVAL, hosted->path, NULL,
-                       "rule %s: in its init it %s", run->rule->name,
+                       "rule %s: its init %s", run->rule->name,
                        sonde__user_host_fate(state->host, err, fate, sizeof fate));
 }
 

@@ -185,12 +185,11 @@ static sonde_err check_param(const sonde_rule *rule, size_t i, const char *path,
     } else if (param->offset % field_size(param->kind) != 0) {
         expected = "an offset that is aligned";
     }
-    (void)snprintf(what, sizeof what, "parameter '%s' cannot be", param->name);
+    (void)snprintf(what, sizeof what, "parameter '%s' is invalid", param->name);
     for (size_t j = 0; j < i && expected == NULL; j++) {
         if (strcasecmp(rule->params[j].name, param->name) == 0) {
             expected = "a name of its own";
-            (void)snprintf(what, sizeof what, "parameter '%s' is there twice",
-                           param->name);
+            (void)snprintf(what, sizeof what, "parameter '%s' occurs twice", param->name);
         }
     }
     return expected != NULL ? bad_row(diag, path, rule, expected, what) : SONDE_OK;
@@ -202,16 +201,16 @@ static sonde_err check_need(const sonde_rule *rule, size_t i, const char *path,
     const sonde_rule_need *need = &rule->needs[i];
     char what[64];
 
-    (void)snprintf(what, sizeof what, "need %zu cannot be", i + 1);
+    (void)snprintf(what, sizeof what, "need %zu is invalid", i + 1);
     if (!is_text(need->what)) {
-        return bad_row(diag, path, rule, "a text that says what", what);
+        return bad_row(diag, path, rule, "a text what", what);
     }
     if (need->how == 0 || (need->how & ~(unsigned)HOWS) != 0) {
         return bad_row(diag, path, rule, "SONDE_HOW_ bits", what);
     }
     if ((need->how & ~(unsigned)SONDE_HOW_VITALS) != 0 && rule->observe == NULL) {
         return bad_row(diag, path, rule, "a function observe",
-                       "it asks for more than vital signs");
+                       "it needs more than vital signs");
     }
     return SONDE_OK;
 }
@@ -226,13 +225,13 @@ static sonde_err check_texts(const sonde_rule *rule, const char *path, sonde_dia
 
     if (!is_name(rule->name)) {
         return bad_row(diag, path, rule, "a letter, then letters, digits and '_'",
-                       rule->name != NULL ? "its name cannot be" : "it has no name");
+                       rule->name != NULL ? "its name is invalid" : "it has no name");
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         if (!is_text(texts[i].text)) {
             char expected[64];
 
-            (void)snprintf(expected, sizeof expected, "a text of at most %d letters",
+            (void)snprintf(expected, sizeof expected, "a text of at most %d bytes",
                            TEXT_MOST);
             return bad_row(diag, path, rule, expected, texts[i].name);
         }
@@ -260,7 +259,7 @@ sonde_err sonde__user_rule_check(const sonde_rule *rule, const char *path,
         return bad_row(diag, path, rule, "a bit for each mode", "its modes");
     }
     if (rule->wants == NULL) {
-        return bad_row(diag, path, rule, "a function wants", "it wants nothing");
+        return bad_row(diag, path, rule, "a function wants", "it selects no tensors");
     }
     for (size_t i = 0; i < rule->param_count && err == SONDE_OK; i++) {
         err = check_param(rule, i, path, diag);
@@ -304,7 +303,7 @@ static sonde_err check_name(const sonde_rule_file *file, size_t i, sonde_diag *d
     for (size_t j = 0; j < i; j++) {
         if (strcasecmp(file->rules[j].rule.name, name) == 0) {
             return sonde__fail(diag, SONDE_EEXIST, file->path, "a name of its own",
-                               "rule %s is there twice", name);
+                               "rule %s occurs twice", name);
         }
     }
     return SONDE_OK;
@@ -338,7 +337,7 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
         err = sonde__user_rule_read(&message, rule);
         if (err != SONDE_OK) {
             return sonde__fail(diag, err, file->path, NULL,
-                               "its host describes rule %zu as none can be", i + 1);
+                               "the host sent an invalid description of rule %zu", i + 1);
         }
         rule->path = file->path;
         rule->limits = &file->limits;

@@ -1,21 +1,35 @@
 /*
- * fast_conv.h - the kernels over LANES of convolution, pooling, group norm, softmax and
- * NLL, by instruction set, and their lists for the op table.
+ * fast.h - the fast kernels by instruction set, and their lists for the op table.
  *
- * Each set is a constant per ISA (sonde__kernel_conv2d_avx2 ...). The operands are those
- * of ops.h; where a call is declined (other dtypes, an axis 0) the reference serves.
+ * float32 only; the operands are those of ops.h. The reference serves declined calls
+ * (other dtypes, an axis 0). Each list is NULL-terminated, fastest first, made for the
+ * instruction set that sonde__cpu_isa() found. The kernels of one list differ in layouts:
+ * every one of them beats a reorder before the first, so take the first that needs no
+ * reorder.
  *
- * Conventions that ops.h leaves open:
- *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups
- *     of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
- *   - An index is u8, row * window width + column; of equal numbers the first wins, of
- *     NaN the last, as in PyTorch.
+ * Over LANES: convolution, pooling, group norm, softmax and NLL, each set a constant per
+ * ISA (sonde__kernel_conv2d_avx2 ...).
+ *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups of
+ *     the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
+ *   - An index is u8, row * window width + column; of equal numbers the first wins, of NaN
+ *     the last, as in PyTorch.
+ *
+ * The others:
+ *   linear, linear_relu           x LANES or PLAIN -> y LANES
+ *   linear_grad_input             dy LANES -> dx LANES
+ *   linear_grad_weight(_sgd)      dy LANES, x PANELS, LANES or PLAIN -> dw PLAIN
+ *   linear_channel_sum            dy (N, C) LANES -> PLAIN
+ *   relu, relu_grad, add, scale, accumulate: ANY layout, element-wise
+ *   sgd, adam                     PLAIN, vital signs of gradient and weight in the same loop
+ *   reorder                       every pair of layouts
  */
-#ifndef SONDE_NN_KERNELS_FAST_CONV_H
-#define SONDE_NN_KERNELS_FAST_CONV_H
+#ifndef SONDE_NN_KERNELS_FAST_H
+#define SONDE_NN_KERNELS_FAST_H
 
 #include "base/cpu.h"
 #include "nn/ops/ops.h"
+
+/* --- kernels over LANES ------------------------------------------------------------- */
 
 typedef struct sonde__kernel_conv2d_kernels {
     sonde__op_kernel forward, relu, relu_pool;
@@ -39,10 +53,9 @@ typedef struct sonde__kernel_group_norm_kernels {
 
 typedef struct sonde__kernel_softmax_kernels {
     sonde__op_kernel softmax, log_softmax, softmax_grad, log_softmax_grad;
-    /* The functions that they use, for tests: to[i] = f(from[i]), count a multiple of 16.
-     */
-    void (*exp)(const float *from, float *to, size_t count);
-    void (*log)(const float *from, float *to, size_t count);
+    /* The functions that they use, for tests: y[i] = f(x[i]), count a multiple of 16. */
+    void (*exp)(const float *x, float *y, size_t count);
+    void (*log)(const float *x, float *y, size_t count);
 } sonde__kernel_softmax_kernels;
 
 /* Along the first axis. */
@@ -79,7 +92,7 @@ const sonde__op_kernel *const *sonde__kernel_conv2d_relu_pool_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_grad_input_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_grad_weight_fast(void);
 const sonde__op_kernel *const *
-sonde__kernel_channel_sum_fast(void); /* after fast_linear.h's */
+sonde__kernel_channel_sum_fast(void); /* after the linear layer's */
 const sonde__op_kernel *const *sonde__kernel_pool_relu_conv_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_grad_fast(void);
@@ -112,5 +125,52 @@ extern const sonde__kernel_softmax_batch_kernels sonde__kernel_softmax_batch_gen
     sonde__kernel_softmax_batch_avx2, sonde__kernel_softmax_batch_avx512;
 extern const sonde__kernel_nll_kernels sonde__kernel_nll_generic, sonde__kernel_nll_avx2,
     sonde__kernel_nll_avx512;
+
+/* --- linear layers, element-wise ops, updates, reorders ----------------------------- */
+
+#if defined(__GNUC__)
+#pragma GCC visibility push(default) /* for tests, which link the shared library */
+#endif
+
+const sonde__op_kernel *const *sonde__kernel_linear_fast(void);
+const sonde__op_kernel *const *sonde__kernel_linear_relu_fast(void);
+const sonde__op_kernel *const *sonde__kernel_linear_grad_input_fast(void);
+const sonde__op_kernel *const *sonde__kernel_linear_grad_weight_fast(void);
+const sonde__op_kernel *const *sonde__kernel_linear_grad_weight_sgd_fast(void);
+const sonde__op_kernel *const *sonde__kernel_linear_channel_sum_fast(void);
+const sonde__op_kernel *const *sonde__kernel_relu_fast(void);
+const sonde__op_kernel *const *sonde__kernel_relu_grad_fast(void);
+const sonde__op_kernel *const *sonde__kernel_add_fast(void);
+const sonde__op_kernel *const *sonde__kernel_scale_fast(void);
+const sonde__op_kernel *const *sonde__kernel_accumulate_fast(void);
+const sonde__op_kernel *const *sonde__kernel_sgd_fast(void);
+const sonde__op_kernel *const *sonde__kernel_adam_fast(void);
+const sonde__op_kernel *const *sonde__kernel_reorder_fast(void);
+
+/* The same by number and instruction set, which the processor must have: for tests. */
+typedef enum sonde__kernel_fast_op {
+    SONDE__FAST_LINEAR = 0,
+    SONDE__FAST_LINEAR_RELU = 1,
+    SONDE__FAST_LINEAR_GRAD_INPUT = 2,
+    SONDE__FAST_LINEAR_GRAD_WEIGHT = 3,
+    SONDE__FAST_LINEAR_GRAD_WEIGHT_SGD = 4,
+    SONDE__FAST_LINEAR_CHANNEL_SUM = 5,
+    SONDE__FAST_RELU = 6,
+    SONDE__FAST_RELU_GRAD = 7,
+    SONDE__FAST_ADD = 8,
+    SONDE__FAST_SCALE = 9,
+    SONDE__FAST_ACCUMULATE = 10,
+    SONDE__FAST_SGD = 11,
+    SONDE__FAST_ADAM = 12,
+    SONDE__FAST_REORDER = 13
+} sonde__kernel_fast_op;
+enum { SONDE__FAST_OPS = 14 };
+
+const sonde__op_kernel *const *sonde__kernel_fast_kernels_of(sonde__isa isa,
+                                                             sonde__kernel_fast_op op);
+
+#if defined(__GNUC__)
+#pragma GCC visibility pop
+#endif
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * fast_conv.c - the choice among the instruction sets' kernels.
+ * fast.c - the choice among the instruction sets' kernels.
  */
-#include "nn/ops/common.h"
 #include "base/cpu.h"
 #include "base/macros.h"
-#include "nn/kernels/fast_conv.h"
-#include "nn/kernels/fast_linear.h"
+#include "nn/kernels/fast.h"
+#include "nn/ops/common.h"
+
+/* === over lanes ===================================================================== */
 
 #define SETS(isa)                                                                        \
     {                                                                                    \
@@ -111,3 +112,67 @@ const sonde__op_kernel *const *sonde__kernel_channel_sum_fast(void)
     return sonde__op_list_kernels(&list, sonde__kernel_linear_channel_sum_fast,
                                   &kernels->conv2d_weight->channel_sum);
 }
+
+/* === linear layers, element-wise ops, updates, reorders ============================= */
+
+#define LISTS_OF(isa)                                                                    \
+    extern const sonde__op_kernel *const *const sonde__kernel_linear_lists_##isa[];      \
+    extern const sonde__op_kernel *const *const sonde__kernel_elementwise_lists_##isa[]; \
+    extern const sonde__op_kernel *const *const sonde__kernel_sgd_lists_##isa[];         \
+    extern const sonde__op_kernel *const *const sonde__kernel_adam_lists_##isa[];        \
+    extern const sonde__op_kernel *const *const sonde__kernel_reorder_lists_##isa[];     \
+                                                                                         \
+    static const sonde__op_kernel *const *list_##isa(sonde__kernel_fast_op op)           \
+    {                                                                                    \
+        if (op < SONDE__FAST_RELU) {                                                     \
+            return sonde__kernel_linear_lists_##isa[op];                                 \
+        }                                                                                \
+        if (op < SONDE__FAST_SGD) {                                                      \
+            return sonde__kernel_elementwise_lists_##isa[op - SONDE__FAST_RELU];         \
+        }                                                                                \
+        return op == SONDE__FAST_SGD    ? sonde__kernel_sgd_lists_##isa[0]               \
+               : op == SONDE__FAST_ADAM ? sonde__kernel_adam_lists_##isa[0]              \
+                                        : sonde__kernel_reorder_lists_##isa[0];          \
+    }
+
+LISTS_OF(generic)
+#if defined(__x86_64__)
+LISTS_OF(avx2)
+LISTS_OF(avx512)
+#endif
+
+const sonde__op_kernel *const *sonde__kernel_fast_kernels_of(sonde__isa isa,
+                                                             sonde__kernel_fast_op op)
+{
+#if defined(__x86_64__)
+    if (isa == SONDE__AVX512) {
+        return list_avx512(op);
+    }
+    if (isa == SONDE__AVX2) {
+        return list_avx2(op);
+    }
+#endif
+    (void)isa;
+    return list_generic(op);
+}
+
+#define FAST_OP(function, op)                                                            \
+    const sonde__op_kernel *const *sonde__kernel_##function##_fast(void)                 \
+    {                                                                                    \
+        return sonde__kernel_fast_kernels_of(sonde__cpu_isa(), SONDE__FAST_##op);        \
+    }
+
+FAST_OP(linear, LINEAR)
+FAST_OP(linear_relu, LINEAR_RELU)
+FAST_OP(linear_grad_input, LINEAR_GRAD_INPUT)
+FAST_OP(linear_grad_weight, LINEAR_GRAD_WEIGHT)
+FAST_OP(linear_grad_weight_sgd, LINEAR_GRAD_WEIGHT_SGD)
+FAST_OP(linear_channel_sum, LINEAR_CHANNEL_SUM)
+FAST_OP(relu, RELU)
+FAST_OP(relu_grad, RELU_GRAD)
+FAST_OP(add, ADD)
+FAST_OP(scale, SCALE)
+FAST_OP(accumulate, ACCUMULATE)
+FAST_OP(sgd, SGD)
+FAST_OP(adam, ADAM)
+FAST_OP(reorder, REORDER)
