@@ -244,14 +244,15 @@ static int write_all(const char *folder)
     return code;
 }
 
-/* Section, key, name, default and help of each option of a training: for tools/option-tables. */
+/* Section, key, name, value, default and help of each option of a training: for tools/option-tables. */
 static void print_options(void)
 {
     const sonde_nn_option *row = NULL;
 
     for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
-        (void)printf("%s\t%s\t%s\t%s\t%s\n", row->section,
+        (void)printf("%s\t%s\t%s\t%s\t%s\t%s\n", row->section,
                      row->key != NULL ? row->key : "", row->name,
+                     row->value != NULL ? row->value : "",
                      row->standard != NULL ? row->standard : "", row->help);
     }
 }

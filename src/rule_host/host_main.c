@@ -27,8 +27,7 @@
 #define WITH_TSAN 1
 #endif
 
-/* A rule's crash is told by its signal, also where a sanitizer would tell it in its own
- * way. */
+/* A crash of a rule must end the process by its signal, also under a sanitizer. */
 #ifdef WITH_ASAN
 const char *__asan_default_options(void);
 __attribute__((visibility("default"))) const char *__asan_default_options(void)
@@ -44,7 +43,7 @@ __attribute__((visibility("default"))) const char *__tsan_default_options(void)
 }
 #endif
 
-/* Ctrl-C is the program's to act on: it will close the socket when it is done. */
+/* The program handles Ctrl-C and closes the socket when it ends. */
 static void ignore_interrupts(void)
 {
     static const int signals[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGPIPE};
@@ -54,7 +53,7 @@ static void ignore_interrupts(void)
     }
 }
 
-/* If memory runs out, this process is ended, and not the one that trains. */
+/* If memory runs out, the kernel ends this process first, not the one that trains. */
 static void go_first(void)
 {
     const int file = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -62,7 +61,7 @@ static void go_first(void)
     if (file >= 0) {
         const ssize_t written = write(file, "1000", 4);
 
-        (void)written; /* where it is not allowed, things are as they are */
+        (void)written; /* a failure is ignored */
         (void)close(file);
     }
 }

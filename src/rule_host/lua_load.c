@@ -20,7 +20,7 @@ static const char *const function_names[LUA_RULE_FUNCTIONS] = {"init", "wants", 
 
 /* --- fields ------------------------------------------------------------------------- */
 
-/* The table on top has no other fields than these; what: "a rule". */
+/* Checks that the table on top has no other fields than these. what: "a rule". */
 static void check_fields(lua_State *L, const char *what, const char *const *known,
                          size_t count)
 {
@@ -44,7 +44,7 @@ static void check_fields(lua_State *L, const char *what, const char *const *know
     }
 }
 
-/* A text that lives as long as the state does. */
+/* A text that lives as long as the Lua state. */
 static const char *kept_text(lua_State *L)
 {
     const char *text = lua_tostring(L, -1);
@@ -99,7 +99,7 @@ static double number_field(lua_State *L, const char *what, const char *key)
     return number;
 }
 
-/* Pushes the list of that name, or nothing: its length. */
+/* Pushes the list of that name if it has entries. Returns its length. */
 static size_t list_field(lua_State *L, const char *key)
 {
     size_t count = 0;
@@ -162,7 +162,7 @@ static const char *number_text(lua_State *L, double value)
     return lua_tostring(L, -1);
 }
 
-/* The default on top; sets kind and text. */
+/* Reads the default on top; sets kind and text. */
 static void read_default(lua_State *L, const char *what, sonde_rule_param *param)
 {
     switch (lua_type(L, -1)) {
@@ -223,7 +223,7 @@ static void read_param(lua_State *L, sonde_rule_param *param, size_t i)
 
 /* --- needs -------------------------------------------------------------------------- */
 
-/* "vitals", or a list of such. */
+/* "vitals", or a list of such names. */
 static unsigned read_how(lua_State *L)
 {
     static const char *const hows[] = {"values", "vitals", "sketch", "hash"};

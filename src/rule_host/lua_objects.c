@@ -1,10 +1,11 @@
 /*
  * lua_objects.c - what a script works with.
  *
- *     ctx       a table: params, tensors, step, mode, mode_step, any_bad; methods found, fail,
- *               lacked, selects, tensor
+ *     ctx       a table: params, tensors, step, mode, mode_step, any_bad; methods found,
+ *               fail, lacked, selects, tensor
  *     tensor    a table: name, role ..., memory; vitals is looked up on access
- *     vitals, seen, values, sketch   userdata without content: they read the data of the current
+ *     vitals, seen, values, sketch   userdata without content: they read the data of the
+ *                                    current
  *               call, and raise an error if there is none
  */
 #include "rule_host/lua_rule.h"
@@ -33,7 +34,7 @@ static const vital vitals[] = {
     VITAL(mean, false),   VITAL(m2, false),      VITAL(l1, false),
     VITAL(sumsq, false),  VITAL(sum, false),
 };
-/* What is computed of them, over the finite elements; NaN where there is none. */
+/* Computed from them, over the finite elements; NaN if there is none. */
 static const char *const derived[] = {"finite", "nonfinite", "variance", "std",
                                       "rms",    "l2",        "abs_mean"};
 
@@ -73,8 +74,7 @@ static int no_vital(lua_State *L, const char *key)
                       nearest != NULL ? nearest : "mean, max, rms ...");
 }
 
-/* Those of the tensor that the object belongs to; NULL if it was not seen at this step.
- * */
+/* The vital signs of the object's tensor; NULL if it was not seen at this step. */
 static const sonde_vitals *vitals_of(const lua_rule *script, lua_Integer index)
 {
     size_t count = 0;
@@ -322,7 +322,7 @@ static void push_shape(lua_State *L, const sonde_view *view)
     }
 }
 
-/* What observe is given: nil for what it does not have. */
+/* Fields of `seen`; nil for those that it does not have. */
 static int seen_index(lua_State *L)
 {
     const lua_rule *script = lua_rule_of(L);
@@ -413,7 +413,7 @@ static size_t found_tensor(lua_State *L, const lua_rule *script)
     return (size_t)index - 1;
 }
 
-/* Findings borrow these texts: they stay. */
+/* Keeps a text that findings borrow. */
 static void keep(const lua_rule *script, const char *text)
 {
     lua_State *L = script->state;
@@ -458,20 +458,20 @@ static int context_found(lua_State *L)
     return 1;
 }
 
-/* ctx:fail(text): the rule cannot go on. */
+/* ctx:fail(text): the rule cannot continue. */
 static int context_fail(lua_State *L)
 {
     return luaL_error(L, "%s", luaL_checkstring(L, 2));
 }
 
-/* ctx:lacked(text): what of the evidence was missing. */
+/* ctx:lacked(text): evidence that was missing. */
 static int context_lacked(lua_State *L)
 {
     sonde_rule_lacked(lua_rule_of(L)->run, "%s", luaL_checkstring(L, 2));
     return 0;
 }
 
-/* ctx:selects(tensor): whether the parameters do; and whether any was given. */
+/* ctx:selects(tensor): whether parameters select it, and whether any is given. */
 static int context_selects(lua_State *L)
 {
     const lua_rule *script = lua_rule_of(L);

@@ -36,8 +36,8 @@ typedef struct lua_rule {
     size_t used, most; /* bytes */
     int instructions;
     char path[256];
-    char name[56];                     /* of the file, as it stands before line numbers */
-    int functions[LUA_RULE_FUNCTIONS]; /* references; LUA_NOREF */
+    char name[56]; /* of the file, as in error messages before the line number */
+    int functions[LUA_RULE_FUNCTIONS];                        /* references; LUA_NOREF */
     int context, tensors, vitals, seen, values, sketch, kept; /* references */
     sonde_rule_run *run;                                      /* at work */
     const sonde_observation *observed;                        /* while observe runs */
@@ -51,14 +51,14 @@ sonde_err lua_state_create(lua_rule *script, const sonde_rule_limits *limits,
                            sonde_diag *diag);
 void lua_state_destroy(lua_rule *script);
 lua_rule *lua_rule_of(lua_State *L);
-/* Runs work with arg as its only argument, a light userdata. NULL if all went well, else
- * what is wrong, valid until the next run. */
+/* Runs work with arg as its only argument, a light userdata. Returns NULL on success,
+ * else the error, valid until the next run. */
 const char *lua_run(lua_rule *script, lua_CFunction work, void *arg);
 
 /* --- lua_load.c --------------------------------------------------------------------- */
 
-/* What lua_run said, before the rule is at work: "NAME:12: what" becomes "PATH:12" and
- * "what". */
+/* Fills diag with an error of lua_run before the rule is at work: "NAME:12: what" becomes
+ * "PATH:12" and "what". */
 sonde_err lua_rule_fail(const lua_rule *script, const char *text, sonde_diag *diag);
 
 void lua_rule_functions(lua_rule *script);
@@ -66,7 +66,7 @@ void lua_rule_functions(lua_rule *script);
 /* --- lua_objects.c: inside lua_run only --------------------------------------------- */
 
 void lua_context_create(lua_rule *script);
-/* ctx.step and the like. */
+/* Updates ctx.step, mode, mode_step and any_bad. */
 void lua_context_update(lua_rule *script);
 
 /* Makes the metatables and ctx. */
@@ -75,7 +75,7 @@ void lua_objects_create(lua_rule *script);
 lua_Integer lua_tensor_index(lua_State *L, int argument);
 /* Pushes a new object for a tensor that is not the rule's yet. */
 void lua_push_tensor(lua_rule *script, const sonde_tensor_info *info, uint32_t id);
-/* The object on top is tensor i from now on; pops it. */
+/* Makes the object on top tensor i and pops it. */
 void lua_adopt_tensor(lua_rule *script, size_t i, int need);
 void lua_push_own_tensor(lua_rule *script, size_t i);
 

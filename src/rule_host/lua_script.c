@@ -43,7 +43,7 @@ static void *allocate(void *user, void *block, size_t old_size, size_t size)
 
 /* --- the library -------------------------------------------------------------------- */
 
-/* pairs in the order of keys: Lua's own is another in every process. */
+/* pairs in the order of keys: the order of Lua's own pairs differs between processes. */
 static const char prelude[] =
     "local next, type, sort, rawget = next, type, table.sort, rawget\n"
     "local function before(a, b)\n"
@@ -88,7 +88,7 @@ static int open_libraries(lua_State *L)
         return lua_error(L);
     }
     lua_call(L, 0, 0);
-    lua_pushnil(L); /* the libraries themselves, found again by their names */
+    lua_pushnil(L); /* scripts cannot reach the libraries by this table */
     lua_setfield(L, LUA_REGISTRYINDEX, LUA_LOADED_TABLE);
     return 0;
 }
@@ -103,7 +103,7 @@ lua_rule *lua_rule_of(lua_State *L)
     return script;
 }
 
-/* From here on every instruction is one too many, so that no pcall goes on. */
+/* From here on every instruction fails, so that no pcall can continue. */
 static void too_many(lua_State *L, lua_Debug *where)
 {
     (void)where;
@@ -162,7 +162,7 @@ void lua_state_destroy(lua_rule *script)
     script->state = NULL;
 }
 
-/* What is handed through lua_run. */
+/* The argument of lua_run. */
 typedef struct job {
     lua_function function;
     const sonde_tensor_info *info;
@@ -181,7 +181,7 @@ static lua_rule *rule_of(sonde_rule_run *run)
     return script;
 }
 
-/* True if all went well. */
+/* True on success. */
 static bool run_job(lua_rule *script, lua_CFunction work, job *what)
 {
     const char *failed = lua_run(script, work, what);
@@ -265,7 +265,7 @@ static sonde_err call_init(sonde_rule_run *run, sonde_diag *diag)
 
 /* --- tensors ------------------------------------------------------------------------ */
 
-/* What wants returned, on top, as the index of a need. */
+/* The result of wants, on top of the stack, as the index of a need. */
 static int take_need(lua_State *L, const lua_rule *script, const char *name)
 {
     const lua_Integer count = (lua_Integer)script->rule.need_count;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What dlopen says, without the path that it begins with. */
+/* The message of dlopen, without the path that it begins with. */
 static const char *why(const char *path)
 {
     const char *text = dlerror(); /* NOLINT(concurrency-mt-unsafe) */

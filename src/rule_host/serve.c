@@ -10,10 +10,10 @@
 #include <string.h>
 #include <sys/time.h>
 
-/* What has been told of a finding. */
+/* What was sent of a finding. */
 typedef struct told {
     int64_t tensor; /* index; -1: about the run */
-    uint64_t steps; /* at which it had held when it was told last; 0: never told */
+    uint64_t steps; /* its steps when it was last sent; 0: not sent */
 } told;
 
 typedef struct host_server {
@@ -24,7 +24,7 @@ typedef struct host_server {
     sonde_rules *rules;
     told *told; /* by finding */
     size_t told_count, told_capacity;
-    const char *collections; /* of the tensor being declared, each with a comma behind */
+    const char *collections; /* of the tensor being declared, each followed by a comma */
 } host_server;
 
 /* --- limits ------------------------------------------------------------------------- */
@@ -39,9 +39,9 @@ static void set_timer(int which, double seconds)
 }
 
 /*
- * Until the answer is there. Processor time, since a busy machine is no fault of the
- * rule: SIGPROF ends the process, which the program understands. The other one is for
- * when the program itself is gone, which would end a rule that sleeps.
+ * Limits the time until the answer. The limit is in processor time, since a busy machine
+ * is no fault of the rule: SIGPROF ends the process, and the program recognises it. The
+ * second timer ends a rule that sleeps if the program has ended.
  */
 static void begin_limits(const host_server *server)
 {
@@ -85,7 +85,7 @@ static int64_t tensor_of(const sonde_rule_run *run, size_t found)
     return -1;
 }
 
-/* Texts of a finding are told once; later only that it still holds. */
+/* The texts of a finding are sent once; later messages only say that it still holds. */
 static sonde_err answer_finding(host_server *server, size_t i)
 {
     const sonde_rule_run *run = server->rules->runs[0];
@@ -113,7 +113,7 @@ static sonde_err answer_failed(host_server *server)
     return sonde__user_wire_end(&server->wire);
 }
 
-/* All that was found since the last time; and that the rule failed, if it did. */
+/* Sends the findings since the last time, and whether the rule failed. */
 static sonde_err answer_findings(host_server *server)
 {
     const sonde_rule_run *run = server->rules->runs[0];
@@ -410,7 +410,7 @@ int serve(int fd)
     while (err == SONDE_OK) {
         err = sonde__user_wire_take(&server.wire, &message);
         if (err == SONDE_OK) {
-            begin_limits(&server); /* none before there is a file */
+            begin_limits(&server); /* no limits before OPEN */
             err = handle(&server, &message);
             end_limits();
         }

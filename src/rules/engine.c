@@ -150,7 +150,7 @@ uint64_t sonde_rules_steps(const sonde_rules *rules)
 
 /* --- vital signs that rules see ----------------------------------------------------- */
 
-/* Makes rules see the vital signs of a slot, or sees to it that they no longer do. */
+/* Shows the vital signs of a slot to the rules that watch it, or hides them. */
 static void show(sonde__rule_slot *slot, bool now)
 {
     slot->shown = now;
@@ -165,7 +165,7 @@ static void show(sonde__rule_slot *slot, bool now)
     }
 }
 
-/* No rule sees any vital signs: before slots move. */
+/* Hides all vital signs, before slots move. */
 static void hide_all(sonde_rules *rules)
 {
     for (size_t i = 0; i < rules->before_count; i++) {
@@ -371,7 +371,7 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
     }
     slot = &rules->slots[seen->id];
     if ((slot->modes >> (unsigned)seen->at.mode & 1U) == 0) {
-        return; /* as in the process, where it is not tapped in that mode */
+        return; /* in the training process there is no tap in that mode */
     }
     rules->at = seen->at;
     rules->any = true;
@@ -396,7 +396,7 @@ void sonde_rules_put(sonde_rules *rules, const sonde_observation *seen)
 
 /* --- evaluating --------------------------------------------------------------------- */
 
-/* Rules see what has vital signs at this step, and nothing else. */
+/* Shows the slots that have vital signs at this step, and hides the others. */
 static void show_step(sonde_rules *rules)
 {
     uint32_t *shown = rules->before;

@@ -253,11 +253,12 @@ sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *
     return SONDE_OK;
 }
 
-/* Whether a line of the same finding is among these that tells of as many steps. */
+/* True if the lines contain the same finding with at least as many steps. */
 static bool is_among(const char *lines, size_t size, const char *line, uint64_t steps)
 {
     static const char key[] = ",\"steps\":";
-    const size_t id = sizeof "{\"id\":\"0123456789abcdef\"" - 1; /* how a line begins */
+    const size_t id =
+        sizeof "{\"id\":\"0123456789abcdef\"" - 1; /* the beginning of a line */
     const char *const end = lines + size;
     const char *next = lines;
 
@@ -275,7 +276,7 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
     return false;
 }
 
-/* Whether the file tells of the finding already, and of as many steps. */
+/* True if the file contains the finding with at least as many steps. */
 static bool is_told(int file, const char *line, uint64_t steps)
 {
     struct stat status;

@@ -160,7 +160,7 @@ static sonde_err fail_unknown(const sonde_rule_run *run, const char *name,
                        name);
 }
 
-/* One "name=value", which is cut up. */
+/* Reads one "name=value"; changes the text. */
 static sonde_err read_one(sonde_rule_run *run, char *text, bool *given, sonde_diag *diag)
 {
     char *equals = strchr(text, '=');
@@ -227,7 +227,8 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_d
 
 /* --- what they select --------------------------------------------------------------- */
 
-/* Every item of a comma list with prefix in front of it, as a selector wants it; new. */
+/* The comma-separated list with prefix before each item, as selectors need it; returned
+ * new. */
 static char *prefixed(const char *list, const char *prefix)
 {
     size_t commas = 1, used = 0, size = 0;

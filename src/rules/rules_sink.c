@@ -1,12 +1,12 @@
 /*
- * sink.c - rules inside the process that they judge: sinks for the observer's taps.
+ * rules_sink.c - rules inside the process that they judge: sinks for the observer's taps.
  *
- * Tensors of which the same is wanted share a tap, and each tap has a sink of its own
- * that lets through what its tap asked for. Losses come at every step, which also numbers
- * it; what rules need of the others at each step that `every` divides, at the first few,
- * which tell of what was set up wrong, and at those that go wrong; what costs more, raw
- * values above all, at each that raw_every divides. All sinks of a step have their values
- * before the first is told that it ends, which is when rules are evaluated.
+ * Tensors with the same needs share a tap, and each tap has a sink of its own, which
+ * passes what its tap asked for. Losses come at every step, which also counts the steps.
+ * The other evidence comes at each step that `every` divides, at the first steps, which
+ * show errors of the setup, and at steps with a loss that is not finite; raw values and
+ * other costly evidence come at each step that raw_every divides. All sinks have the
+ * values of a step before the first one gets its end, at which the rules are evaluated.
  */
 #include "rules/engine.h"
 #include "base/fail.h"
@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum { HOWS = 16, SLOWER = 10 };
-enum { CLOSELY = 50 }; /* steps at the beginning at which everything is looked at */
+enum { CLOSELY = 50 }; /* steps at the beginning at which all evidence is observed */
 
 typedef struct rules_sink {
     sonde_sink sink; /* first */
@@ -33,17 +33,17 @@ struct sonde__rule_attached {
     const sonde_catalogue *catalogue;
     sonde_observer *observer;
     int64_t every, raw_every;
-    uint32_t *map;  /* ids of the catalogue attached to -> ids of the rules' */
-    int64_t offset; /* to be added to its global steps */
+    uint32_t *map;  /* ids of the attached catalogue -> ids of the rules' catalogue */
+    int64_t offset; /* is added to its global steps */
     int64_t mode_offset[SONDE_MODE_COUNT];
-    int64_t step; /* its own, which the offsets are of; -1: none yet */
+    int64_t step; /* its own step that the offsets belong to; -1: none yet */
     rules_sink sinks[HOWS];
 };
 
 /* --- while stepping ----------------------------------------------------------------- */
 
-/* Where the step is, over all that are attached: behind those of the others, in its mode
- * too. */
+/* The coordinate of the step over all attachments: after the steps of the others, also
+ * within its mode. */
 static sonde_coordinate place(sonde__rule_attached *attached, const sonde_coordinate *at)
 {
     const sonde_rules *rules = attached->rules;
@@ -81,7 +81,7 @@ static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
     sonde_rules *rules = self->attached->rules;
     const sonde_coordinate placed = place(self->attached, at);
 
-    if (rules->any) { /* not told by another sink already */
+    if (rules->any) { /* no other sink has ended the step */
         sonde_rules_end_step(rules, &placed);
     }
     rules->next_global = placed.global_step + 1;
@@ -102,19 +102,18 @@ void sonde__rules_free_attached(sonde_rules *rules)
 
 /* --- attaching ---------------------------------------------------------------------- */
 
-/* What an attachment is made from. */
+/* An attachment in the making. */
 typedef struct attaching {
     sonde_rules *rules;
     sonde__rule_attached *attached;
     const sonde_catalogue *catalogue;
     uint32_t first, count; /* of its tensors: from ... count - 1 */
-    uint8_t *
-        hows; /* (3, count): at every step, at those that `every` divides, at the others */
+    uint8_t *hows; /* (3, count): at every step, where `every` divides, at others */
     uint32_t *ids; /* scratch */
     sonde_diag *diag;
 } attaching;
 
-/* The rules' own ids of the catalogue's tensors. */
+/* Maps the tensors of the catalogue to those of the rules' catalogue. */
 static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;
@@ -138,7 +137,7 @@ static sonde_err map_tensors(attaching *work)
     return err;
 }
 
-/* What rules want in a mode, by the ids of the catalogue. */
+/* Collects what rules need in a mode, by the ids of the catalogue. */
 static void collect(const attaching *work, int mode)
 {
     const sonde_rules *rules = work->rules;
@@ -163,13 +162,13 @@ static void collect(const attaching *work, int mode)
             }
         }
         if (cheap && info->same_as == id) {
-            always[id] |= SONDE_HOW_VITALS; /* if only to count every step */
+            always[id] |= SONDE_HOW_VITALS; /* at least to count every step */
         }
         rest[id] &= (uint8_t) ~(each[id] | always[id]);
     }
 }
 
-/* Taps for the tensors whose hows are not 0. */
+/* Adds taps for the tensors whose hows are not 0. */
 static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_t every,
                           bool when_bad)
 {
@@ -218,7 +217,8 @@ static sonde_err add_all_taps(attaching *work)
     return err;
 }
 
-/* The tensors of an attachment from an id on: in the rules' catalogue, and as taps. */
+/* Adds the tensors of an attachment, from an id on, to the rules' catalogue and as taps.
+ * */
 static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
                              sonde_diag *diag)
 {
@@ -293,7 +293,7 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
         attached->sinks[how] =
             (rules_sink){{.put = sink_put, .end_step = sink_end_step}, attached, how};
     }
-    rules->attached = attached; /* stays, for the taps that do */
+    rules->attached = attached; /* stays, since the taps do */
     err = attach_from(attached, 0, diag);
     return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, attached, diag)
                            : err;

@@ -1,16 +1,16 @@
 /*
- * trial_source.c - rules over a trial: its steps in order, vital signs in blocks of
+ * trial_source.c - rules over a trial: its steps in order, with vital signs in blocks of
  * steps.
  *
  *     for every block of at most BLOCK steps
  *         series of every tensor that a rule wants      one call of the trial each
  *         for every step: its rows; its raw values and sketches by a cursor; end_step
  *
- * A live run is read up to its last complete step, again and again, until it has ended.
+ * A live run is read up to its last complete step, repeatedly, until it has ended.
  *
- * A tensor may have several names (aliases). Whichever of them it was recorded under,
+ * A tensor can have several names (aliases). Whichever of them it was recorded under,
  * once or twice, rules see its value once under each name that they want, as in the
- * process.
+ * training process.
  */
 #include "rules/engine.h"
 #include "base/clock.h"
@@ -27,13 +27,13 @@
 enum { BLOCK = 2048, POLL_MS = 20 };
 #define STALL_SECONDS 1800.0
 
-/* The vital signs of a name over a block, and how far they have been handed over. */
+/* The vital signs of a name over a block, and the position of the next row. */
 typedef struct series {
     int64_t *steps;
     sonde_vitals *vitals;
     size_t count, at;
     uint32_t next; /* the next name of the same tensor; SONDE_NO_TENSOR: none */
-    unsigned how;  /* of a tensor's own name: what is wanted under all of them */
+    unsigned how;  /* of a tensor's own name: the evidence needed under all names */
 } series;
 
 typedef struct trial_source {
@@ -70,7 +70,7 @@ static void free_block(trial_source *source)
     }
 }
 
-/* A name that is new, behind the others of its tensor. */
+/* Adds a new name after the other names of its tensor. */
 static void add_name(trial_source *source, uint32_t id)
 {
     const uint32_t tensor = info_of(source, id)->same_as;
@@ -101,13 +101,13 @@ static sonde_err grow(trial_source *source, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* What is wanted of the tensor that has this name, under all its names. */
+/* The evidence that is needed of the tensor with this name, under all its names. */
 static unsigned wants(const trial_source *source, uint32_t id)
 {
     return source->series[info_of(source, id)->same_as].how;
 }
 
-/* The vital signs of global steps begin ... end - 1. */
+/* Reads the vital signs of global steps begin ... end - 1. */
 static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
                             sonde_diag *diag)
 {
@@ -121,13 +121,14 @@ static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
             err = sonde_trial_vitals_series(source->trial, id, SONDE_MODE_GLOBAL, -1,
                                             begin, end, &rows->steps, &rows->vitals,
                                             &rows->count, diag);
-            err = err == SONDE_ENOTFOUND ? SONDE_OK : err; /* not under this name */
+            err = err == SONDE_ENOTFOUND ? SONDE_OK
+                                         : err; /* not recorded under this name */
         }
     }
     return err;
 }
 
-/* The next record that can be read: damage is the trial's to tell, rules do without. */
+/* Reads the next record that is intact; the trial reports damage. */
 static void next_record(trial_source *source)
 {
     sonde_err err = SONDE_EFORMAT;
@@ -138,7 +139,7 @@ static void next_record(trial_source *source)
     source->has_record = err == SONDE_OK;
 }
 
-/* A cursor over what rules want beyond vital signs, from the next step on. */
+/* Opens a cursor over the evidence other than vital signs, from the next step on. */
 static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
 {
     sonde_trial_cursor_options options = {.mode = SONDE_MODE_GLOBAL,
@@ -173,7 +174,7 @@ static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
     return err;
 }
 
-/* Shows it under every name of the tensor of which any of how is wanted. */
+/* Puts it under every name of the tensor for which any of how is needed. */
 static void put(trial_source *source, uint32_t tensor, unsigned how,
                 sonde_observation *seen)
 {
@@ -186,7 +187,7 @@ static void put(trial_source *source, uint32_t tensor, unsigned how,
     }
 }
 
-/* Of one name; NULL if there are none at that step. */
+/* The vital signs of one name; NULL if it has none at that step. */
 static const sonde_vitals *vitals_at(series *rows, int64_t step)
 {
     while (rows->at < rows->count && rows->steps[rows->at] < step) {
@@ -213,7 +214,7 @@ static void put_vitals(trial_source *source, const sonde_coordinate *at)
     }
 }
 
-/* Whether a record is under an earlier name of its tensor as well. */
+/* True if the record also exists under an earlier name of its tensor. */
 static bool has_earlier(const trial_source *source, const sonde_trial_record *record)
 {
     const sonde_trial_at at = {.mode = SONDE_MODE_GLOBAL,
@@ -230,7 +231,8 @@ static bool has_earlier(const trial_source *source, const sonde_trial_record *re
     return name != record->id;
 }
 
-/* Raw values and sketches of the step. Replicas of worker w count from 1024 w. */
+/* Puts the raw values and sketches of the step. The replicas of worker w count from 1024
+ * w. */
 static void put_records(trial_source *source, int64_t step)
 {
     for (; source->has_record && source->record.at.global_step <= step;
@@ -279,7 +281,7 @@ static sonde_err fail_stopped(sonde_diag *diag)
     return sonde__fail(diag, SONDE_EINTERRUPTED, "rules", NULL, "interrupted");
 }
 
-/* All complete steps from next on. *any: whether there were. */
+/* Judges all complete steps from next on. Sets *any if there were any. */
 static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
 {
     size_t count = 0, first = 0;
@@ -302,8 +304,8 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
         const size_t last = SONDE_MIN(first + BLOCK, count) - 1;
 
         err = read_block(source, steps[first], steps[last] + 1, diag);
-        /* the cursor comes behind it: a block's vital signs may use up the memory that a
-         * compressed record lies in */
+        /* open the cursor afterwards: reading the block can reuse the memory of a
+         * compressed record */
         if (err == SONDE_OK) {
             err = open_cursor(source, diag);
         }

@@ -41,8 +41,8 @@ static bool given_up(const sonde_actions *actions)
 
 /* --- a command ---------------------------------------------------------------------- */
 
-/* The environment with the finding's fields; new, its strings borrowed. NULL: no memory.
- * */
+/* The environment with the fields of the finding; returned new, its strings are borrowed.
+ * NULL if out of memory. */
 static char **make_environment(const sonde__action_job *job)
 {
     size_t count = 0;
@@ -80,7 +80,7 @@ static int set_attributes(posix_spawnattr_t *attributes)
                                                                   POSIX_SPAWN_SETPGROUP);
 }
 
-/* Starts it with `input` as its standard input. Returns errno's number, 0 if it runs. */
+/* Starts the command with `input` as its standard input. Returns 0 or an errno. */
 static int start_shell(const sonde__action_job *job, int input, pid_t *child)
 {
     char shell[] = "sh", option[] = "-c";
@@ -111,8 +111,8 @@ static int start_shell(const sonde__action_job *job, int input, pid_t *child)
     return failed;
 }
 
-/* Waits for its end until the deadline, or until all is given up: then it is killed, with
- * *killed. *status as waitpid has it; false if somebody else took it. */
+/* Waits for its end; at the deadline, or when jobs are dropped, kills it and sets
+ * *killed. *status is that of waitpid; false if other code has collected it. */
 static bool wait_for(const sonde_actions *actions, pid_t child, double deadline,
                      int *status, bool *killed)
 {
@@ -138,7 +138,7 @@ static bool wait_for(const sonde_actions *actions, pid_t child, double deadline,
     }
 }
 
-/* What fits into a pipe, which a finding does; a command need not read it. */
+/* A finding fits into the buffer of a pipe, and the command need not read it. */
 static void write_finding(int pipe, const sonde__action_job *job)
 {
     ssize_t done = write(pipe, job->json, job->length);
@@ -221,7 +221,7 @@ static size_t drop(const char *bytes, size_t size, size_t count, void *user)
     return size * count;
 }
 
-/* Not 0: the transfer ends. */
+/* Returns non-zero to end the transfer. */
 static int on_progress(void *user, curl_off_t total, curl_off_t done, curl_off_t up_total,
                        curl_off_t up)
 {
@@ -274,7 +274,7 @@ static bool set_options(request *post, const sonde_actions *actions,
     return post->good;
 }
 
-/* What an answer means. */
+/* The result of an answer. */
 static sonde__action_job_end judge_answer(const request *post, long status,
                                           char said[SONDE__JOB_SAID])
 {
@@ -338,8 +338,8 @@ static struct timespec at_time(double seconds)
     return (struct timespec){whole, (long)(1e9 * (seconds - (double)whole))};
 }
 
-/* The job that has waited longest of those that may be done now; NULL if none, and *next
- * is when the first may be (0: no job at all). Under lock. */
+/* Takes the oldest job that is due; NULL if none is, and *next is the time of the next
+ * one (0: no job). Under lock. */
 static sonde__action_job *take_due(sonde__actions_queue *queue, double *next)
 {
     const double now = sonde__now();
@@ -359,8 +359,8 @@ static sonde__action_job *take_due(sonde__actions_queue *queue, double *next)
     return NULL;
 }
 
-/* The backoff doubles with each try, and is drawn between half and one and a half of
- * that, so that many trainers that lost the same server do not come back at once. */
+/* The backoff doubles with each try and varies by a factor of 0.5 ... 1.5, so that many
+ * trainers that lost the same server do not return at once. */
 static double again_in(const sonde_actions *actions, const sonde__action_job *job)
 {
     const double base = actions->options.backoff_seconds *
@@ -370,7 +370,7 @@ static double again_in(const sonde_actions *actions, const sonde__action_job *jo
     return base * (0.5 + (double)sonde__uniform(seed, 0, (uint64_t)job->tried));
 }
 
-/* Does it once. True: it is to be tried again, at job->due. */
+/* Runs the job once. True if it is to be tried again, at job->due. */
 static bool work(sonde_actions *actions, sonde__action_job *job)
 {
     const bool webhook = job->action->kind == SONDE__ACTION_WEBHOOK;
@@ -402,7 +402,7 @@ static bool work(sonde_actions *actions, sonde__action_job *job)
     return false;
 }
 
-/* Under lock: waits for something to do. */
+/* Waits for a job that is due. Under lock. */
 static sonde__action_job *next_job(sonde__actions_queue *queue)
 {
     for (;;) {
@@ -481,7 +481,8 @@ sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag)
     if (queue->started) {
         return SONDE_OK;
     }
-    /* signals are the program's; and a command that does not read must not kill it */
+    /* the program handles signals; SIGPIPE from a command that does not read must not end
+     * it */
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     failed = pthread_create(&queue->thread, NULL, run_queue, actions);
@@ -536,7 +537,7 @@ bool sonde_actions_finish(sonde_actions *actions, double seconds)
         sonde__free(queue->jobs[i]);
     }
     queue->count = 0;
-    if (left > 0 || queue->busy) { /* what is at work ends as failed */
+    if (left > 0 || queue->busy) { /* the job that runs ends as failed */
         atomic_store(&queue->give_up, true);
         (void)pthread_cond_broadcast(&queue->changed);
     }

@@ -93,7 +93,7 @@ size_t sonde_actions_count(const sonde_actions *actions)
 
 /* --- "WHEN=ACTION" ------------------------------------------------------------------ */
 
-/* Length of the WHEN before a "="; 0: there is none. */
+/* Length of the WHEN before a "="; 0 if there is none. */
 static size_t when_length(const char *text)
 {
     size_t n = 0;
@@ -104,7 +104,7 @@ static size_t when_length(const char *text)
     return text[n] == '=' ? n : 0;
 }
 
-/* A severity, or a rule's name as it is: rules need not be built in. */
+/* A severity, or the name of a rule, which need not be built in. */
 static sonde_err read_when(sonde__action *action, const char *text, size_t length,
                            sonde_diag *diag)
 {
@@ -131,7 +131,7 @@ static sonde_err fail_action(const char *text, sonde_diag *diag)
                        "'%.128s'", text);
 }
 
-/* The kind, and the text behind its colon. */
+/* The kind, and the text after its colon. */
 static sonde_err read_kind(sonde__action *action, const char *text, sonde_diag *diag)
 {
     const char *colon = strchr(text, ':');
@@ -156,7 +156,7 @@ static sonde_err read_kind(sonde__action *action, const char *text, sonde_diag *
     return fail_action(text, diag);
 }
 
-/* Whether the action can be done here at all. */
+/* Checks that the action is possible here. */
 static sonde_err check_action(sonde_actions *actions, const sonde__action *action,
                               sonde_diag *diag)
 {
@@ -259,7 +259,7 @@ static void do_log(const sonde_finding *finding)
               finding->advice);
 }
 
-/* Asks the run loop, here or over the run's folder. */
+/* Sends a request to the run loop, in this process or through the run's folder. */
 static bool do_ask(sonde_actions *actions, sonde_request_kind kind,
                    const sonde_finding *finding)
 {
@@ -321,7 +321,7 @@ static void hand_over(sonde_actions *actions, const sonde__action *action,
     sonde__actions_queue_put(actions, job);
 }
 
-/* Whether it is for this finding, and its turn. */
+/* True if the action is for this finding and has not run for its rule. */
 static bool applies(sonde_actions *actions, sonde__action *action,
                     const sonde_finding *finding)
 {
@@ -338,7 +338,7 @@ static bool applies(sonde_actions *actions, sonde__action *action,
     if (sonde__names_find(&action->did, finding->rule) != SONDE__NO_NAME) {
         return false;
     }
-    (void)sonde__names_intern(&action->did, finding->rule); /* failing: done again */
+    (void)sonde__names_intern(&action->did, finding->rule); /* on failure it runs again */
     return true;
 }
 
@@ -364,7 +364,7 @@ void sonde_actions_take(sonde_actions *actions, const sonde_finding *finding)
         case SONDE__ACTION_COMMAND:
         case SONDE__ACTION_WEBHOOK:
             hand_over(actions, action, finding);
-            continue; /* counted when it is done */
+            continue; /* counted when it has run */
         }
         (void)atomic_fetch_add(good ? &actions->done : &actions->failed, 1);
     }

@@ -1,13 +1,13 @@
 /*
- * labels.h - what ClassImbalance, Confusion and LabelNoise share: the labels of a step
- * and what the network took the samples for.
+ * labels.h - the labels and the predicted classes of a step, for ClassImbalance,
+ * Confusion, LabelNoise and SoftmaxMisuse.
  */
 #ifndef SONDE_RULES_BUILTIN_LABELS_H
 #define SONDE_RULES_BUILTIN_LABELS_H
 
 #include <sonde/rule.h>
 
-enum { SONDE__CLASSES = 1024 }; /* those beyond are not counted */
+enum { SONDE__CLASSES = 1024 }; /* higher class numbers are not counted */
 
 typedef struct sonde__builtin_labels {
     int32_t *value;
@@ -15,11 +15,11 @@ typedef struct sonde__builtin_labels {
 } sonde__builtin_labels;
 
 void sonde__builtin_labels_free(sonde__builtin_labels *labels);
-/* Appends class numbers: those of a view of rank 1; of rank 2 and more, the index of the
- * largest score along dimension 1 (N, classes), or the only one there is (N, 1). false:
- * out of memory. */
+/* Appends class numbers: the elements of a view of rank 1; for rank 2 and more, the index
+ * of the largest score along dimension 1 (N, classes), or the only element (N, 1). False
+ * if out of memory. */
 bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view *view);
-/* An integer input of the session, which will be the target; what goes into the loss. */
+/* An integer input of the session, which is probably the target; the input of a loss. */
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id);
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info);
 

@@ -37,7 +37,7 @@ enum { ANSWER_MOST = 16 << 20, POLL_MS = 1 };
 struct sonde__user_host {
     sonde__user_wire wire;
     pid_t pid;
-    double seconds; /* of processor time, which the host sees to itself */
+    double seconds; /* of processor time, which the host limits itself */
     double patience;
 };
 
@@ -76,8 +76,8 @@ static sonde_err find_program(char *buf, size_t size, sonde_diag *diag)
     return access(buf, X_OK) == 0 ? SONDE_OK : no_program(buf, diag);
 }
 
-/* Standard input is empty; what a rule prints goes to stderr, since stdout is the
- * program's. */
+/* Standard input is empty. Output of a rule goes to stderr, since stdout belongs to the
+ * program. */
 static int set_files(posix_spawn_file_actions_t *files, int end)
 {
     const bool has_stderr = fcntl(STDERR_FILENO, F_GETFD) != -1;
@@ -96,7 +96,7 @@ static int set_files(posix_spawn_file_actions_t *files, int end)
                : posix_spawn_file_actions_adddup2(files, STDERR_FILENO, STDOUT_FILENO);
 }
 
-/* Signals as in a new process, whatever the program blocks or ignores. */
+/* Default signals, whatever the program blocks or ignores. */
 static int set_signals(posix_spawnattr_t *attributes)
 {
     sigset_t none, all;
@@ -157,7 +157,7 @@ static sonde_err start(sonde__user_host *host, sonde_diag *diag)
     return err;
 }
 
-/* Has it read the file. */
+/* Lets the host read the file. */
 static sonde_err open_file(sonde__user_host *host, const char *path,
                            const sonde_rule_limits *limits, sonde__user_message *answer,
                            sonde_diag *diag)
@@ -244,7 +244,7 @@ sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
 
 /* --- ending ------------------------------------------------------------------------- */
 
-/* Whether it ended within so many seconds; *status is -1 if somebody else was told how.
+/* True if it ended within so many seconds. *status is -1 if other code has collected it.
  * */
 static bool has_ended(pid_t pid, double seconds, int *status)
 {
@@ -321,7 +321,7 @@ void sonde__user_host_stop(sonde__user_host *host)
     if (host == NULL) {
         return;
     }
-    sonde__user_wire_fini(&host->wire); /* which tells it to end */
+    sonde__user_wire_fini(&host->wire); /* which makes it end */
     (void)end_process(host, host->patience, &status);
     sonde__free(host);
 }
@@ -388,7 +388,7 @@ static bool take_finding(sonde_rule_run *run, sonde__user_message *message)
     return true;
 }
 
-/* Sends what was written, and takes findings until the host is done with it. */
+/* Sends the messages that were written and takes findings until the host has finished. */
 static void exchange(sonde_rule_run *run, const char *doing)
 {
     sonde__user_hosted_state *state = run->state;
@@ -422,7 +422,7 @@ static void put_coordinate(sonde__user_wire *wire, const sonde_coordinate *at)
     sonde__user_wire_put_bytes(wire, at, sizeof *at);
 }
 
-/* The elements in row-major order, one behind the other. */
+/* The elements in row-major order, without gaps. */
 static void put_view(sonde__user_wire *wire, const sonde_view *view)
 {
     const size_t size = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
@@ -446,7 +446,7 @@ static void at_step(const sonde_rule_run *run, char *buf, size_t size)
     (void)snprintf(buf, size, "at step %lld", (long long)sonde_rule_at(run)->global_step);
 }
 
-/* Without vital signs: these go with the step, merged. */
+/* Without vital signs, which are sent with the step, merged. */
 static void hosted_observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                            const sonde_observation *seen)
 {
@@ -556,7 +556,8 @@ static bool append(sonde__user_hosted_state *state, const char *text, size_t len
     return true;
 }
 
-/* Those that parameters name and the tensor belongs to, each with a comma behind it. */
+/* The collections that parameters name and the tensor belongs to, each followed by a
+ * comma. */
 static const char *collections_of(sonde_rule_run *run, uint32_t id)
 {
     const sonde_rules *rules = run->rules;
@@ -647,7 +648,7 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
 
 /* --- beginning and ending ----------------------------------------------------------- */
 
-/* A value as the host's own reading of parameters takes it; false if it is too long. */
+/* Appends a value as the host reads it; false if it is too long. */
 static bool write_param(const sonde_rule_run *run, size_t i, char *buf, size_t size)
 {
     const sonde_rule_param *param = &run->rule->params[i];

@@ -17,38 +17,40 @@
 #include "rules/user/wire.h"
 
 #define SONDE__RULE_SECONDS 2.0
-#define SONDE__RULE_PATIENCE 10.0 /* times that: by the clock instead of processor time */
+#define SONDE__RULE_PATIENCE 10.0 /* times that: the limit in real time */
 enum {
     SONDE__RULE_MEMORY = 256 << 20,
     SONDE__RULE_INSTRUCTIONS = 50000000,
-    SONDE__RULE_MOST = 64 /* rules of a file, parameters and needs of a rule */
+    SONDE__RULE_MOST = 64 /* rules of a file; parameters and needs of a rule */
 };
 
 /* --- the process -------------------------------------------------------------------- */
 
 typedef struct sonde__user_host sonde__user_host;
 
-/* Starts a host and has it read the file. *rules: its answer, borrowed until the next. */
+/* Starts a host and lets it read the file. *rules is its answer, borrowed until the next
+ * one. */
 sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limits,
                                  sonde__user_host **out, sonde__user_message *rules,
                                  sonde_diag *diag);
 sonde__user_wire *sonde__user_host_wire(sonde__user_host *host);
-/* Sends what is written and waits for the next message. SONDE_OK also for messages ERROR
- * and FAILED. */
+/* Sends the messages that were written and waits for the next one. SONDE_OK also for the
+ * messages ERROR and FAILED. */
 sonde_err sonde__user_host_ask(sonde__user_host *host, sonde__user_message *answer);
-/* After one of these failed: what became of the host, as the end of a sentence that
- * begins with "it"; the process is gone then. */
+/* Ends the host after one of these functions failed and describes what happened, as the
+ * end of a sentence that begins with "it". */
 const char *sonde__user_host_fate(sonde__user_host *host, sonde_err err, char *buf,
                                   size_t size);
-/* The content of a message ERROR, where being the file if it does not say. */
+/* Fills diag from a message ERROR; its place is the file unless the message names
+ * another. */
 sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
                                  sonde_diag *diag);
-/* Lets it end by itself, for a while. NULL is fine. */
+/* Waits a while for the host to end by itself, then ends it. Accepts NULL. */
 void sonde__user_host_stop(sonde__user_host *host);
 
 /* --- descriptions ------------------------------------------------------------------- */
 
-/* A rule of a file. The memory of its texts is the file's. */
+/* A rule of a file. The file owns its texts. */
 typedef struct sonde__user_hosted {
     sonde_rule rule; /* first */
     const char *path;
@@ -57,21 +59,21 @@ typedef struct sonde__user_hosted {
     sonde_rule_need *needs;
 } sonde__user_hosted;
 
-/* What the state of such a rule begins with; its parameters follow, 8 bytes each. */
+/* The beginning of the state of such a rule; its parameters follow, 8 bytes each. */
 typedef struct sonde__user_hosted_state {
-    sonde__user_host *host; /* NULL when it is gone */
+    sonde__user_host *host; /* NULL after it has ended */
     sonde__names texts;     /* of findings */
-    char *collections;      /* of one tensor, by commas */
+    char *collections;      /* of one tensor, comma-separated */
     size_t capacity;
 } sonde__user_hosted_state;
 
-/* A rule as its host knows it, to a message, and from there to an outside row with texts
- * that are borrowed from the message. SONDE_EFORMAT if the message is no such thing. */
+/* Writes a rule's row to a message; reads it back as the row of a hosted rule, whose
+ * texts are borrowed from the message. SONDE_EFORMAT if the message is invalid. */
 SONDE_API void sonde__user_rule_describe(sonde__user_wire *wire, const sonde_rule *rule);
 SONDE_API SONDE_CHECKED sonde_err sonde__user_rule_read(sonde__user_message *message,
                                                         sonde__user_hosted *out);
 SONDE_API void sonde__user_hosted_fini(sonde__user_hosted *hosted);
-/* Whether a row has everything, and nothing that cannot be: for rules of others. */
+/* Checks that a user's row is complete and valid. */
 SONDE_API SONDE_CHECKED sonde_err sonde__user_rule_check(const sonde_rule *rule,
                                                          const char *path,
                                                          sonde_diag *diag);

@@ -125,7 +125,7 @@ sonde_err sonde__user_rule_read(sonde__user_message *message, sonde__user_hosted
 
 /* --- checking ----------------------------------------------------------------------- */
 
-/* A letter, then letters, digits and "_", as names of files are made of it. */
+/* A letter, then letters, digits and "_", since file names contain it. */
 static bool is_name(const char *text)
 {
     size_t length = 0;

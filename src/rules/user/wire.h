@@ -1,7 +1,7 @@
 /*
- * wire.h - what a process that judges and the host of a user's rule say to each other.
+ * wire.h - messages between a process that judges and the host of a user's rule.
  *
- *     who judges                       the host
+ *     the process that judges          the host
  *     OPEN    protocol, path, limits   RULES descriptions        or ERROR
  *     SETUP   rule, parameters         DONE                      or ERROR
  *     DECLARE a tensor                 NEED index                or ERROR
@@ -14,9 +14,10 @@
  *     0        4      8            16
  *     | kind   | 0    | length     | payload: length bytes |
  *
- * Both ends are of one build of Sonde and on one machine: numbers and structs go as they
- * lie in memory. What a host says is checked nevertheless, since its rule may have
- * written anywhere. Messages are collected and go out with flush, or when they are many.
+ * Both ends are from one build of Sonde on one machine, so numbers and structs are sent
+ * as they lie in memory. Messages of a host are checked nevertheless, since its rule may
+ * have overwritten its memory. Messages are collected and sent by flush, or when there
+ * are many.
  */
 #ifndef SONDE_RULES_USER_WIRE_H
 #define SONDE_RULES_USER_WIRE_H
@@ -48,16 +49,17 @@ typedef enum sonde__user_wire_kind {
 /* One end of a connected pair of stream sockets. */
 typedef struct sonde__user_wire {
     int fd;
-    double seconds; /* without a byte moved after which it is given up; 0: never */
-    uint64_t most;  /* bytes of a payload that comes in; 0: any */
+    double seconds; /* give up after so many seconds without a byte; 0: never */
+    uint64_t most;  /* largest incoming payload in bytes; 0: any */
     unsigned char *out, *in;
     size_t out_used, out_capacity, in_capacity;
-    size_t begun; /* where the message being written begins */
+    size_t begun; /* where the current message begins */
     bool no_memory;
 } sonde__user_wire;
 
-/* The message that was taken last, read from front to back. Texts and blocks are borrowed
- * until the next take. What is read beyond its end is 0, NULL or "", and sets bad. */
+/* The message that was taken last, to be read from front to back. Texts and blocks are
+ * borrowed until the next take. Reading beyond its end returns 0, NULL or "" and sets
+ * bad. */
 typedef struct sonde__user_message {
     uint32_t kind;
     const unsigned char *at;
@@ -78,15 +80,15 @@ SONDE_API void sonde__user_wire_put_i64(sonde__user_wire *wire, int64_t value);
 SONDE_API void sonde__user_wire_put_f64(sonde__user_wire *wire, double value);
 SONDE_API void sonde__user_wire_put_text(sonde__user_wire *wire,
                                          const char *text); /* or NULL */
-/* size bytes to be filled by the caller, at a multiple of 8 of the payload; borrowed
- * until the next put. NULL if memory is out. */
+/* size bytes for the caller to fill, at a multiple of 8 of the payload; borrowed until
+ * the next put. NULL if out of memory. */
 SONDE_API void *sonde__user_wire_room(sonde__user_wire *wire, size_t size);
-/* SONDE_ENOMEM if the message was too large for memory: it is dropped. */
+/* SONDE_ENOMEM if the message did not fit into memory; then it is dropped. */
 SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_end(sonde__user_wire *wire);
-/* A message that is ended already is put off until flush. SONDE_EEND: nobody is there any
- * more; SONDE_ETIMEOUT: nobody listens. */
+/* Sends all messages that have ended. SONDE_EEND if the other end is closed,
+ * SONDE_ETIMEOUT if it does not read. */
 SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_flush(sonde__user_wire *wire);
-/* Waits for a message. Also SONDE_EFORMAT: what came is none. */
+/* Waits for a message. Also SONDE_EFORMAT if the bytes are not a message. */
 SONDE_API SONDE_CHECKED sonde_err sonde__user_wire_take(sonde__user_wire *wire,
                                                         sonde__user_message *message);
 
@@ -95,11 +97,11 @@ SONDE_API uint32_t sonde__user_take_u32(sonde__user_message *message);
 SONDE_API int64_t sonde__user_take_i64(sonde__user_message *message);
 SONDE_API double sonde__user_take_f64(sonde__user_message *message);
 SONDE_API const char *sonde__user_take_text(sonde__user_message *message);
-/* A text that must be there: "" and bad if it is NULL. */
+/* A required text: "" and bad if it is NULL. */
 SONDE_API const char *sonde__user_need_text(sonde__user_message *message);
-/* What sonde__user_wire_room left; the address is that of the payload's multiple of 8. */
+/* The bytes that sonde__user_wire_room reserved, at the same multiple of 8. */
 SONDE_API const void *sonde__user_take_room(sonde__user_message *message, size_t size);
-/* Copies a struct; zeroed if it is not there. */
+/* Copies a struct; zeroes it at the end of the message. */
 SONDE_API void sonde__user_take_into(sonde__user_message *message, void *to, size_t size);
 
 #endif
