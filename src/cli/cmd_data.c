@@ -1,5 +1,5 @@
 /*
- * data.c - `sonde data fetch|synth|info`: data sets by name.
+ * cmd_data.c - `sonde data fetch|synth|info`: data sets by name.
  */
 #include "cli/cli_job.h"
 #include "cli/cli_run.h"
@@ -22,7 +22,7 @@ typedef struct data_values {
         name, letter, kind, argument, help, offsetof(data_values, field)                 \
     }
 
-/* The folder asked for, or the cache's for a name. */
+/* The folder of the option, or that of the cache. */
 static sonde_err place(const data_values *asked, const char *name, char *path,
                        size_t size, sonde_diag *diag)
 {
@@ -68,16 +68,16 @@ static int run_fetch(const void *values, int argc, char **argv)
 }
 
 static const cli_option fetch_options[] = {
-    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "where to put it (the cache)"),
-    OPTION("mirror", 0, CLI_TEXT, "URL", mirror, "fetch from this address instead"),
-    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "say nothing but errors"),
+    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "folder to write to (the cache)"),
+    OPTION("mirror", 0, CLI_TEXT, "URL", mirror, "download from this address instead"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
 
 const cli_command cli_data_fetch = {
     .name = "data fetch",
     .arguments = "NAME",
     .summary = "download a data set and check its digests (fashion-mnist, mnist)",
-    .details = "An interrupted download goes on where it stopped.",
+    .details = "An interrupted download is resumed.",
     .examples = "  sonde data fetch fashion-mnist",
     .options = fetch_options,
     .option_count = CLI_COUNT_OF(fetch_options),
@@ -112,19 +112,19 @@ static int run_synth(const void *values, int argc, char **argv)
 }
 
 static const cli_option synth_options[] = {
-    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "where to put it (the cache)"),
-    OPTION("seed", 's', CLI_SEED, "N", seed, "another seed, other garments (0)"),
+    OPTION("folder", 'o', CLI_TEXT, "FOLDER", folder, "folder to write to (the cache)"),
+    OPTION("seed", 's', CLI_SEED, "N", seed, "seed of the garments (0)"),
     OPTION("train", 0, CLI_SIZE, "N", train, "training samples (60000)"),
     OPTION("test", 0, CLI_SIZE, "N", test, "test samples (10000)"),
-    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "say nothing but errors"),
+    OPTION("quiet", 'q', CLI_FLAG, NULL, quiet, "print only errors"),
 };
 
 const cli_command cli_data_synth = {
     .name = "data synth",
     .arguments = "",
-    .summary = "draw a labelled stand-in of garments, with no network",
+    .summary = "draw a synthetic set of garments, without a network",
     .details =
-        "The set is called fashion-synth and has Fashion-MNIST's form and classes.",
+        "The set is called fashion-synth; it has the format and classes of Fashion-MNIST.",
     .examples = "  sonde data synth --folder garments",
     .options = synth_options,
     .option_count = CLI_COUNT_OF(synth_options),
@@ -207,8 +207,8 @@ static int run_info(const void *values, int argc, char **argv)
 }
 
 static const cli_option info_options[] = {
-    OPTION("data", 'd', CLI_TEXT, "FOLDER", folder, "where it lies"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object a split"),
+    OPTION("data", 'd', CLI_TEXT, "FOLDER", folder, "folder of the data set"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per split"),
 };
 
 const cli_command cli_data_info = {

@@ -1,7 +1,7 @@
 /*
- * predict.c - `sonde predict`: what saved weights see in an image of one's own.
+ * cmd_predict.c - `sonde predict`: classifies images with saved weights.
  *
- * The image is made what the data set's images are: resized, grey, and inverted if its
+ * The image is transformed to match the data set: resized, made grey, and inverted if its
  * background is light.
  */
 #include "cli/cli_job.h"
@@ -21,7 +21,7 @@ typedef struct predict_values {
     bool no_invert, json;
 } predict_values;
 
-/* The classes of the job's data set, if it is a known one. */
+/* The name of a class, or its number if the data set is unknown. */
 static const char *class_name(const sonde_nn_job_info *info, int64_t label, char *buf,
                               size_t size)
 {
@@ -101,7 +101,7 @@ static sonde_err draw(const prediction *run, const sonde_nn_sample *sample,
     return sonde_plot_panels(run->asked->picture, &plot, diag);
 }
 
-/* Classes by falling score. */
+/* Classes in descending order of score. */
 static void print_scores(const prediction *run, const sonde_view *scores,
                          const char *path)
 {
@@ -123,11 +123,11 @@ static void print_scores(const prediction *run, const sonde_view *scores,
             sonde_json_end(json);
             cli_json_print("\n");
         } else {
-            (void)printf("%s: the model gives NaN\n", path);
+            (void)printf("%s: the output of the model is NaN\n", path);
         }
         return;
     }
-    for (int64_t i = 0; i < classes; i++) { /* log-probabilities or logits alike */
+    for (int64_t i = 0; i < classes; i++) { /* log-probabilities or logits */
         total += exp((double)score[i] - (double)score[best]);
     }
     if (run->asked->json) {
@@ -232,23 +232,22 @@ static int run_predict(const void *values, int argc, char **argv)
 
 static const cli_option predict_options[] = {
     OPTION("model", 'm', CLI_TEXT, "MODEL", model,
-           "built-in model or job file the weights are of (fashion_cnn)"),
+           "built-in model or job file of the weights (fashion_cnn)"),
     OPTION("weights", 'w', CLI_TEXT, "FILE", weights,
            "saved weights (sonde-out/model.safetensors)"),
-    OPTION("top", 'k', CLI_SIZE, "N", top, "show the N likeliest classes (3)"),
+    OPTION("top", 'k', CLI_SIZE, "N", top, "print the N most likely classes (3)"),
     OPTION("threshold", 0, CLI_COUNT, "N", threshold,
-           "a background lighter than this is inverted (200)"),
-    OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert,
-           "leave light backgrounds as they are"),
+           "invert images with a background lighter than N (200)"),
+    OPTION("no-invert", 0, CLI_FLAG, NULL, no_invert, "do not invert light backgrounds"),
     OPTION("picture", 0, CLI_TEXT, "FILE", picture,
-           "draw the image before and after its transformation"),
-    OPTION("json", 0, CLI_FLAG, NULL, json, "one JSON object an image on stdout"),
+           "plot the image before and after its transformation"),
+    OPTION("json", 0, CLI_FLAG, NULL, json, "print one JSON object per image"),
 };
 
 const cli_command cli_predict = {
     .name = "predict",
     .arguments = "IMAGE...",
-    .summary = "classify images of your own (PNG, JPEG)",
+    .summary = "classify PNG or JPEG images",
     .examples = "  sonde predict trousers.jpg --picture trousers.png",
     .options = predict_options,
     .option_count = CLI_COUNT_OF(predict_options),

@@ -93,7 +93,7 @@ static bool is_true(const sonde__yaml *map, const char *key)
     return node != NULL && strcasecmp(node->text, "true") == 0;
 }
 
-static sonde_err read_number(const reading *at, const sonde__yaml *map,
+static sonde_err read_number(const reading *file, const sonde__yaml *map,
                              const char *prefix, const char *name, int64_t least,
                              int64_t *out)
 {
@@ -109,7 +109,7 @@ static sonde_err read_number(const reading *at, const sonde__yaml *map,
     errno = 0;
     value = strtoll(node->text, &end, 10);
     if (end == node->text || *end != '\0' || errno != 0 || value < least) {
-        return sonde__yaml_fail(at->reader, node, SONDE_EINVAL,
+        return sonde__yaml_fail(file->reader, node, SONDE_EINVAL,
                                 least > 0 ? "1 or more" : "0 or more", "%s is '%s'", key,
                                 node->text);
     }
@@ -118,7 +118,7 @@ static sonde_err read_number(const reading *at, const sonde__yaml *map,
 }
 
 /* The schedule of one layer: keys with a mode's prefix, or with none. */
-static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
+static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
                                const char *collection, int mode)
 {
     sonde_save_config config = sonde_save_config_unset();
@@ -131,40 +131,40 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
     if (mode >= 0) {
         (void)snprintf(prefix, sizeof prefix, "%s.", sonde_mode_name((sonde_mode)mode));
     }
-    err = read_number(at, map, prefix, "save_interval", 1, &config.every);
+    err = read_number(file, map, prefix, "save_interval", 1, &config.every);
     if (err == SONDE_OK) {
-        err = read_number(at, map, prefix, "start_step", 0, &config.start_step);
+        err = read_number(file, map, prefix, "start_step", 0, &config.start_step);
     }
     if (err == SONDE_OK) {
-        err = read_number(at, map, prefix, "end_step", 0, &config.end_step);
+        err = read_number(file, map, prefix, "end_step", 0, &config.end_step);
     }
     (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
     list = sonde__yaml_get(map, key);
     if (err == SONDE_OK && list != NULL) {
-        err =
-            sonde__observe_read_steps(at->reader, list, &steps, &config.save_step_count);
+        err = sonde__observe_read_steps(file->reader, list, &steps,
+                                        &config.save_step_count);
         config.save_steps = steps;
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_save(at->hook, collection, mode, &config, &inner);
-        err = err == SONDE_OK ? err : sonde__observe_fail_at(at->reader, map, &inner);
+        err = sonde_hook_save(file->hook, collection, mode, &config, &inner);
+        err = err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, map, &inner);
     }
     sonde__free(steps);
     return err;
 }
 
-static sonde_err read_schedules(const reading *at, const sonde__yaml *map,
+static sonde_err read_schedules(const reading *file, const sonde__yaml *map,
                                 const char *collection)
 {
     sonde_err err = SONDE_OK;
 
     for (int mode = -1; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
-        err = read_schedule(at, map, collection, mode);
+        err = read_schedule(file, map, collection, mode);
     }
     return err;
 }
 
-static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
+static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
                                  const char *collection)
 {
     const sonde__yaml *list = find(map, "reductions");
@@ -183,15 +183,15 @@ static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
         err = sonde__observe_reductions_parse(list->text, &config, &inner);
     }
     if (err == SONDE_OK) {
-        err = sonde_hook_reduce(at->hook, collection, &config, &inner);
+        err = sonde_hook_reduce(file->hook, collection, &config, &inner);
     }
     return err == SONDE_OK
                ? err
-               : sonde__observe_fail_at(at->reader, list != NULL ? list : map, &inner);
+               : sonde__observe_fail_at(file->reader, list != NULL ? list : map, &inner);
 }
 
 /* "a,b": regular expressions, each found anywhere in a name. */
-static sonde_err read_regexes(const reading *at, const sonde__yaml *map,
+static sonde_err read_regexes(const reading *file, const sonde__yaml *map,
                               const char *collection)
 {
     const sonde__yaml *node = find(map, "include_regex");
@@ -204,11 +204,11 @@ static sonde_err read_regexes(const reading *at, const sonde__yaml *map,
 
         if (length > 0) {
             err = pattern != NULL ? sonde__observe_include_regex(
-                                        &at->hook->setup, collection, pattern, &inner)
+                                        &file->hook->setup, collection, pattern, &inner)
                                   : sonde__fail_nomem(&inner, "a collection");
             sonde__free(pattern);
             if (err != SONDE_OK) {
-                return sonde__observe_fail_at(at->reader, node, &inner);
+                return sonde__observe_fail_at(file->reader, node, &inner);
             }
         }
         text += length + (text[length] == ',' ? 1 : 0);
@@ -217,8 +217,8 @@ static sonde_err read_regexes(const reading *at, const sonde__yaml *map,
 }
 
 /* Says which keys of a section nobody here knows. */
-static void warn_keys(const reading *at, const sonde__yaml *map, const char *const *keys,
-                      size_t count)
+static void warn_keys(const reading *file, const sonde__yaml *map,
+                      const char *const *keys, size_t count)
 {
     for (size_t i = 0; map != NULL && i < map->count; i++) {
         const char *key = map->children[i]->key, *plain = key, *nearest = NULL;
@@ -238,7 +238,7 @@ static void warn_keys(const reading *at, const sonde__yaml *map, const char *con
         nearest = known ? NULL : sonde_diag_nearest(plain, keys, count);
         if (!known) {
             sonde_log(SONDE_LOG_WARNING, "hook", "%s:%d: '%s' is passed over%s%s",
-                      at->reader->name, map->children[i]->line, key,
+                      file->reader->name, map->children[i]->line, key,
                       nearest != NULL ? "; expected " : "",
                       nearest != NULL ? nearest : "");
         }
@@ -251,7 +251,7 @@ static void warn_keys(const reading *at, const sonde__yaml *map, const char *con
     "include_regex", "reductions", "save_raw_tensor", "save_shape", "save_interval",     \
         "save_steps", "start_step", "end_step"
 
-static sonde_err read_collection(const reading *at, const sonde__yaml *entry)
+static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
 {
     static const char *const keys[] = {COMMON_KEYS, "save_histogram"};
     const sonde__yaml *given = find(entry, "CollectionName");
@@ -261,37 +261,37 @@ static sonde_err read_collection(const reading *at, const sonde__yaml *entry)
     sonde_err err = SONDE_OK;
 
     if (given == NULL) {
-        return sonde__yaml_fail(at->reader, entry, SONDE_EINVAL, "CollectionName",
+        return sonde__yaml_fail(file->reader, entry, SONDE_EINVAL, "CollectionName",
                                 "a collection without a name");
     }
     name = own_name(given->text);
-    err = sonde_hook_add_collection(at->hook, name, &inner);
+    err = sonde_hook_add_collection(file->hook, name, &inner);
     if (err != SONDE_OK) {
-        return sonde__observe_fail_at(at->reader, given, &inner);
+        return sonde__observe_fail_at(file->reader, given, &inner);
     }
     if (parameters != NULL && parameters->kind == SONDE__YAML_MAP) {
-        warn_keys(at, parameters, keys, SONDE_COUNT_OF(keys));
-        err = read_regexes(at, parameters, name);
+        warn_keys(file, parameters, keys, SONDE_COUNT_OF(keys));
+        err = read_regexes(file, parameters, name);
         if (err == SONDE_OK) {
-            err = read_schedules(at, parameters, name);
+            err = read_schedules(file, parameters, name);
         }
         if (err == SONDE_OK) {
-            err = read_reductions(at, parameters, name);
+            err = read_reductions(file, parameters, name);
         }
     }
     regex = framework_regex(given->text);
     if (err == SONDE_OK && regex != NULL) {
-        err = sonde__observe_include_regex(&at->hook->setup, name, regex, &inner);
-        err = err == SONDE_OK ? err : sonde__observe_fail_at(at->reader, given, &inner);
+        err = sonde__observe_include_regex(&file->hook->setup, name, regex, &inner);
+        err = err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, given, &inner);
     }
     if (err == SONDE_OK && strcmp(name, "default") == 0 &&
-        sonde__observe_find_collection(&at->hook->setup, name)->choices.count == 0) {
-        err = sonde_hook_remove_collection(at->hook, name, at->reader->diag);
+        sonde__observe_find_collection(&file->hook->setup, name)->choices.count == 0) {
+        err = sonde_hook_remove_collection(file->hook, name, file->reader->diag);
     }
     return err;
 }
 
-static sonde_err read_collections(const reading *at, const sonde__yaml *root)
+static sonde_err read_collections(const reading *file, const sonde__yaml *root)
 {
     const sonde__yaml *list = sonde__yaml_get(root, "CollectionConfigurations");
     sonde_err err = SONDE_OK;
@@ -300,21 +300,21 @@ static sonde_err read_collections(const reading *at, const sonde__yaml *root)
         return SONDE_OK;
     }
     if (list->kind != SONDE__YAML_LIST) {
-        return sonde__yaml_fail(at->reader, list, SONDE_EINVAL, "a list",
+        return sonde__yaml_fail(file->reader, list, SONDE_EINVAL, "a list",
                                 "CollectionConfigurations is a map");
     }
     for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
         if (list->children[i]->kind != SONDE__YAML_MAP) {
-            return sonde__yaml_fail(at->reader, list->children[i], SONDE_EINVAL,
+            return sonde__yaml_fail(file->reader, list->children[i], SONDE_EINVAL,
                                     "CollectionName and CollectionParameters",
                                     "an entry of CollectionConfigurations is no map");
         }
-        err = read_collection(at, list->children[i]);
+        err = read_collection(file, list->children[i]);
     }
     return err;
 }
 
-static sonde_err read_parameters(const reading *at, const sonde__yaml *parameters)
+static sonde_err read_parameters(const reading *file, const sonde__yaml *parameters)
 {
     static const char *const keys[] = {COMMON_KEYS,          "save_all",
                                        "include_workers",    "include_collections",
@@ -324,22 +324,22 @@ static sonde_err read_parameters(const reading *at, const sonde__yaml *parameter
     if (parameters == NULL) {
         return SONDE_OK;
     }
-    warn_keys(at, parameters, keys, SONDE_COUNT_OF(keys));
+    warn_keys(file, parameters, keys, SONDE_COUNT_OF(keys));
     if (is_true(parameters, "export_tensorboard") ||
         find(parameters, "tensorboard_dir") != NULL) {
         sonde_log(SONDE_LOG_WARNING, "hook",
                   "TensorBoard files are not written while recording: export the run");
     }
     if (find(parameters, "include_regex") != NULL) {
-        err = sonde__observe_add(&at->hook->setup, "default", true, at->reader->diag);
+        err = sonde__observe_add(&file->hook->setup, "default", true, file->reader->diag);
         if (err == SONDE_OK) {
-            err = read_regexes(at, parameters, "default");
+            err = read_regexes(file, parameters, "default");
         }
     }
     if (err == SONDE_OK) {
-        err = read_schedules(at, parameters, NULL);
+        err = read_schedules(file, parameters, NULL);
     }
-    return err == SONDE_OK ? read_reductions(at, parameters, NULL) : err;
+    return err == SONDE_OK ? read_reductions(file, parameters, NULL) : err;
 }
 
 /* smdebug saves losses and what is listed, no more. */
@@ -364,7 +364,7 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
         section != NULL && section->kind == SONDE__YAML_MAP ? section : NULL;
     const sonde__yaml *workers = find(parameters, "include_workers");
     sonde_hook_options said = {.save_all = is_true(parameters, "save_all")};
-    reading at = {.reader = reader};
+    reading file = {.reader = reader};
     sonde_diag inner = {0};
     sonde_err err = SONDE_OK;
 
@@ -373,24 +373,24 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
     if (said.record.rank > 0 && (workers == NULL || strcmp(workers->text, "all") != 0)) {
         said.dry_run = true; /* one worker writes */
     }
-    err = sonde_hook_create(&said, &at.hook, reader->diag);
+    err = sonde_hook_create(&said, &file.hook, reader->diag);
     if (err == SONDE_OK) {
-        err = leave_losses(at.hook, reader->diag);
+        err = leave_losses(file.hook, reader->diag);
     }
     if (err == SONDE_OK) {
-        err = read_parameters(&at, parameters);
+        err = read_parameters(&file, parameters);
     }
     if (err == SONDE_OK) {
-        err = read_collections(&at, root);
+        err = read_collections(&file, root);
     }
     if (err == SONDE_OK &&
-        sonde__observe_check(&at.hook->setup, NULL, &inner) != SONDE_OK) {
+        sonde__observe_check(&file.hook->setup, NULL, &inner) != SONDE_OK) {
         err = sonde__observe_fail_at(reader, root, &inner);
     }
     if (err != SONDE_OK) {
-        (void)sonde_hook_close(at.hook, SONDE_RUN_FAILED, NULL, NULL);
+        (void)sonde_hook_close(file.hook, SONDE_RUN_FAILED, NULL, NULL);
         return err;
     }
-    *out = at.hook;
+    *out = file.hook;
     return SONDE_OK;
 }

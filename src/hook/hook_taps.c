@@ -33,7 +33,7 @@ typedef enum tap_kind { SAVE, WATCH, HOLD } tap_kind;
 typedef struct end {
     sonde_sink sink; /* first */
     sonde_hook *hook;
-    sonde__hook_attachment *to;
+    sonde__hook_attachment *attachment;
     tap_kind kind;
     uint64_t set; /* the collection's bit */
     unsigned how;
@@ -233,41 +233,41 @@ void sonde__hook_drop_held(sonde_hook *hook)
 
 /* --- the ends of taps ------------------------------------------------------------- */
 
-static void put_held(const end *at, uint32_t id, const sonde_observation *seen)
+static void put_held(const end *tap, uint32_t id, const sonde_observation *seen)
 {
-    sonde_hook *hook = at->hook;
+    sonde_hook *hook = tap->hook;
     sonde__hook_held *item = NULL;
 
-    if ((hook->tripped & at->set) != 0) {
-        const unsigned how = record(hook, id, seen, at->how);
+    if ((hook->tripped & tap->set) != 0) {
+        const unsigned how = record(hook, id, seen, tap->how);
 
         item = find_held(hook, id, &seen->at);
         if (item != NULL) {
             item->done |= how;
         }
-    } else if ((at->how & ~sonde__record_sink_done(hook->sink, id, &seen->at)) != 0) {
-        hold(hook, id, seen, at->set);
+    } else if ((tap->how & ~sonde__record_sink_done(hook->sink, id, &seen->at)) != 0) {
+        hold(hook, id, seen, tap->set);
     }
 }
 
 static void put(sonde_sink *sink, const sonde_observation *seen)
 {
-    const end *at = (const end *)sink;
-    sonde_hook *hook = at->hook;
-    const uint32_t id = at->to->map[seen->id];
+    const end *tap = (const end *)sink;
+    sonde_hook *hook = tap->hook;
+    const uint32_t id = tap->attachment->map[seen->id];
 
-    switch (at->kind) {
+    switch (tap->kind) {
     case SAVE:
-        (void)record(hook, id, seen, at->how);
+        (void)record(hook, id, seen, tap->how);
         break;
     case WATCH:
-        if ((hook->tripped & at->set) == 0 &&
+        if ((hook->tripped & tap->set) == 0 &&
             seen->vitals->nan + seen->vitals->pos_inf + seen->vitals->neg_inf > 0) {
-            trip(hook, at->set);
+            trip(hook, tap->set);
         }
         break;
     case HOLD:
-        put_held(at, id, seen);
+        put_held(tap, id, seen);
         break;
     }
 }
@@ -276,24 +276,26 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
-    const end *at = (const end *)sink;
-    sonde__hook_attachment *to = at->to;
+    const end *tap = (const end *)sink;
+    sonde__hook_attachment *attachment = tap->attachment;
     const size_t values = (size_t)shape->micro_batches * (size_t)shape->replicas;
     size_t bytes = sonde_dtype_size(info->dtype);
     bool fits = true;
 
     (void)id;
     (void)how;
-    if (at->kind != HOLD) {
+    if (tap->kind != HOLD) {
         return SONDE_OK;
     }
     for (int i = 0; i < info->rank; i++) {
         fits = fits && sonde__mul(bytes, (size_t)info->shape[i], &bytes);
     }
-    fits = fits && bytes < SIZE_MAX / 4 && sonde__mul(held_size(bytes), values, &bytes) &&
-           !__builtin_add_overflow(to->held_bytes, bytes, &to->held_bytes);
-    to->held_values += values;
-    return fits && make_room(&at->hook->held, to->held_values, to->held_bytes)
+    fits =
+        fits && bytes < SIZE_MAX / 4 && sonde__mul(held_size(bytes), values, &bytes) &&
+        !__builtin_add_overflow(attachment->held_bytes, bytes, &attachment->held_bytes);
+    attachment->held_values += values;
+    return fits && make_room(&tap->hook->held, attachment->held_values,
+                             attachment->held_bytes)
                ? SONDE_OK
                : sonde__fail_nomem(diag, "the values that a when_nan may want");
 }
@@ -303,8 +305,8 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
 /* The tensors of an attachment that are being added. */
 typedef struct attaching {
     sonde_hook *hook;
-    sonde__hook_attachment *to;
-    uint32_t from, count;           /* ids from ... count - 1 of the catalogue */
+    sonde__hook_attachment *attachment;
+    uint32_t first_id, count;       /* ids from ... count - 1 of the catalogue */
     sonde__observe_member *tensors; /* by the catalogue's ids */
     uint32_t *ids;                  /* scratch */
     size_t next_end;                /* as many taps have been added */
@@ -325,25 +327,25 @@ typedef struct plan {
 /* Whether steps of a mode may come. */
 static bool has_mode(const attaching *work, int mode)
 {
-    return work->to->mode == ANY_MODE || work->to->mode == mode;
+    return work->attachment->mode == ANY_MODE || work->attachment->mode == mode;
 }
 
 /* The end of the next tap: made by attach, found again by extend. */
 static end *take_end(attaching *work, const plan *tap)
 {
-    sonde__hook_attachment *to = work->to;
-    end *at = &to->ends[work->next_end++];
+    sonde__hook_attachment *attachment = work->attachment;
+    end *tap_end = &attachment->ends[work->next_end++];
 
-    if (work->next_end > to->end_count) {
-        to->end_count++;
-        *at = (end){.sink = {.prepare = prepare, .put = put},
-                    .hook = work->hook,
-                    .to = to,
-                    .kind = tap->kind,
-                    .set = tap->set,
-                    .how = tap->how};
+    if (work->next_end > attachment->end_count) {
+        attachment->end_count++;
+        *tap_end = (end){.sink = {.prepare = prepare, .put = put},
+                         .hook = work->hook,
+                         .attachment = attachment,
+                         .kind = tap->kind,
+                         .set = tap->set,
+                         .how = tap->how};
     }
-    return at;
+    return tap_end;
 }
 
 /* A tap on the first `count` ids of scratch, unless it is never due. */
@@ -370,7 +372,8 @@ static sonde_err add_tap(attaching *work, size_t count, const plan *planned)
     }
     tap.what = what;
     tap.where = &take_end(work, planned)->sink;
-    err = sonde__observer_add_ids(work->to->observer, &tap, work->ids, count, work->diag);
+    err = sonde__observer_add_ids(work->attachment->observer, &tap, work->ids, count,
+                                  work->diag);
     sonde_selector_destroy(what);
     return err;
 }
@@ -381,7 +384,7 @@ static size_t list(attaching *work, uint64_t member, uint64_t watch, int mode,
 {
     size_t n = 0;
 
-    for (uint32_t id = work->from; id < work->count; id++) {
+    for (uint32_t id = work->first_id; id < work->count; id++) {
         const sonde__observe_member *tensor = &work->tensors[id];
 
         if ((tensor->member & member) != 0 || (tensor->watch[mode] & watch) != 0 ||
@@ -492,7 +495,7 @@ static sonde_err add_taps(attaching *work)
 /* The hook's own id of a tensor; an alias comes after its tensor. */
 static sonde_err map_tensor(attaching *work, uint32_t id)
 {
-    sonde_tensor_info info = *sonde_catalogue_info(work->to->catalogue, id);
+    sonde_tensor_info info = *sonde_catalogue_info(work->attachment->catalogue, id);
     uint32_t known = sonde__hook_tensor_named(work->hook, info.name);
     sonde_err err = SONDE_OK;
 
@@ -500,7 +503,7 @@ static sonde_err map_tensor(attaching *work, uint32_t id)
         err = map_tensor(work, info.same_as);
         if (err == SONDE_OK) {
             sonde__observe_make_alias(&info, work->hook->catalogue,
-                                      work->to->map[info.same_as]);
+                                      work->attachment->map[info.same_as]);
         }
     } else {
         info.same_as = SONDE_NO_TENSOR;
@@ -509,7 +512,7 @@ static sonde_err map_tensor(attaching *work, uint32_t id)
         err = sonde__hook_add_tensor(work->hook, &info, &work->tensors[id], &known,
                                      work->diag);
     }
-    work->to->map[id] = known;
+    work->attachment->map[id] = known;
     return err;
 }
 
@@ -518,7 +521,7 @@ static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;
 
-    for (uint32_t id = work->from; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->first_id; id < work->count && err == SONDE_OK; id++) {
         if (work->tensors[id].member != 0 || work->tensors[id].vital != 0) {
             err = map_tensor(work, id);
         }
@@ -529,15 +532,15 @@ static sonde_err map_tensors(attaching *work)
 static sonde_err attach(attaching *work)
 {
     sonde_hook *hook = work->hook;
-    const sonde_catalogue *catalogue = work->to->catalogue;
+    const sonde_catalogue *catalogue = work->attachment->catalogue;
     const bool first = !hook->resolved && work->count > 0;
-    sonde_err err = sonde__observe_members(&hook->setup, catalogue, work->from,
+    sonde_err err = sonde__observe_members(&hook->setup, catalogue, work->first_id,
                                            work->count, first, work->tensors, work->diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    if (hook->graph[0] == '\0' && work->to->mode != ANY_MODE) {
+    if (hook->graph[0] == '\0' && work->attachment->mode != ANY_MODE) {
         sonde__observe_digest(catalogue, hook->graph);
     }
     hook->resolved = true;
@@ -545,21 +548,23 @@ static sonde_err attach(attaching *work)
     return err == SONDE_OK ? add_taps(work) : err;
 }
 
-static sonde_err attach_from(sonde__hook_attachment *to, uint32_t first, sonde_diag *diag)
+static sonde_err attach_from(sonde__hook_attachment *attachment, uint32_t first,
+                             sonde_diag *diag)
 {
-    attaching work = {.hook = to->hook,
-                      .to = to,
-                      .from = first,
-                      .count = sonde_catalogue_count(to->catalogue),
+    attaching work = {.hook = attachment->hook,
+                      .attachment = attachment,
+                      .first_id = first,
+                      .count = sonde_catalogue_count(attachment->catalogue),
                       .diag = diag};
-    size_t capacity = to->mapped;
+    size_t capacity = attachment->mapped;
     sonde_err err = SONDE_ENOMEM;
 
     work.tensors = sonde__calloc(work.count, sizeof *work.tensors);
     work.ids = sonde__calloc(work.count, sizeof *work.ids);
     if (work.tensors != NULL && work.ids != NULL &&
-        sonde__reserve(&to->map, &capacity, work.count, sizeof *to->map)) {
-        to->mapped = (uint32_t)capacity;
+        sonde__reserve(&attachment->map, &capacity, work.count,
+                       sizeof *attachment->map)) {
+        attachment->mapped = (uint32_t)capacity;
         err = attach(&work);
     } else {
         err = sonde__fail_nomem(diag, "a hook's taps");
@@ -578,27 +583,28 @@ static sonde_err extend(void *user, uint32_t first, sonde_diag *diag)
 static sonde_err attach_to(sonde_hook *hook, const sonde_catalogue *catalogue, int mode,
                            sonde_observer *observer, sonde_diag *diag)
 {
-    sonde__hook_attachment *to = NULL;
+    sonde__hook_attachment *attachment = NULL;
     sonde_err err = sonde__hook_settle(hook, diag);
 
     if (err != SONDE_OK) {
         return err;
     }
-    to = sonde__calloc(1, sizeof *to);
-    if (to == NULL) {
+    attachment = sonde__calloc(1, sizeof *attachment);
+    if (attachment == NULL) {
         return sonde__fail_nomem(diag, "a hook's taps");
     }
-    to->next = hook->attachments;
-    hook->attachments = to; /* stays, for the taps that do */
-    to->hook = hook;
-    to->catalogue = catalogue;
-    to->observer = observer;
-    to->mode = mode;
-    to->ends =
-        sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 2, sizeof *to->ends);
-    err = to->ends != NULL ? attach_from(to, 0, diag)
-                           : sonde__fail_nomem(diag, "a hook's taps");
-    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, to, diag) : err;
+    attachment->next = hook->attachments;
+    hook->attachments = attachment; /* stays, for the taps that do */
+    attachment->hook = hook;
+    attachment->catalogue = catalogue;
+    attachment->observer = observer;
+    attachment->mode = mode;
+    attachment->ends = sonde__calloc(ENDS_OF_ONE * hook->setup.collection_count + 2,
+                                     sizeof *attachment->ends);
+    err = attachment->ends != NULL ? attach_from(attachment, 0, diag)
+                                   : sonde__fail_nomem(diag, "a hook's taps");
+    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, attachment, diag)
+                           : err;
 }
 
 sonde_err sonde_hook_attach(sonde_hook *hook, const sonde_catalogue *catalogue,

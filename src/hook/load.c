@@ -17,27 +17,31 @@ void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options
 {
     const sonde_hook_options nothing = {0};
     const sonde_hook_options *over = given != NULL ? given : &nothing;
-    const sonde_recorder_options *from = &over->record;
-    sonde_recorder_options *to = &said->record;
+    const sonde_recorder_options *over_record = &over->record;
+    sonde_recorder_options *record = &said->record;
     const struct {
-        const char **to, *from;
-    } texts[] = {{&to->path, from->path},       {&to->resume, from->resume},
-                 {&to->program, from->program}, {&to->model, from->model},
-                 {&to->graph, from->graph},     {&to->save, from->save}};
+        const char **field, *given;
+    } texts[] = {
+        {&record->path, over_record->path},       {&record->resume, over_record->resume},
+        {&record->program, over_record->program}, {&record->model, over_record->model},
+        {&record->graph, over_record->graph},     {&record->save, over_record->save}};
 
     for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
-        *texts[i].to = texts[i].from != NULL ? texts[i].from : *texts[i].to;
+        *texts[i].field = texts[i].given != NULL ? texts[i].given : *texts[i].field;
     }
-    to->rank = from->rank;
-    to->world = from->world;
-    to->ring_bytes = from->ring_bytes != 0 ? from->ring_bytes : to->ring_bytes;
-    to->segment_bytes =
-        from->segment_bytes != 0 ? from->segment_bytes : to->segment_bytes;
-    to->segment_seconds =
-        from->segment_seconds > 0.0 ? from->segment_seconds : to->segment_seconds;
-    to->when_full =
-        from->when_full != SONDE_WHEN_FULL_DEFAULT ? from->when_full : to->when_full;
-    to->compress = to->compress || from->compress;
+    record->rank = over_record->rank;
+    record->world = over_record->world;
+    record->ring_bytes =
+        over_record->ring_bytes != 0 ? over_record->ring_bytes : record->ring_bytes;
+    record->segment_bytes = over_record->segment_bytes != 0 ? over_record->segment_bytes
+                                                            : record->segment_bytes;
+    record->segment_seconds = over_record->segment_seconds > 0.0
+                                  ? over_record->segment_seconds
+                                  : record->segment_seconds;
+    record->when_full = over_record->when_full != SONDE_WHEN_FULL_DEFAULT
+                            ? over_record->when_full
+                            : record->when_full;
+    record->compress = record->compress || over_record->compress;
     said->save_all = said->save_all || over->save_all;
     said->dry_run = said->dry_run || over->dry_run;
     said->no_vitals = said->no_vitals || over->no_vitals;

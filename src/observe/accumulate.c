@@ -9,10 +9,10 @@ enum { CHUNK = 1024 /* elements */ };
 
 #define ADD_RUN(type)                                                                    \
     do {                                                                                 \
-        type *to = sum;                                                                  \
-        const type *from = elements;                                                     \
+        type *sums = sum;                                                                \
+        const type *more = elements;                                                     \
         for (size_t i = 0; i < n; i++) {                                                 \
-            to[i] = (type)(to[i] + from[i]);                                             \
+            sums[i] = (type)(sums[i] + more[i]);                                         \
         }                                                                                \
     } while (0)
 
@@ -99,7 +99,7 @@ static void add_run(sonde_dtype dtype, void *sum, const void *elements, size_t n
 
 void sonde__observe_accumulate(void *sum, const sonde_view *view)
 {
-    unsigned char *to = sum;
+    unsigned char *sums = sum;
     const void *elements = NULL;
     sonde__tensor_cursor cursor;
     _Alignas(SONDE__ELEMENT) unsigned char room[CHUNK * SONDE__ELEMENT];
@@ -107,30 +107,33 @@ void sonde__observe_accumulate(void *sum, const sonde_view *view)
     sonde__tensor_cursor_init(&cursor, view);
     for (size_t n = sonde__tensor_cursor_take(&cursor, CHUNK, room, &elements); n > 0;
          n = sonde__tensor_cursor_take(&cursor, CHUNK, room, &elements)) {
-        add_run(view->dtype, to, elements, n);
-        to += n * cursor.size;
+        add_run(view->dtype, sums, elements, n);
+        sums += n * cursor.size;
     }
 }
 
-static void divide_eighths(sonde_dtype dtype, uint8_t *values, int64_t count, float by)
+static void divide_eighths(sonde_dtype dtype, uint8_t *values, int64_t count,
+                           float divisor)
 {
     for (int64_t i = 0; i < count; i++) {
         values[i] = dtype == SONDE_F8_E4M3
-                        ? sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(values[i]) / by)
-                        : sonde_f32_to_f8_e5m2(sonde_f8_e5m2_to_f32(values[i]) / by);
+                        ? sonde_f32_to_f8_e4m3(sonde_f8_e4m3_to_f32(values[i]) / divisor)
+                        : sonde_f32_to_f8_e5m2(sonde_f8_e5m2_to_f32(values[i]) / divisor);
     }
 }
 
-static void divide_halves(sonde_dtype dtype, uint16_t *values, int64_t count, float by)
+static void divide_halves(sonde_dtype dtype, uint16_t *values, int64_t count,
+                          float divisor)
 {
     for (int64_t i = 0; i < count; i++) {
         values[i] = dtype == SONDE_F16
-                        ? sonde_f32_to_f16(sonde_f16_to_f32(values[i]) / by)
-                        : sonde_f32_to_bf16(sonde_bf16_to_f32(values[i]) / by);
+                        ? sonde_f32_to_f16(sonde_f16_to_f32(values[i]) / divisor)
+                        : sonde_f32_to_bf16(sonde_bf16_to_f32(values[i]) / divisor);
     }
 }
 
-void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count, int64_t by)
+void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count,
+                           int64_t divisor)
 {
     float *singles = values;
     double *doubles = values;
@@ -138,15 +141,15 @@ void sonde__observe_divide(sonde_dtype dtype, void *values, int64_t count, int64
     count *= sonde_dtype_is_complex(dtype) ? 2 : 1;
     dtype = sonde__dtype_part(dtype);
     if (dtype == SONDE_F8_E4M3 || dtype == SONDE_F8_E5M2) {
-        divide_eighths(dtype, values, count, (float)by);
+        divide_eighths(dtype, values, count, (float)divisor);
     }
     if (dtype == SONDE_F16 || dtype == SONDE_BF16) {
-        divide_halves(dtype, values, count, (float)by);
+        divide_halves(dtype, values, count, (float)divisor);
     }
     for (int64_t i = 0; i < count && dtype == SONDE_F32; i++) {
-        singles[i] /= (float)by;
+        singles[i] /= (float)divisor;
     }
     for (int64_t i = 0; i < count && dtype == SONDE_F64; i++) {
-        doubles[i] /= (double)by;
+        doubles[i] /= (double)divisor;
     }
 }

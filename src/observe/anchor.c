@@ -1,20 +1,20 @@
 /*
- * anchor.c - the sink that keeps values: names, taps and retrieval.
+ * anchor.c - the sink that keeps values: names, taps, places, retrieval.
  *
- * Anchors of one tensor hang on one tap, as a list by slot. What arrives is counted: a
- * value that is missing is an error at retrieval, never a stale number.
+ * Anchors of one tensor share one tap, as a list of slots. A slot's block holds the n values
+ * as they are returned. A value goes to its place by its coordinates, so the order in which
+ * replicas deliver does not matter. Values are counted: a missing value is an error at
+ * retrieval, never an old number.
  */
 #include <sonde/error.h>
 #include <sonde/anchor.h>
+#include <sonde/log.h>
 
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
 #include "observe/accumulate.h"
-#include "observe/anchor_slot.h"
 #include "observe/tensor_names.h"
-
-#include <sonde/log.h>
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -23,12 +23,210 @@
 #include <string.h>
 #include <strings.h>
 
+typedef struct anchor_slot {
+    char *name, *tensor;
+    sonde_anchor_mode mode; /* never DEFAULT */
+    int period;             /* 1 but with EVERYN */
+    uint32_t id;
+    size_t next; /* of the same id */
+    /* From prepare on: */
+    sonde_view value;     /* dtype and shape of one value */
+    sonde_view kept;      /* what is returned; its data is ours */
+    size_t value_size;    /* bytes */
+    sonde_call_shape run; /* as it counts for this tensor */
+    int64_t expected;     /* values a call */
+    bool prepared, once;  /* once: a value a step, not a micro-batch */
+    /* Of this call: */
+    int64_t arrived, foreign; /* values taken; values of another shape, dtype or place */
+    bool called, divided;
+} anchor_slot;
+
+static const char *anchor_where(const char *name, char *buf, size_t size)
+{
+    (void)snprintf(buf, size, "anchor '%.200s'", name);
+    return buf;
+}
+
+/* --- preparing -------------------------------------------------------------------- */
+
+static sonde_err check_slot(const anchor_slot *slot, const char *where, sonde_diag *diag)
+{
+    const bool adds = slot->mode == SONDE_ANCHOR_SUM || slot->mode == SONDE_ANCHOR_MEAN;
+    const sonde_dtype dtype = slot->value.dtype;
+    char expected[64];
+
+    if (slot->period > slot->run.iterations) {
+        (void)snprintf(expected, sizeof expected, "1 to %d", slot->run.iterations);
+        return sonde__fail(diag, SONDE_EINVAL, where, expected,
+                           "period %d is more than the iterations of a call, %d",
+                           slot->period, slot->run.iterations);
+    }
+    if (slot->run.iterations % slot->period != 0) {
+        (void)snprintf(expected, sizeof expected, "a divisor of %d",
+                       slot->run.iterations);
+        return sonde__fail(diag, SONDE_EINVAL, where, expected,
+                           "period %d does not divide the iterations of a call, %d",
+                           slot->period, slot->run.iterations);
+    }
+    if (adds && dtype == SONDE_BOOL) {
+        return sonde__fail(diag, SONDE_EDTYPE, where, "mode final, everyn or all",
+                           "mode %s of a bool tensor",
+                           sonde_anchor_mode_name(slot->mode));
+    }
+    if (slot->mode == SONDE_ANCHOR_MEAN && !sonde_dtype_is_float(dtype) &&
+        !sonde_dtype_is_complex(dtype)) {
+        return sonde__fail(diag, SONDE_EDTYPE, where, "mode sum", "mode mean of %s",
+                           sonde_dtype_name(dtype));
+    }
+    return SONDE_OK;
+}
+
+static int64_t micro_batches(const anchor_slot *slot)
+{
+    return (int64_t)slot->run.iterations * slot->run.micro_batches;
+}
+
+/* How many values are kept. */
+static int64_t kept_count(const anchor_slot *slot)
+{
+    const bool one = slot->mode != SONDE_ANCHOR_ALL && slot->mode != SONDE_ANCHOR_EVERYN;
+
+    return (one ? 1 : micro_batches(slot) / slot->period) * slot->run.replicas;
+}
+
+/* Shape of what is returned, as anchor.h defines it. */
+static sonde_err shape_kept(const anchor_slot *slot, bool axes, int64_t *shape, int *rank,
+                            const char *where, sonde_diag *diag)
+{
+    const bool one = slot->mode != SONDE_ANCHOR_ALL && slot->mode != SONDE_ANCHOR_EVERYN;
+    const int64_t leading[3] = {one ? 1 : slot->run.iterations / slot->period,
+                                one ? 1 : slot->run.micro_batches, slot->run.replicas};
+    const int64_t n = kept_count(slot);
+    const size_t bytes = (size_t)slot->value.rank * sizeof shape[0];
+
+    *rank = 0;
+    for (int i = 0; i < 3 && axes; i++) {
+        if (leading[i] != 1) {
+            shape[(*rank)++] = leading[i];
+        }
+    }
+    if (*rank + slot->value.rank > SONDE_MAX_DIMS) {
+        return sonde__fail(diag, SONDE_ESHAPE, where, "at most 8 dimensions",
+                           "%d axes before a tensor of rank %d", *rank, slot->value.rank);
+    }
+    memcpy(shape + *rank, slot->value.shape, bytes);
+    *rank += slot->value.rank;
+    if (!axes && n > 1) {
+        if (*rank == 0) {
+            shape[(*rank)++] = 1;
+        }
+        if (__builtin_mul_overflow(shape[0], n, &shape[0])) {
+            return sonde__fail(diag, SONDE_ESHAPE, where, "less",
+                               "%lld values of one tensor", (long long)n);
+        }
+    }
+    return SONDE_OK;
+}
+
+static sonde_err prepare_slot(anchor_slot *slot, const sonde_tensor_info *info, bool axes,
+                              const sonde_call_shape *run, sonde_diag *diag)
+{
+    int64_t shape[SONDE_MAX_DIMS] = {0};
+    char where[256];
+    int rank = 0;
+    size_t total = 0;
+    sonde_err err = SONDE_OK;
+
+    (void)anchor_where(slot->name, where, sizeof where);
+    slot->value = sonde_view_of(info->dtype, info->rank, info->shape, NULL);
+    slot->run = *run;
+    slot->once = info->pass == SONDE_PASS_UPDATE;
+    if (slot->once) {
+        slot->run.micro_batches = 1;
+    }
+    err = check_slot(slot, where, diag);
+    if (err == SONDE_OK) {
+        err = shape_kept(slot, axes, shape, &rank, where, diag);
+    }
+    if (err != SONDE_OK) {
+        return err;
+    }
+    slot->value_size =
+        (size_t)sonde_view_count(&slot->value) * sonde_dtype_size(info->dtype);
+    if (!sonde__mul(slot->value_size, (size_t)kept_count(slot), &total)) {
+        return sonde__fail_nomem(diag, where);
+    }
+    slot->kept = sonde_view_of(info->dtype, rank, shape, sonde__calloc(total, 1));
+    if (slot->kept.data == NULL) {
+        return sonde__fail_nomem(diag, where);
+    }
+    slot->expected = slot->mode == SONDE_ANCHOR_SUM || slot->mode == SONDE_ANCHOR_MEAN
+                         ? micro_batches(slot) * run->replicas
+                         : kept_count(slot);
+    slot->prepared = true;
+    return SONDE_OK;
+}
+
+/* --- keeping ---------------------------------------------------------------------- */
+
+/* Copies or adds a value to the place-th of those kept. Dtype and shape are right. */
+static void keep(anchor_slot *slot, int64_t place, bool add, const sonde_view *view)
+{
+    unsigned char *data =
+        (unsigned char *)slot->kept.data + (size_t)place * slot->value_size;
+
+    if (add) {
+        sonde__observe_accumulate(data, view);
+        slot->arrived++;
+    } else {
+        sonde_view room = slot->value;
+
+        room.data = data;
+        slot->arrived += sonde_view_copy(&room, view, NULL) == SONDE_OK;
+    }
+}
+
+static void take(anchor_slot *slot, const sonde_observation *seen)
+{
+    const sonde_call_shape *run = &slot->run;
+    const int64_t g = slot->once ? 0 : seen->at.micro_batch;
+    const int64_t k = (int64_t)seen->at.iteration * run->micro_batches + g;
+    const int r = seen->at.replica;
+
+    if (seen->view->dtype != slot->value.dtype ||
+        !sonde_view_same_shape(seen->view, &slot->value) || seen->at.iteration < 0 ||
+        seen->at.iteration >= run->iterations || g < 0 || g >= run->micro_batches ||
+        r < 0 || r >= run->replicas) {
+        slot->foreign++;
+        return;
+    }
+    switch (slot->mode) {
+    case SONDE_ANCHOR_ALL:
+    case SONDE_ANCHOR_EVERYN:
+        if ((k + 1) % slot->period == 0) {
+            keep(slot, ((k + 1) / slot->period - 1) * run->replicas + r, false,
+                 seen->view);
+        }
+        break;
+    case SONDE_ANCHOR_SUM:
+    case SONDE_ANCHOR_MEAN:
+        keep(slot, r, k > 0, seen->view);
+        break;
+    case SONDE_ANCHOR_FINAL:
+    case SONDE_ANCHOR_DEFAULT: /* resolved when added */
+        if (k + 1 == micro_batches(slot)) {
+            keep(slot, r, false, seen->view);
+        }
+        break;
+    }
+}
+
 #define NO_SLOT SIZE_MAX
 
 struct sonde_anchors {
     sonde_sink sink; /* first */
     sonde_anchor_options options;
-    sonde__anchor_slot *slots;
+    anchor_slot *slots;
     size_t count, capacity;
     size_t *by_id; /* first slot of each tensor; from attach on */
 };
@@ -124,7 +322,7 @@ void sonde_anchors_destroy(sonde_anchors *anchors)
     sonde__free(anchors);
 }
 
-static sonde__anchor_slot *find(const sonde_anchors *anchors, const char *name)
+static anchor_slot *find(const sonde_anchors *anchors, const char *name)
 {
     for (size_t i = 0; i < anchors->count; i++) {
         if (strcmp(anchors->slots[i].name, name) == 0) {
@@ -134,13 +332,13 @@ static sonde__anchor_slot *find(const sonde_anchors *anchors, const char *name)
     return NULL;
 }
 
-static sonde_err add_slot(sonde_anchors *anchors, const sonde__anchor_slot *from,
+static sonde_err add_slot(sonde_anchors *anchors, const anchor_slot *asked,
                           const char *name, const char *tensor, sonde_diag *diag)
 {
-    sonde__anchor_slot added = *from;
+    anchor_slot added = *asked;
 
     if (!sonde__reserve(&anchors->slots, &anchors->capacity, anchors->count + 1,
-                        sizeof(sonde__anchor_slot))) {
+                        sizeof(anchor_slot))) {
         return sonde__fail_nomem(diag, "an anchor");
     }
     added.name = sonde__strdup(name);
@@ -157,10 +355,10 @@ static sonde_err add_slot(sonde_anchors *anchors, const sonde__anchor_slot *from
 sonde_err sonde_anchors_add(sonde_anchors *anchors, const char *name, const char *tensor,
                             sonde_anchor_mode mode, int period, sonde_diag *diag)
 {
-    sonde__anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
+    anchor_slot added = {.mode = mode, .period = period, .next = NO_SLOT};
     char where[256];
     sonde_err err =
-        check_mode(sonde__anchor_where(name, where, sizeof where), mode, period, diag);
+        check_mode(anchor_where(name, where, sizeof where), mode, period, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -209,17 +407,17 @@ static sonde_err add_tap(sonde_anchors *anchors, const char *tensor,
 }
 
 /* "unknown tensor 'x'", with the anchor in front. */
-static sonde_err find_tensor(const sonde_catalogue *catalogue, sonde__anchor_slot *of,
+static sonde_err find_tensor(const sonde_catalogue *catalogue, anchor_slot *slot,
                              sonde_diag *diag)
 {
     sonde_diag found = {0};
     char where[256];
-    const sonde_err err = sonde_catalogue_find(catalogue, of->tensor, &of->id, &found);
+    const sonde_err err =
+        sonde_catalogue_find(catalogue, slot->tensor, &slot->id, &found);
 
     return err == SONDE_OK
                ? SONDE_OK
-               : sonde__fail(diag, err,
-                             sonde__anchor_where(of->name, where, sizeof where),
+               : sonde__fail(diag, err, anchor_where(slot->name, where, sizeof where),
                              found.expected, "%s", found.found);
 }
 
@@ -247,13 +445,13 @@ sonde_err sonde_anchors_attach(sonde_anchors *anchors, const sonde_catalogue *ca
         anchors->by_id[id] = NO_SLOT;
     }
     for (size_t i = 0; i < anchors->count && err == SONDE_OK; i++) {
-        sonde__anchor_slot *of = &anchors->slots[i];
-        const bool first = anchors->by_id[of->id] == NO_SLOT;
+        anchor_slot *slot = &anchors->slots[i];
+        const bool first = anchors->by_id[slot->id] == NO_SLOT;
 
-        of->next = anchors->by_id[of->id];
-        anchors->by_id[of->id] = i;
+        slot->next = anchors->by_id[slot->id];
+        anchors->by_id[slot->id] = i;
         if (first) {
-            err = add_tap(anchors, sonde_catalogue_info(catalogue, of->id)->name,
+            err = add_tap(anchors, sonde_catalogue_info(catalogue, slot->id)->name,
                           observer, diag);
         }
     }
@@ -271,8 +469,7 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
     (void)how;
     for (size_t i = anchors->by_id[id]; i != NO_SLOT && err == SONDE_OK;
          i = anchors->slots[i].next) {
-        err = sonde__anchor_prepare(&anchors->slots[i], info, anchors->options.axes,
-                                    shape, diag);
+        err = prepare_slot(&anchors->slots[i], info, anchors->options.axes, shape, diag);
     }
     return err;
 }
@@ -282,12 +479,12 @@ static void begin_call(sonde_sink *sink)
     sonde_anchors *anchors = (sonde_anchors *)sink;
 
     for (size_t i = 0; i < anchors->count; i++) {
-        sonde__anchor_slot *of = &anchors->slots[i];
+        anchor_slot *slot = &anchors->slots[i];
 
-        of->arrived = 0;
-        of->foreign = 0;
-        of->divided = false;
-        of->called = true;
+        slot->arrived = 0;
+        slot->foreign = 0;
+        slot->divided = false;
+        slot->called = true;
     }
 }
 
@@ -297,7 +494,7 @@ static void put(sonde_sink *sink, const sonde_observation *observation)
 
     for (size_t i = anchors->by_id[observation->id]; i != NO_SLOT;
          i = anchors->slots[i].next) {
-        sonde__anchor_take(&anchors->slots[i], observation);
+        take(&anchors->slots[i], observation);
     }
 }
 
@@ -336,26 +533,26 @@ static sonde_err fail_unknown(const sonde_anchors *anchors, const char *name,
                        name);
 }
 
-static sonde_err check_complete(const sonde__anchor_slot *of, sonde_diag *diag)
+static sonde_err check_complete(const anchor_slot *slot, sonde_diag *diag)
 {
     char where[256], text[160];
 
-    (void)sonde__anchor_where(of->name, where, sizeof where);
-    if (!of->prepared || !of->called) {
+    (void)anchor_where(slot->name, where, sizeof where);
+    if (!slot->prepared || !slot->called) {
         return sonde__fail(diag, SONDE_ESTATE, where, "a call first", "no value yet");
     }
-    if (of->foreign > 0) {
-        (void)snprintf(text, sizeof text, "%s ", sonde_dtype_name(of->value.dtype));
-        (void)sonde_shape_text(of->value.rank, of->value.shape, text + strlen(text),
+    if (slot->foreign > 0) {
+        (void)snprintf(text, sizeof text, "%s ", sonde_dtype_name(slot->value.dtype));
+        (void)sonde_shape_text(slot->value.rank, slot->value.shape, text + strlen(text),
                                sizeof text - strlen(text));
         return sonde__fail(diag, SONDE_ESHAPE, where, text,
                            "%lld values of another dtype, shape or place in the call",
-                           (long long)of->foreign);
+                           (long long)slot->foreign);
     }
-    if (of->arrived != of->expected) {
-        (void)snprintf(text, sizeof text, "%lld", (long long)of->expected);
+    if (slot->arrived != slot->expected) {
+        (void)snprintf(text, sizeof text, "%lld", (long long)slot->expected);
         return sonde__fail(diag, SONDE_ESTATE, where, text,
-                           "the last call gave %lld values", (long long)of->arrived);
+                           "the last call gave %lld values", (long long)slot->arrived);
     }
     return SONDE_OK;
 }
@@ -363,21 +560,21 @@ static sonde_err check_complete(const sonde__anchor_slot *of, sonde_diag *diag)
 sonde_err sonde_anchors_get(sonde_anchors *anchors, const char *name, sonde_view *out,
                             sonde_diag *diag)
 {
-    sonde__anchor_slot *of = find(anchors, name);
+    anchor_slot *slot = find(anchors, name);
     sonde_err err = SONDE_OK;
 
-    if (of == NULL) {
+    if (slot == NULL) {
         return fail_unknown(anchors, name, diag);
     }
-    err = check_complete(of, diag);
+    err = check_complete(slot, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    if (of->mode == SONDE_ANCHOR_MEAN && !of->divided) {
-        sonde__observe_divide(of->kept.dtype, of->kept.data, sonde_view_count(&of->kept),
-                              sonde__anchor_micro_batches(of));
-        of->divided = true;
+    if (slot->mode == SONDE_ANCHOR_MEAN && !slot->divided) {
+        sonde__observe_divide(slot->kept.dtype, slot->kept.data,
+                              sonde_view_count(&slot->kept), micro_batches(slot));
+        slot->divided = true;
     }
-    *out = of->kept;
+    *out = slot->kept;
     return SONDE_OK;
 }

@@ -229,12 +229,12 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
 void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
                                uint32_t tensor)
 {
-    const sonde_tensor_info *of = sonde_catalogue_info(catalogue, tensor);
+    const sonde_tensor_info *original = sonde_catalogue_info(catalogue, tensor);
 
     info->same_as = tensor;
-    info->dtype = of->dtype;
-    info->rank = of->rank;
-    memcpy(info->shape, of->shape, sizeof info->shape);
+    info->dtype = original->dtype;
+    info->rank = original->rank;
+    memcpy(info->shape, original->shape, sizeof info->shape);
 }
 
 /* --- finding ---------------------------------------------------------------------- */

@@ -1,9 +1,12 @@
 /*
- * collections.c - the collections of a hook and what they include.
+ * collections.c - collections: their selectors, and the tensors that these select.
  */
-#include "observe/collections.h"
+#include <sonde/log.h>
+
 #include "base/fail.h"
 #include "base/memory.h"
+#include "observe/collections.h"
+#include "observe/tensor_names.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -93,18 +96,18 @@ sonde_err sonde__observe_find_open(sonde__observe_setup *setup, const char *name
 void sonde__observe_forget(sonde__observe_setup *setup)
 {
     for (size_t i = 0; i < setup->collection_count; i++) {
-        sonde__observe_collection *of = &setup->collections[i];
+        sonde__observe_collection *collection = &setup->collections[i];
 
-        for (size_t k = 0; k < of->choices.count; k++) {
-            sonde_selector_destroy(of->choices.items[k].what);
-            sonde__free(of->choices.items[k].module);
+        for (size_t k = 0; k < collection->choices.count; k++) {
+            sonde_selector_destroy(collection->choices.items[k].what);
+            sonde__free(collection->choices.items[k].module);
         }
         for (size_t mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-            sonde_selector_destroy(of->when_nan[mode].what);
+            sonde_selector_destroy(collection->when_nan[mode].what);
         }
-        sonde__free(of->choices.items);
-        sonde__observe_forget_layers(of->layers);
-        sonde__free(of->name);
+        sonde__free(collection->choices.items);
+        sonde__observe_forget_layers(collection->layers);
+        sonde__free(collection->name);
     }
     setup->collection_count = 0;
     sonde__observe_forget_layers(setup->layers);
@@ -122,20 +125,20 @@ static sonde_err check_name(const char *name, sonde_diag *diag)
 }
 
 /* Takes the selector, whatever it returns. */
-static sonde_err add_choice(sonde__observe_collection *to, sonde_selector *what,
+static sonde_err add_choice(sonde__observe_collection *collection, sonde_selector *what,
                             const char *module, bool exclude, sonde_diag *diag)
 {
     sonde__observe_choice choice = {.what = what, .exclude = exclude};
 
     choice.module = module != NULL ? sonde__strdup(module) : NULL;
     if ((module != NULL && choice.module == NULL) ||
-        !sonde__reserve(&to->choices.items, &to->choices.capacity, to->choices.count + 1,
-                        sizeof choice)) {
+        !sonde__reserve(&collection->choices.items, &collection->choices.capacity,
+                        collection->choices.count + 1, sizeof choice)) {
         sonde__free(choice.module);
         sonde_selector_destroy(what);
         return sonde__fail_nomem(diag, "a collection");
     }
-    to->choices.items[to->choices.count++] = choice;
+    collection->choices.items[collection->choices.count++] = choice;
     return SONDE_OK;
 }
 
@@ -189,11 +192,11 @@ sonde_err sonde__observe_add_asked(sonde__observe_setup *setup, const char *name
 sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const char *name,
                                            sonde_diag *diag)
 {
-    sonde__observe_collection *of = NULL;
-    const sonde_err err = sonde__observe_find_open(setup, name, &of, diag);
+    sonde__observe_collection *collection = NULL;
+    const sonde_err err = sonde__observe_find_open(setup, name, &collection, diag);
 
     if (err == SONDE_OK) {
-        of->saved = false;
+        collection->saved = false;
     }
     return err;
 }
@@ -201,14 +204,14 @@ sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const ch
 static sonde_err choose(sonde__observe_setup *setup, const char *collection,
                         const char *selector, bool exclude, sonde_diag *diag)
 {
-    sonde__observe_collection *of = NULL;
+    sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__observe_find_open(setup, collection, &of, diag);
+    sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
 
     if (err == SONDE_OK) {
         err = sonde_selector_create(selector, &what, diag);
     }
-    return err == SONDE_OK ? add_choice(of, what, NULL, exclude, diag) : err;
+    return err == SONDE_OK ? add_choice(found, what, NULL, exclude, diag) : err;
 }
 
 sonde_err sonde__observe_include(sonde__observe_setup *setup, const char *collection,
@@ -227,14 +230,14 @@ sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
                                        const char *collection, const char *pattern,
                                        sonde_diag *diag)
 {
-    sonde__observe_collection *of = NULL;
+    sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
-    sonde_err err = sonde__observe_find_open(setup, collection, &of, diag);
+    sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
 
     if (err == SONDE_OK) {
         err = sonde_selector_create_regex(pattern, &what, diag);
     }
-    return err == SONDE_OK ? add_choice(of, what, NULL, false, diag) : err;
+    return err == SONDE_OK ? add_choice(found, what, NULL, false, diag) : err;
 }
 
 /* A regular expression of a module's inputs or outputs, by name; a leading "model." may be
@@ -245,23 +248,22 @@ static char *module_pattern(const char *module, bool inputs, bool outputs)
     const size_t skipped = strncmp(module, prefix, 6) == 0 ? 6 : 0;
     const size_t length = strlen(module + skipped);
     char *pattern = sonde__malloc(2 * length + 64);
-    char *to = pattern;
+    char *end = pattern;
 
     if (pattern == NULL) {
         return NULL;
     }
-    to += sprintf(to, "^%s", skipped != 0 ? "(?:model\\.)?" : "");
-    for (const char *from = module + skipped; *from != '\0'; from++) {
-        const bool plain = (*from >= '0' && *from <= '9') ||
-                           (*from >= 'a' && *from <= 'z') ||
-                           (*from >= 'A' && *from <= 'Z') || (unsigned char)*from >= 0x80;
+    end += sprintf(end, "^%s", skipped != 0 ? "(?:model\\.)?" : "");
+    for (const char *c = module + skipped; *c != '\0'; c++) {
+        const bool plain = (*c >= '0' && *c <= '9') || (*c >= 'a' && *c <= 'z') ||
+                           (*c >= 'A' && *c <= 'Z') || (unsigned char)*c >= 0x80;
 
         if (!plain) {
-            *to++ = '\\';
+            *end++ = '\\';
         }
-        *to++ = *from;
+        *end++ = *c;
     }
-    (void)sprintf(to, "_(?:%s%s%s)(?:_[0-9]+)?$", inputs ? "input" : "",
+    (void)sprintf(end, "_(?:%s%s%s)(?:_[0-9]+)?$", inputs ? "input" : "",
                   inputs && outputs ? "|" : "", outputs ? "output" : "");
     return pattern;
 }
@@ -270,10 +272,10 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
                                     const char *module, bool inputs, bool outputs,
                                     sonde_diag *diag)
 {
-    sonde__observe_collection *of = NULL;
+    sonde__observe_collection *found = NULL;
     sonde_selector *what = NULL;
     char *pattern = NULL;
-    sonde_err err = sonde__observe_find_open(setup, collection, &of, diag);
+    sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -290,5 +292,229 @@ sonde_err sonde__observe_add_module(sonde__observe_setup *setup, const char *col
     }
     err = sonde_selector_create_regex(pattern, &what, diag);
     sonde__free(pattern);
-    return err == SONDE_OK ? add_choice(of, what, module, false, diag) : err;
+    return err == SONDE_OK ? add_choice(found, what, module, false, diag) : err;
+}
+
+/* One pass over the tensors of a catalogue from an id on. */
+typedef struct pass {
+    const sonde_catalogue *catalogue;
+    uint32_t first_id, count;
+    bool first;              /* unknown names are errors */
+    uint8_t *marks, *chosen; /* by id: of a selector; of a collection */
+    sonde__observe_member *tensors;
+    sonde_diag *diag;
+} pass;
+
+/* Marks what a choice selects; whether that is anything goes to the choice. */
+static sonde_err mark(pass *over, sonde__observe_choice *choice)
+{
+    sonde_err err = SONDE_OK;
+
+    memset(over->marks, 0, sonde_catalogue_count(over->catalogue));
+    err = sonde__selector_mark(choice->what, over->catalogue, over->first_id,
+                               !over->first, over->marks, over->diag);
+    for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
+        choice->matched = choice->matched || over->marks[id] != 0;
+    }
+    return err;
+}
+
+static sonde_err fail_module(const pass *over,
+                             const sonde__observe_collection *collection,
+                             const sonde__observe_choice *choice)
+{
+    sonde_selector *what = NULL;
+    sonde_err err = SONDE_OK;
+    char text[512];
+
+    if (choice->module == NULL ||
+        sonde__observe_has_module(over->catalogue, choice->module)) {
+        return SONDE_OK;
+    }
+    (void)snprintf(text, sizeof text, "module:%.480s", choice->module);
+    err = sonde_selector_create(text, &what, over->diag);
+    if (err == SONDE_OK) { /* fails, with the modules that are nearest */
+        err = sonde__selector_mark(what, over->catalogue, 0, false, over->marks,
+                                   over->diag);
+        sonde_selector_destroy(what);
+    }
+    if (err != SONDE_OK && over->diag != NULL) {
+        (void)snprintf(over->diag->where, sizeof over->diag->where, "collection '%.200s'",
+                       collection->name);
+    }
+    return err;
+}
+
+static const char *key_of(const sonde__observe_choice *choice)
+{
+    return choice->module != NULL ? "module" : choice->exclude ? "exclude" : "include";
+}
+
+/* Once, and only if somebody asked for the collection. */
+static void warn(const sonde__observe_collection *collection,
+                 sonde__observe_choice *choice, const char *key)
+{
+    if (!collection->asked || choice->matched || choice->told) {
+        return;
+    }
+    choice->told = true;
+    sonde_log(SONDE_LOG_WARNING, "hook", "collection '%s': %s '%s' matches no tensor",
+              collection->name, key,
+              choice->module != NULL ? choice->module
+                                     : sonde_selector_text(choice->what));
+}
+
+void sonde__observe_warn_unmatched(sonde__observe_setup *setup)
+{
+    for (size_t i = 0; i < setup->collection_count; i++) {
+        sonde__observe_collection *collection = &setup->collections[i];
+
+        for (size_t k = 0; collection->saved && k < collection->choices.count; k++) {
+            warn(collection, &collection->choices.items[k],
+                 key_of(&collection->choices.items[k]));
+        }
+        for (int mode = 0; collection->saved && mode < SONDE_MODE_COUNT; mode++) {
+            if (collection->when_nan[mode].what != NULL &&
+                collection->when_nan[mode].matched) {
+                break; /* the same selector, mostly; one mode's tensors do */
+            }
+            if (collection->when_nan[mode].what != NULL) {
+                warn(collection, &collection->when_nan[mode], "when_nan");
+                break;
+            }
+        }
+    }
+}
+
+/* What the first pass has to say of a selector that matches nothing. */
+static sonde_err judge(const pass *over, const sonde__observe_collection *collection,
+                       sonde__observe_choice *choice, const char *key)
+{
+    sonde_err err = SONDE_OK;
+
+    if (!over->first || choice->matched) {
+        return SONDE_OK;
+    }
+    err = fail_module(over, collection, choice);
+    if (err == SONDE_OK) {
+        warn(collection, choice, key);
+    }
+    return err;
+}
+
+static sonde_err apply_choices(pass *over, sonde__observe_collection *collection,
+                               bool excludes)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < collection->choices.count && err == SONDE_OK; i++) {
+        sonde__observe_choice *choice = &collection->choices.items[i];
+
+        if (choice->exclude != excludes) {
+            continue;
+        }
+        err = mark(over, choice);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        for (uint32_t id = over->first_id; id < over->count; id++) {
+            if (over->marks[id] != 0) {
+                over->chosen[id] = !excludes;
+            }
+        }
+        err = judge(over, collection, choice, key_of(choice));
+    }
+    return err;
+}
+
+/* Bit i of the masks: the tensors of collection i, and those its when_nan looks at. */
+static sonde_err mark_collection(pass *over, sonde__observe_collection *collection,
+                                 size_t i)
+{
+    const uint64_t bit = UINT64_C(1) << i;
+    sonde_err err = SONDE_OK;
+
+    memset(over->chosen, 0, over->count);
+    err = apply_choices(over, collection, false);
+    if (err == SONDE_OK) {
+        err = apply_choices(over, collection, true);
+    }
+    for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
+        over->tensors[id].member |= over->chosen[id] != 0 ? bit : 0U;
+    }
+    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
+        sonde__observe_choice *choice = &collection->when_nan[mode];
+
+        if (choice->what == NULL) {
+            continue;
+        }
+        err = mark(over, choice);
+        for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
+            over->tensors[id].watch[mode] |= over->marks[id] != 0 ? bit : 0U;
+        }
+        if (err == SONDE_OK) {
+            err = judge(over, collection, choice, "when_nan");
+        }
+    }
+    return err;
+}
+
+/* Whose vital signs are recorded anyway. */
+static uint8_t vital_of(const sonde_tensor_info *info, uint32_t id)
+{
+    if (info->same_as != id) {
+        return 0;
+    }
+    switch (info->role) {
+    case SONDE_ROLE_LOSS:
+        return SONDE__VITAL_ALWAYS;
+    case SONDE_ROLE_WEIGHT:
+    case SONDE_ROLE_BIAS:
+    case SONDE_ROLE_GRADIENT:
+    case SONDE_ROLE_UPDATE:
+        return SONDE__VITAL_EVERY;
+    case SONDE_ROLE_BUFFER:
+    case SONDE_ROLE_OPTIMIZER:
+    case SONDE_ROLE_INPUT:
+    case SONDE_ROLE_OUTPUT:
+    case SONDE_ROLE_ACTIVATION:
+    case SONDE_ROLE_ACTIVATION_GRADIENT:
+    case SONDE_ROLE_SCALAR:
+    case SONDE_ROLE_OTHER:
+        break;
+    }
+    return 0;
+}
+
+sonde_err sonde__observe_members(sonde__observe_setup *setup,
+                                 const sonde_catalogue *catalogue, uint32_t first_id,
+                                 uint32_t count, bool first,
+                                 sonde__observe_member *tensors, sonde_diag *diag)
+{
+    pass over = {.catalogue = catalogue,
+                 .first_id = first_id,
+                 .count = count,
+                 .first = first,
+                 .marks = sonde__calloc(sonde_catalogue_count(catalogue), 1),
+                 .chosen = sonde__calloc(count, 1),
+                 .tensors = tensors,
+                 .diag = diag};
+    sonde_err err = SONDE_OK;
+
+    if (over.marks == NULL || over.chosen == NULL) {
+        sonde__free(over.marks);
+        sonde__free(over.chosen);
+        return sonde__fail_nomem(diag, "a selection");
+    }
+    for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
+        if (setup->collections[i].saved) {
+            err = mark_collection(&over, &setup->collections[i], i);
+        }
+    }
+    for (uint32_t id = first_id; id < count && !setup->no_vitals; id++) {
+        tensors[id].vital = vital_of(sonde_catalogue_info(catalogue, id), id);
+    }
+    sonde__free(over.marks);
+    sonde__free(over.chosen);
+    return err;
 }

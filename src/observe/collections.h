@@ -3,7 +3,6 @@
  *
  *     collections.c       collections and their selectors
  *     saving.c            schedules and reductions; settle ends configuration
- *     members.c           the collections of each tensor, as a mask
  *     collections_file.c  a configuration from a tree of YAML or JSON
  *     collections_json.c  a configuration as JSON
  *
@@ -151,8 +150,6 @@ sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config 
 /* The same of a list with commas. */
 sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_config *to,
                                           sonde_diag *diag);
-
-/* --- members.c -------------------------------------------------------------------- */
 
 /*
  * The masks of the tensors first_id ... end_id - 1 of a catalogue; members has an entry for

@@ -37,10 +37,10 @@ sonde_err sonde__observe_fail_at(const sonde__yaml_reader *reader,
 }
 
 /* Adds the node's line to the error of a call. */
-static sonde_err told_at(const reading *at, const sonde__yaml *node, sonde_err err,
+static sonde_err told_at(const reading *file, const sonde__yaml *node, sonde_err err,
                          const sonde_diag *inner)
 {
-    return err == SONDE_OK ? err : sonde__observe_fail_at(at->reader, node, inner);
+    return err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, node, inner);
 }
 
 static bool is_null(const sonde__yaml *node)
@@ -135,7 +135,7 @@ sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
 }
 
 /* The keys of a schedule in a map, for one layer. */
-static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
+static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
                                const char *collection, int mode)
 {
     const sonde__yaml *list = sonde__yaml_get(map, "save_steps");
@@ -143,55 +143,55 @@ static sonde_err read_schedule(const reading *at, const sonde__yaml *map,
     int64_t *steps = NULL;
     sonde_diag inner = {0};
     sonde_err err =
-        sonde__yaml_int(at->reader, map, "every", 1, INT64_MAX, &config.every);
+        sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every);
 
     if (err == SONDE_OK) {
-        err = sonde__yaml_int(at->reader, map, "start_step", 0, INT64_MAX,
+        err = sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
                               &config.start_step);
     }
     if (err == SONDE_OK) {
-        err =
-            sonde__yaml_int(at->reader, map, "end_step", 0, INT64_MAX, &config.end_step);
+        err = sonde__yaml_int(file->reader, map, "end_step", 0, INT64_MAX,
+                              &config.end_step);
     }
     if (err == SONDE_OK) {
-        err = sonde__yaml_text(at->reader, map, "when_nan", &config.when_nan);
+        err = sonde__yaml_text(file->reader, map, "when_nan", &config.when_nan);
     }
     if (err == SONDE_OK && list != NULL) {
-        err =
-            sonde__observe_read_steps(at->reader, list, &steps, &config.save_step_count);
+        err = sonde__observe_read_steps(file->reader, list, &steps,
+                                        &config.save_step_count);
         config.save_steps = steps;
     }
     if (err == SONDE_OK && config.start_step != SONDE_UNSET && config.start_step > 0 &&
         config.end_step != SONDE_UNSET && config.end_step <= config.start_step) {
-        err = sonde__yaml_fail(at->reader, sonde__yaml_get(map, "end_step"), SONDE_EINVAL,
-                               "a step behind start_step",
+        err = sonde__yaml_fail(file->reader, sonde__yaml_get(map, "end_step"),
+                               SONDE_EINVAL, "a step behind start_step",
                                "end_step is %lld with start_step %lld",
                                (long long)config.end_step, (long long)config.start_step);
     }
     if (err == SONDE_OK) {
-        err = sonde__observe_save(at->setup, collection, mode, &config, &inner);
-        err = told_at(at, map, err, &inner);
+        err = sonde__observe_save(file->setup, collection, mode, &config, &inner);
+        err = told_at(file, map, err, &inner);
     }
     sonde__free(steps);
     return err;
 }
 
 /* A schedule, and the same of single modes in maps of their own. */
-static sonde_err read_schedules(const reading *at, const sonde__yaml *map,
+static sonde_err read_schedules(const reading *file, const sonde__yaml *map,
                                 const char *collection)
 {
     static const char *const keys[] = {SCHEDULE_KEYS};
-    sonde_err err = read_schedule(at, map, collection, -1);
+    sonde_err err = read_schedule(file, map, collection, -1);
 
     for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
-        const sonde__yaml *of = sonde__yaml_get(map, sonde_mode_name((sonde_mode)mode));
+        const sonde__yaml *node = sonde__yaml_get(map, sonde_mode_name((sonde_mode)mode));
 
-        if (of == NULL) {
+        if (node == NULL) {
             continue;
         }
-        err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
+        err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
         if (err == SONDE_OK) {
-            err = read_schedule(at, of, collection, mode);
+            err = read_schedule(file, node, collection, mode);
         }
     }
     return err;
@@ -199,7 +199,7 @@ static sonde_err read_schedules(const reading *at, const sonde__yaml *map,
 
 /* --- reductions ------------------------------------------------------------------- */
 
-static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
+static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
                                  const char *collection)
 {
     const sonde__yaml *list = sonde__yaml_get(map, "reductions");
@@ -213,29 +213,29 @@ static sonde_err read_reductions(const reading *at, const sonde__yaml *map,
     }
     if (list != NULL && list->kind == SONDE__YAML_SCALAR) {
         err =
-            told_at(at, list,
+            told_at(file, list,
                     sonde__observe_reductions_parse(list->text, &config, &inner), &inner);
     }
     for (size_t i = 0; list != NULL && i < list->count && err == SONDE_OK; i++) {
         const sonde__yaml *child = list->children[i];
         const char *text = child->kind == SONDE__YAML_SCALAR ? child->text : "";
 
-        err = told_at(at, child, sonde__observe_reduction_add(text, &config, &inner),
+        err = told_at(file, child, sonde__observe_reduction_add(text, &config, &inner),
                       &inner);
     }
     if (err == SONDE_OK) {
-        err = sonde__yaml_bool(at->reader, map, "histogram", &config.histogram);
+        err = sonde__yaml_bool(file->reader, map, "histogram", &config.histogram);
     }
     if (err == SONDE_OK) {
-        err =
-            sonde__yaml_bool(at->reader, map, "save_raw_tensor", &config.save_raw_tensor);
+        err = sonde__yaml_bool(file->reader, map, "save_raw_tensor",
+                               &config.save_raw_tensor);
     }
     if (err == SONDE_OK) {
-        err = sonde__yaml_bool(at->reader, map, "save_shape", &config.save_shape);
+        err = sonde__yaml_bool(file->reader, map, "save_shape", &config.save_shape);
     }
     if (err == SONDE_OK) {
-        err = sonde__observe_reduce(at->setup, collection, &config, &inner);
-        err = told_at(at, map, err, &inner);
+        err = sonde__observe_reduce(file->setup, collection, &config, &inner);
+        err = told_at(file, map, err, &inner);
     }
     return err;
 }
@@ -246,7 +246,7 @@ typedef sonde_err (*add_selector)(sonde__observe_setup *setup, const char *colle
                                   const char *selector, sonde_diag *diag);
 
 /* One selector or a list of them. */
-static sonde_err read_selectors(const reading *at, const sonde__yaml *map,
+static sonde_err read_selectors(const reading *file, const sonde__yaml *map,
                                 const char *key, const char *collection, add_selector add)
 {
     const sonde__yaml *list = sonde__yaml_get(map, key);
@@ -256,60 +256,61 @@ static sonde_err read_selectors(const reading *at, const sonde__yaml *map,
         return SONDE_OK;
     }
     if (list->kind == SONDE__YAML_MAP) {
-        return sonde__yaml_fail(at->reader, list, SONDE_EINVAL, "a selector or a list",
+        return sonde__yaml_fail(file->reader, list, SONDE_EINVAL, "a selector or a list",
                                 "%s is a map", key);
     }
     for (size_t i = 0;
          err == SONDE_OK && i < (list->kind == SONDE__YAML_SCALAR ? 1 : list->count);
          i++) {
-        const sonde__yaml *of =
+        const sonde__yaml *node =
             list->kind == SONDE__YAML_SCALAR ? list : list->children[i];
         sonde_diag inner = {0};
 
-        if (of->kind != SONDE__YAML_SCALAR) {
-            return sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "a selector",
+        if (node->kind != SONDE__YAML_SCALAR) {
+            return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a selector",
                                     "an entry of %s is none", key);
         }
-        err = told_at(at, of, add(at->setup, collection, of->text, &inner), &inner);
+        err =
+            told_at(file, node, add(file->setup, collection, node->text, &inner), &inner);
     }
     return err;
 }
 
 /* "fc1", or {name: fc1, inputs: true, outputs: false}. */
-static sonde_err read_module(const reading *at, const sonde__yaml *of,
+static sonde_err read_module(const reading *file, const sonde__yaml *node,
                              const char *collection)
 {
     static const char *const keys[] = {"name", "inputs", "outputs"};
     bool inputs = false, outputs = true;
-    const char *name = of->kind == SONDE__YAML_SCALAR ? of->text : NULL;
+    const char *name = node->kind == SONDE__YAML_SCALAR ? node->text : NULL;
     sonde_diag inner = {0};
     sonde_err err = SONDE_OK;
 
     if (name == NULL) {
-        err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
+        err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
         if (err == SONDE_OK) {
-            err = sonde__yaml_text(at->reader, of, "name", &name);
+            err = sonde__yaml_text(file->reader, node, "name", &name);
         }
         if (err == SONDE_OK) {
-            err = sonde__yaml_bool(at->reader, of, "inputs", &inputs);
+            err = sonde__yaml_bool(file->reader, node, "inputs", &inputs);
         }
         if (err == SONDE_OK) {
-            err = sonde__yaml_bool(at->reader, of, "outputs", &outputs);
+            err = sonde__yaml_bool(file->reader, node, "outputs", &outputs);
         }
     }
     if (err == SONDE_OK && name == NULL) {
-        err = sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "name: a module",
+        err = sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "name: a module",
                                "an entry of modules has no name");
     }
     return err == SONDE_OK
-               ? told_at(at, of,
-                         sonde__observe_add_module(at->setup, collection, name, inputs,
+               ? told_at(file, node,
+                         sonde__observe_add_module(file->setup, collection, name, inputs,
                                                    outputs, &inner),
                          &inner)
                : err;
 }
 
-static sonde_err read_modules(const reading *at, const sonde__yaml *map,
+static sonde_err read_modules(const reading *file, const sonde__yaml *map,
                               const char *collection)
 {
     const sonde__yaml *list = sonde__yaml_get(map, "modules");
@@ -319,15 +320,15 @@ static sonde_err read_modules(const reading *at, const sonde__yaml *map,
         return SONDE_OK;
     }
     if (list->kind != SONDE__YAML_LIST) {
-        return read_module(at, list, collection);
+        return read_module(file, list, collection);
     }
     for (size_t i = 0; i < list->count && err == SONDE_OK; i++) {
-        err = read_module(at, list->children[i], collection);
+        err = read_module(file, list->children[i], collection);
     }
     return err;
 }
 
-static sonde_err read_collection(const reading *at, const sonde__yaml *of,
+static sonde_err read_collection(const reading *file, const sonde__yaml *node,
                                  const char *name)
 {
     static const char *const keys[] = {"include",     "exclude", "modules",     "save",
@@ -335,39 +336,40 @@ static sonde_err read_collection(const reading *at, const sonde__yaml *of,
     bool saved = true;
     sonde_diag inner = {0};
     sonde_err err =
-        told_at(at, of, sonde__observe_add_asked(at->setup, name, &inner), &inner);
+        told_at(file, node, sonde__observe_add_asked(file->setup, name, &inner), &inner);
 
-    if (err != SONDE_OK || is_null(of)) {
+    if (err != SONDE_OK || is_null(node)) {
         return err;
     }
-    err = sonde__yaml_check_keys(at->reader, of, keys, SONDE_COUNT_OF(keys));
+    err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
     if (err == SONDE_OK) {
-        err = read_selectors(at, of, "include", name, sonde__observe_include);
+        err = read_selectors(file, node, "include", name, sonde__observe_include);
     }
     if (err == SONDE_OK) {
-        err = read_selectors(at, of, "exclude", name, sonde__observe_exclude);
+        err = read_selectors(file, node, "exclude", name, sonde__observe_exclude);
     }
     if (err == SONDE_OK) {
-        err = read_modules(at, of, name);
+        err = read_modules(file, node, name);
     }
     if (err == SONDE_OK) {
-        err = read_schedules(at, of, name);
+        err = read_schedules(file, node, name);
     }
     if (err == SONDE_OK) {
-        err = read_reductions(at, of, name);
+        err = read_reductions(file, node, name);
     }
     if (err == SONDE_OK) {
-        err = sonde__yaml_bool(at->reader, of, "save", &saved);
+        err = sonde__yaml_bool(file->reader, node, "save", &saved);
     }
     if (err == SONDE_OK && !saved) {
-        err = told_at(at, of, sonde__observe_remove_collection(at->setup, name, &inner),
-                      &inner);
+        err =
+            told_at(file, node,
+                    sonde__observe_remove_collection(file->setup, name, &inner), &inner);
     }
     return err;
 }
 
 /* A map by name, or a list of names. */
-static sonde_err read_collections(const reading *at, const sonde__yaml *root)
+static sonde_err read_collections(const reading *file, const sonde__yaml *root)
 {
     const sonde__yaml *section = sonde__yaml_get(root, "collections");
     sonde_err err = SONDE_OK;
@@ -376,21 +378,22 @@ static sonde_err read_collections(const reading *at, const sonde__yaml *root)
         return SONDE_OK;
     }
     if (section->kind == SONDE__YAML_SCALAR) {
-        return sonde__yaml_fail(at->reader, section, SONDE_EINVAL,
+        return sonde__yaml_fail(file->reader, section, SONDE_EINVAL,
                                 "collections by name, or a list of names",
                                 "collections is '%s'", section->text);
     }
     for (size_t i = 0; i < section->count && err == SONDE_OK; i++) {
-        const sonde__yaml *of = section->children[i];
+        const sonde__yaml *node = section->children[i];
         sonde_diag inner = {0};
 
         if (section->kind == SONDE__YAML_MAP) {
-            err = read_collection(at, of, of->key);
-        } else if (of->kind == SONDE__YAML_SCALAR) {
-            err = told_at(at, of, sonde__observe_add_asked(at->setup, of->text, &inner),
+            err = read_collection(file, node, node->key);
+        } else if (node->kind == SONDE__YAML_SCALAR) {
+            err = told_at(file, node,
+                          sonde__observe_add_asked(file->setup, node->text, &inner),
                           &inner);
         } else {
-            err = sonde__yaml_fail(at->reader, of, SONDE_EINVAL, "a name",
+            err = sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "a name",
                                    "an entry of collections is none");
         }
     }
@@ -413,39 +416,40 @@ sonde_err sonde__observe_check_keys(const sonde__yaml_reader *reader,
 }
 
 /* What contradicts itself only as a whole, told at the collection if that is in the file. */
-static sonde_err check(const reading *at, const sonde__yaml *root)
+static sonde_err check(const reading *file, const sonde__yaml *root)
 {
     const sonde__yaml *section = sonde__yaml_get(root, "collections"), *node = NULL;
     const sonde__observe_collection *wrong = NULL;
     sonde_diag inner = {0};
-    const sonde_err err = sonde__observe_check(at->setup, &wrong, &inner);
+    const sonde_err err = sonde__observe_check(file->setup, &wrong, &inner);
 
     if (wrong != NULL && section != NULL) {
         node = sonde__yaml_get(section, wrong->name);
     }
-    return told_at(at, node != NULL ? node : root, err, &inner);
+    return told_at(file, node != NULL ? node : root, err, &inner);
 }
 
 sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yaml *root,
                               sonde__observe_setup *setup)
 {
-    const reading at = {reader, setup};
+    const reading file = {reader, setup};
     sonde_err err = SONDE_OK;
 
     if (sonde__yaml_get(root, "include") != NULL) {
         err = sonde__observe_add(setup, "default", true, reader->diag);
         if (err == SONDE_OK) {
-            err = read_selectors(&at, root, "include", "default", sonde__observe_include);
+            err =
+                read_selectors(&file, root, "include", "default", sonde__observe_include);
         }
     }
     if (err == SONDE_OK) {
-        err = read_schedules(&at, root, NULL);
+        err = read_schedules(&file, root, NULL);
     }
     if (err == SONDE_OK) {
-        err = read_reductions(&at, root, NULL);
+        err = read_reductions(&file, root, NULL);
     }
     if (err == SONDE_OK) {
-        err = read_collections(&at, root);
+        err = read_collections(&file, root);
     }
-    return err == SONDE_OK ? check(&at, root) : err;
+    return err == SONDE_OK ? check(&file, root) : err;
 }

@@ -26,9 +26,9 @@ static json_t *tell_text(const char *text)
     return told != NULL ? told : json_string("(not UTF-8)");
 }
 
-static json_t *tell_schedule(const sonde__observe_collection *of, int mode)
+static json_t *tell_schedule(const sonde__observe_collection *collection, int mode)
 {
-    const sonde_schedule *when = &of->when[mode];
+    const sonde_schedule *when = &collection->when[mode];
     json_t *told = json_object();
     bool good = told != NULL;
 
@@ -51,8 +51,8 @@ static json_t *tell_schedule(const sonde__observe_collection *of, int mode)
             good = good && set(told, "end_step", json_integer(when->end));
         }
     }
-    if (of->when_nan[mode].what != NULL) {
-        const char *text = sonde_selector_text(of->when_nan[mode].what);
+    if (collection->when_nan[mode].what != NULL) {
+        const char *text = sonde_selector_text(collection->when_nan[mode].what);
 
         good = good && set(told, "when_nan", tell_text(text));
     }
@@ -63,13 +63,13 @@ static json_t *tell_schedule(const sonde__observe_collection *of, int mode)
     return told;
 }
 
-static bool tell_choices(json_t *told, const sonde__observe_collection *of)
+static bool tell_choices(json_t *told, const sonde__observe_collection *collection)
 {
     json_t *lists[2] = {json_array(), json_array()}; /* include, exclude */
     bool good = lists[0] != NULL && lists[1] != NULL;
 
-    for (size_t i = 0; i < of->choices.count && good; i++) {
-        const sonde__observe_choice *choice = &of->choices.items[i];
+    for (size_t i = 0; i < collection->choices.count && good; i++) {
+        const sonde__observe_choice *choice = &collection->choices.items[i];
         json_t *text = tell_text(sonde_selector_text(choice->what));
 
         good = json_array_append_new(lists[choice->exclude], text) == 0;
@@ -101,16 +101,18 @@ static bool tell_reductions(json_t *told, const sonde_reduction_config *config)
 }
 
 static json_t *tell_collection(const sonde__observe_setup *setup,
-                               const sonde__observe_collection *of)
+                               const sonde__observe_collection *collection)
 {
     json_t *told = json_object();
-    bool good = told != NULL && tell_choices(told, of);
+    bool good = told != NULL && tell_choices(told, collection);
 
     for (int mode = 0; mode < SONDE_MODE_COUNT && good; mode++) {
-        good = set(told, sonde_mode_name((sonde_mode)mode), tell_schedule(of, mode));
+        good =
+            set(told, sonde_mode_name((sonde_mode)mode), tell_schedule(collection, mode));
     }
-    if (good && (of->reduces || setup->reduces)) {
-        good = tell_reductions(told, of->reduces ? &of->reductions : &setup->reductions);
+    if (good && (collection->reduces || setup->reduces)) {
+        good = tell_reductions(told, collection->reduces ? &collection->reductions
+                                                         : &setup->reductions);
     }
     if (!good) {
         json_decref(told);
@@ -128,9 +130,10 @@ char *sonde__observe_setup_json(const sonde__observe_setup *setup)
     char *text = NULL;
 
     for (size_t i = 0; i < setup->collection_count && good; i++) {
-        const sonde__observe_collection *of = &setup->collections[i];
+        const sonde__observe_collection *collection = &setup->collections[i];
 
-        good = !of->saved || set(collections, of->name, tell_collection(setup, of));
+        good = !collection->saved ||
+               set(collections, collection->name, tell_collection(setup, collection));
     }
     if (good && json_object_set(told, "collections", collections) == 0) {
         text = json_dumps(told, JSON_COMPACT);

@@ -84,12 +84,12 @@ void sonde__observer_open(sonde_observer *observer)
 static void close_step(sonde_observer *observer)
 {
     for (size_t i = 0; i < observer->tap_count && observer->stepping; i++) {
-        sonde__observe_tap *of = &observer->taps[i];
+        sonde__observe_tap *tap = &observer->taps[i];
 
-        for (size_t j = 0; j < of->count && of->due; j++) {
-            observer->wants[of->tensors[j]] = 0;
+        for (size_t j = 0; j < tap->count && tap->due; j++) {
+            observer->wants[tap->tensors[j]] = 0;
         }
-        of->due = false;
+        tap->due = false;
     }
     for (size_t i = 0; i < observer->sink_count && observer->stepping; i++) {
         observer->sink_due[i] = 0;
@@ -135,19 +135,19 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
     close_step(observer);
     observer->at = *at;
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__observe_tap *of = &observer->taps[i];
+        sonde__observe_tap *tap = &observer->taps[i];
 
-        of->due = of->count > 0 &&
-                  (sonde_schedule_due(&of->when[at->mode], at->mode_step) ||
-                   (!of->apart &&
-                    sonde_schedule_due(&of->when[SONDE_MODE_GLOBAL], at->global_step)));
-        if (!of->due) {
+        tap->due = tap->count > 0 &&
+                   (sonde_schedule_due(&tap->when[at->mode], at->mode_step) ||
+                    (!tap->apart &&
+                     sonde_schedule_due(&tap->when[SONDE_MODE_GLOBAL], at->global_step)));
+        if (!tap->due) {
             continue;
         }
         any = true;
-        observer->sink_due[of->sink] = 1;
-        for (size_t j = 0; j < of->count; j++) {
-            observer->wants[of->tensors[j]] |= (uint8_t)of->how;
+        observer->sink_due[tap->sink] = 1;
+        for (size_t j = 0; j < tap->count; j++) {
+            observer->wants[tap->tensors[j]] |= (uint8_t)tap->how;
         }
     }
     observer->stepping = any;
@@ -158,23 +158,23 @@ bool sonde_observer_begin_due(sonde_observer *observer, const sonde_coordinate *
 }
 
 /* Due from now on, or no longer. */
-static void set_due(sonde_observer *observer, sonde__observe_tap *of, bool due)
+static void set_due(sonde_observer *observer, sonde__observe_tap *tap, bool due)
 {
-    of->due = due;
-    for (size_t j = 0; j < of->count; j++) {
-        uint8_t *wants = &observer->wants[of->tensors[j]];
+    tap->due = due;
+    for (size_t j = 0; j < tap->count; j++) {
+        uint8_t *wants = &observer->wants[tap->tensors[j]];
 
-        *wants = due ? (uint8_t)(*wants | of->how) : 0;
+        *wants = due ? (uint8_t)(*wants | tap->how) : 0;
     }
 }
 
 /* A tap that looks at bad steps of this mode and would not have seen this one. */
-static bool looks_again(const sonde__observe_tap *of, const sonde_coordinate *at)
+static bool looks_again(const sonde__observe_tap *tap, const sonde_coordinate *at)
 {
-    return of->when_bad && !of->due && !of->waits && of->count > 0 &&
-           (sonde_schedule_next(&of->when[at->mode], 0) != SONDE_SCHEDULE_NEVER ||
-            (!of->apart && sonde_schedule_next(&of->when[SONDE_MODE_GLOBAL], 0) !=
-                               SONDE_SCHEDULE_NEVER));
+    return tap->when_bad && !tap->due && !tap->waits && tap->count > 0 &&
+           (sonde_schedule_next(&tap->when[at->mode], 0) != SONDE_SCHEDULE_NEVER ||
+            (!tap->apart && sonde_schedule_next(&tap->when[SONDE_MODE_GLOBAL], 0) !=
+                                SONDE_SCHEDULE_NEVER));
 }
 
 bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate *at)
@@ -188,19 +188,19 @@ bool sonde_observer_look_again(sonde_observer *observer, const sonde_coordinate 
         return false;
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__observe_tap *of = &observer->taps[i];
+        sonde__observe_tap *tap = &observer->taps[i];
 
-        of->waits = of->due;
-        if (of->due) {
-            set_due(observer, of, false);
+        tap->waits = tap->due;
+        if (tap->due) {
+            set_due(observer, tap, false);
         }
     }
     for (size_t i = 0; i < observer->tap_count; i++) {
-        sonde__observe_tap *of = &observer->taps[i];
+        sonde__observe_tap *tap = &observer->taps[i];
 
-        if (looks_again(of, at)) {
-            set_due(observer, of, true);
-            observer->sink_due[of->sink] = 1;
+        if (looks_again(tap, at)) {
+            set_due(observer, tap, true);
+            observer->sink_due[tap->sink] = 1;
         }
     }
     observer->at = *at;
@@ -245,17 +245,17 @@ void sonde_observer_observe(sonde_observer *observer, uint32_t id, const sonde_v
     }
     for (size_t i = observer->first[id]; i < observer->first[id + 1] && wanted != 0;
          i++) {
-        const sonde__observe_entry *to = &observer->entries[i];
-        const sonde__observe_tap *of = &observer->taps[to->tap];
+        const sonde__observe_entry *entry = &observer->entries[i];
+        const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
-        if (of->due) {
-            seen.id = to->id;
-            seen.how = of->how;
-            seen.info = sonde_catalogue_info(observer->catalogue, to->id);
-            seen.vitals = (of->how & SONDE_HOW_VITALS) ? vitals : NULL;
-            seen.sketch = (of->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;
-            seen.hash = (of->how & SONDE_HOW_HASH) ? hash : 0;
-            observer->sinks[of->sink]->put(observer->sinks[of->sink], &seen);
+        if (tap->due) {
+            seen.id = entry->id;
+            seen.how = tap->how;
+            seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
+            seen.vitals = (tap->how & SONDE_HOW_VITALS) ? vitals : NULL;
+            seen.sketch = (tap->how & SONDE_HOW_SKETCH) ? observer->sketch : NULL;
+            seen.hash = (tap->how & SONDE_HOW_HASH) ? hash : 0;
+            observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);
         }
     }
 }
@@ -266,9 +266,9 @@ bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id)
         return false;
     }
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
-        const sonde__observe_tap *of = &observer->taps[observer->entries[i].tap];
+        const sonde__observe_tap *tap = &observer->taps[observer->entries[i].tap];
 
-        if (of->when_bad && (of->how & SONDE_HOW_VITALS) != 0) {
+        if (tap->when_bad && (tap->how & SONDE_HOW_VITALS) != 0) {
             return true;
         }
     }
@@ -288,14 +288,14 @@ void sonde_observer_observe_bad(sonde_observer *observer, const sonde_coordinate
     observer->at = *at;
     observer->stepping = true;
     for (size_t i = observer->first[id]; i < observer->first[id + 1]; i++) {
-        const sonde__observe_entry *to = &observer->entries[i];
-        const sonde__observe_tap *of = &observer->taps[to->tap];
+        const sonde__observe_entry *entry = &observer->entries[i];
+        const sonde__observe_tap *tap = &observer->taps[entry->tap];
 
-        if (looks_again(of, at) && (of->how & SONDE_HOW_VITALS) != 0) {
-            seen.id = to->id;
-            seen.info = sonde_catalogue_info(observer->catalogue, to->id);
-            observer->sink_due[of->sink] = 1;
-            observer->sinks[of->sink]->put(observer->sinks[of->sink], &seen);
+        if (looks_again(tap, at) && (tap->how & SONDE_HOW_VITALS) != 0) {
+            seen.id = entry->id;
+            seen.info = sonde_catalogue_info(observer->catalogue, entry->id);
+            observer->sink_due[tap->sink] = 1;
+            observer->sinks[tap->sink]->put(observer->sinks[tap->sink], &seen);
         }
     }
 }

@@ -39,7 +39,7 @@ typedef struct sonde__observe_entry {
 
 /* An owner of taps whose ids were given. */
 typedef struct sonde__observe_owner {
-    sonde_err (*extend)(void *user, uint32_t from, sonde_diag *diag);
+    sonde_err (*extend)(void *user, uint32_t first_id, sonde_diag *diag);
     void *user;
 } sonde__observe_owner;
 
@@ -75,7 +75,7 @@ SONDE_API sonde_err sonde__observer_add_ids(sonde_observer *observer,
  * new ids as it did before bind. */
 SONDE_API sonde_err sonde__observer_on_extend(sonde_observer *observer,
                                               sonde_err (*extend)(void *user,
-                                                                  uint32_t from,
+                                                                  uint32_t first_id,
                                                                   sonde_diag *diag),
                                               void *user, sonde_diag *diag);
 

@@ -1,9 +1,12 @@
 /*
- * format.c - tensors as text: brackets, rows, wrapping, leaving out.
+ * print_format.c - tensors as text: single numbers; brackets, rows, wrapping, leaving out.
  *
- * Three walks over the elements that are shown: what they are like (cell.c decides how to
- * write them), how wide they get, and writing. Text grows in one place, append, which
- * remembers a failure and lets the rest pass, so the walks need no error paths.
+ * Exponents are read off printf's own rounding, so 9.9996 with four digits counts as 10. A
+ * point is written as the decimal point, whatever the locale has.
+ *
+ * Three walks over the elements that are shown: how large they are, which decides how to
+ * write them; how wide they get; and writing. Text grows in one place, append, which
+ * remembers a failure and skips the rest, so the walks need no error paths.
  */
 #include <sonde/error.h>
 #include <sonde/print.h>
@@ -14,11 +17,248 @@
 #include "observe/print_format.h"
 #include "tensor/convert.h"
 
+#include <assert.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+/* --- deciding --------------------------------------------------------------------- */
+
+/* The element, a real one, in memory that is aligned for it. */
+static double value_of(sonde_dtype dtype, const void *element)
+{
+    uint64_t room = 0;
+
+    memcpy(&room, element, sonde_dtype_size(dtype));
+    return sonde_element_get(dtype, &room);
+}
+
+static void look_at(sonde__observe_cell_survey *survey, double magnitude)
+{
+    if (!isfinite(magnitude) || magnitude == 0.0) {
+        return;
+    }
+    survey->largest = fmax(survey->largest, magnitude);
+    if (survey->smallest == 0.0 || magnitude < survey->smallest) {
+        survey->smallest = magnitude;
+    }
+}
+
+void sonde__observe_cell_look(sonde__observe_cell_survey *survey, sonde_dtype dtype,
+                              const void *element)
+{
+    const sonde_dtype part = sonde__dtype_part(dtype);
+
+    look_at(survey, fabs(value_of(part, element)));
+    if (part != dtype) {
+        look_at(survey, fabs(value_of(part, (const unsigned char *)element +
+                                                sonde_dtype_size(part))));
+    }
+}
+
+/* The decimal exponent of a number rounded to so many digits; 0 has exponent 0. */
+static int exponent_of(double magnitude, int digits)
+{
+    char buf[64];
+    const char *e = NULL;
+
+    (void)snprintf(buf, sizeof buf, "%.*e", digits - 1, magnitude);
+    e = strchr(buf, 'e');
+    return e != NULL ? (int)strtol(e + 1, NULL, 10) : 0;
+}
+
+sonde__observe_cell_style
+sonde__observe_cell_decide(const sonde__observe_cell_survey *survey, sonde_dtype dtype,
+                           const sonde_print_options *options)
+{
+    sonde__observe_cell_style style = {
+        .dtype = dtype, .format = options->float_format, .digits = options->digits};
+    int largest = 0;
+
+    if (style.digits == 0) {
+        style.format = SONDE_FLOAT_NONE;
+    }
+    if (!sonde_dtype_is_float(sonde__dtype_part(dtype)) ||
+        style.format == SONDE_FLOAT_NONE) {
+        return style;
+    }
+    largest = exponent_of(survey->largest, style.digits);
+    style.decimals = SONDE_MAX(0, style.digits - 1 - largest);
+    if (style.format == SONDE_FLOAT_AUTO) {
+        const int smallest = exponent_of(survey->smallest, style.digits);
+        const bool fits = largest < style.digits && largest >= -4 &&
+                          (survey->smallest == 0.0 || smallest >= -style.decimals);
+
+        style.format = fits ? SONDE_FLOAT_FIXED : SONDE_FLOAT_SCIENTIFIC;
+    }
+    return style;
+}
+
+/* --- writing ---------------------------------------------------------------------- */
+
+static size_t write_integer(sonde_dtype dtype, const void *element, char *buf)
+{
+    const size_t size = sonde_dtype_size(dtype);
+    const bool is_signed = dtype == SONDE_I8 || dtype == SONDE_I16 ||
+                           dtype == SONDE_I32 || dtype == SONDE_I64;
+    uint64_t bits = 0;
+
+    memcpy(&bits, element, size); /* little-endian */
+    if (is_signed) {
+        const unsigned shift = 64 - 8 * (unsigned)size;
+
+        return (size_t)snprintf(buf, SONDE__CELL, "%lld",
+                                (long long)((int64_t)(bits << shift) >> shift));
+    }
+    return (size_t)snprintf(buf, SONDE__CELL, "%llu", (unsigned long long)bits);
+}
+
+enum { PLAIN = 16 /* digits that an integer may have before it gets an exponent */ };
+
+/* The fewest significant digits that give the same element back. */
+static void write_shortest(sonde_dtype dtype, double value, char *buf)
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        uint64_t room = 0;
+
+        (void)snprintf(buf, SONDE__CELL, "%.*g", digits, value);
+        sonde_element_set(dtype, &room, strtod(buf, NULL));
+        if (sonde_element_get(dtype, &room) == value) {
+            const int exponent = exponent_of(fabs(value), digits);
+
+            if (exponent >= digits && exponent < PLAIN) { /* 100, not 1e+02 */
+                (void)snprintf(buf, SONDE__CELL, "%.*g", exponent + 1, value);
+            }
+            return;
+        }
+    }
+}
+
+size_t sonde__observe_cell_point(char *buf)
+{
+    size_t used = 0;
+
+    for (const char *p = buf; *p != '\0'; p++) {
+        if (strchr("0123456789+-e", *p) != NULL) {
+            buf[used++] = *p;
+        } else if (used == 0 || buf[used - 1] != '.') {
+            buf[used++] = '.';
+        }
+    }
+    buf[used] = '\0';
+    return used;
+}
+
+static size_t write_float(const sonde__observe_cell_style *style, sonde_dtype dtype,
+                          const void *element, char buf[SONDE__CELL])
+{
+    const double value = value_of(dtype, element);
+
+    if (!isfinite(value)) {
+        const char *text = isnan(value) ? "nan" : value > 0.0 ? "inf" : "-inf";
+
+        memcpy(buf, text, strlen(text) + 1);
+        return strlen(text);
+    }
+    switch (style->format) {
+    case SONDE_FLOAT_FIXED:
+        (void)snprintf(buf, SONDE__CELL, "%.*f", style->decimals, value);
+        break;
+    case SONDE_FLOAT_SCIENTIFIC:
+        (void)snprintf(buf, SONDE__CELL, "%.*e", style->digits - 1, value);
+        break;
+    case SONDE_FLOAT_NONE:
+    case SONDE_FLOAT_AUTO: /* decided by now */
+        if (style->digits > 0) {
+            (void)snprintf(buf, SONDE__CELL, "%.*g", style->digits, value);
+        } else {
+            write_shortest(dtype, value, buf);
+        }
+        break;
+    }
+    return sonde__observe_cell_point(buf);
+}
+
+/* "1.5-2j" */
+static size_t write_complex(const sonde__observe_cell_style *style, sonde_dtype part,
+                            const void *element, char buf[SONDE__CELL])
+{
+    char im[SONDE__CELL];
+    size_t used = write_float(style, part, element, buf);
+    const size_t more = write_float(
+        style, part, (const unsigned char *)element + sonde_dtype_size(part), im);
+
+    assert(used + more + 3 <= SONDE__CELL);
+    if (im[0] != '-') {
+        buf[used++] = '+';
+    }
+    memcpy(buf + used, im, more);
+    used += more;
+    buf[used++] = 'j';
+    buf[used] = '\0';
+    return used;
+}
+
+size_t sonde__observe_cell_write(const sonde__observe_cell_style *style,
+                                 const void *element, char buf[SONDE__CELL])
+{
+    const sonde_dtype part = sonde__dtype_part(style->dtype);
+
+    if (part != style->dtype) {
+        return write_complex(style, part, element, buf);
+    }
+    return sonde_dtype_is_float(part) ? write_float(style, part, element, buf)
+                                      : write_integer(part, element, buf);
+}
+
+/* --- bounding --------------------------------------------------------------------- */
+
+/* Digits before the point of the largest, and behind it up to the first of the smallest.
+ */
+static const struct reach {
+    int before, behind;
+} reaches[SONDE_DTYPE_COUNT] = {
+    [SONDE_F16] = {5, 8},     [SONDE_BF16] = {39, 41},  [SONDE_F32] = {39, 45},
+    [SONDE_F64] = {309, 324}, [SONDE_F8_E4M3] = {3, 3}, [SONDE_F8_E5M2] = {5, 5}};
+
+static int float_bound(sonde_dtype dtype, const sonde_print_options *options)
+{
+    const int digits = options->digits;
+    const struct reach reach = reaches[dtype];
+
+    if (digits == 0) {
+        return 24; /* -1.7976931348623157e+308 */
+    }
+    switch (options->float_format) {
+    case SONDE_FLOAT_FIXED: /* sign, digits, point, decimals */
+        return 1 + SONDE_MAX(reach.before + 1 + digits, 1 + 1 + digits + reach.behind);
+    case SONDE_FLOAT_SCIENTIFIC: /* sign, digits, point, e+308 */
+        return 1 + digits + 1 + 5;
+    case SONDE_FLOAT_NONE: /* 0.0001 in front, or an exponent */
+        return 1 + digits + 6;
+    case SONDE_FLOAT_AUTO: /* fixed from 10^-4 to 10^digits */
+        break;
+    }
+    return SONDE_MAX(1 + digits + 1 + digits + 3, 1 + digits + 1 + 5);
+}
+
+size_t sonde__observe_cell_bound(sonde_dtype dtype, const sonde_print_options *options)
+{
+    static const int of_integers[SONDE_DTYPE_COUNT] = {
+        [SONDE_BOOL] = 3, [SONDE_U8] = 3,   [SONDE_I8] = 4,
+        [SONDE_U16] = 5,  [SONDE_I16] = 6,  [SONDE_U32] = 10,
+        [SONDE_I32] = 11, [SONDE_U64] = 20, [SONDE_I64] = 20};
+
+    const sonde_dtype part = sonde__dtype_part(dtype);
+    const int one =
+        sonde_dtype_is_float(part) ? float_bound(part, options) : of_integers[part];
+
+    return (size_t)(part == dtype ? one : 2 * one + 2);
+}
 
 static const char ellipsis[] = "...";
 
@@ -122,173 +362,173 @@ static bool is_cut(int64_t length, bool summarise, const sonde_print_options *op
     return summarise && length > 2 * (int64_t)options->edge_items;
 }
 
-static void append(layout *to, const char *bytes, size_t length)
+static void append(layout *out, const char *bytes, size_t length)
 {
-    sonde_text *text = to->text;
+    sonde_text *text = out->text;
 
-    if (to->err == SONDE_OK) {
-        to->err = sonde_text_reserve(text, text->length + length);
+    if (out->err == SONDE_OK) {
+        out->err = sonde_text_reserve(text, text->length + length);
     }
-    if (to->err == SONDE_OK) {
+    if (out->err == SONDE_OK) {
         memcpy(text->data + text->length, bytes, length);
         text->length += length;
         text->data[text->length] = '\0';
     }
 }
 
-static void append_blanks(layout *to, size_t count)
+static void append_blanks(layout *out, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        append(to, " ", 1);
+        append(out, " ", 1);
     }
 }
 
-static void append_line(layout *to, size_t indent)
+static void append_line(layout *out, size_t indent)
 {
-    append(to, "\n", 1);
-    to->line = to->text->length;
-    to->column = 0;
-    append_blanks(to, indent);
+    append(out, "\n", 1);
+    out->line = out->text->length;
+    out->column = 0;
+    append_blanks(out, indent);
 }
 
-typedef void visit_function(layout *to, const unsigned char *element);
+typedef void visit_function(layout *out, const unsigned char *element);
 
 /* Every element that is shown, in row-major order. */
-static void visit(layout *to, int d, const unsigned char *at, visit_function *function)
+static void visit(layout *out, int d, const unsigned char *at, visit_function *function)
 {
-    const sonde_view *view = to->view;
-    const int64_t edge = to->options->edge_items;
+    const sonde_view *view = out->view;
+    const int64_t edge = out->options->edge_items;
     int64_t n = 0, step = 0;
 
     if (d >= view->rank || d >= SONDE_MAX_DIMS) {
-        function(to, at);
+        function(out, at);
         return;
     }
     n = view->shape[d];
     step = view->stride[d] * (int64_t)sonde_dtype_size(view->dtype);
     for (int64_t i = 0; i < n; i++) {
-        if (i == edge && is_cut(n, to->summarise, to->options)) {
+        if (i == edge && is_cut(n, out->summarise, out->options)) {
             i = n - edge;
         }
         if (i < n) {
-            visit(to, d + 1, at + i * step, function);
+            visit(out, d + 1, at + i * step, function);
         }
     }
 }
 
-static void look(layout *to, const unsigned char *element)
+static void look(layout *out, const unsigned char *element)
 {
-    sonde__observe_cell_look(&to->survey, to->view->dtype, element);
+    sonde__observe_cell_look(&out->survey, out->view->dtype, element);
 }
 
-static void measure(layout *to, const unsigned char *element)
+static void measure(layout *out, const unsigned char *element)
 {
     char buf[SONDE__CELL];
-    const size_t length = sonde__observe_cell_write(&to->style, element, buf);
+    const size_t length = sonde__observe_cell_write(&out->style, element, buf);
 
-    to->style.width = SONDE_MAX(to->style.width, length);
+    out->style.width = SONDE_MAX(out->style.width, length);
 }
 
 /* One number, aligned, or the ellipsis for NULL, behind what stands in its row already.
  */
-static void append_item(layout *to, int depth, const unsigned char *element, bool first,
+static void append_item(layout *out, int depth, const unsigned char *element, bool first,
                         bool last)
 {
-    const sonde_print_options *options = to->options;
+    const sonde_print_options *options = out->options;
     const size_t between = strlen(options->separator);
-    const size_t behind = last ? strlen(options->close_bracket) : to->tight;
+    const size_t behind = last ? strlen(options->close_bracket) : out->tight;
     char buf[SONDE__CELL] = "...";
     const size_t length = element != NULL
-                              ? sonde__observe_cell_write(&to->style, element, buf)
+                              ? sonde__observe_cell_write(&out->style, element, buf)
                               : sizeof ellipsis - 1;
     const size_t blanks =
-        element != NULL && length < to->style.width ? to->style.width - length : 0;
-    const size_t column = to->text->length - to->line + to->column;
+        element != NULL && length < out->style.width ? out->style.width - length : 0;
+    const size_t column = out->text->length - out->line + out->column;
 
     if (!first && options->max_line_width > 0 &&
         column + between + blanks + length + behind > (size_t)options->max_line_width) {
-        append(to, options->separator, to->tight);
-        append_line(to, (size_t)depth + 2);
+        append(out, options->separator, out->tight);
+        append_line(out, (size_t)depth + 2);
     } else if (!first) {
-        append(to, options->separator, between);
+        append(out, options->separator, between);
     }
-    append_blanks(to, blanks);
-    append(to, buf, length);
+    append_blanks(out, blanks);
+    append(out, buf, length);
 }
 
-static void append_row(layout *to, int depth, const unsigned char *at)
+static void append_row(layout *out, int depth, const unsigned char *at)
 {
-    const sonde_view *view = to->view;
-    const int64_t n = view->shape[depth], edge = to->options->edge_items;
+    const sonde_view *view = out->view;
+    const int64_t n = view->shape[depth], edge = out->options->edge_items;
     const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
 
-    append(to, to->options->open_bracket, strlen(to->options->open_bracket));
+    append(out, out->options->open_bracket, strlen(out->options->open_bracket));
     for (int64_t i = 0; i < n; i++) {
-        if (i == edge && is_cut(n, to->summarise, to->options)) {
-            append_item(to, depth, NULL, i == 0, edge == 0);
+        if (i == edge && is_cut(n, out->summarise, out->options)) {
+            append_item(out, depth, NULL, i == 0, edge == 0);
             i = n - edge;
         }
         if (i < n) {
-            append_item(to, depth, at + i * step, i == 0, i + 1 == n);
+            append_item(out, depth, at + i * step, i == 0, i + 1 == n);
         }
     }
-    append(to, to->options->close_bracket, strlen(to->options->close_bracket));
+    append(out, out->options->close_bracket, strlen(out->options->close_bracket));
 }
 
-static void append_block(layout *to, int depth, const unsigned char *at)
+static void append_block(layout *out, int depth, const unsigned char *at)
 {
-    const sonde_view *view = to->view;
-    const int64_t n = view->shape[depth], edge = to->options->edge_items;
+    const sonde_view *view = out->view;
+    const int64_t n = view->shape[depth], edge = out->options->edge_items;
     const int64_t step = view->stride[depth] * (int64_t)sonde_dtype_size(view->dtype);
 
     if (depth == view->rank - 1) {
-        append_row(to, depth, at);
+        append_row(out, depth, at);
         return;
     }
-    append(to, to->options->open_bracket, strlen(to->options->open_bracket));
+    append(out, out->options->open_bracket, strlen(out->options->open_bracket));
     for (int64_t i = 0; i < n; i++) {
-        append_line(to, (size_t)depth + 1);
-        if (i == edge && is_cut(n, to->summarise, to->options)) {
-            append(to, ellipsis, sizeof ellipsis - 1);
+        append_line(out, (size_t)depth + 1);
+        if (i == edge && is_cut(n, out->summarise, out->options)) {
+            append(out, ellipsis, sizeof ellipsis - 1);
             i = n - edge - 1;
         } else {
-            append_block(to, depth + 1, at + i * step);
+            append_block(out, depth + 1, at + i * step);
         }
     }
     if (n > 0) {
-        append_line(to, (size_t)depth);
+        append_line(out, (size_t)depth);
     }
-    append(to, to->options->close_bracket, strlen(to->options->close_bracket));
+    append(out, out->options->close_bracket, strlen(out->options->close_bracket));
 }
 
 sonde_err sonde_format_tensor(const sonde_view *view, const sonde_print_options *options,
                               size_t column, sonde_text *text)
 {
-    layout to = {.view = view,
-                 .options = options,
-                 .summarise = is_summarised(view->rank, view->shape, options),
-                 .text = text,
-                 .line = text->length,
-                 .column = column,
-                 .tight = strlen(options->separator)};
+    layout out = {.view = view,
+                  .options = options,
+                  .summarise = is_summarised(view->rank, view->shape, options),
+                  .text = text,
+                  .line = text->length,
+                  .column = column,
+                  .tight = strlen(options->separator)};
     char buf[SONDE__CELL];
 
-    while (to.tight > 0 && options->separator[to.tight - 1] == ' ') {
-        to.tight--;
+    while (out.tight > 0 && options->separator[out.tight - 1] == ' ') {
+        out.tight--;
     }
     if (sonde_dtype_is_float(sonde__dtype_part(view->dtype))) {
-        visit(&to, 0, view->data, look);
+        visit(&out, 0, view->data, look);
     }
-    to.style = sonde__observe_cell_decide(&to.survey, view->dtype, options);
+    out.style = sonde__observe_cell_decide(&out.survey, view->dtype, options);
     if (view->rank == 0) {
-        append(&to, buf, sonde__observe_cell_write(&to.style, view->data, buf));
-        return to.err;
+        append(&out, buf, sonde__observe_cell_write(&out.style, view->data, buf));
+        return out.err;
     }
     if (options->digits > 0) {
-        visit(&to, 0, view->data, measure);
+        visit(&out, 0, view->data, measure);
     }
-    append_block(&to, 0, view->data);
-    return to.err;
+    append_block(&out, 0, view->data);
+    return out.err;
 }
 
 /* --- bounding --------------------------------------------------------------------- */

@@ -110,41 +110,42 @@ static sonde_err copy_config(sonde__observe_save_layer *layer,
 }
 
 /* Overwrites with what is set. */
-static void set_field(int64_t *to, int64_t from)
+static void set_field(int64_t *field, int64_t value)
 {
-    *to = from != SONDE_UNSET ? from : *to;
+    *field = value != SONDE_UNSET ? value : *field;
 }
 
 /* What a layer says over what is there already. */
-static void merge_config(sonde_save_config *to, const sonde_save_config *from)
+static void merge_config(sonde_save_config *merged, const sonde_save_config *layer)
 {
-    const bool interval = from->every != SONDE_UNSET || from->start_step != SONDE_UNSET ||
-                          from->end_step != SONDE_UNSET;
+    const bool interval = layer->every != SONDE_UNSET ||
+                          layer->start_step != SONDE_UNSET ||
+                          layer->end_step != SONDE_UNSET;
 
-    if (interval || from->save_steps != NULL) { /* steps of an earlier layer lose */
-        to->save_steps = from->save_steps;
-        to->save_step_count = from->save_steps != NULL ? from->save_step_count : 0;
+    if (interval || layer->save_steps != NULL) { /* steps of an earlier layer lose */
+        merged->save_steps = layer->save_steps;
+        merged->save_step_count = layer->save_steps != NULL ? layer->save_step_count : 0;
     }
-    if (from->end_step == 0) { /* off, wherever an earlier layer starts */
-        to->start_step = 0;
+    if (layer->end_step == 0) { /* off, wherever an earlier layer starts */
+        merged->start_step = 0;
     }
-    set_field(&to->every, from->every);
-    set_field(&to->start_step, from->start_step);
-    set_field(&to->end_step, from->end_step);
-    to->when_nan = from->when_nan != NULL ? from->when_nan : to->when_nan;
+    set_field(&merged->every, layer->every);
+    set_field(&merged->start_step, layer->start_step);
+    set_field(&merged->end_step, layer->end_step);
+    merged->when_nan = layer->when_nan != NULL ? layer->when_nan : merged->when_nan;
 }
 
 /* What holds for a collection in a mode. */
 static sonde_save_config effective(const sonde__observe_setup *setup,
-                                   const sonde__observe_collection *of, int mode)
+                                   const sonde__observe_collection *collection, int mode)
 {
     sonde_save_config config = {
         .every = 500, .end_step = SONDE_SCHEDULE_NEVER, .when_nan = ""};
 
     merge_config(&config, &setup->layers[0].config);
     merge_config(&config, &setup->layers[1 + mode].config);
-    merge_config(&config, &of->layers[0].config);
-    merge_config(&config, &of->layers[1 + mode].config);
+    merge_config(&config, &collection->layers[0].config);
+    merge_config(&config, &collection->layers[1 + mode].config);
     return config;
 }
 
@@ -161,7 +162,7 @@ static sonde_schedule schedule_of(const sonde_save_config *config)
         .every = config->every, .start = config->start_step, .end = config->end_step};
 }
 
-static sonde_err check_effective(const sonde__observe_collection *of, int mode,
+static sonde_err check_effective(const sonde__observe_collection *collection, int mode,
                                  const sonde_save_config *config, sonde_diag *diag)
 {
     char place[256];
@@ -171,7 +172,7 @@ static sonde_err check_effective(const sonde__observe_collection *of, int mode,
         return SONDE_OK;
     }
     (void)snprintf(place, sizeof place, "collection '%.128s', mode %s: end_step",
-                   of->name, sonde_mode_name((sonde_mode)mode));
+                   collection->name, sonde_mode_name((sonde_mode)mode));
     return sonde__fail(diag, SONDE_EINVAL, place, "a step behind start_step",
                        "%" PRId64 " with start_step %" PRId64, config->end_step,
                        config->start_step);
@@ -182,11 +183,11 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
 {
     const char *where = collection != NULL ? collection : "hook";
     sonde__observe_save_layer *layer = NULL;
-    sonde__observe_collection *of = NULL;
+    sonde__observe_collection *found = NULL;
     sonde_err err = sonde__observe_check_open(setup, where, diag);
 
     if (err == SONDE_OK && collection != NULL) {
-        err = sonde__observe_find_open(setup, collection, &of, diag);
+        err = sonde__observe_find_open(setup, collection, &found, diag);
     }
     if (err == SONDE_OK && (mode < -1 || mode >= SONDE_MODE_COUNT)) {
         err =
@@ -204,7 +205,7 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     if (err != SONDE_OK) {
         return err;
     }
-    layer = of != NULL ? &of->layers[1 + mode] : &setup->layers[1 + mode];
+    layer = found != NULL ? &found->layers[1 + mode] : &setup->layers[1 + mode];
     err = copy_config(layer, config, diag);
     if (err == SONDE_OK) {
         set_field(&layer->config.every, config->every);
@@ -231,11 +232,11 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
                                 const sonde_reduction_config *config, sonde_diag *diag)
 {
     const char *where = collection != NULL ? collection : "hook";
-    sonde__observe_collection *of = NULL;
+    sonde__observe_collection *found = NULL;
     sonde_err err = sonde__observe_check_open(setup, where, diag);
 
     if (err == SONDE_OK && collection != NULL) {
-        err = sonde__observe_find_open(setup, collection, &of, diag);
+        err = sonde__observe_find_open(setup, collection, &found, diag);
     }
     if (err == SONDE_OK && config->stats >> SONDE_STAT_ENTRIES != 0) {
         err = sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
@@ -244,9 +245,9 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
     if (err != SONDE_OK) {
         return err;
     }
-    if (of != NULL) {
-        of->reduces = true;
-        of->reductions = *config;
+    if (found != NULL) {
+        found->reduces = true;
+        found->reductions = *config;
     } else {
         setup->reduces = true;
         setup->reductions = *config;
@@ -258,31 +259,32 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
 
 enum { LONGEST = 64 };
 
-sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config *to,
+sonde_err sonde__observe_reduction_add(const char *name, sonde_reduction_config *config,
                                        sonde_diag *diag)
 {
-    sonde_reduction of;
+    sonde_reduction reduction;
     sonde_err err = SONDE_OK;
 
     if (strcasecmp(name, "histogram") == 0 || strcasecmp(name, "quantiles") == 0) {
-        to->histogram = true;
+        config->histogram = true;
         return SONDE_OK;
     }
-    err = sonde_reduction_parse(name, &of, diag);
+    err = sonde_reduction_parse(name, &reduction, diag);
     if (err != SONDE_OK) {
         return err;
     }
-    if (of.kind == SONDE_REDUCTION_STAT) {
-        to->stats |= UINT32_C(1) << of.stat;
-    } else if ((sonde_reduction_evidence(&of) & SONDE_HOW_SKETCH) != 0) {
-        to->histogram = true;
+    if (reduction.kind == SONDE_REDUCTION_STAT) {
+        config->stats |= UINT32_C(1) << reduction.stat;
+    } else if ((sonde_reduction_evidence(&reduction) & SONDE_HOW_SKETCH) != 0) {
+        config->histogram = true;
     } else {
-        to->save_raw_tensor = true;
+        config->save_raw_tensor = true;
     }
     return SONDE_OK;
 }
 
-sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_config *to,
+sonde_err sonde__observe_reductions_parse(const char *text,
+                                          sonde_reduction_config *config,
                                           sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
@@ -295,7 +297,7 @@ sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_conf
         if (length > 0) {
             (void)snprintf(name, sizeof name, "%.*s",
                            (int)SONDE_MIN(length, (size_t)LONGEST), text + blank);
-            err = sonde__observe_reduction_add(name, to, diag);
+            err = sonde__observe_reduction_add(name, config, diag);
         }
         text += blank + length;
     }
@@ -306,11 +308,11 @@ sonde_err sonde__observe_reductions_parse(const char *text, sonde_reduction_conf
 
 /* SONDE_HOW_ bits of what a collection keeps. */
 static unsigned how_of(const sonde__observe_setup *setup,
-                       const sonde__observe_collection *of)
+                       const sonde__observe_collection *collection)
 {
-    const sonde_reduction_config *config = of->reduces      ? &of->reductions
-                                           : setup->reduces ? &setup->reductions
-                                                            : NULL;
+    const sonde_reduction_config *config = collection->reduces ? &collection->reductions
+                                           : setup->reduces    ? &setup->reductions
+                                                               : NULL;
     unsigned how = 0;
 
     if (config == NULL) {
@@ -322,47 +324,48 @@ static unsigned how_of(const sonde__observe_setup *setup,
     return how;
 }
 
-static bool has_include(const sonde__observe_collection *of)
+static bool has_include(const sonde__observe_collection *collection)
 {
     bool any = false;
 
-    for (size_t i = 0; i < of->choices.count; i++) {
-        any = any || !of->choices.items[i].exclude;
+    for (size_t i = 0; i < collection->choices.count; i++) {
+        any = any || !collection->choices.items[i].exclude;
     }
     return any;
 }
 
 static sonde_err check_collection(const sonde__observe_setup *setup,
-                                  const sonde__observe_collection *of, sonde_diag *diag)
+                                  const sonde__observe_collection *collection,
+                                  sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
-    if (!has_include(of)) {
-        return sonde__fail(diag, SONDE_EINVAL, of->name,
+    if (!has_include(collection)) {
+        return sonde__fail(diag, SONDE_EINVAL, collection->name,
                            "a selector or a module to include, or a built-in name",
                            "the collection includes nothing");
     }
     for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
-        const sonde_save_config config = effective(setup, of, mode);
+        const sonde_save_config config = effective(setup, collection, mode);
 
-        err = check_effective(of, mode, &config, diag);
+        err = check_effective(collection, mode, &config, diag);
     }
     return err;
 }
 
 sonde_err sonde__observe_check(const sonde__observe_setup *setup,
-                               const sonde__observe_collection **at, sonde_diag *diag)
+                               const sonde__observe_collection **wrong, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
 
     for (size_t i = 0; i < setup->collection_count && err == SONDE_OK; i++) {
-        const sonde__observe_collection *of = &setup->collections[i];
+        const sonde__observe_collection *collection = &setup->collections[i];
 
-        if (of->saved) {
-            err = check_collection(setup, of, diag);
+        if (collection->saved) {
+            err = check_collection(setup, collection, diag);
         }
-        if (err != SONDE_OK && at != NULL) {
-            *at = of;
+        if (err != SONDE_OK && wrong != NULL) {
+            *wrong = collection;
         }
     }
     return err;
@@ -372,14 +375,14 @@ sonde_err sonde__observe_check(const sonde__observe_setup *setup,
 static sonde_err settle_collection(sonde__observe_setup *setup, size_t i,
                                    sonde_diag *diag)
 {
-    sonde__observe_collection *of = &setup->collections[i];
+    sonde__observe_collection *collection = &setup->collections[i];
 
-    of->how = how_of(setup, of);
+    collection->how = how_of(setup, collection);
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        const sonde_save_config config = effective(setup, of, mode);
-        sonde_selector **what = &of->when_nan[mode].what;
+        const sonde_save_config config = effective(setup, collection, mode);
+        sonde_selector **what = &collection->when_nan[mode].what;
 
-        of->when[mode] = schedule_of(&config);
+        collection->when[mode] = schedule_of(&config);
         if (config.when_nan[0] == '\0') {
             continue;
         }

@@ -1,10 +1,13 @@
 /*
- * selector.c - reads a selector's text into items.
+ * selector.c - selectors: their text becomes items, and items mark the tensors they mean.
  *
- * The text is cut at commas, each item is classified by how it starts, and patterns are
- * compiled at once, so that a malformed one is found before anything is resolved.
+ * Regular expressions run without JIT and under limits: one that backtracks without end
+ * costs milliseconds and an error, not a hung program.
  */
-#include "observe/selector_items.h"
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <sonde/error.h>
 
 #include "base/fail.h"
 #include "base/macros.h"
@@ -13,10 +16,35 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <sonde/error.h>
+typedef enum sonde__observe_item_kind {
+    SONDE__ITEM_EXACT,
+    SONDE__ITEM_GLOB,
+    SONDE__ITEM_REGEX,
+    SONDE__ITEM_COLLECTION,
+    SONDE__ITEM_MODULE
+} sonde__observe_item_kind;
+
+enum { SONDE__ROLE_ALL = -1 };
+
+typedef struct sonde__observe_item {
+    sonde__observe_item_kind kind;
+    char *text; /* without its prefix, commas plain */
+    size_t at;  /* where that begins in the selector's text */
+    int role;   /* of a collection: a sonde_role, or SONDE__ROLE_ALL */
+    pcre2_code *code;
+} sonde__observe_item;
+
+struct sonde_selector {
+    char *text;
+    bool whole; /* the text is one item of its kind, commas included */
+    sonde__observe_item *items;
+    size_t count, capacity;
+    pcre2_general_context *memory; /* ours, so that PCRE2 allocates through the seam */
+};
 
 enum { LONGEST_REGEX = 65536 };
 
@@ -58,9 +86,9 @@ static const struct collection {
 
 static const char *collection_at(const void *list, size_t i)
 {
-    const struct collection *of = list;
+    const struct collection *row = list;
 
-    return of[i].name;
+    return row[i].name;
 }
 
 /* --- reading ---------------------------------------------------------------------- */
@@ -74,13 +102,13 @@ static sonde_err fail_at(const sonde_selector *selector, size_t offset, const ch
 }
 
 /* The offset in the selector's text of an offset in an item's, where "\," became ",". */
-static size_t source_offset(const sonde_selector *selector, const sonde__observe_item *of,
-                            size_t offset)
+static size_t source_offset(const sonde_selector *selector,
+                            const sonde__observe_item *item, size_t offset)
 {
-    const char *p = selector->text + of->at;
+    const char *p = selector->text + item->at;
 
     for (size_t i = 0; i < offset && *p != '\0'; i++) {
-        if (of->text[i] == ',' && *p == '\\') {
+        if (item->text[i] == ',' && *p == '\\') {
             p++;
         }
         p++;
@@ -88,37 +116,37 @@ static size_t source_offset(const sonde_selector *selector, const sonde__observe
     return (size_t)(p - selector->text);
 }
 
-static sonde_err read_glob(const sonde_selector *selector, const sonde__observe_item *of,
-                           sonde_diag *diag)
+static sonde_err read_glob(const sonde_selector *selector,
+                           const sonde__observe_item *item, sonde_diag *diag)
 {
     size_t at = 0;
-    const char *wrong = sonde__observe_glob_check(of->text, &at);
+    const char *wrong = sonde__observe_glob_check(item->text, &at);
 
     return wrong == NULL ? SONDE_OK
-                         : fail_at(selector, source_offset(selector, of, at), wrong,
+                         : fail_at(selector, source_offset(selector, item, at), wrong,
                                    "a glob of * ? [a-z] [!a-z]", diag);
 }
 
-static sonde_err read_collection(const sonde_selector *selector, sonde__observe_item *of,
-                                 sonde_diag *diag)
+static sonde_err read_collection(const sonde_selector *selector,
+                                 sonde__observe_item *item, sonde_diag *diag)
 {
     char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
     char wrong[64];
 
     for (size_t i = 0; i < SONDE_COUNT_OF(collections); i++) {
-        if (strcmp(of->text, collections[i].name) == 0) {
-            of->role = collections[i].role;
+        if (strcmp(item->text, collections[i].name) == 0) {
+            item->role = collections[i].role;
             return SONDE_OK;
         }
     }
-    (void)snprintf(wrong, sizeof wrong, "unknown collection '%.32s'", of->text);
-    if (sonde__observe_nearest_names(of->text, collections, collection_at,
+    (void)snprintf(wrong, sizeof wrong, "unknown collection '%.32s'", item->text);
+    if (sonde__observe_nearest_names(item->text, collections, collection_at,
                                      SONDE_COUNT_OF(collections), near,
                                      sizeof near) > 0) {
         (void)snprintf(expected, sizeof expected, "a collection such as %s", near);
-        return fail_at(selector, of->at, wrong, expected, diag);
+        return fail_at(selector, item->at, wrong, expected, diag);
     }
-    return fail_at(selector, of->at, wrong,
+    return fail_at(selector, item->at, wrong,
                    "all, weights, biases, buffers, gradients, updates, optimizer_state, "
                    "losses, inputs, outputs, activations, activation_gradients, scalars "
                    "or others",
@@ -137,7 +165,7 @@ static void pcre_free(void *ptr, void *user)
     sonde__free(ptr);
 }
 
-static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *of,
+static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *item,
                             sonde_diag *diag)
 {
     pcre2_compile_context *limits = NULL;
@@ -154,17 +182,17 @@ static sonde_err read_regex(sonde_selector *selector, sonde__observe_item *of,
         return sonde__fail_nomem(diag, "a regular expression");
     }
     (void)pcre2_set_max_pattern_length(limits, LONGEST_REGEX);
-    of->code = pcre2_compile((PCRE2_SPTR)of->text, PCRE2_ZERO_TERMINATED,
-                             PCRE2_DOLLAR_ENDONLY, &code, &at, limits);
+    item->code = pcre2_compile((PCRE2_SPTR)item->text, PCRE2_ZERO_TERMINATED,
+                               PCRE2_DOLLAR_ENDONLY, &code, &at, limits);
     pcre2_compile_context_free(limits);
-    if (of->code == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
+    if (item->code == NULL && code == PCRE2_ERROR_HEAP_FAILED) {
         return sonde__fail_nomem(diag, "a regular expression");
     }
-    if (of->code == NULL) {
+    if (item->code == NULL) {
         PCRE2_UCHAR wrong[128] = {0};
 
         (void)pcre2_get_error_message(code, wrong, sizeof wrong);
-        return fail_at(selector, source_offset(selector, of, at), (const char *)wrong,
+        return fail_at(selector, source_offset(selector, item, at), (const char *)wrong,
                        "a Perl-compatible regular expression", diag);
     }
     return SONDE_OK;
@@ -362,4 +390,249 @@ void sonde_selector_destroy(sonde_selector *selector)
 const char *sonde_selector_text(const sonde_selector *selector)
 {
     return selector->text;
+}
+
+enum {
+    MATCH_LIMIT =
+        100000, /* calls of the matcher a name; a sane expression needs hundreds */
+    HEAP_LIMIT_KIB = 4096 /* of backtracking memory */
+};
+
+static sonde_err fail_match(const sonde_selector *selector, const char *name, int code,
+                            sonde_diag *diag)
+{
+    PCRE2_UCHAR wrong[128] = {0};
+
+    if (code == PCRE2_ERROR_NOMEMORY) {
+        return sonde__fail_nomem(diag, "matching a regular expression");
+    }
+    if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT ||
+        code == PCRE2_ERROR_HEAPLIMIT) {
+        return sonde__fail(diag, SONDE_EINVAL, selector->text,
+                           "an expression without nested repetition",
+                           "matching '%s' takes too many steps", name);
+    }
+    (void)pcre2_get_error_message(code, wrong, sizeof wrong);
+    return sonde__fail(diag, SONDE_EINVAL, selector->text,
+                       "a Perl-compatible regular expression", "matching '%s': %s", name,
+                       (const char *)wrong);
+}
+
+/* What is to be marked: tensors from an id on. */
+typedef struct marking {
+    const sonde_catalogue *catalogue;
+    uint32_t first_id, count;
+    uint8_t *marks; /* by id */
+} marking;
+
+static sonde_err mark_regex(const sonde_selector *selector,
+                            const sonde__observe_item *item, const marking *work,
+                            sonde_diag *diag)
+{
+    pcre2_match_context *limits = pcre2_match_context_create(selector->memory);
+    pcre2_match_data *found = pcre2_match_data_create(1, selector->memory);
+    sonde_err err = SONDE_OK;
+
+    if (limits == NULL || found == NULL) {
+        err = sonde__fail_nomem(diag, "matching a regular expression");
+        goto done;
+    }
+    (void)pcre2_set_match_limit(limits, MATCH_LIMIT);
+    (void)pcre2_set_heap_limit(limits, HEAP_LIMIT_KIB);
+    for (uint32_t id = work->first_id; id < work->count && err == SONDE_OK; id++) {
+        const char *name = sonde_catalogue_info(work->catalogue, id)->name;
+        const int code =
+            pcre2_match(item->code, (PCRE2_SPTR)name, strlen(name), 0, 0, found, limits);
+
+        if (code >= 0) {
+            work->marks[id] = 1;
+        } else if (code != PCRE2_ERROR_NOMATCH) {
+            err = fail_match(selector, name, code, diag);
+        }
+    }
+done:
+    pcre2_match_data_free(found);
+    pcre2_match_context_free(limits);
+    return err;
+}
+
+/* text without a "model." that no module has; into *kept, which the caller frees. */
+static sonde_err without_model(const sonde_catalogue *catalogue, const char *text,
+                               char **kept, sonde_diag *diag)
+{
+    const size_t model = sonde__observe_model_prefix(text);
+
+    *kept = sonde__strdup(text);
+    if (*kept == NULL) {
+        return sonde__fail_nomem(diag, "a selector");
+    }
+    if (model != SIZE_MAX && !sonde__observe_has_module(catalogue, "model")) {
+        const char *rest = text + model + SONDE__MODEL_LENGTH;
+
+        memcpy(*kept + model, rest, strlen(rest) + 1);
+    }
+    return SONDE_OK;
+}
+
+static void mark_glob(const char *pattern, const marking *work)
+{
+    for (uint32_t id = work->first_id; id < work->count; id++) {
+        if (sonde__observe_glob_match(pattern,
+                                      sonde_catalogue_info(work->catalogue, id)->name)) {
+            work->marks[id] = 1;
+        }
+    }
+}
+
+static const char *module_at(const void *list, size_t i)
+{
+    const sonde_catalogue *catalogue = list;
+
+    return sonde_catalogue_info(catalogue, (uint32_t)i)->module;
+}
+
+static sonde_err mark_module(const char *path, const marking *work, sonde_diag *diag)
+{
+    char near[SONDE__NEAREST_TEXT], expected[SONDE__NEAREST_TEXT + 24];
+    bool any = false;
+
+    for (uint32_t id = work->first_id; id < work->count; id++) {
+        if (sonde__observe_in_module(sonde_catalogue_info(work->catalogue, id), path)) {
+            work->marks[id] = 1;
+            any = true;
+        }
+    }
+    if (any) {
+        return SONDE_OK;
+    }
+    if (sonde__observe_nearest_names(path, work->catalogue, module_at, work->count, near,
+                                     sizeof near) > 0) {
+        (void)snprintf(expected, sizeof expected, "a module such as %s", near);
+    } else {
+        (void)snprintf(expected, sizeof expected, "a module that has tensors");
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, NULL, expected, "unknown module '%s'",
+                       path);
+}
+
+static void mark_role(int role, const marking *work)
+{
+    for (uint32_t id = work->first_id; id < work->count; id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(work->catalogue, id);
+
+        if (role == SONDE__ROLE_ALL ? info->same_as == id : (int)info->role == role) {
+            work->marks[id] = 1;
+        }
+    }
+}
+
+static sonde_err mark_pattern(const sonde__observe_item *item, const marking *work,
+                              sonde_diag *diag)
+{
+    char *kept = NULL;
+    sonde_err err = without_model(work->catalogue, item->text, &kept, diag);
+
+    if (err == SONDE_OK && item->kind == SONDE__ITEM_GLOB) {
+        mark_glob(kept, work);
+    } else if (err == SONDE_OK) {
+        err = mark_module(kept, work, diag);
+    }
+    sonde__free(kept);
+    return err;
+}
+
+static sonde_err mark_item(const sonde_selector *selector,
+                           const sonde__observe_item *item, const marking *work,
+                           sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+    uint32_t id = 0;
+
+    switch (item->kind) {
+    case SONDE__ITEM_EXACT:
+        err = sonde_catalogue_find(work->catalogue, item->text, &id, diag);
+        if (err == SONDE_OK && id >= work->first_id) {
+            work->marks[id] = 1;
+        }
+        break;
+    case SONDE__ITEM_REGEX:
+        err = mark_regex(selector, item, work, diag);
+        break;
+    case SONDE__ITEM_COLLECTION:
+        mark_role(item->role, work);
+        break;
+    case SONDE__ITEM_GLOB:
+    case SONDE__ITEM_MODULE:
+        err = mark_pattern(item, work, diag);
+        break;
+    }
+    return err;
+}
+
+static sonde_err list_marked(const uint8_t *marks, uint32_t declared, uint32_t **ids,
+                             size_t *count, sonde_diag *diag)
+{
+    uint32_t *listed = NULL;
+    size_t n = 0;
+
+    for (uint32_t id = 0; id < declared; id++) {
+        n += marks[id];
+    }
+    listed = sonde__calloc(n, sizeof *listed);
+    if (listed == NULL) {
+        return sonde__fail_nomem(diag, "a selection");
+    }
+    n = 0;
+    for (uint32_t id = 0; id < declared; id++) {
+        if (marks[id] != 0) {
+            listed[n++] = id;
+        }
+    }
+    *ids = listed;
+    *count = n;
+    return SONDE_OK;
+}
+
+sonde_err sonde__selector_mark(const sonde_selector *selector,
+                               const sonde_catalogue *catalogue, uint32_t first_id,
+                               bool unknown_is_fine, uint8_t *marks, sonde_diag *diag)
+{
+    const marking work = {catalogue, first_id, sonde_catalogue_count(catalogue), marks};
+    sonde_diag wrong = {0};
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < selector->count && err == SONDE_OK; i++) {
+        err = mark_item(selector, &selector->items[i], &work, &wrong);
+        if (err == SONDE_ENOTFOUND && unknown_is_fine) {
+            err = SONDE_OK;
+        }
+    }
+    if (err != SONDE_OK && diag != NULL) {
+        *diag = wrong;
+    }
+    return err;
+}
+
+sonde_err sonde_selector_resolve(const sonde_selector *selector,
+                                 const sonde_catalogue *catalogue, uint32_t **ids,
+                                 size_t *count, sonde_diag *diag)
+{
+    const uint32_t declared = sonde_catalogue_count(catalogue);
+    uint8_t *marks = sonde__calloc(declared, 1);
+    sonde_err err = SONDE_OK;
+
+    if (marks == NULL) {
+        return sonde__fail_nomem(diag, "a selection");
+    }
+    err = sonde__selector_mark(selector, catalogue, 0, false, marks, diag);
+    if (err == SONDE_OK) {
+        err = list_marked(marks, declared, ids, count, diag);
+    }
+    sonde__free(marks);
+    return err;
+}
+
+void sonde_selector_free_ids(uint32_t *ids)
+{
+    sonde__free(ids);
 }

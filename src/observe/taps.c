@@ -101,22 +101,22 @@ static sonde_err check_tap(const sonde_tap *checked, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static sonde_err copy_schedules(sonde__observe_tap *to, const sonde_tap *from,
+static sonde_err copy_schedules(sonde__observe_tap *tap, const sonde_tap *added,
                                 sonde_diag *diag)
 {
     for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
-        const sonde_schedule *when = &from->when[mode];
+        const sonde_schedule *when = &added->when[mode];
 
-        to->when[mode] = *when;
+        tap->when[mode] = *when;
         if (when->step_count == 0) {
             continue;
         }
-        to->steps[mode] = sonde__calloc(when->step_count, sizeof(int64_t));
-        if (to->steps[mode] == NULL) {
+        tap->steps[mode] = sonde__calloc(when->step_count, sizeof(int64_t));
+        if (tap->steps[mode] == NULL) {
             return sonde__fail_nomem(diag, "a schedule");
         }
-        memcpy(to->steps[mode], when->steps, when->step_count * sizeof(int64_t));
-        to->when[mode].steps = to->steps[mode];
+        memcpy(tap->steps[mode], when->steps, when->step_count * sizeof(int64_t));
+        tap->when[mode].steps = tap->steps[mode];
     }
     return SONDE_OK;
 }
@@ -263,7 +263,7 @@ sonde_err sonde__observer_add_ids(sonde_observer *observer, const sonde_tap *add
 }
 
 sonde_err sonde__observer_on_extend(sonde_observer *observer,
-                                    sonde_err (*extend)(void *user, uint32_t from,
+                                    sonde_err (*extend)(void *user, uint32_t first_id,
                                                         sonde_diag *diag),
                                     void *user, sonde_diag *diag)
 {

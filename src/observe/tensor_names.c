@@ -285,17 +285,17 @@ static const struct row {
     {"bias", ANYWHERE, SONDE_ROLE_BIAS},
 };
 
-static bool fits(const struct row *of, const char *name)
+static bool fits(const struct row *listed, const char *name)
 {
-    const size_t length = strlen(name), tail = strlen(of->text);
+    const size_t length = strlen(name), tail = strlen(listed->text);
 
-    switch (of->where) {
+    switch (listed->where) {
     case AT_START:
-        return strncasecmp(name, of->text, tail) == 0;
+        return strncasecmp(name, listed->text, tail) == 0;
     case AT_END:
-        return length >= tail && strcasecmp(name + length - tail, of->text) == 0;
+        return length >= tail && strcasecmp(name + length - tail, listed->text) == 0;
     case ANYWHERE:
-        return strcasestr(name, of->text) != NULL;
+        return strcasestr(name, listed->text) != NULL;
     }
     return false;
 }

@@ -55,9 +55,9 @@ sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **
  * unknown_is_fine: a name or module that is unknown marks nothing and is no error.
  */
 SONDE_API sonde_err sonde__selector_mark(const sonde_selector *selector,
-                                         const sonde_catalogue *catalogue, uint32_t from,
-                                         bool unknown_is_fine, uint8_t *marks,
-                                         sonde_diag *diag);
+                                         const sonde_catalogue *catalogue,
+                                         uint32_t first_id, bool unknown_is_fine,
+                                         uint8_t *marks, sonde_diag *diag);
 
 /* Makes info that of an alias of a tensor of the catalogue, with its dtype and shape: in the
  * catalogue that info is from the batch may be of another size. */

@@ -34,6 +34,6 @@ SONDE_API sonde_err sonde__plot_series_read(const sonde_plot_series *series, boo
                                             sonde__plot_series *out, sonde_diag *diag);
 SONDE_API void sonde__plot_series_fini(sonde__plot_series *series);
 
-SONDE_API sonde__plot_mark sonde__plot_mark_of(double y, bool log_y);
+sonde__plot_mark sonde__plot_mark_of(double y, bool log_y);
 
 #endif

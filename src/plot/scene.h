@@ -111,11 +111,10 @@ SONDE_API void sonde__plot_scene_fini(sonde__plot_scene *scene);
 
 /* --- shapes ------------------------------------------------------------------------- */
 
-SONDE_API void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box,
-                                uint32_t colour);
+void sonde__plot_fill(sonde__plot_scene *scene, sonde__plot_box box, uint32_t colour);
 /* Points are copied. */
-SONDE_API void sonde__plot_line(sonde__plot_scene *scene, const sonde__plot_point *points,
-                                size_t count, uint32_t colour, double width, int dash);
+void sonde__plot_line(sonde__plot_scene *scene, const sonde__plot_point *points,
+                      size_t count, uint32_t colour, double width, int dash);
 void sonde__plot_segment(sonde__plot_scene *scene, double x0, double y0, double x1,
                          double y1, uint32_t colour, double width);
 void sonde__plot_outline(sonde__plot_scene *scene, sonde__plot_box box, uint32_t colour,
@@ -141,7 +140,7 @@ void sonde__plot_font_set(struct _cairo *cairo, sonde__plot_font font);
 SONDE_API double sonde__plot_text_width(sonde__plot_scene *scene, const char *text,
                                         sonde__plot_font font);
 /* Height of one line. */
-SONDE_API double sonde__plot_text_height(sonde__plot_font font);
+double sonde__plot_text_height(sonde__plot_font font);
 SONDE_API void sonde__plot_text(sonde__plot_scene *scene, const char *text,
                                 sonde__plot_font font, uint32_t colour,
                                 sonde__plot_place place);
@@ -161,13 +160,11 @@ SONDE_API sonde__plot_lines sonde__plot_wrap(sonde__plot_scene *scene, const cha
                                              size_t most);
 SONDE_API void sonde__plot_lines_fini(sonde__plot_lines *lines);
 
-SONDE_API double sonde__plot_lines_height(const sonde__plot_lines *lines,
-                                          sonde__plot_font font);
+double sonde__plot_lines_height(const sonde__plot_lines *lines, sonde__plot_font font);
 /* Draws the lines downwards from place. */
-SONDE_API void sonde__plot_lines_draw(sonde__plot_scene *scene,
-                                      const sonde__plot_lines *lines,
-                                      sonde__plot_font font, uint32_t colour,
-                                      sonde__plot_place place);
+void sonde__plot_lines_draw(sonde__plot_scene *scene, const sonde__plot_lines *lines,
+                            sonde__plot_font font, uint32_t colour,
+                            sonde__plot_place place);
 
 /* --- the file ----------------------------------------------------------------------- */
 

@@ -35,7 +35,7 @@ SONDE_API void sonde__plot_ticks_log(double low, double high, int wanted,
 
 /* The smallest 1, 2 or 5 times a power of ten that divides range into at most `wanted`
  * parts. */
-SONDE_API double sonde__plot_nice_step(double range, int wanted);
+double sonde__plot_nice_step(double range, int wanted);
 
 /* "1 234 567", with thin spaces. Returns buf. */
 SONDE_API const char *sonde__plot_grouped(uint64_t value, char *buf, size_t size);

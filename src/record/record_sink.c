@@ -16,7 +16,7 @@ static sonde__record_sink *self(sonde_sink *sink)
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
-    sonde__record_sink *to = self(sink);
+    sonde__record_sink *own = self(sink);
     sonde_err err = SONDE_OK;
 
     if ((how & KEPT) == 0) {
@@ -28,19 +28,19 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
         return sonde__fail(diag, SONDE_ERANGE, info->name, "at most 65535", "%d replicas",
                            shape->replicas);
     }
-    if (!sonde__reserve(&to->shown, &to->shown_capacity, (size_t)id + 1,
-                        sizeof *to->shown)) {
+    if (!sonde__reserve(&own->shown, &own->shown_capacity, (size_t)id + 1,
+                        sizeof *own->shown)) {
         return sonde__fail_nomem(diag, "what a recorder is shown");
     }
-    while (to->shown_count <= id) {
-        to->shown[to->shown_count++] = (sonde__record_shown){0};
+    while (own->shown_count <= id) {
+        own->shown[own->shown_count++] = (sonde__record_shown){0};
     }
     err = sonde__recorder_check_name(info->name, diag);
-    if (err == SONDE_OK && to->recorder != NULL) {
-        err = sonde_recorder_expect(to->recorder, id, diag);
+    if (err == SONDE_OK && own->recorder != NULL) {
+        err = sonde_recorder_expect(own->recorder, id, diag);
     }
-    return err == SONDE_OK && to->witness != NULL && to->witness->prepare != NULL
-               ? to->witness->prepare(to->witness, id, info, how, shape, diag)
+    return err == SONDE_OK && own->witness != NULL && own->witness->prepare != NULL
+               ? own->witness->prepare(own->witness, id, info, how, shape, diag)
                : err;
 }
 
@@ -99,14 +99,14 @@ void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *s
 
 static void put(sonde_sink *sink, const sonde_observation *seen)
 {
-    sonde__record_sink *to = self(sink);
+    sonde__record_sink *own = self(sink);
     unsigned how = seen->how & KEPT;
 
-    if (seen->id < to->shown_count) { /* else it was never prepared */
-        sonde__record_shown *shown = &to->shown[seen->id];
+    if (seen->id < own->shown_count) { /* else it was never prepared */
+        sonde__record_shown *shown = &own->shown[seen->id];
 
-        if (!is_shown(to, seen->id, &seen->at)) {
-            *shown = (sonde__record_shown){.round = to->round,
+        if (!is_shown(own, seen->id, &seen->at)) {
+            *shown = (sonde__record_shown){.round = own->round,
                                            .step = seen->at.global_step,
                                            .micro_batch = seen->at.micro_batch,
                                            .replica = seen->at.replica};
@@ -114,19 +114,19 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
         how &= ~shown->how;
         shown->how |= how;
     }
-    sonde__record_sink_put(to, seen, how);
+    sonde__record_sink_put(own, seen, how);
 }
 
 static void end_step(sonde_sink *sink, const sonde_coordinate *at)
 {
-    sonde__record_sink *to = self(sink);
+    sonde__record_sink *own = self(sink);
 
-    to->round++;
-    if (to->recorder != NULL) {
-        sonde_recorder_end_step(to->recorder, at);
+    own->round++;
+    if (own->recorder != NULL) {
+        sonde_recorder_end_step(own->recorder, at);
     }
-    if (to->witness != NULL && to->witness->end_step != NULL) {
-        to->witness->end_step(to->witness, at);
+    if (own->witness != NULL && own->witness->end_step != NULL) {
+        own->witness->end_step(own->witness, at);
     }
 }
 

@@ -66,8 +66,8 @@ SONDE_API sonde_err sonde__report_track_read(sonde_trial *trial, uint32_t id,
 
 /* The quantity that shows a finding's statistic best. *same: it is that statistic itself,
  * so the finding's threshold can be drawn. */
-SONDE_API sonde__report_quantity sonde__report_quantity_of(const char *statistic,
-                                                           sonde_role role, bool *same);
+sonde__report_quantity sonde__report_quantity_of(const char *statistic, sonde_role role,
+                                                 bool *same);
 /* The most informative quantity for a tensor of that role. */
 SONDE_API sonde__report_quantity sonde__report_quantity_usual(sonde_role role);
 

@@ -148,15 +148,15 @@ sonde_observer *sonde_watch_observer(sonde_watch *face)
 /* --- slots ------------------------------------------------------------------------ */
 
 /* Declares a tensor, or finds it if an add of it failed later on. */
-static sonde_err declare(watch *to, const sonde_tensor_info *info, uint32_t *id,
+static sonde_err declare(watch *on, const sonde_tensor_info *info, uint32_t *id,
                          sonde_diag *diag)
 {
-    const sonde_err err = sonde_catalogue_declare(to->catalogue, info, id, diag);
+    const sonde_err err = sonde_catalogue_declare(on->catalogue, info, id, diag);
     uint32_t known = 0;
 
     if (err == SONDE_EEXIST &&
-        sonde_catalogue_find(to->catalogue, info->name, &known, NULL) == SONDE_OK &&
-        !to->slots[known].added) {
+        sonde_catalogue_find(on->catalogue, info->name, &known, NULL) == SONDE_OK &&
+        !on->slots[known].added) {
         *id = known;
         return SONDE_OK;
     }
@@ -164,29 +164,29 @@ static sonde_err declare(watch *to, const sonde_tensor_info *info, uint32_t *id,
 }
 
 /* The observer takes up a new tensor, at the step that is on too. */
-static sonde_err extend(watch *to, sonde_diag *diag)
+static sonde_err extend(watch *on, sonde_diag *diag)
 {
-    const sonde_err err = sonde_observer_extend(to->observer, diag);
+    const sonde_err err = sonde_observer_extend(on->observer, diag);
 
-    to->face.wants = to->gate->wants;
-    if (err == SONDE_OK && to->stepping) {
-        to->due = sonde_observer_begin_due(to->observer, &to->at);
+    on->face.wants = on->gate->wants;
+    if (err == SONDE_OK && on->stepping) {
+        on->due = sonde_observer_begin_due(on->observer, &on->at);
     }
     return err;
 }
 
-static sonde_err reserve(watch *to, size_t count, sonde_diag *diag)
+static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
 {
-    const size_t zeros = to->zero_capacity;
+    const size_t zeros = on->zero_capacity;
 
-    if (!sonde__reserve(&to->slots, &to->capacity, count, sizeof *to->slots) ||
-        (!to->bound &&
-         !sonde__reserve(&to->zeros, &to->zero_capacity, count, sizeof *to->zeros))) {
+    if (!sonde__reserve(&on->slots, &on->capacity, count, sizeof *on->slots) ||
+        (!on->bound &&
+         !sonde__reserve(&on->zeros, &on->zero_capacity, count, sizeof *on->zeros))) {
         return sonde__fail_nomem(diag, "a slot");
     }
-    if (!to->bound) {
-        memset(to->zeros + zeros, 0, to->zero_capacity - zeros);
-        to->face.wants = to->zeros;
+    if (!on->bound) {
+        memset(on->zeros + zeros, 0, on->zero_capacity - zeros);
+        on->face.wants = on->zeros;
     }
     return SONDE_OK;
 }
@@ -194,11 +194,11 @@ static sonde_err reserve(watch *to, size_t count, sonde_diag *diag)
 sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
                           uint32_t *slot_out, sonde_diag *diag)
 {
-    watch *to = self(face);
+    watch *on = self(face);
     sonde_tensor_info own = *info;
-    const uint32_t count = sonde_catalogue_count(to->catalogue);
+    const uint32_t count = sonde_catalogue_count(on->catalogue);
     uint32_t id = 0;
-    sonde_err err = reserve(to, (size_t)count + 1, diag);
+    sonde_err err = reserve(on, (size_t)count + 1, diag);
 
     if (err != SONDE_OK) {
         return err;
@@ -207,13 +207,13 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
         own.role = sonde__observe_role_by_name(own.name);
     }
     own.same_as = SONDE_NO_TENSOR;
-    to->slots[count] = (slot){.step = -1};
-    err = declare(to, &own, &id, diag);
-    if (err == SONDE_OK && to->bound) {
-        err = extend(to, diag);
+    on->slots[count] = (slot){.step = -1};
+    err = declare(on, &own, &id, diag);
+    if (err == SONDE_OK && on->bound) {
+        err = extend(on, diag);
     }
     if (err == SONDE_OK) {
-        to->slots[id].added = true;
+        on->slots[id].added = true;
         *slot_out = id;
     }
     return err;
@@ -231,9 +231,9 @@ sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
 }
 
 /* Whether a slot was added. */
-static bool is_slot(const watch *of, uint32_t id)
+static bool is_slot(const watch *on, uint32_t id)
 {
-    return id < sonde_catalogue_count(of->catalogue) && of->slots[id].added;
+    return id < sonde_catalogue_count(on->catalogue) && on->slots[id].added;
 }
 
 static update *make_update(const sonde_tensor_info *info)
@@ -264,17 +264,17 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
                                  uint32_t *slot_out, sonde_diag *diag)
 {
     static const char prefix[] = "update/";
-    watch *to = self(face);
+    watch *on = self(face);
     sonde_tensor_info info;
     update *made = NULL;
     char *name = NULL;
     sonde_err err = SONDE_OK;
 
-    if (!is_slot(to, parameter)) {
+    if (!is_slot(on, parameter)) {
         return sonde__fail(diag, SONDE_ERANGE, "the update of a slot", "a slot",
                            "slot %lu", (unsigned long)parameter);
     }
-    info = *sonde_catalogue_info(to->catalogue, parameter);
+    info = *sonde_catalogue_info(on->catalogue, parameter);
     if (!sonde_dtype_is_float(info.dtype)) {
         return sonde__fail(diag, SONDE_EDTYPE, info.name, "a floating dtype",
                            "the update of a tensor of %s", sonde_dtype_name(info.dtype));
@@ -294,7 +294,7 @@ sonde_err sonde_watch_add_update(sonde_watch *face, uint32_t parameter,
     if (err != SONDE_OK) {
         goto error;
     }
-    to->slots[*slot_out].update = made;
+    on->slots[*slot_out].update = made;
     sonde__free(name);
     return SONDE_OK;
 

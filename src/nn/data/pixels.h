@@ -34,6 +34,6 @@ sonde__data_affine_fn sonde__data_affine_avx2, sonde__data_affine_avx512;
 /* The one for this processor. */
 sonde__data_affine_fn *sonde__data_affine_kernel(void);
 /* Fills the table and tests the kernel. */
-SONDE_API void sonde__data_affine_init(sonde__data_affine *affine, float mean, float std);
+void sonde__data_affine_init(sonde__data_affine *affine, float mean, float std);
 
 #endif

@@ -9,10 +9,10 @@
  *
  * Over LANES: convolution, pooling, group norm, softmax and NLL, each set a constant per
  * ISA (sonde__kernel_conv2d_avx2 ...).
- *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups of
- *     the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
- *   - An index is u8, row * window width + column; of equal numbers the first wins, of NaN
- *     the last, as in PyTorch.
+ *   - conv2d_relu_pool and pool_relu_conv_grad take stride, padding, dilation and groups
+ *     of the convolution from attrs; the pool is always 2 x 2 with stride 2, no padding.
+ *   - An index is u8, row * window width + column; of equal numbers the first wins, of
+ *     NaN the last, as in PyTorch.
  *
  * The others:
  *   linear, linear_relu           x LANES or PLAIN -> y LANES
@@ -20,11 +20,13 @@
  *   linear_grad_weight(_sgd)      dy LANES, x PANELS, LANES or PLAIN -> dw PLAIN
  *   linear_channel_sum            dy (N, C) LANES -> PLAIN
  *   relu, relu_grad, add, scale, accumulate: ANY layout, element-wise
- *   sgd, adam                     PLAIN, vital signs of gradient and weight in the same loop
+ *   sgd, adam                     PLAIN, with vital signs of gradient and weight
  *   reorder                       every pair of layouts
  */
 #ifndef SONDE_NN_KERNELS_FAST_H
 #define SONDE_NN_KERNELS_FAST_H
+
+#include <sonde/export.h>
 
 #include "base/cpu.h"
 #include "nn/ops/ops.h"
@@ -78,20 +80,16 @@ typedef struct sonde__kernel_lane_kernels {
     const sonde__kernel_nll_kernels *nll;
 } sonde__kernel_lane_kernels;
 
-#if defined(__GNUC__)
-#pragma GCC visibility push(default) /* for tests, which link the shared library */
-#endif
-
 /* For one instruction set, which the processor must have: for tests and benchmarks. */
-const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa);
+SONDE_API const sonde__kernel_lane_kernels *sonde__kernel_lane_kernels_of(sonde__isa isa);
 
 /* NULL-terminated lists for this processor, fastest first. */
-const sonde__op_kernel *const *sonde__kernel_conv2d_fast(void);
+SONDE_API const sonde__op_kernel *const *sonde__kernel_conv2d_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_relu_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_relu_pool_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_grad_input_fast(void);
 const sonde__op_kernel *const *sonde__kernel_conv2d_grad_weight_fast(void);
-const sonde__op_kernel *const *
+SONDE_API const sonde__op_kernel *const *
 sonde__kernel_channel_sum_fast(void); /* after the linear layer's */
 const sonde__op_kernel *const *sonde__kernel_pool_relu_conv_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_max_pool2d_fast(void);
@@ -103,11 +101,7 @@ const sonde__op_kernel *const *sonde__kernel_log_softmax_fast(void);
 const sonde__op_kernel *const *sonde__kernel_softmax_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_log_softmax_grad_fast(void);
 const sonde__op_kernel *const *sonde__kernel_nll_fast(void);
-const sonde__op_kernel *const *sonde__kernel_nll_grad_fast(void);
-
-#if defined(__GNUC__)
-#pragma GCC visibility pop
-#endif
+SONDE_API const sonde__op_kernel *const *sonde__kernel_nll_grad_fast(void);
 
 extern const sonde__kernel_conv2d_kernels sonde__kernel_conv2d_generic,
     sonde__kernel_conv2d_avx2, sonde__kernel_conv2d_avx512;
@@ -128,11 +122,7 @@ extern const sonde__kernel_nll_kernels sonde__kernel_nll_generic, sonde__kernel_
 
 /* --- linear layers, element-wise ops, updates, reorders ----------------------------- */
 
-#if defined(__GNUC__)
-#pragma GCC visibility push(default) /* for tests, which link the shared library */
-#endif
-
-const sonde__op_kernel *const *sonde__kernel_linear_fast(void);
+SONDE_API const sonde__op_kernel *const *sonde__kernel_linear_fast(void);
 const sonde__op_kernel *const *sonde__kernel_linear_relu_fast(void);
 const sonde__op_kernel *const *sonde__kernel_linear_grad_input_fast(void);
 const sonde__op_kernel *const *sonde__kernel_linear_grad_weight_fast(void);
@@ -140,7 +130,7 @@ const sonde__op_kernel *const *sonde__kernel_linear_grad_weight_sgd_fast(void);
 const sonde__op_kernel *const *sonde__kernel_linear_channel_sum_fast(void);
 const sonde__op_kernel *const *sonde__kernel_relu_fast(void);
 const sonde__op_kernel *const *sonde__kernel_relu_grad_fast(void);
-const sonde__op_kernel *const *sonde__kernel_add_fast(void);
+SONDE_API const sonde__op_kernel *const *sonde__kernel_add_fast(void);
 const sonde__op_kernel *const *sonde__kernel_scale_fast(void);
 const sonde__op_kernel *const *sonde__kernel_accumulate_fast(void);
 const sonde__op_kernel *const *sonde__kernel_sgd_fast(void);
@@ -166,11 +156,7 @@ typedef enum sonde__kernel_fast_op {
 } sonde__kernel_fast_op;
 enum { SONDE__FAST_OPS = 14 };
 
-const sonde__op_kernel *const *sonde__kernel_fast_kernels_of(sonde__isa isa,
-                                                             sonde__kernel_fast_op op);
-
-#if defined(__GNUC__)
-#pragma GCC visibility pop
-#endif
+SONDE_API const sonde__op_kernel *const *
+sonde__kernel_fast_kernels_of(sonde__isa isa, sonde__kernel_fast_op op);
 
 #endif

@@ -1,11 +1,12 @@
 /*
- * operand_vitals.h - vital signs of the values that ops make, and the order of their sums.
+ * operand_vitals.h - vital signs of the values that ops make, and the order of their
+ * sums.
  *
  * A value is taken as it lies in memory: those of sonde_vitals_of of its elements in that
- * order, lanes past N left out. PLAIN values, all parameters among them, thus have the very
- * bits of sonde_vitals_of; values in LANES those of the elements in the order [N / 16][inner]
- * [16]. A value that a fused kernel does not keep is derived from one it keeps: the
- * gradient that a max-pool spreads is the pool's gradient, and zeros.
+ * order, lanes past N left out. PLAIN values, all parameters among them, thus have the
+ * very bits of sonde_vitals_of; values in LANES those of the elements in the order [N /
+ * 16][inner] [16]. A value that a fused kernel does not keep is derived from one it
+ * keeps: the gradient that a max-pool spreads is the pool's gradient, and zeros.
  *
  * None of this depends on threads, on the instruction set or on other taps.
  */
@@ -14,12 +15,8 @@
 
 #include "nn/ops/ops.h"
 
-#if defined(__GNUC__)
-#pragma GCC visibility push(default) /* for tests, which link the shared library */
-#endif
-
-/* Whether sonde__kernel_operand_vitals takes such a value: anything PLAIN, float32 and uint8 in
- * LANES. */
+/* Whether sonde__kernel_operand_vitals takes such a value: anything PLAIN, float32 and
+ * uint8 in LANES. */
 bool sonde__kernel_has_operand_vitals(sonde_dtype dtype, sonde__op_layout layout);
 void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *vitals);
 
@@ -33,9 +30,5 @@ void sonde__kernel_gated_vitals(const sonde__operand *x, const float *gate,
 /* Of a value of `count` elements that consists of the elements vitals describe, and
  * zeros. */
 void sonde__kernel_pad_vitals(sonde_vitals *vitals, int64_t count);
-
-#if defined(__GNUC__)
-#pragma GCC visibility pop
-#endif
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * ops.h - the op table: what every op of a network is to the rest of the engine.
+ * ops.h - the op table: the contract between the ops and the rest of the engine.
  *
  * An op family lives in one file (conv2d.c, pool.c, linear.c ...): its shape rule, its
  * gradient, its scalar reference kernel and its rows in the table. Its fast kernels are
@@ -27,20 +27,20 @@
 /* --- layouts ------------------------------------------------------------------------ */
 
 /*
- * How a value of shape (N, inner ...) lies in memory.
+ * The memory layout of a value of shape (N, inner ...).
  *
  *   PLAIN   row-major.
  *   LANES   [ceil(N / 16)][inner, row-major][16]: 16 samples side by side, one vector a
  *           pixel. Lanes past N hold unspecified numbers and never reach a valid lane, a
  *           weight gradient or a loss.
- *   PANELS  of a matrix (N, K): [ceil(K / 32)][N][32], columns past K zero. What the weight
- *           gradient of a linear layer reads.
+ *   PANELS  of a matrix (N, K): [ceil(K / 32)][N][32], columns past K zero. The weight
+ *           gradient of a linear layer reads it.
  */
 typedef enum sonde__op_layout {
     SONDE__PLAIN = 0,
     SONDE__LANES = 1,
     SONDE__PANELS = 2,
-    SONDE__ANY = 3 /* of a kernel: whatever the first operand has, all alike */
+    SONDE__ANY = 3 /* of a kernel: that of the first operand, for all operands */
 } sonde__op_layout;
 
 enum { SONDE__LANE_WIDTH = 16, SONDE__PANEL_WIDTH = 32 };
@@ -87,20 +87,20 @@ typedef struct sonde__op_call {
     int in_count, out_count;
     sonde__operand in[SONDE__MAX_OPERANDS];
     sonde__operand out[SONDE__MAX_OPERANDS];
-    void *scratch; /* what the kernel's scratch function asked for, 64-byte aligned */
+    void *scratch; /* as large as the kernel's scratch function says, 64-byte aligned */
     const float
-        *live; /* numbers that may change between calls (learning rate ...), or NULL */
-    /* Where to put vital signs of an operand that streams through anyway; NULL: not wanted.
-     * Set only where sonde__op_tells_in or sonde__op_tells_out is true; parts is 1 then,
-     * unless it has finish. */
+        *live; /* numbers that change between calls (learning rate ...), or NULL */
+    /* Receives the vital signs of an operand that the kernel reads or writes anyway; NULL:
+     * not wanted. Set only where sonde__op_tells_in or sonde__op_tells_out is true; parts is 1
+     * then, unless the kernel has finish. */
     sonde_vitals *in_vitals[SONDE__MAX_OPERANDS];
     sonde_vitals *out_vitals[SONDE__MAX_OPERANDS];
-    /* Of updates: where each part reports whether its share of the gradient holds NaN or
-     * infinities, 1 or 0; NULL: not wanted. */
+    /* Updates: each part reports 1 if its share of the gradient has NaN or infinities, else
+     * 0; NULL: not wanted. */
     uint8_t *bad;
 } sonde__op_call;
 
-/* Where a part reports, cleared; NULL: not wanted. */
+/* The report of a part, cleared; NULL: not wanted. */
 static inline uint8_t *sonde__op_part_bad(const sonde__op_call *call, int part)
 {
     if (call->bad == NULL) {
@@ -115,13 +115,13 @@ typedef void (*sonde__op_kernel_fn)(const sonde__op_call *call, int part, int pa
 
 typedef struct sonde__op_kernel {
     const char *name; /* "lanes", "reference": for dumps */
-    /* Whether this kernel can do the call (shapes, attrs; layouts and data are not set). NULL:
-     * always. */
+    /* True if this kernel can do the call (shapes and attrs are set, layouts and data are
+     * not). NULL: always. */
     bool (*accepts)(const sonde__op_call *call);
     sonde__op_layout in[SONDE__MAX_OPERANDS]; /* unnamed ones are PLAIN */
     sonde__op_layout out[SONDE__MAX_OPERANDS];
     size_t (*scratch)(const sonde__op_call *call, int parts); /* bytes; NULL: none */
-    /* The number of parts into which it is worth dividing the call, at most max; NULL: 1. */
+    /* The number of parts worth dividing the call into, at most max; NULL: 1. */
     int (*parts)(const sonde__op_call *call, int max);
     /* Bit k: the kernel fills in_vitals[k] or out_vitals[k], whether or not that output is
      * kept: see operand_vitals.h for the order of sums. */
@@ -130,16 +130,16 @@ typedef struct sonde__op_kernel {
         const sonde__op_call *call); /* more bits of vitals_out, by shapes */
     unsigned vitals_kept;            /* of those bits: only while the output is kept */
     sonde__op_kernel_fn run;
-    /* Run by one thread when all parts are done, if parts is not 1 and vital signs are wanted;
-     * NULL: they need parts to be 1. */
+    /* One thread runs it when all parts are done, if parts is not 1 and vital signs are
+     * wanted; NULL: vital signs need parts to be 1. */
     void (*finish)(const sonde__op_call *call, int parts);
-    /* Of an update that computes its gradient itself: fills the vital signs that are asked for
-     * of it, after run and by one thread, and changes nothing else. NULL: the gradient is an
-     * input. */
+    /* An update that computes its gradient itself: fills the wanted vital signs of the
+     * gradient, after run and in one thread, and changes nothing else. NULL: the gradient is
+     * an input. */
     void (*again)(const sonde__op_call *call);
 } sonde__op_kernel;
 
-/* Whether a kernel provides the vital signs of an operand of a call (shapes are set). */
+/* True if a kernel provides the vital signs of an operand of a call (shapes are set). */
 static inline bool sonde__op_tells_in(const sonde__op_kernel *kernel, int operand)
 {
     return (kernel->vitals_in >> (unsigned)operand & 1U) != 0;
@@ -193,9 +193,7 @@ struct sonde__op_kind {
     /* Kernels, fastest first, NULL-terminated; the last is the scalar reference and accepts
      * everything that infer accepted. */
     const sonde__op_kernel *const *(*kernels)(void);
-    unsigned
-        optional_out; /* bit i: output i may be left out (data NULL) if it is not needed
-        */
+    unsigned optional_out; /* bit i: output i may be left out (data NULL) if unneeded */
     /* Output i shares memory with input alias[i] - 1 and is updated in place; 0: no. */
     int alias[SONDE__MAX_OPERANDS];
 };
@@ -261,10 +259,10 @@ extern const sonde__op_kind sonde__op_linear_relu; /* x, w, b? → linear?, y */
 extern const sonde__op_kind
     sonde__op_pool_relu_conv_grad; /* dy, index, pool y, x → drelu?,
                                                               dconv?, dw, db?; dims: of w */
-/* A weight gradient whose rows are used up by the update while in cache: rows of dw are
- * computed into a small buffer (or into dw, if the whole of it is observed) and fed to
- * SGD at once; the arithmetic is that of the two ops one after the other. live: as SGD.
- * */
+/* A weight gradient whose rows are used up by the update while in cache: rows of dw
+ * are computed into a small buffer (or into dw, if the whole of it is observed) and
+ * fed to SGD at once; the arithmetic is that of the two ops one after the other. live:
+ * as SGD. */
 extern const sonde__op_kind
     sonde__op_linear_grad_weight_sgd; /* w, dy, x, v? → w, dw?, v? */
 
