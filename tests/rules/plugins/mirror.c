@@ -54,11 +54,11 @@ static void step(sonde_rule_run *run)
 
         if (v != NULL && ++*seen > 2 && v->mean > self->limit &&
             sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "mean", v->mean, self->limit)) {
-            sonde_rule_say(run, i == 0 ? "An advice of its own." : NULL,
-                           "%s at %lld, need %d, %s, %d.",
-                           sonde_rule_info(run, tensors[i].id)->name,
-                           (long long)sonde_rule_at(run)->mode_step, tensors[i].need,
-                           self->text, self->never != self->never && self->none == INT64_MIN);
+            sonde_rule_say(
+                run, i == 0 ? "An advice of its own." : NULL,
+                "%s at %lld, need %d, %s, %d.", sonde_rule_info(run, tensors[i].id)->name,
+                (long long)sonde_rule_at(run)->mode_step, tensors[i].need, self->text,
+                self->never != self->never && self->none == INT64_MIN);
         }
     }
     if (self->bad_steps > 0 &&
@@ -130,7 +130,7 @@ static void finish(sonde_rule_run *run)
         const last *self = tensors[i].memory;
 
         if (self->hash != 0 && sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "hash",
-                                              (double)(self->hash >> 32), 0)) {
+                                                (double)(self->hash >> 32), 0)) {
             sonde_rule_say(run, NULL, "Hashes %llx.", (unsigned long long)self->hash);
         }
     }
