@@ -10,7 +10,7 @@
 
 #include <sonde/recorder.h>
 
-/* What is recorded of the value of a tensor that was shown last. */
+/* The forms in which the last value shown of a tensor is recorded. */
 typedef struct sonde__record_shown {
     uint64_t round; /* 0: none */
     int64_t step;
