@@ -1,6 +1,6 @@
 /*
- * export_file.c - see export_file.h. Checksums take eight bytes at a time (Kounavis and Berry
- * 2005).
+ * export_file.c - see export_file.h. Checksums take eight bytes at a time (Kounavis and
+ * Berry 2005).
  */
 #include "export/export_file.h"
 #include "base/fail.h"

@@ -1,8 +1,8 @@
 /*
  * export_run.c - exports: options, the walks over rows and raw values, and the call.
  *
- * If only statistics of vital signs are asked for, all steps of a tensor are read at once;
- * otherwise step by step with sonde_trial_reduce.
+ * If only statistics of vital signs are asked for, all steps of a tensor are read at
+ * once; otherwise step by step with sonde_trial_reduce.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -370,7 +370,8 @@ sonde_err sonde_trial_rows(sonde_trial *trial, const sonde_export_options *optio
     return sonde__export_walk(&work, first, row, user, diag);
 }
 
-/* --- walking over raw values --------------------------------------------------------- */
+/* --- walking over raw values
+ * --------------------------------------------------------- */
 
 static const char *worker_name(const sonde__export *work, int rank)
 {

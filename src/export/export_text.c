@@ -1,6 +1,6 @@
 /*
- * export_text.c - statistics and raw values as CSV (RFC 4180) and JSON lines: a line for each
- * row; of raw values in CSV a line for each element, in JSON for each value.
+ * export_text.c - statistics and raw values as CSV (RFC 4180) and JSON lines: a line for
+ * each row; of raw values in CSV a line for each element, in JSON for each value.
  *
  * Text goes to the file as it is made, so memory does not grow with the export.
  */

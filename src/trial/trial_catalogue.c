@@ -170,8 +170,8 @@ static const char *fill_info(const json_t *line, sonde_tensor_info *info)
     return NULL;
 }
 
-/* Fills in the tensor of an alias, and its dtype and shape. What was expected of a bad line;
- * NULL for a good one. */
+/* Fills in the tensor of an alias, and its dtype and shape. What was expected of a bad
+ * line; NULL for a good one. */
 static const char *find_tensor(const line_reader *reader, const json_t *line,
                                sonde_tensor_info *info)
 {

@@ -1,5 +1,6 @@
 /*
- * trial_steps.c - the steps of a trial: lists, completeness, waiting, one count to the other.
+ * trial_steps.c - the steps of a trial: lists, completeness, waiting, one count to the
+ * other.
  */
 #include "base/clock.h"
 #include "base/fail.h"
