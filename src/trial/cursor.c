@@ -51,7 +51,7 @@ struct sonde_trial_cursor {
     sonde_sketch *sketch;
 };
 
-/* --- making ----------------------------------------------------------------------- */
+/* --- making --------------------------------------------------------------------- */
 
 static sonde_err check_options(const sonde_trial *trial,
                                const sonde_trial_cursor_options *options,
@@ -361,7 +361,7 @@ static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
     return cursor->options.end == 0 || *global < cursor->options.end;
 }
 
-/* --- records ------------------------------------------------------------------------ */
+/* --- records -------------------------------------------------------------------- */
 
 static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
                           const sonde__trial_item *item, sonde_trial_record *record,
