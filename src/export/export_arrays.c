@@ -40,7 +40,7 @@ enum {
 };
 #define MOST_OLD 0xFFFFFFFFU
 
-/* --- little-endian records ------------------------------------------------------ */
+/* --- little-endian records -------------------------------------------------------- */
 
 typedef struct zip_record {
     unsigned char bytes[96];
@@ -59,7 +59,7 @@ static void put_or_ones(zip_record *record, uint64_t value, bool wide)
     put(record, wide ? MOST_OLD : value, 4);
 }
 
-/* --- .npy ----------------------------------------------------------------------- */
+/* --- .npy ------------------------------------------------------------------------- */
 
 static const char *npy_type(sonde_dtype dtype)
 {
@@ -113,7 +113,7 @@ static size_t npy_head(const sonde_view *view, char head[NPY_HEAD])
     return size;
 }
 
-/* --- elements ------------------------------------------------------------------- */
+/* --- elements --------------------------------------------------------------------- */
 
 /* Called with the bytes of an array, for the checksum and then for the file. */
 typedef void bytes_fn(sonde__export_npz_file *npz, const void *bytes, size_t n,
@@ -157,7 +157,7 @@ static void for_bytes(sonde__export_npz_file *npz, const sonde_view *view, bytes
     }
 }
 
-/* --- zip ------------------------------------------------------------------------ */
+/* --- zip -------------------------------------------------------------------------- */
 
 typedef struct zip_entry {
     const char *name;
@@ -351,7 +351,7 @@ void sonde__export_npz_abandon(sonde__export_npz_file *npz)
     npz->central = NULL;
 }
 
-/* --- what was exported ---------------------------------------------------------- */
+/* --- what was exported ------------------------------------------------------------ */
 
 static sonde_err fail_nothing(const char *path, sonde_diag *diag)
 {
@@ -378,7 +378,7 @@ static void see(seen *tensors, uint32_t id)
     tensors->flags[id] = 1;
 }
 
-/* --- npz ------------------------------------------------------------------------ */
+/* --- npz -------------------------------------------------------------------------- */
 
 typedef struct npz_writer {
     sonde__export_npz_file npz;
@@ -419,7 +419,7 @@ sonde_err sonde__export_npz(sonde__export *work, const char *path, sonde_diag *d
     return err;
 }
 
-/* --- safetensors ---------------------------------------------------------------- */
+/* --- safetensors ------------------------------------------------------------------ */
 
 typedef struct item {
     char *key; /* owned */

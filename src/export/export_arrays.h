@@ -25,7 +25,7 @@ sonde_err sonde__export_npz(sonde__export *work, const char *path, sonde_diag *d
 sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
                                     sonde_diag *diag);
 
-/* --- an npz file ---------------------------------------------------------------- */
+/* --- an npz file ------------------------------------------------------------------ */
 
 typedef struct sonde__export_npz_file {
     sonde__export_out_file file;

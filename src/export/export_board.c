@@ -18,7 +18,7 @@
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
-/* --- protobuf ------------------------------------------------------------------- */
+/* --- protobuf --------------------------------------------------------------------- */
 
 static void put(sonde__export_message *message, const void *bytes, size_t n)
 {
@@ -82,7 +82,7 @@ static void fini(sonde__export_message *message)
     *message = (sonde__export_message){0};
 }
 
-/* --- records -------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------- */
 
 static uint32_t masked(const sonde__export_crc *crc, const void *bytes, size_t n)
 {
@@ -147,7 +147,7 @@ sonde_err sonde__export_events_scalar(sonde__export_events *events, const char *
     return write_value(events, step, diag);
 }
 
-/* --- histograms ----------------------------------------------------------------- */
+/* --- histograms ------------------------------------------------------------------- */
 
 static void put_bucket(sonde__export_events *events, double limit, uint64_t count)
 {
@@ -222,8 +222,7 @@ sonde_err sonde__export_events_histogram(sonde__export_events *events, const cha
     return write_value(events, step, diag);
 }
 
-/* --- closing
- * ------------------------------------------------------------------------- */
+/* --- closing ---------------------------------------------------------------------- */
 
 void sonde__export_events_abandon(sonde__export_events *events)
 {
@@ -245,7 +244,7 @@ sonde_err sonde__export_events_close(sonde__export_events *events, sonde_diag *d
     return err;
 }
 
-/* --- the folder ----------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------- */
 
 static const sonde_stat usual_stats[] = {
     SONDE_STAT_MEAN, SONDE_STAT_STD, SONDE_STAT_MIN,

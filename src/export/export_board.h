@@ -30,7 +30,7 @@
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                     sonde_diag *diag);
 
-/* --- an event file -------------------------------------------------------------- */
+/* --- an event file ---------------------------------------------------------------- */
 
 /* A message that grows. After running out of memory it stays as it is. */
 typedef struct sonde__export_message {

@@ -21,7 +21,7 @@ enum { BUFFER = 23 };
 enum { BUFFER = 256 * 1024 };
 #endif
 
-/* --- places --------------------------------------------------------------------- */
+/* --- places ----------------------------------------------------------------------- */
 
 sonde_err sonde__export_out_free_place(const char *path, sonde_diag *diag)
 {
@@ -54,7 +54,7 @@ void sonde__export_out_remove_folder(const char *temporary)
     (void)nftw(temporary, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* --- one file ------------------------------------------------------------------- */
+/* --- one file --------------------------------------------------------------------- */
 
 sonde_err sonde__export_out_open(sonde__export_out_file *file, const char *path,
                                  sonde_diag *diag)
@@ -155,7 +155,7 @@ sonde_err sonde__export_out_close(sonde__export_out_file *file, sonde_diag *diag
     return err;
 }
 
-/* --- checksums ------------------------------------------------------------------ */
+/* --- checksums -------------------------------------------------------------------- */
 
 void sonde__export_crc_init(sonde__export_crc *crc, uint32_t polynomial)
 {

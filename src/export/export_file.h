@@ -43,7 +43,7 @@ sonde_err sonde__export_out_free_place(const char *path, sonde_diag *diag);
 /* Removes a temporary folder and its contents. */
 void sonde__export_out_remove_folder(const char *temporary);
 
-/* --- checksums ------------------------------------------------------------------ */
+/* --- checksums -------------------------------------------------------------------- */
 
 #define SONDE__CRC32_ZIP 0xEDB88320U /* reflected polynomials: IEEE 802.3 ... */
 #define SONDE__CRC32_C 0x82F63B78U   /* ... and Castagnoli */

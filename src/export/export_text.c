@@ -17,7 +17,7 @@
 
 enum { OFTEN = 256 /* rows between two calls of progress */, FULL = 1 << 16 };
 
-/* --- rows as CSV ---------------------------------------------------------------- */
+/* --- rows as CSV ------------------------------------------------------------------ */
 
 /* A field, quoted if necessary. */
 static void put_field(sonde_text *text, const char *field)
@@ -83,7 +83,7 @@ static void put_csv_row(sonde_text *text, const sonde_export_row *row,
     sonde_text_add(text, "\n");
 }
 
-/* --- rows as JSON --------------------------------------------------------------- */
+/* --- rows as JSON ----------------------------------------------------------------- */
 
 /* Opens an object with step to tensor. */
 static void put_json_place(sonde_json *json, const sonde_export_row *row)
@@ -139,7 +139,7 @@ sonde_err sonde_export_row_text(sonde_export_kind kind, const sonde_export_row *
     return text->failed ? sonde__fail_nomem(diag, "a row") : SONDE_OK;
 }
 
-/* --- the file of rows ----------------------------------------------------------- */
+/* --- the file of rows ------------------------------------------------------------- */
 
 typedef struct rows_file {
     sonde__export *work;
@@ -198,7 +198,7 @@ sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
     return err;
 }
 
-/* --- raw values ----------------------------------------------------------------- */
+/* --- raw values ------------------------------------------------------------------- */
 
 typedef struct elements {
     sonde__export *work;

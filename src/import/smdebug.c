@@ -96,7 +96,7 @@ static void close_smdebug(void *foreign)
     }
 }
 
-/* --- event files ---------------------------------------------------------------- */
+/* --- event files ------------------------------------------------------------------ */
 
 static const char *event_name(const sonde__trial_worker *worker, int64_t step, char *name)
 {
@@ -193,8 +193,7 @@ static void read_ahead(const sonde_trial *trial, const sonde__trial_worker *work
     }
 }
 
-/* --- one index file
- * ------------------------------------------------------------------ */
+/* --- one index file --------------------------------------------------------------- */
 
 typedef struct index_reader {
     sonde_trial *trial;
@@ -409,7 +408,7 @@ static bool has_read(const sonde_trial *trial, const sonde__trial_worker *worker
     return false;
 }
 
-/* --- collections ---------------------------------------------------------------- */
+/* --- collections ------------------------------------------------------------------ */
 
 typedef struct collection_reader {
     sonde_trial *trial;
@@ -558,7 +557,7 @@ static sonde_err read_collections(sonde_trial *trial, sonde_diag *diag)
     return err;
 }
 
-/* --- workers -------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------- */
 
 /* "worker_3" is 3; any other name gets the first free number. */
 static int worker_rank(const sonde_trial *trial, const char *name)
@@ -593,7 +592,7 @@ static sonde_err find_worker(sonde_trial *trial, const char *name,
     return sonde__trial_add_worker(trial, worker_rank(trial, name), name, out, diag);
 }
 
-/* --- listing -------------------------------------------------------------------- */
+/* --- listing ---------------------------------------------------------------------- */
 
 /* "000000000100_worker_0.json": step 100, worker "worker_0". */
 static bool parse_name(const char *name, int64_t *step, char worker[WORKER_NAME])
@@ -686,7 +685,7 @@ static sonde_err list_files(sonde_trial *trial, sonde_diag *diag)
     return err;
 }
 
-/* --- refreshing ----------------------------------------------------------------- */
+/* --- refreshing ------------------------------------------------------------------- */
 
 static bool is_read(const sonde_trial *trial, const sonde__trial_worker *worker,
                     int64_t step)

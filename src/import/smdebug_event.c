@@ -23,7 +23,7 @@ enum { HEAD = 12, FOOT = 4, STRINGS = 7 /* TensorFlow's dtype */ };
 /* The masked checksum of "0x12345678", which smdebug writes after every payload. */
 #define CONSTANT_FOOT 0x062DC0B3U
 
-/* --- framing -------------------------------------------------------------------- */
+/* --- framing ---------------------------------------------------------------------- */
 
 uint32_t sonde__import_crc32c(const void *bytes, size_t size)
 {
@@ -83,7 +83,7 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
     return SONDE_OK;
 }
 
-/* --- protobuf ------------------------------------------------------------------- */
+/* --- protobuf --------------------------------------------------------------------- */
 
 typedef struct message {
     const unsigned char *next, *end;
@@ -155,7 +155,7 @@ static bool is_bytes(const field *one, uint64_t id)
     return one->id == id && one->wire == 2;
 }
 
-/* --- tensors -------------------------------------------------------------------- */
+/* --- tensors ---------------------------------------------------------------------- */
 
 /* TensorFlow's numbers of the dtypes that Sonde has. */
 static bool find_dtype(uint64_t number, sonde_dtype *dtype)

@@ -51,7 +51,7 @@ struct sonde_trial_cursor {
     sonde_sketch *sketch;
 };
 
-/* --- making --------------------------------------------------------------------- */
+/* --- making ----------------------------------------------------------------------- */
 
 static sonde_err check_options(const sonde_trial *trial,
                                const sonde_trial_cursor_options *options,
@@ -148,8 +148,7 @@ static bool is_wanted(const sonde_trial_cursor *cursor, uint32_t tensor)
            (tensor < cursor->wanted_count && cursor->wanted[tensor]);
 }
 
-/* --- fetching ahead
- * ------------------------------------------------------------------ */
+/* --- fetching ahead --------------------------------------------------------------- */
 
 /* A piece of one segment. */
 typedef struct piece {
@@ -232,8 +231,7 @@ uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor)
     return cursor->fetched;
 }
 
-/* --- entering a step
- * ----------------------------------------------------------------- */
+/* --- entering a step -------------------------------------------------------------- */
 
 static bool add_entry(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind kind,
                       uint32_t number)
@@ -361,7 +359,7 @@ static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
     return cursor->options.end == 0 || *global < cursor->options.end;
 }
 
-/* --- records -------------------------------------------------------------------- */
+/* --- records ---------------------------------------------------------------------- */
 
 static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
                           const sonde__trial_item *item, sonde_trial_record *record,

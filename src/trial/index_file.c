@@ -34,7 +34,7 @@ static void bad_line(const line_reader *reader, const char *found)
         (unsigned long long)reader->worker->progress[SONDE__FILE_INDEX].line, found);
 }
 
-/* --- segments ------------------------------------------------------------------- */
+/* --- segments --------------------------------------------------------------------- */
 
 static sonde_err read_head(sonde__trial_file *segment, int fd, const char *path,
                            sonde_diag *diag)
@@ -106,7 +106,7 @@ static const char *check_extent(line_reader *reader, const sonde__record_index_l
                                                : NULL;
 }
 
-/* --- lines ---------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------ */
 
 /* A zstd frame expands to at most this many times its own bytes. */
 #define MOST_PACKED 65536
@@ -223,7 +223,7 @@ static sonde_err take_line(void *user, char *text, size_t length)
     return take_value(reader, &line, step);
 }
 
-/* --- files ---------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------ */
 
 static sonde_err read_on(sonde_trial *trial, sonde__trial_worker *worker,
                          sonde__record_file_kind kind, sonde_diag *diag)

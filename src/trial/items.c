@@ -80,7 +80,7 @@ static void note_last(const sonde__trial_items *items, const sonde__trial_steps 
     }
 }
 
-/* --- adding --------------------------------------------------------------------- */
+/* --- adding ----------------------------------------------------------------------- */
 
 static bool reserve_chunk(sonde__trial_items *items)
 {
@@ -193,7 +193,7 @@ bool sonde__trial_items_add(sonde__trial_items *items, const sonde__trial_steps 
     return true;
 }
 
-/* --- sorting -------------------------------------------------------------------- */
+/* --- sorting ---------------------------------------------------------------------- */
 
 typedef struct sort_order {
     const sonde__trial_items *items;
@@ -331,7 +331,7 @@ void sonde__trial_items_sort(sonde__trial_items *items, const sonde__trial_steps
     }
 }
 
-/* --- superseding ---------------------------------------------------------------- */
+/* --- superseding ------------------------------------------------------------------ */
 
 static void supersede_in_history(const sonde__trial_items *items,
                                  const sonde__trial_steps *steps,
@@ -389,7 +389,7 @@ void sonde__trial_items_supersede(sonde__trial_items *items,
     supersede_blocks(items, steps, global);
 }
 
-/* --- finding -------------------------------------------------------------------- */
+/* --- finding ---------------------------------------------------------------------- */
 
 const sonde__trial_history *sonde__trial_items_history(const sonde__trial_items *items,
                                                        uint32_t tensor)
@@ -458,7 +458,7 @@ size_t sonde__trial_items_block(const sonde__trial_items *items,
     return low;
 }
 
-/* --- layouts -------------------------------------------------------------------- */
+/* --- layouts ---------------------------------------------------------------------- */
 
 void sonde__trial_layouts_fini(sonde__trial_layouts *layouts)
 {

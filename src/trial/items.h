@@ -139,7 +139,7 @@ SONDE_API size_t sonde__trial_items_block(const sonde__trial_items *items,
                                           const sonde__trial_steps *steps,
                                           int64_t global);
 
-/* --- layouts -------------------------------------------------------------------- */
+/* --- layouts ---------------------------------------------------------------------- */
 
 /* Dtype, shape and packing of stored values. Each combination is stored once. */
 typedef struct sonde__trial_layout {

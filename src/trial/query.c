@@ -19,7 +19,7 @@ typedef struct found_items {
     uint32_t count;
 } found_items;
 
-/* --- steps at a place ----------------------------------------------------------- */
+/* --- steps at a place ------------------------------------------------------------- */
 
 typedef struct candidates {
     const sonde_trial *trial;
@@ -55,7 +55,7 @@ static bool next_candidate(candidates *left, uint32_t *step)
     return true;
 }
 
-/* --- items ---------------------------------------------------------------------- */
+/* --- items ------------------------------------------------------------------------ */
 
 static bool is_valid(const sonde_trial *trial, uint32_t id, const sonde_trial_at *where)
 {
@@ -166,7 +166,7 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
     return how;
 }
 
-/* --- missing items -------------------------------------------------------------- */
+/* --- missing items ---------------------------------------------------------------- */
 
 /* "train step 100, micro-batch 2" */
 static const char *place_text(const sonde_trial_at *where, char *text, size_t size)
@@ -241,7 +241,7 @@ static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32
                        place_text(where, place, sizeof place));
 }
 
-/* --- values --------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------- */
 
 static const sonde__trial_raw_item *raw_item(const found_items *found, uint32_t i)
 {
@@ -384,7 +384,7 @@ sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_
     return err;
 }
 
-/* --- reductions ----------------------------------------------------------------- */
+/* --- reductions ------------------------------------------------------------------- */
 
 static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
                                const sonde_reduction *reduction, sonde_reduced *out,
@@ -469,7 +469,7 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
                         id, where, diag);
 }
 
-/* --- series --------------------------------------------------------------------- */
+/* --- series ----------------------------------------------------------------------- */
 
 /*
  * Two histories, saved rows and raw values, are walked side by side; where a step is in

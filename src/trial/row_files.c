@@ -56,7 +56,7 @@ static void note_bad(const row_reader *reader, const char *what, uint64_t n,
                            "%s %llu: %s", what, (unsigned long long)n, found);
 }
 
-/* --- heads ---------------------------------------------------------------------- */
+/* --- heads ------------------------------------------------------------------------ */
 
 /* Whether two texts are equal up to the first closing bracket, blanks aside. */
 static bool same_list(const char *a, const char *b)
@@ -150,7 +150,7 @@ static sonde_err look_at_head(const row_reader *reader, int fd)
     return SONDE_OK;
 }
 
-/* --- items ---------------------------------------------------------------------- */
+/* --- items ------------------------------------------------------------------------ */
 
 static sonde_err take_all(row_reader *reader, int fd)
 {
@@ -184,7 +184,7 @@ static sonde_err take_all(row_reader *reader, int fd)
     }
 }
 
-/* --- one file ------------------------------------------------------------------- */
+/* --- one file --------------------------------------------------------------------- */
 
 static sonde_err read_open(row_reader *reader, int fd)
 {
@@ -211,7 +211,7 @@ static sonde_err read_open(row_reader *reader, int fd)
     return err == SONDE_OK ? take_all(reader, fd) : err;
 }
 
-/* --- steps ---------------------------------------------------------------------- */
+/* --- steps ------------------------------------------------------------------------ */
 
 static sonde_err take_step_row(const row_reader *reader,
                                const sonde__record_step_row *row)
@@ -257,7 +257,7 @@ static sonde_err take_step_rows(row_reader *reader, const unsigned char *bytes,
     return SONDE_OK;
 }
 
-/* --- vital signs ---------------------------------------------------------------- */
+/* --- vital signs ------------------------------------------------------------------ */
 
 static void bad_row(const row_reader *reader, const char *found)
 {
@@ -320,7 +320,7 @@ static sonde_err take_stats_rows(row_reader *reader, const unsigned char *bytes,
     return SONDE_OK;
 }
 
-/* --- sketches ------------------------------------------------------------------- */
+/* --- sketches --------------------------------------------------------------------- */
 
 static void bad_record(const row_reader *reader, const char *found)
 {
@@ -432,7 +432,7 @@ static sonde_err take_records(row_reader *reader, const unsigned char *bytes,
     return SONDE_OK;
 }
 
-/* --- files ---------------------------------------------------------------------- */
+/* --- files ------------------------------------------------------------------------ */
 
 /* Reads the rest of the current file. */
 static sonde_err read_on(sonde_trial *trial, sonde__trial_worker *worker,

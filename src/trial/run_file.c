@@ -75,7 +75,7 @@ static int64_t take_integer(const json_t *object, const char *key, int64_t other
     return json_is_integer(value) ? json_integer_value(value) : otherwise;
 }
 
-/* --- run.json ------------------------------------------------------------------- */
+/* --- run.json --------------------------------------------------------------------- */
 
 static sonde_err read_version(sonde_trial *trial, const json_t *run, const char *path,
                               sonde_diag *diag)
@@ -130,7 +130,7 @@ sonde_err sonde__trial_run_read(sonde_trial *trial, bool *found, sonde_diag *dia
     return err;
 }
 
-/* --- times ---------------------------------------------------------------------- */
+/* --- times ------------------------------------------------------------------------ */
 
 double sonde__trial_seconds(const char *text)
 {
@@ -153,7 +153,7 @@ double sonde__trial_seconds(const char *text)
     return (double)timegm(&when) + fraction;
 }
 
-/* --- end.json ------------------------------------------------------------------- */
+/* --- end.json --------------------------------------------------------------------- */
 
 sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
 {
@@ -187,7 +187,7 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
     return err;
 }
 
-/* --- state.json ----------------------------------------------------------------- */
+/* --- state.json ------------------------------------------------------------------- */
 
 static double now_seconds(void)
 {
@@ -301,7 +301,7 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
     return SONDE_OK;
 }
 
-/* --- status --------------------------------------------------------------------- */
+/* --- status ----------------------------------------------------------------------- */
 
 static sonde_run_status status_of(const sonde_trial *trial)
 {

@@ -145,7 +145,7 @@ void sonde__trial_steps_drop_empty(sonde__trial_steps *steps, int64_t global)
     steps->last = SONDE__NONE;
 }
 
-/* --- order ---------------------------------------------------------------------- */
+/* --- order ------------------------------------------------------------------------ */
 
 typedef struct sort_order {
     const sonde__trial_steps *steps;

@@ -23,7 +23,7 @@
 /* After the path of a run, "/w0000000/" and the name of a file must fit. */
 enum { MOST_PATH = SONDE__PATH - 256 };
 
-/* --- workers -------------------------------------------------------------------- */
+/* --- workers ---------------------------------------------------------------------- */
 
 static bool has_worker(const sonde_trial *trial, int rank)
 {
@@ -60,7 +60,7 @@ static sonde_err find_workers(sonde_trial *trial, sonde_diag *diag)
     return err;
 }
 
-/* --- refreshing ----------------------------------------------------------------- */
+/* --- refreshing ------------------------------------------------------------------- */
 
 static sonde_err read_worker(sonde_trial *trial, sonde__trial_worker *worker,
                              sonde_diag *diag)
@@ -160,7 +160,7 @@ sonde_err sonde_trial_refresh(sonde_trial *trial, bool *changed, sonde_diag *dia
     return err;
 }
 
-/* --- opening -------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------- */
 
 static sonde_err check_arguments(const char *path, const sonde_trial_options *options,
                                  sonde_diag *diag)
@@ -349,7 +349,7 @@ void sonde_trial_close(sonde_trial *trial)
     sonde__free(trial);
 }
 
-/* --- describing ----------------------------------------------------------------- */
+/* --- describing ------------------------------------------------------------------- */
 
 static const char *or_empty(const char *text)
 {

@@ -22,7 +22,7 @@
 enum { MOST_UNKNOWN = 1 << 20 }; /* larger ids cannot be meant, unless declared */
 enum { MEMBER = 512 };           /* bytes of a key in trial->members */
 
-/* --- tensors and collections ---------------------------------------------------- */
+/* --- tensors and collections ------------------------------------------------------ */
 
 sonde_err sonde__trial_declare(sonde_trial *trial, const sonde_tensor_info *info,
                                uint32_t *tensor, sonde_diag *diag)
@@ -100,7 +100,7 @@ bool sonde_trial_in_collection(const sonde_trial *trial, uint32_t id,
            SONDE__NO_NAME;
 }
 
-/* --- lines ---------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------ */
 
 typedef struct line_reader {
     sonde_trial *trial;
@@ -283,7 +283,7 @@ sonde_err sonde__trial_catalogue_read(sonde_trial *trial, sonde__trial_worker *w
         &worker->has_catalogue, diag);
 }
 
-/* --- names in the headers of segments ------------------------------------------- */
+/* --- names in the headers of segments --------------------------------------------- */
 
 /* The key of the value at that offset; NULL if there is none. */
 static const char *key_at(const sonde_safetensors *file, uint64_t offset, uint64_t bytes)
@@ -364,7 +364,7 @@ static char *name_in_header(const sonde__trial_worker *worker,
     return found;
 }
 
-/* --- tensors that no line declares ---------------------------------------------- */
+/* --- tensors that no line declares ------------------------------------------------ */
 
 /* Declares a tensor without a line, as known or else by its number. */
 static sonde_err declare_unknown(sonde_trial *trial, sonde__trial_worker *worker,

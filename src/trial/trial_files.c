@@ -111,7 +111,7 @@ sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path
     return err;
 }
 
-/* --- lines ---------------------------------------------------------------------- */
+/* --- lines ------------------------------------------------------------------------ */
 
 /* Bytes of a file that were read and not yet passed on as lines. */
 typedef struct line_reader {
@@ -268,7 +268,7 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
     return SONDE_OK;
 }
 
-/* --- numbered files ------------------------------------------------------------- */
+/* --- numbered files --------------------------------------------------------------- */
 
 bool sonde__trial_progress_list(sonde__trial_progress *progress, uint64_t number)
 {

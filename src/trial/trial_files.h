@@ -21,7 +21,7 @@ const char *sonde__trial_path(const char *folder, const char *name, char *path);
 sonde_err sonde__trial_read_at(int fd, void *bytes, size_t most, uint64_t offset,
                                size_t *count, const char *path, sonde_diag *diag);
 
-/* --- small files ---------------------------------------------------------------- */
+/* --- small files ------------------------------------------------------------------ */
 
 /* A buffer that keeps its memory between uses. */
 typedef struct sonde__trial_scratch {
@@ -36,7 +36,7 @@ bool sonde__trial_scratch_reserve(sonde__trial_scratch *scratch, size_t size);
 sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path,
                                   size_t *size, sonde_diag *diag);
 
-/* --- files that grow ------------------------------------------------------------ */
+/* --- files that grow -------------------------------------------------------------- */
 
 /* How far a file, or a series of numbered files, has been read. */
 typedef struct sonde__trial_progress {
@@ -68,7 +68,7 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
 void sonde__trial_progress_end(sonde__trial_damage_list *damage,
                                sonde__trial_progress *progress, const char *where);
 
-/* --- numbered files ------------------------------------------------------------- */
+/* --- numbered files --------------------------------------------------------------- */
 
 /* Adds the number of a file found when the trial is opened; sort comes after the last.
  * False: out of memory. */

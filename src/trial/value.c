@@ -24,7 +24,7 @@ static const char *item_title(const sonde_trial *trial, const sonde__trial_worke
     return text;
 }
 
-/* --- unpacking ------------------------------------------------------------------ */
+/* --- unpacking -------------------------------------------------------------------- */
 
 /* Makes elements of planes: all first bytes, then all second bytes, and so on. */
 static void unshuffle(const unsigned char *planes, size_t count, size_t size,
@@ -70,7 +70,7 @@ static sonde_err unpack(sonde_trial *trial, const sonde__trial_raw_item *item,
     return SONDE_OK;
 }
 
-/* --- values --------------------------------------------------------------------- */
+/* --- values ----------------------------------------------------------------------- */
 
 static sonde_err check_hash(const unsigned char *bytes, size_t size, uint64_t wanted,
                             const char *title, sonde_diag *diag)
@@ -123,7 +123,7 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     return err;
 }
 
-/* --- rows and sketches ---------------------------------------------------------- */
+/* --- rows and sketches ------------------------------------------------------------ */
 
 /* The statistics file that holds a row. */
 static sonde__trial_file *file_of_row(const sonde__trial_worker *worker, uint32_t row)

@@ -15,7 +15,7 @@ sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worke
                                   sonde__trial_kind kind, const sonde__trial_item *item,
                                   sonde_diag *diag);
 
-/* --- ended steps ---------------------------------------------------------------- */
+/* --- ended steps ------------------------------------------------------------------ */
 
 /* Notes that the worker ended a step (an index) at a time. A later time for the same
  * step is ignored. False: out of memory. */
