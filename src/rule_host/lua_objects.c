@@ -4,9 +4,9 @@
  *     ctx       a table: params, tensors, step, mode, mode_step, any_bad; methods found,
  *               fail, lacked, selects, tensor
  *     tensor    a table: name, role ..., memory; vitals is looked up on access
- *     vitals, seen, values, sketch   userdata without content: they read the data of the
- *                                    current
- *               call, and raise an error if there is none
+ *     vitals, seen, values, sketch
+ *               userdata without content: they read the data of the current call, and
+ *               raise an error if there is none
  */
 #include "rule_host/lua_rule.h"
 #include "base/fail.h"

@@ -1,5 +1,6 @@
 /*
- * serve.c - answering: evidence goes to an engine with one rule, findings go back.
+ * serve.c - answers the messages of the process that judges: evidence goes to an engine
+ * with one rule, findings go back.
  */
 #include "rule_host/host.h"
 #include "base/fail.h"

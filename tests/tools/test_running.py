@@ -80,8 +80,11 @@ class Counting(_planted.Planted):
 class WholeRun(_planted.Planted):
     """run-checks over a project of three files."""
 
-    PRESETS = """{"version": 3, "configurePresets": [{"name": "release", "generator": "Ninja",
-        "binaryDir": "${sourceDir}/build/release"}]}"""
+    PRESETS = """{"version": 3, "configurePresets": [
+        {"name": "base", "hidden": true, "generator": "Ninja",
+         "binaryDir": "${sourceDir}/build/${presetName}"},
+        {"name": "release", "inherits": "base"}, {"name": "tsan", "inherits": "base"},
+        {"name": "clang", "inherits": "base", "cacheVariables": {"CMAKE_C_COMPILER": "clang"}}]}"""
     LISTS = """cmake_minimum_required(VERSION 3.22)
         project(planted LANGUAGES C)
         enable_testing()
@@ -119,8 +122,9 @@ class WholeRun(_planted.Planted):
         os.chmod(whole, os.stat(whole).st_mode | stat.S_IXUSR)
         return whole
 
-    def whole(self):
-        status, output = self.run_tool(os.path.join(self.root, "tools/run-checks"), "--quick")
+    def whole(self, *options, **more):
+        status, output = self.run_tool(os.path.join(self.root, "tools/run-checks"),
+                                       *(options or ["--quick"]), **more)
         return status, output, output.splitlines()[-1]
 
     def test_all_well(self):
@@ -153,6 +157,28 @@ class WholeRun(_planted.Planted):
         self.assertEqual(ran("other.c", "int other(void);\nint other(void) { return 2; }\n"),
                          ["good", "skipped"])  # their program loads that library
         self.assertEqual(ran("t.c", self.PROGRAM + "/* a comment */\n"), [])
+
+    def test_everything(self):
+        self.arrange()
+        for name, body in (("check-tidy", "echo src/a.c:1: untidy; exit 1"),
+                           ("check-symbols", "test -x build/release/t"), ("install-python", "")):
+            self.executable("tools/" + name, body)
+        for path in ("tests/tools/test_a.py", "tests/python/test_a.py"):
+            self.plant(path, "print('3 passed, 0 failed')\n")
+        status, output, last = self.whole("--fresh", env={**os.environ,
+                                                          "SONDE_PYTHON": sys.executable})
+        self.assertEqual(status, 1, output)
+        self.assertIn("failed: tools/check-tidy\n", output)
+        self.assertRegex(last, "^[0-9]+ passed, 1 failed, [0-9]+ skipped$")
+        for stage in ("tidy, beside the others", "symbols", "selftest", "python"):
+            self.assertRegex(output, rf"(?m)^ *[0-9.]+ s  {stage}$")
+        with open(os.path.join(self.root, "build/check.log"), encoding="utf-8") as file:
+            log = file.read()
+        for name in ("release: room/good", "tests/tools/test_a.py", "tests/python/test_a.py",
+                     "tools/check-planted", "tools/check-symbols"):
+            self.assertIn(f"---- passed {name}\n", log)
+        for preset in ("clang", "tsan"):
+            self.assertRegex(log, f"---- (passed {preset}: room/good|skipped {preset})\n")
 
     def test_a_failing_test_is_shown_in_full(self):
         self.arrange("add_test(NAME room/bad COMMAND t 3)\n")

@@ -1,5 +1,6 @@
 /*
- * actions.c - which actions a finding is for; those that are done at once.
+ * actions.c - actions: reading them, choosing those that a finding is for, and running
+ * the ones that do not wait: log, stop and checkpoint.
  */
 #include "rules/actions/actions_state.h"
 #include "base/fail.h"
