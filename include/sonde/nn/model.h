@@ -1,9 +1,9 @@
 /*
  * model.h - building a network.
  *
- * A model is a graph of named values with static shapes, built by calling layers in order;
- * shapes are inferred as it is built. Layers have PyTorch's names, defaults and parameter
- * initialisation, and their parameters PyTorch's names (`conv1.weight`).
+ * A model is a graph of named values with static shapes, built by calling layers in
+ * order; shapes are inferred as it is built. Layers have PyTorch's names, defaults and
+ * parameter initialisation, and their parameters PyTorch's names (`conv1.weight`).
  *
  *     sonde_nn_model *model;
  *     sonde_nn_model_create(&model, &diag);
@@ -16,17 +16,19 @@
  *     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, target));
  *     if (sonde_nn_model_status(model, &diag) != SONDE_OK) ...
  *
- * Building does not stop at the first mistake: a layer that fails returns value 0, layers fed
- * with value 0 return 0, and sonde_nn_model_status tells the first error.
+ * Building does not stop at the first mistake: a layer that fails returns value 0,
+ * layers fed with value 0 return 0, and sonde_nn_model_status tells the first error.
  *
  * The leading dimension of every input is the micro-batch; a session may be compiled for
  * another one.
  *
  * Names. With a name, a layer is a module: its values are `<name>_input_<i>` and
- * `<name>_output_<i>`, the index going on when a module is called again, which also shares its
- * parameters. With NULL it is a function: `<Op>:<k>`, or `<module>/<Op>:<k>` inside a scope.
+ * `<name>_output_<i>`, the index going on when a module is called again, which also
+ * shares its parameters. With NULL it is a function: `<Op>:<k>`, or `<module>/<Op>:<k>`
+ * inside a scope.
  *
- * The model owns the parameters' values; sessions train them in place. One thread at a time.
+ * The model owns the parameters' values; sessions train them in place. One thread at a
+ * time.
  */
 #ifndef SONDE_NN_MODEL_H
 #define SONDE_NN_MODEL_H
@@ -58,13 +60,13 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
 /* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
-/* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in inference
- * sessions too, which then need the target. */
+/* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in
+ * inference sessions too, which then need the target. */
 SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
 /* Output i; 0: there is none. */
 SONDE_API sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i);
-/* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX: the model
- * has no loss. */
+/* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX:
+ * the model has no loss. */
 SONDE_API size_t sonde_nn_output_loss(sonde_nn_model *model);
 /* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
@@ -142,7 +144,8 @@ SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *nam
 
 /* --- losses: mean over the micro-batch ---------------------------------------------- */
 
-/* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n, target[n]] */
+/* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n,
+ * target[n]] */
 SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                            sonde_nn_value log_probabilities,
                                            sonde_nn_value target);
@@ -158,8 +161,8 @@ SONDE_API sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name,
                                       sonde_nn_value a, sonde_nn_value b);
 SONDE_API sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name,
                                       sonde_nn_value a, sonde_nn_value b);
-/* One dimension may be -1 (inferred); 0 copies the input's. Keep the micro-batch's dimension
- * 0 or -1 if the model is to be compiled for other micro-batches. */
+/* One dimension may be -1 (inferred); 0 copies the input's. Keep the micro-batch's
+ * dimension 0 or -1 if the model is to be compiled for other micro-batches. */
 SONDE_API sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int rank,
                                           const int64_t *shape);
@@ -175,8 +178,8 @@ SONDE_API sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name,
 
 /*
  * The same value, printed to stderr whenever it is computed, and its gradient as
- * `<title>_gradient`. Use what it returns: a print whose result nobody uses is removed with
- * a warning. title NULL: the value's name. options NULL: the defaults.
+ * `<title>_gradient`. Use what it returns: a print whose result nobody uses is removed
+ * with a warning. title NULL: the value's name. options NULL: the defaults.
  */
 SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
                                         const char *title, bool print_gradient,
@@ -189,14 +192,14 @@ SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
 SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
 /* A view of its values, which may be written to between a session's calls. */
 SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
-/* Keeps parameter i from the optimiser of training sessions compiled from now on: its gradient
- * is computed, and nothing comes of it. Parameters begin as the optimiser's. */
+/* Keeps parameter i from the optimiser of training sessions compiled from now on: its
+ * gradient is computed, and nothing comes of it. Parameters begin as the optimiser's. */
 SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
                                             bool left_out);
 /*
- * Draws all parameters anew as PyTorch's defaults distribute them: weights and biases of conv
- * and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms 1 and 0.
- * Parameter i uses stream i of the seed. A model starts as after seed 0.
+ * Draws all parameters anew as PyTorch's defaults distribute them: weights and biases of
+ * conv and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms 1
+ * and 0. Parameter i uses stream i of the seed. A model starts as after seed 0.
  */
 SONDE_API void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed);
 
