@@ -137,8 +137,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
                                                          sonde_nn_dataset **out,
                                                          sonde_diag *diag);
 /* A loader of set with the job's transforms and seed. batch is the combined batch; with
- * shuffle, a smaller last one is dropped. set is borrowed until the loader is destroyed.
- * */
+ * shuffle, a smaller last one is dropped. set is borrowed until the loader's destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,
                                                       const sonde_nn_dataset *set,
                                                       int64_t batch, bool shuffle,

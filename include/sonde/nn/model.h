@@ -23,7 +23,7 @@
  * another one.
  *
  * Names. With a name, a layer is a module: its values are `<name>_input_<i>` and
- * `<name>_output_<i>`, the index going on when a module is called again, which also
+ * `<name>_output_<i>`, the index continuing when a module is called again, which also
  * shares its parameters. With NULL it is a function: `<Op>:<k>`, or `<module>/<Op>:<k>`
  * inside a scope.
  *
@@ -60,8 +60,8 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
 /* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
-/* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in
- * inference sessions too, which then need the target. */
+/* The loss; 0: none yet. If it is an output as well, inference sessions compute it too and
+ * then need the target. */
 SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
 /* Output i; 0: there is none. */
 SONDE_API sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i);
@@ -144,8 +144,8 @@ SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *nam
 
 /* --- losses: mean over the micro-batch ---------------------------------------------- */
 
-/* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n,
- * target[n]] */
+/* log_probabilities (N, C), target int64 (N) -> ():
+ * -mean of log_probabilities[n, target[n]] */
 SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                            sonde_nn_value log_probabilities,
                                            sonde_nn_value target);
@@ -178,7 +178,7 @@ SONDE_API sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name,
 
 /*
  * The same value, printed to stderr whenever it is computed, and its gradient as
- * `<title>_gradient`. Use what it returns: a print whose result nobody uses is removed
+ * `<title>_gradient`. Use the value it returns: a print whose result is not used is removed
  * with a warning. title NULL: the value's name. options NULL: the defaults.
  */
 SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
@@ -193,7 +193,7 @@ SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_
 /* A view of its values, which may be written to between a session's calls. */
 SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
 /* Keeps parameter i from the optimiser of training sessions compiled from now on: its
- * gradient is computed, and nothing comes of it. Parameters begin as the optimiser's. */
+ * gradient is computed but not used. By default the optimizer has all parameters. */
 SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
                                             bool left_out);
 /*

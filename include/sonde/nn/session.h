@@ -57,8 +57,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session
                                                        const sonde_schedule *schedule,
                                                        unsigned how, sonde_sink *sink,
                                                        sonde_diag *diag);
-/* An outfeed queue, attached by compile. Borrowed until destroy; one session at a time.
- * */
+/* An outfeed queue, attached by compile; borrowed until destroy; one session at a time */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_outfeed(sonde_nn_session *session,
                                                            sonde_outfeed *queue,
                                                            sonde_diag *diag);
@@ -100,8 +99,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *se
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_compile(sonde_nn_session *session,
                                                            sonde_diag *diag);
 
-/* Names and metadata of everything that can be observed; borrowed; NULL before compile.
- * */
+/* Names and metadata of all observable tensors; borrowed; NULL before compile. */
 SONDE_API const sonde_catalogue *
 sonde_nn_session_catalogue(const sonde_nn_session *session);
 

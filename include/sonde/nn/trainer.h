@@ -176,8 +176,7 @@ SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer,
                                                        sonde_diag *diag);
 
-/* --- results, after run; borrowed until destroy ---------------------------------------
- * */
+/* --- results, after run; borrowed until destroy ----------------------------------- */
 
 /* The request that stopped training; NULL: none. */
 SONDE_API const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer);

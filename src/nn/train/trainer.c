@@ -27,8 +27,7 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
     return err == SONDE_OK ? sonde__train_open_evaluation(trainer, diag) : err;
 }
 
-/* --- the set of evaluations -----------------------------------------------------------
- * */
+/* --- the set of evaluations ------------------------------------------------------- */
 
 static const char *eval_set(const sonde_nn_trainer *trainer)
 {
