@@ -408,6 +408,11 @@ void cli_json_print(const char *end)
     json_text.length = 0;
 }
 
+void cli_json_loss(sonde_json *json, const char *key, double value)
+{
+    sonde_json_format(json, key, isfinite(value) ? "%.9g" : "null", value);
+}
+
 void cli_json_shape(sonde_json *json, const sonde_tensor_info *info)
 {
     sonde_json_list(json, "shape");
