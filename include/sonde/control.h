@@ -1,17 +1,17 @@
 /*
- * control.h - asking a run that goes on to stop, or to save a checkpoint.
+ * control.h - requests to a running loop: stop, or save a checkpoint.
  *
- * The one thing that flows against the tensors. Whoever asks is a rule, another thread or
- * another process; whoever runs the loop reads requests between steps:
+ * A rule, another thread or another process asks; the run loop takes requests between steps:
  *
- *     asker:  sonde_control_ask   in the process       run loop:  sonde_control_take
- *             sonde_control_send  from another one, over the run's folder
+ *     same process:   sonde_control_ask    \
+ *                                           run loop: sonde_control_take
+ *     other process:  sonde_control_send   /
  *
- * A request of another process is a line in RUN/control.jsonl (docs/format.md). The loop looks
- * there at most every 50 ms, so between steps a take costs a load and a look at the clock.
+ * A request of another process is a line in RUN/control.jsonl (docs/format.md). The loop
+ * reads that file at most every 50 ms, so between steps take costs an atomic load and one
+ * reading of the clock.
  *
- * A session of Sonde's engine does all this by itself once it has a control
- * (sonde_nn_session_attach_control).
+ * A session with a control (sonde_nn_session_attach_control) takes requests by itself.
  */
 #ifndef SONDE_CONTROL_H
 #define SONDE_CONTROL_H
@@ -25,8 +25,8 @@ extern "C" {
 #endif
 
 typedef enum sonde_request_kind {
-    SONDE_REQUEST_STOP = 0,      /* end cleanly after the step that is on */
-    SONDE_REQUEST_CHECKPOINT = 1 /* save what is needed to go on from here */
+    SONDE_REQUEST_STOP = 0,      /* end cleanly after the current step */
+    SONDE_REQUEST_CHECKPOINT = 1 /* save all that resuming needs */
 } sonde_request_kind;
 
 typedef enum sonde_request_by { SONDE_BY_USER = 0, SONDE_BY_RULE = 1 } sonde_request_by;
@@ -41,20 +41,21 @@ typedef struct sonde_request {
 
 typedef struct sonde_control sonde_control;
 
-/* run: the folder of the run that may be asked from outside, which need not be there yet; NULL: only
- * from inside. Requests that lie there already are of those who asked before, and not read. */
+/* run: the run's folder, for requests of other processes; it need not exist yet. NULL: requests
+ * of this process only. Requests already in the folder are old and are ignored. */
 SONDE_API SONDE_CHECKED sonde_err sonde_control_create(const char *run,
                                                        sonde_control **out,
                                                        sonde_diag *diag);
 SONDE_API void sonde_control_destroy(sonde_control *control);
 
-/* Any thread, any time. Asked again before it is taken, the first request stays. */
+/* Any thread, any time. Of several requests of a kind before a take, the first is kept. */
 SONDE_API void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
                                  sonde_request_by by, const char *text);
-/* The next request, if there is one: a checkpoint before a stop. One thread, the run loop's. */
+/* Takes the next request, a checkpoint before a stop; false if there is none. Only from the
+ * thread of the run loop. */
 SONDE_API bool sonde_control_take(sonde_control *control, sonde_request *request);
 
-/* Asks the run in that folder. No run there: SONDE_ENOTFOUND; one that has ended: SONDE_ESTATE. */
+/* Asks the run in a folder. SONDE_ENOTFOUND: no run there; SONDE_ESTATE: the run has ended. */
 SONDE_API SONDE_CHECKED sonde_err sonde_control_send(const char *run,
                                                      sonde_request_kind kind,
                                                      sonde_request_by by,

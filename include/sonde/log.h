@@ -1,9 +1,9 @@
 /*
- * log.h - what Sonde has to say while it works.
+ * log.h - log messages.
  *
- * Nothing is printed unless a sink is set. The threshold is info, or what the environment
- * variable SONDE_LOG_LEVEL says (debug, info, warning, error, critical, off) when it is
- * first needed, or what sonde_log_set_level says, whichever came last.
+ * Nothing is printed unless a sink is set. The threshold is info; the environment variable
+ * SONDE_LOG_LEVEL (debug, info, warning, error, critical, off), read at the first use, and
+ * sonde_log_set_level change it.
  */
 #ifndef SONDE_LOG_H
 #define SONDE_LOG_H
@@ -26,7 +26,7 @@ typedef enum sonde_log_level {
     SONDE_LOG_OFF = 5
 } sonde_log_level;
 
-/* room is the part that speaks ("compile", "data"); message is one line without newline. */
+/* room: the part of Sonde that logs ("compile", "data"). message: one line, no newline. */
 typedef void (*sonde_log_sink)(void *user, sonde_log_level level, const char *room,
                                const char *message);
 
@@ -38,13 +38,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_log_level_parse(const char *text,
                                                         sonde_log_level *level,
                                                         sonde_diag *diag);
 
-/* sink NULL silences. user is borrowed. Calls of the sink are serialised. */
+/* NULL: no sink. user is borrowed. Calls of the sink are serialised. */
 SONDE_API void sonde_log_set_sink(sonde_log_sink sink, void *user);
 
 /* Sink: "[HH:MM:SS.mmm] [room] [level] message" lines to a stream, which is borrowed. */
 SONDE_API void sonde_log_to_stream(FILE *stream);
 
-/* Cheap when nothing listens: one atomic load. */
+/* One atomic load if no sink is set. */
 SONDE_API bool sonde_log_enabled(sonde_log_level level);
 SONDE_API void sonde_log(sonde_log_level level, const char *room, const char *fmt, ...)
     SONDE_PRINTF(3, 4);

@@ -1,25 +1,25 @@
 /*
- * reduction.h - a tensor reduced to one number: which reductions there are, and from what
- * each can be had.
+ * reduction.h - reductions of a tensor to one number, and the records each can be computed
+ * from.
  *
- * One table for both ends: a hook keeps, at save time, the least that answers what was asked
- * for, and a reader computes with the same functions, so that the numbers are the same bits.
+ * A hook saves the least that the requested reductions need, and a reader computes with the
+ * same functions, so the numbers are the same bits.
  *
- *     name                               of vital signs   of a sketch   of the raw value
+ *     name                               vital signs      sketch        raw value
  *     count, min, max, mean, std, l2 ... yes                            yes, the same bits
  *     median, p95, quantile:0.95                          nearly        exactly
  *     prod                                                              exactly
  *     hash                                                              exactly
  *
- * All but count, nan, pos_inf, neg_inf, zero and nonfinite may have `abs_` before them (abs_l1
- * is l1). l1_norm, l2_norm, linf_norm and abs_sum are other names of l1, l2, linf and l1.
+ * All except count, nan, pos_inf, neg_inf, zero and nonfinite accept the prefix `abs_` (abs_l1
+ * is l1). l1_norm, l2_norm, linf_norm and abs_sum are aliases of l1, l2, linf and l1.
  *
  * A quantile q of n elements is the element of rank ceil(q n) in ascending order (rank 1 for
- * q = 0): always one of the elements, and torch.median for q = 1/2. Infinities stand at the
- * ends; with a NaN it is NaN. From a sketch it is off by at most SONDE_SKETCH_ERROR of itself
- * while magnitudes are within the sketch's range. prod is the product in double, in row-major
- * order. Complex numbers are reduced as their absolute values. Of an empty tensor prod is NaN
- * like the rest.
+ * q = 0): always one of the elements, and torch.median for q = 1/2. Infinities sort to
+ * the ends; with a NaN it is NaN. From a sketch its relative error is at most
+ * SONDE_SKETCH_ERROR while magnitudes are within the sketch's range. prod is the product in double, in row-major
+ * order. Complex numbers are reduced as their absolute values. For an empty tensor prod
+ * is NaN like the rest.
  */
 #ifndef SONDE_REDUCTION_H
 #define SONDE_REDUCTION_H
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/* What is kept of a tensor: bits of sonde_tap.how and of what a run has. */
+/* What is recorded of a tensor: bits of sonde_tap.how and of the records of a run. */
 enum {
     SONDE_HOW_RAW = 1,    /* the values */
     SONDE_HOW_VITALS = 2, /* sonde_vitals */
@@ -40,14 +40,14 @@ enum {
 };
 
 typedef enum sonde_reduction_kind {
-    SONDE_REDUCTION_STAT = 0,     /* a number of the vital signs */
+    SONDE_REDUCTION_STAT = 0,     /* a statistic of the vital signs */
     SONDE_REDUCTION_QUANTILE = 1, /* of the elements, or of their absolute values */
     SONDE_REDUCTION_PROD = 2,     /* likewise */
     SONDE_REDUCTION_HASH = 3 /* XXH3 (64 bits) of the row-major little-endian bytes */
 } sonde_reduction_kind;
 
 typedef struct sonde_reduction {
-    char name[32]; /* as it was asked for */
+    char name[32]; /* as requested */
     sonde_reduction_kind kind;
     sonde_stat stat; /* of SONDE_REDUCTION_STAT */
     double q;        /* of a quantile: 0 ... 1 */
@@ -57,7 +57,7 @@ typedef struct sonde_reduction {
 typedef struct sonde_reduced {
     double number;
     uint64_t hash; /* of SONDE_REDUCTION_HASH, and number is 0 then */
-    unsigned how;  /* what it comes from: one SONDE_HOW_ bit; 0: not to be had */
+    unsigned how;  /* its source: one SONDE_HOW_ bit; 0: not available */
 } sonde_reduced;
 
 /* Any case. Unknown: SONDE_EINVAL with the nearest name, or all of them. */
@@ -65,15 +65,15 @@ SONDE_API SONDE_CHECKED sonde_err sonde_reduction_parse(const char *text,
                                                         sonde_reduction *reduction,
                                                         sonde_diag *diag);
 SONDE_API sonde_reduction sonde_reduction_of_stat(sonde_stat stat);
-/* The SONDE_HOW_ bits of any of which it can be had. */
+/* The SONDE_HOW_ bits of the records it can be computed from. */
 SONDE_API unsigned sonde_reduction_evidence(const sonde_reduction *reduction);
 
-/* Of a raw value: any dtype, any strides. SONDE_ENOMEM: a quantile takes eight bytes an
- * element meanwhile; the others allocate nothing. */
+/* From a raw value of any dtype and strides. A quantile allocates eight bytes per element
+ * (SONDE_ENOMEM); the others allocate nothing. */
 SONDE_API SONDE_CHECKED sonde_err sonde_reduce(const sonde_reduction *reduction,
                                                const sonde_view *view, sonde_reduced *out,
                                                sonde_diag *diag);
-/* Of what was kept; out->how is 0 if it cannot tell. */
+/* From other records; out->how is 0 if they do not suffice. */
 SONDE_API void sonde_reduce_vitals(const sonde_reduction *reduction,
                                    const sonde_vitals *vitals, sonde_reduced *out);
 SONDE_API void sonde_reduce_sketch(const sonde_reduction *reduction,

@@ -2,9 +2,8 @@
  * safetensors.h - named tensors in one file, in the safetensors format.
  *
  * A file is an 8-byte little-endian header length, a JSON header, and the data; see
- * https://github.com/huggingface/safetensors#format. Files written here open in every
- * safetensors reader and the reverse. Reading maps the file; nothing is copied until
- * asked.
+ * https://github.com/huggingface/safetensors#format. Every safetensors reader opens files
+ * written here, and the reverse. Reading maps the file and copies nothing.
  */
 #ifndef SONDE_SAFETENSORS_H
 #define SONDE_SAFETENSORS_H
@@ -28,12 +27,11 @@ typedef struct sonde_metadata {
 } sonde_metadata;
 
 /*
- * Writes tensors, with string metadata (may be NULL, 0) under "__metadata__". Their data
- * comes in the order given, but wider elements before narrower ones, so that all of it
- * lies aligned. The file appears whole or not at all: written beside its place, synced
- * and renamed; what stood there before stays until then. Names and metadata are UTF-8.
- * SONDE_EINVAL: a name that stands twice or is "__metadata__", text that is not UTF-8, a
- * view without a dtype. SONDE_ENOTFOUND, SONDE_EIO: the folder or the disk. The views are
+ * Writes tensors, with string metadata (may be NULL, 0) under "__metadata__". Data is in the
+ * given order, but wider elements come before narrower ones, so that all data is aligned. The
+ * file appears whole or not at all: it is written to a temporary file, synced and renamed; an
+ * old file stays until then. Names and metadata are UTF-8. SONDE_EINVAL: a repeated name, the
+ * name "__metadata__", text that is not UTF-8, a view without a dtype. SONDE_ENOTFOUND, SONDE_EIO: the folder or the disk. The views are
  * borrowed for the call, and may have any strides.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
@@ -44,14 +42,14 @@ SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_write(
 
 typedef struct sonde_safetensors sonde_safetensors;
 
-/* Opens and checks the whole header: lengths, dtypes, shapes, extents within the file and
- * without gap or overlap. A damaged file is SONDE_EFORMAT with file and place; a dtype
- * that Sonde has not, or more than SONDE_MAX_DIMS dimensions, SONDE_EUNSUPPORTED. The
- * file must not be cut short while it is open. */
+/* Opens a file and checks its header: lengths, dtypes, shapes, and extents within the file
+ * without gap or overlap. SONDE_EFORMAT: the file is damaged; SONDE_EUNSUPPORTED: a dtype that
+ * Sonde does not have, or more than SONDE_MAX_DIMS dimensions. The file must not be truncated
+ * while it is open. */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_open(const char *path,
                                                          sonde_safetensors **out,
                                                          sonde_diag *diag);
-/* The same over bytes that the caller keeps alive; name stands in diagnostics. */
+/* The same over bytes in memory, borrowed until destroy; name is for diagnostics. */
 SONDE_API SONDE_CHECKED sonde_err sonde_safetensors_parse(const void *bytes, size_t size,
                                                           const char *name,
                                                           sonde_safetensors **out,
@@ -60,8 +58,8 @@ SONDE_API void sonde_safetensors_destroy(sonde_safetensors *file);
 
 SONDE_API size_t sonde_safetensors_count(const sonde_safetensors *file);
 /* Name and view of tensor i, in the file's data order; both borrowed until destroy. The
- * view's data is read-only, and may be unaligned for its dtype: sonde_view_copy, vital
- * signs and sketches take it as it is. NULL if i is not below the count. */
+ * view's data is read-only and may be unaligned for its dtype, which sonde_view_copy, vital
+ * signs and sketches accept. NULL if i is out of range. */
 SONDE_API const char *sonde_safetensors_name(const sonde_safetensors *file, size_t i);
 SONDE_API const sonde_view *sonde_safetensors_view(const sonde_safetensors *file,
                                                    size_t i);

@@ -3,10 +3,10 @@
  *
  * One counter per (sign, binary exponent, top mantissa bits), zeros, NaN and both
  * infinities apart. The bin of a value depends on the value alone, so counts add up
- * exactly over batches, replicas and steps. Quantiles come from it with a relative error
- * of at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1), and so does any log2 histogram.
+ * exactly over batches, replicas and steps. Quantiles and log2 histograms from it have a
+ * relative error of at most 2^-(SONDE_SKETCH_MANTISSA_BITS + 1).
  *
- * Range: 2^-149 ... 2^127 (what float32 has, subnormals included). Magnitudes of wider
+ * Range: 2^-149 ... 2^127 (that of float32, subnormals included). Magnitudes of wider
  * dtypes beyond it fall into the outermost bins.
  */
 #ifndef SONDE_SKETCH_H
@@ -32,23 +32,23 @@ typedef struct sonde_sketch {
     uint64_t negative[SONDE_SKETCH_BINS]; /* ascending magnitude */
 } sonde_sketch;
 
-/* What a quantile from a sketch may be off by, as a share of itself. */
+/* The largest relative error of a quantile from a sketch. */
 #define SONDE_SKETCH_ERROR (1.0 / (1 << (SONDE_SKETCH_MANTISSA_BITS + 1)))
 
 SONDE_API void sonde_sketch_init(sonde_sketch *sketch);
-/* Adds every element of a view of any dtype. Nothing is allocated; the stack takes some
- * 70 KB. Cost: about one and a half cycles for an element of float32, more where it holds
- * subnormals, infinities or NaN, and some ten for 32-bit integers and what is wider. */
+/* Adds every element of a view of any dtype. Allocates nothing; takes about 70 KB of stack.
+ * Cost: about 1.5 cycles per element of float32, more with subnormals, infinities or NaN,
+ * and about ten for 32-bit integers and wider dtypes. */
 SONDE_API void sonde_sketch_add(sonde_sketch *sketch, const sonde_view *view);
 SONDE_API void sonde_sketch_merge(sonde_sketch *into, const sonde_sketch *part);
-/* Lower and upper magnitude of bin i: lower <= |x| < upper. NaN for no bin. */
+/* Lower and upper magnitude of bin i: lower <= |x| < upper. NaN for an invalid bin. */
 SONDE_API void sonde_sketch_bounds(int bin, double *lower, double *upper);
 /* The value below which a share q (0 ... 1) of the finite elements lies: the middle of
- * the bin that holds the element of rank ceil(q n). NaN if there is none, or q is no
- * share. */
+ * the bin that holds the element of rank ceil(q n). NaN if there is none, or q is
+ * out of range. */
 SONDE_API double sonde_sketch_quantile(const sonde_sketch *sketch, double q);
 
-/* A histogram with equal bins, as numpy and matplotlib draw it. */
+/* A histogram with equal bins, as in numpy and matplotlib. */
 typedef struct sonde_histogram {
     int bins;     /* entries of counts used */
     double lower; /* edge of the first bin */
@@ -57,11 +57,10 @@ typedef struct sonde_histogram {
 } sonde_histogram;
 
 /*
- * Of log2|x| over all elements of n views of float32 or float64, exactly: lower and upper
- * are the extremes found; zeros are counted two below the smallest log2|x|, so they stand
- * apart (lower is then that minimum minus two; with zeros only, -2). A range of one value
- * is widened by a half to either side, and that of no value is 0 to 1. NaN and infinities
- * are left out. bins is 1 ... 512, else SONDE_EINVAL; any other dtype is SONDE_EDTYPE.
+ * The exact histogram of log2|x| over all elements of n views of float32 or float64. lower and
+ * upper are the extremes. Zeros are counted at the smallest log2|x| minus two, apart from the
+ * rest (lower is then that value; with zeros only, -2). A range of one value is widened by a
+ * half on either side; without values it is 0 to 1. NaN and infinities are not counted. bins is 1 ... 512, else SONDE_EINVAL; any other dtype is SONDE_EDTYPE.
  * Two passes, nothing allocated.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_histogram_log2(const sonde_view *views, size_t n,

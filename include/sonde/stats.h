@@ -1,5 +1,5 @@
 /*
- * stats.h - vital signs: what one pass over a tensor tells.
+ * stats.h - vital signs: statistics of a tensor from one pass.
  *
  * Counts of every kind of value, and the moments of the finite ones, accumulated in
  * double in a fixed order. Partial results merge.
@@ -13,20 +13,19 @@
  * the same values, and complex numbers those of the float64 array of their absolute values:
  * one with a NaN in it is a NaN, unless its other part is infinite.
  *
- * A producer that gives vital signs with its tensors may take the elements in another fixed
- * order, that in which they lie in its memory: counts and extremes are those of
- * sonde_vitals_of then, sums agree but for the rounding of adding doubles, and the same
- * run gives the same bits. So it is with what the engine computes over a batch; weights,
- * their gradients and updates come in row-major order.
+ * A producer that delivers vital signs with its tensors may use another fixed order, that of
+ * its memory. Counts and extremes are then those of sonde_vitals_of; sums agree up to the
+ * rounding of additions in double; and the same run gives the same bits. The engine does so
+ * for values over a batch; weights, gradients and updates use row-major order.
  *
- * Numbers: the mean and the sums have the error of adding doubles. m2 is computed about
- * the mean where it has to be: a mean of 1e4 and a deviation of 1e-3 leave it ten digits
- * and more. Sums of float32 cannot overflow. Those of float64 can (squares from 1.3e154
+ * Precision: the mean and the sums have the rounding error of additions in double. m2 is
+ * computed about the mean where necessary: with a mean of 1e4 and a deviation of 1e-3 it
+ * keeps ten digits or more. Sums of float32 cannot overflow. Those of float64 can (squares from 1.3e154
  * on): l1, sumsq and m2 are then +Inf, and sum and mean infinite or NaN, although every
  * element is finite. Integers of 64 bits are rounded to double first.
  *
- * The reductions below follow IEEE 754: if the tensor holds a NaN, so does its mean. The
- * fields stay readable beside them, so one bad value does not blind the rest.
+ * The reductions below follow IEEE 754: if the tensor has a NaN, its mean is NaN. The fields
+ * below describe the finite elements in any case.
  */
 #ifndef SONDE_STATS_H
 #define SONDE_STATS_H
@@ -37,8 +36,8 @@
 extern "C" {
 #endif
 
-/* All fields describe the finite elements but for the first four. Zeros have no sign
- * here: an extreme that is -0 is +0. */
+/* All fields except the first four describe the finite elements. Zeros have no sign: an
+ * extreme of -0 is reported as +0. */
 typedef struct sonde_vitals {
     uint64_t count;   /* all elements */
     uint64_t nan;     /* of them NaN */
@@ -56,19 +55,19 @@ typedef struct sonde_vitals {
     double sum;       /* sum of x; exact for integers while below 2^53 */
 } sonde_vitals;
 
-/* The vital signs of nothing: what merging starts from. */
+/* The vital signs of an empty tensor, to merge into. */
 SONDE_API void sonde_vitals_init(sonde_vitals *vitals);
-/* One pass over any view of any dtype; integers and bools are taken as numbers. Nothing
- * is allocated; the stack takes some 100 KB. Cost: a contiguous float32 array at memory
- * speed; with AVX-512 from cache, some five cycles for 16 elements, and twice that in
- * blocks of 4096 with NaN, infinities or |mean| > 8 std. */
+/* One pass over any view of any dtype; integers and bools count as numbers. Allocates
+ * nothing; takes about 100 KB of stack. Cost: a contiguous float32 array at memory speed;
+ * with AVX-512 from cache, about five cycles for 16 elements, and twice that in blocks of
+ * 4096 with NaN, infinities or |mean| > 8 std. */
 SONDE_API void sonde_vitals_of(const sonde_view *view, sonde_vitals *vitals);
 /* into := into + part, as if one pass had seen both (Chan, Golub and LeVeque 1979).
  * Merging the vital signs of an array's blocks of 4096, in order, into an initialised one
  * gives the bits of one pass. */
 SONDE_API void sonde_vitals_merge(sonde_vitals *into, const sonde_vitals *part);
 
-/* The single numbers that a reduction names. */
+/* The statistics that a reduction can name. */
 typedef enum sonde_stat {
     SONDE_STAT_COUNT = 0,
     SONDE_STAT_MIN = 1,
@@ -93,10 +92,10 @@ typedef enum sonde_stat {
 } sonde_stat;
 enum { SONDE_STAT_ENTRIES = 20 };
 
-/* As IEEE 754 has it: NaN in, NaN out, also for the extremes; an infinity makes the
- * variance NaN; of an empty tensor all but the counts are NaN. */
+/* By IEEE 754: NaN in, NaN out, also for the extremes; an infinity makes the variance NaN; for
+ * an empty tensor all but the counts are NaN. */
 SONDE_API double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat);
-/* "mean", "abs_max" ...; NULL for no statistic. */
+/* "mean", "abs_max" ...; NULL for an invalid one. */
 SONDE_API const char *sonde_stat_name(sonde_stat stat);
 /* Any case. Unknown: SONDE_EINVAL with the nearest name, or all of them. */
 SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat *stat,

@@ -40,28 +40,28 @@ typedef enum sonde_dtype {
 
 enum { SONDE_DTYPE_COUNT = 17, SONDE_MAX_DIMS = 8 };
 
-/* Bytes of one element; 0 for a value that is no dtype. */
+/* Bytes of one element; 0 for an invalid dtype. */
 SONDE_API size_t sonde_dtype_size(sonde_dtype dtype);
 /* "float32", "bfloat16", "float8_e4m3fn", "complex64", "int64", "bool": a static string; "?"
- * for no dtype. */
+ * for an invalid dtype. */
 SONDE_API const char *sonde_dtype_name(sonde_dtype dtype);
 /* The names above, and those of safetensors ("F32", "BF16", "F8_E4M3", "I64", "BOOL"), any
  * case. "C128" is Sonde's own: safetensors has none. */
 SONDE_API SONDE_CHECKED sonde_err sonde_dtype_parse(const char *text, sonde_dtype *dtype,
                                                     sonde_diag *diag);
-/* Of complex numbers: no. */
+/* False for complex numbers. */
 SONDE_API bool sonde_dtype_is_float(sonde_dtype dtype);
 SONDE_API bool sonde_dtype_is_complex(sonde_dtype dtype);
 
-/* Single elements, for any dtype: to and from double (int64 beyond 2^53 rounds). A complex
- * number gives its absolute value, as everywhere that one number is asked for, and is set to
- * a real one. */
+/* Single elements of any dtype, to and from double (int64 beyond 2^53 rounds). A complex
+ * number gives its absolute value, as in all reductions to one number; setting one gives a
+ * real number. */
 SONDE_API double sonde_element_get(sonde_dtype dtype, const void *element);
 SONDE_API void sonde_element_set(sonde_dtype dtype, void *element, double value);
 
 /* IEEE binary16, bfloat16 and float8 (Micikevicius et al. 2022, "FP8 formats for deep
- * learning"); to_* round to nearest even and keep NaN a NaN. What is too large for e4m3fn,
- * which has no infinity, becomes NaN: 448, as newer versions of torch have it, would hide it. */
+ * learning"); to_* round to nearest even and keep NaN. A value too large for e4m3fn, which has
+ * no infinity, becomes NaN; saturating to 448, as newer versions of torch do, would hide it. */
 SONDE_API float sonde_f16_to_f32(uint16_t bits);
 SONDE_API uint16_t sonde_f32_to_f16(float value);
 SONDE_API float sonde_bf16_to_f32(uint16_t bits);
@@ -90,9 +90,9 @@ SONDE_API bool sonde_view_same_shape(const sonde_view *a, const sonde_view *b);
 SONDE_API void *sonde_view_at(const sonde_view *view, const int64_t *index);
 /*
  * Copies elements, converting where dtypes differ (float to integer truncates and
- * saturates, NaN becomes 0; of a complex number its real part is kept, and what becomes
- * complex has no imaginary part). dst and src must not overlap. SONDE_ESHAPE if shapes differ.
- * Cost: memcpy when both are contiguous and of one dtype.
+ * saturates, NaN becomes 0; a complex number keeps its real part, and a real one gets the
+ * imaginary part 0). dst and src must not overlap. SONDE_ESHAPE if shapes differ. Cost:
+ * memcpy if both are contiguous and of one dtype.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_view_copy(const sonde_view *dst,
                                                   const sonde_view *src,

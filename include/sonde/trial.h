@@ -126,7 +126,7 @@ SONDE_API const char *sonde_trial_collection(const sonde_trial *trial, size_t i)
 /* What was saved of a tensor at a place, as SONDE_HOW_ bits. Micro-batch or replica -1: any
  * of them. step -1: any step of the mode. */
 SONDE_API unsigned sonde_trial_has(sonde_trial *trial, uint32_t id,
-                                   const sonde_trial_at *at);
+                                   const sonde_trial_at *where);
 
 /* --- steps ------------------------------------------------------------------------ */
 
@@ -179,17 +179,17 @@ SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
  * does not have (strings of smdebug). Cost: a few microseconds plus the hash, if cached.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
-                                                    const sonde_trial_at *at,
+                                                    const sonde_trial_at *where,
                                                     sonde_view *view, sonde_diag *diag);
 /* Vital signs as saved, or else computed from the raw value, which gives the same bits.
  * Micro-batch or replica -1: of all of them, merged in order. Errors: sonde_trial_value. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id,
-                                                     const sonde_trial_at *at,
+                                                     const sonde_trial_at *where,
                                                      sonde_vitals *vitals,
                                                      sonde_diag *diag);
 /* A sketch, in the same way. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id,
-                                                     const sonde_trial_at *at,
+                                                     const sonde_trial_at *where,
                                                      sonde_sketch *sketch,
                                                      sonde_diag *diag);
 
@@ -200,7 +200,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_
  * elements of all of them, in order. SONDE_ENOTFOUND: nothing saved there answers it.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id,
-                                                     const sonde_trial_at *at,
+                                                     const sonde_trial_at *where,
                                                      const sonde_reduction *reduction,
                                                      sonde_reduced *out,
                                                      sonde_diag *diag);

@@ -1,5 +1,5 @@
 /*
- * cpu.h - what the processor can do, and how many of them there are. Internal.
+ * cpu.h - the instruction set and the number of processors. Internal.
  */
 #ifndef SONDE_BASE_CPU_H
 #define SONDE_BASE_CPU_H
@@ -11,9 +11,9 @@ typedef enum sonde__isa {
     SONDE__AVX2 = 1,
     SONDE__AVX512 = 2
 } sonde__isa;
-/* The best that this processor and SONDE_ISA allow; found once. */
+/* The best that the processor supports and SONDE_ISA allows; determined once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
 SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
-SONDE_API int sonde__cpu_count(void);        /* that this process may run on */
+SONDE_API int sonde__cpu_count(void);        /* processors this process may use */
 
 #endif

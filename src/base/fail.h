@@ -1,5 +1,5 @@
 /*
- * fail.h - how a function fails: it fills a diagnostic and returns its error code. Internal.
+ * fail.h - failing: fill a diagnostic and return the error code. Internal.
  */
 #ifndef SONDE_BASE_FAIL_H
 #define SONDE_BASE_FAIL_H
@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* What the library itself calls it. */
+/* Its short name inside the library. */
 #define sonde__fail sonde_diag_set
 
 /* The same with errno's text after found: "cannot open: No such file or directory". The
@@ -16,7 +16,7 @@
  * else SONDE_EIO. */
 SONDE_API sonde_err sonde__fail_errno(sonde_diag *diag, const char *where,
                                       const char *found);
-/* SONDE_ENOMEM, with what could not be allocated. */
+/* SONDE_ENOMEM; what: the object that could not be allocated. */
 SONDE_API sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what);
 
 /* Edit distance (Levenshtein) of two names, by their first 255 letters. */

@@ -4,7 +4,7 @@
  * CMake compiles every x_kernels.c three times (once on processors other than x86-64), each
  * time with the flags of one instruction set and with SONDE__ISA defined as its name:
  * generic, avx2 or avx512. ISA(name) is then name_generic, name_avx2 or name_avx512.
- * cmake/Rooms.cmake does it; the choice among them at run time is sonde__cpu_isa()'s.
+ * cmake/Kernels.cmake does this; sonde__cpu_isa() chooses at run time.
  */
 #ifndef SONDE_BASE_ISA_H
 #define SONDE_BASE_ISA_H

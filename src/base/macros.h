@@ -1,5 +1,5 @@
 /*
- * macros.h - what a function cannot do. Internal.
+ * macros.h - array lengths, minimum, maximum. Internal.
  */
 #ifndef SONDE_BASE_MACROS_H
 #define SONDE_BASE_MACROS_H

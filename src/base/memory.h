@@ -1,5 +1,5 @@
 /*
- * memory.h - allocation, through the seam of <sonde/alloc.h>. Internal.
+ * memory.h - allocation, by the allocator of <sonde/alloc.h>. Internal.
  */
 #ifndef SONDE_BASE_MEMORY_H
 #define SONDE_BASE_MEMORY_H
@@ -11,7 +11,7 @@
 
 enum { SONDE__ALIGN = 64 }; /* a cache line, and the widest vector */
 
-/* All through the seam of <sonde/alloc.h>. size 0 gives a block of one byte. */
+/* All by the allocator of <sonde/alloc.h>. size 0 gives a block of one byte. */
 SONDE_API void *sonde__malloc(size_t size);
 SONDE_API void *sonde__calloc(size_t count, size_t size); /* NULL also on overflow */
 SONDE_API void *sonde__malloc_aligned(size_t align, size_t size);
@@ -27,7 +27,8 @@ static inline bool sonde__mul(size_t a, size_t b, size_t *out)
     return !__builtin_mul_overflow(a, b, out);
 }
 
-/* Makes room for one more element in a growable array: *capacity counts elements. */
+/* Grows an array to at least needed elements of element_size bytes; *capacity counts
+ * elements. false if memory runs out; then nothing has changed. */
 SONDE_API bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed,
                               size_t element_size);
 

@@ -108,19 +108,19 @@ static void sync_folder_of(const char *path)
     sonde__free(folder);
 }
 
-static int rename_keeping(const char *from, const char *to)
+static int rename_keeping(const char *temporary, const char *path)
 {
     struct stat about;
-    const int code = renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE);
+    const int code = renameat2(AT_FDCWD, temporary, AT_FDCWD, path, RENAME_NOREPLACE);
 
     if (code == 0 || (errno != EINVAL && errno != ENOSYS)) {
         return code;
     }
-    if (lstat(to, &about) == 0) { /* a file system without */
+    if (lstat(path, &about) == 0) { /* a file system without */
         errno = EEXIST;
         return -1;
     }
-    return rename(from, to);
+    return rename(temporary, path);
 }
 
 sonde_err sonde__publish(const char *temporary, const char *path, sonde__at_place place,
@@ -140,10 +140,10 @@ sonde_err sonde__publish(const char *temporary, const char *path, sonde__at_plac
 
 bool sonde__write_all(int fd, const void *bytes, size_t n)
 {
-    const char *from = bytes;
+    const char *next = bytes;
 
     while (n > 0) {
-        const ssize_t done = write(fd, from, n);
+        const ssize_t done = write(fd, next, n);
 
         if (done < 0 && errno == EINTR) {
             continue;
@@ -152,7 +152,7 @@ bool sonde__write_all(int fd, const void *bytes, size_t n)
             errno = done == 0 ? EIO : errno;
             return false;
         }
-        from += done;
+        next += done;
         n -= (size_t)done;
     }
     return true;

@@ -7,11 +7,10 @@
  *     err = sonde__whole_commit(&file, SONDE__REPLACE, diag);
  *     sonde__whole_close(&file);                     in any case
  *
- * The bytes go to a file beside path with a short name of its own (process id and a number,
- * opened exclusively): no two threads or processes share one, and a long name does not get
- * longer. commit syncs it, renames it and syncs the folder: at any moment there is the old
- * file or the new one. A link is followed to its file. What is no file (a terminal, a pipe,
- * a device) is written straight to, for a file must not take its name.
+ * The bytes go to a temporary file beside path, with a short name (process id and a number)
+ * opened exclusively: no two threads or processes share one. commit syncs it, renames it and
+ * syncs the folder: at any moment there is the old file or the new one. Links are followed.
+ * A terminal, pipe or device is written directly.
  */
 #ifndef SONDE_BASE_WHOLE_FILE_H
 #define SONDE_BASE_WHOLE_FILE_H
@@ -22,30 +21,30 @@
 #include <stddef.h>
 
 typedef struct sonde__whole_file {
-    char *path;      /* where it goes, links followed */
-    char *temporary; /* NULL: written straight to path */
+    char *path;      /* of the file, links followed */
+    char *temporary; /* NULL: path is written directly */
     int fd;          /* -1: not open */
 } sonde__whole_file;
 
-/* What commit does with something that is at path by then. */
+/* If path exists at commit. */
 typedef enum sonde__at_place { SONDE__REPLACE, SONDE__KEEP } sonde__at_place;
 
-/* After an error there is nothing to close; it does no harm. */
+/* After an error close is allowed and does nothing. */
 SONDE_API sonde_err sonde__whole_open(sonde__whole_file *file, const char *path,
                                       sonde_diag *diag);
 /* False: see errno. */
 SONDE_API bool sonde__whole_write(sonde__whole_file *file, const void *bytes, size_t n);
-/* Syncs, closes and renames; SONDE_EEXIST: something is at path, and it is kept. */
+/* Syncs, closes and renames. SONDE_EEXIST: path exists and is kept. */
 SONDE_API sonde_err sonde__whole_commit(sonde__whole_file *file, sonde__at_place place,
                                         sonde_diag *diag);
-/* Frees; without a commit the file is removed. A zeroed one may be closed. */
+/* Frees; removes the temporary file unless it was committed. Accepts a zeroed one. */
 SONDE_API void sonde__whole_close(sonde__whole_file *file);
 
-/* All of it in one call; what was at path stays if anything fails. */
+/* open, write and commit in one call. */
 SONDE_API sonde_err sonde__whole_put(const char *path, const void *bytes, size_t n,
                                      sonde_diag *diag);
 
-/* A new empty folder beside path, for what shall become path; its name is the caller's. */
+/* Creates an empty temporary folder beside path; returns its name, new. */
 SONDE_API sonde_err sonde__folder_beside(const char *path, char **out, sonde_diag *diag);
 /* Renames a file or a folder, as commit does. */
 SONDE_API sonde_err sonde__publish(const char *temporary, const char *path,

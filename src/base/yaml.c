@@ -99,7 +99,7 @@ static sonde_err take_key(builder *b, const sonde__yaml *map, const yaml_event_t
     }
     text = (const char *)event->data.scalar.value;
     if (sonde__yaml_get(map, text) != NULL) {
-        return fail_at(b, line, SONDE_EINVAL, "each key once", "a key stands twice");
+        return fail_at(b, line, SONDE_EINVAL, "each key once", "a key appears twice");
     }
     *key = sonde__strdup(text);
     return *key != NULL ? SONDE_OK : sonde__fail_nomem(b->diag, "YAML");

@@ -1,8 +1,9 @@
 /*
- * yaml.h - a YAML document as a tree that knows its lines.
+ * yaml.h - a YAML (or JSON) document as a tree with line numbers. Internal.
  *
- * JSON is read as the YAML it is. Anchors, tags and several documents are refused; depth is
- * limited. Every node has its line, so that a reader's errors say "name:line".
+ * libyaml parses; this tree adds the line of every node, so that errors say "name:line".
+ * Not libcyaml: it reads into fixed schemas, without lines and without near misses of keys.
+ * Anchors, tags and several documents are refused; depth is limited.
  */
 #ifndef SONDE_BASE_YAML_H
 #define SONDE_BASE_YAML_H
@@ -33,7 +34,7 @@ SONDE_API sonde_err sonde__yaml_parse(const char *text, size_t size, const char 
                                       sonde__yaml **out, sonde_diag *diag);
 SONDE_API void sonde__yaml_destroy(sonde__yaml *node);
 
-/* A document being read: its name, for "name:line". */
+/* The document's name, for "name:line", and where errors go. */
 typedef struct sonde__yaml_reader {
     const char *name;
     sonde_diag *diag;
@@ -47,12 +48,13 @@ SONDE_API sonde_err sonde__yaml_fail(const sonde__yaml_reader *reader,
 
 /* NULL if the map has no such key. */
 SONDE_API const sonde__yaml *sonde__yaml_get(const sonde__yaml *map, const char *key);
-/* SONDE_EINVAL, with the nearest one meant, if the map has a key that is not in keys. */
+/* SONDE_EINVAL, with the nearest of keys, if the map has a key that is not among them. */
 SONDE_API sonde_err sonde__yaml_check_keys(const sonde__yaml_reader *reader,
                                            const sonde__yaml *map,
                                            const char *const *keys, size_t count);
 
-/* Value of a key; *out stays as it is if the key is missing. Wrong kind or range: error. */
+/* The value of a key; *out is unchanged if the key is missing. SONDE_EINVAL: wrong kind or
+ * out of range. */
 SONDE_API sonde_err sonde__yaml_int(const sonde__yaml_reader *reader,
                                     const sonde__yaml *map, const char *key,
                                     int64_t lower, int64_t upper, int64_t *out);
@@ -65,7 +67,7 @@ SONDE_API sonde_err sonde__yaml_bool(const sonde__yaml_reader *reader,
 SONDE_API sonde_err sonde__yaml_text(const sonde__yaml_reader *reader,
                                      const sonde__yaml *map, const char *key,
                                      const char **out);
-/* One number or a list of at most `most`; *count says how many there were (0: no key). */
+/* One number or a list of at most `most` numbers; *count: how many (0: no key). */
 SONDE_API sonde_err sonde__yaml_ints(const sonde__yaml_reader *reader,
                                      const sonde__yaml *map, const char *key,
                                      int64_t *out, size_t most, size_t *count);

@@ -2,6 +2,7 @@
  * cli_findings.c - see cli_findings.h.
  */
 #include "cli/cli_findings.h"
+#include "cli/cli_run.h"
 
 #include <sonde/log.h>
 
@@ -69,12 +70,12 @@ static void print_json(const sonde_finding *finding, int epoch)
     char line[8192];
 
     (void)sonde_finding_json(finding, line, sizeof line);
-    (void)printf("{\"event\": \"finding\", ");
-    if (epoch > 0) {
-        (void)printf("\"epoch\": %d, ",
-                     epoch - 1); /* from 0, as in the events of epochs */
+    sonde_text_add(cli_json()->text, "{\"event\": \"finding\", ");
+    if (epoch > 0) { /* from 0, as in the events of epochs */
+        sonde_text_format(cli_json()->text, "\"epoch\": %d, ", epoch - 1);
     }
-    (void)printf("%s\n", line + 1);
+    sonde_text_add(cli_json()->text, line + 1);
+    cli_json_print("\n");
     (void)fflush(stdout);
 }
 
@@ -119,13 +120,18 @@ static void print_counts(const sonde_nn_verdict *verdict)
 
 static void print_verdict_json(const sonde_nn_verdict *verdict)
 {
-    (void)printf("{\"event\": \"verdict\", \"healthy\": %s, \"rules\": %zu, "
-                 "\"steps\": %" PRIu64 ", \"errors\": %zu, \"warnings\": %zu, "
-                 "\"notes\": %zu}\n",
-                 verdict->worst == NULL ? "true" : "false", verdict->rules,
-                 verdict->steps, verdict->counts[SONDE_SEVERITY_ERROR],
-                 verdict->counts[SONDE_SEVERITY_WARNING],
-                 verdict->counts[SONDE_SEVERITY_NOTE]);
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "event", "verdict");
+    sonde_json_bool(json, "healthy", verdict->worst == NULL);
+    sonde_json_uint(json, "rules", verdict->rules);
+    sonde_json_uint(json, "steps", verdict->steps);
+    sonde_json_uint(json, "errors", verdict->counts[SONDE_SEVERITY_ERROR]);
+    sonde_json_uint(json, "warnings", verdict->counts[SONDE_SEVERITY_WARNING]);
+    sonde_json_uint(json, "notes", verdict->counts[SONDE_SEVERITY_NOTE]);
+    sonde_json_end(json);
+    cli_json_print("\n");
 }
 
 void cli_print_verdict(const sonde_nn_trainer *trainer, bool json)
@@ -177,11 +183,8 @@ sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actio
     sonde_err err = SONDE_OK;
 
     if (!isnan(asked->timeout) && !(seconds > 0.0 && seconds <= 86400.0)) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--action-timeout",
-                             .expected = "seconds, up to a day"};
-        (void)snprintf(diag->found, sizeof diag->found, "%g", seconds);
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--action-timeout",
+                              "seconds, up to a day", "%g", seconds);
     }
     if (asked->on_finding.count == 0) {
         return SONDE_OK;

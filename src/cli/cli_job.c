@@ -1,5 +1,5 @@
 /*
- * job.c - jobs and data for the commands that need them.
+ * cli_job.c - jobs and data for the commands that need them.
  */
 #include "cli/cli_job.h"
 
@@ -41,7 +41,7 @@ sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *
             (void)snprintf(other, sizeof other, "%.60s", diag->expected);
         }
         (void)snprintf(diag->expected, sizeof diag->expected,
-                       "%s of %.60s; --model says of which", other,
+                       "%s of %.60s; --model names the model", other,
                        text != NULL ? text : "fashion_cnn");
     }
     return err;

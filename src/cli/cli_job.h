@@ -1,5 +1,5 @@
 /*
- * job.h - what train, eval, predict, tensors and compile have in common: a job and its data.
+ * cli_job.h - the job and the data of train, eval, predict, tensors and compile.
  */
 #ifndef SONDE_CLI_CLI_JOB_H
 #define SONDE_CLI_CLI_JOB_H
@@ -13,8 +13,8 @@
  * model. NULL: fashion_cnn. */
 sonde_err cli_job_open(const char *text, sonde_nn_job **out, sonde_diag *diag);
 
-/* Saved weights into a model. path NULL: those that sonde train leaves in sonde-out. text is what
- * cli_job_open was given, which an error names. */
+/* Loads saved weights into a model. path NULL: those that sonde train saves in sonde-out. Errors
+ * name text, which is that of cli_job_open. */
 sonde_err cli_weights_load(sonde_nn_model *model, const char *path, const char *text,
                            sonde_diag *diag);
 

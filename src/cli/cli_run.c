@@ -86,16 +86,16 @@ sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
 sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
                           sonde_diag *diag)
 {
-    const char *at = text != NULL ? text : usual;
+    const char *item = text != NULL ? text : usual;
 
     stats->count = 0;
     for (;;) {
-        const size_t length = strcspn(at, ",");
+        const size_t length = strcspn(item, ",");
         char name[64];
         sonde_reduction reduction;
         sonde_err err = SONDE_OK;
 
-        (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), at);
+        (void)snprintf(name, sizeof name, "%.*s", (int)(length < 63 ? length : 63), item);
         err = sonde_reduction_parse(name, &reduction, diag);
         if (err == SONDE_OK && stats->count == CLI_STATS_MOST) {
             err = sonde_diag_set(diag, SONDE_EINVAL, "--stat", "fewer", "more than 40");
@@ -111,10 +111,10 @@ sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
             return err;
         }
         stats->item[stats->count++] = reduction;
-        if (at[length] == '\0') {
+        if (item[length] == '\0') {
             return SONDE_OK;
         }
-        at += length + 1;
+        item += length + 1;
     }
 }
 
@@ -406,6 +406,11 @@ void cli_json_print(const char *end)
         (void)fwrite(json_text.data, 1, json_text.length, stdout);
     }
     json_text.length = 0;
+}
+
+void cli_json_loss(sonde_json *json, const char *key, double value)
+{
+    sonde_json_format(json, key, isfinite(value) ? "%.9g" : "null", value);
 }
 
 void cli_json_shape(sonde_json *json, const sonde_tensor_info *info)

@@ -96,6 +96,8 @@ int cli_field(const char *text, int columns);
 sonde_json *cli_json(void);
 /* Prints what has been written so far, and end. */
 void cli_json_print(const char *end);
+/* A number with nine digits; null if it is not finite. */
+void cli_json_loss(sonde_json *json, const char *key, double value);
 /* The member "shape". */
 void cli_json_shape(sonde_json *json, const sonde_tensor_info *info);
 /* The width of the terminal: COLUMNS, or as reported, or 80. */

@@ -153,10 +153,7 @@ double cli_now(void)
 
 static sonde_err fail_path(sonde_diag *diag, const char *path, const char *found)
 {
-    *diag = (sonde_diag){.err = SONDE_EIO};
-    (void)snprintf(diag->where, sizeof diag->where, "%s", path);
-    (void)snprintf(diag->found, sizeof diag->found, "%s: %s", found, strerror(errno));
-    return SONDE_EIO;
+    return sonde_diag_set(diag, SONDE_EIO, path, NULL, "%s: %s", found, strerror(errno));
 }
 
 sonde_err cli_join(const char *folder, const char *name, char *buf, size_t size,

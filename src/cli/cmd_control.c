@@ -23,11 +23,8 @@ static sonde_err check_running(const char *path, sonde_diag *diag)
     }
     sonde_trial_describe(trial, &info);
     if (info.status != SONDE_RUN_RUNNING) {
-        *diag = (sonde_diag){.err = SONDE_ESTATE, .expected = "a run that goes on"};
-        (void)snprintf(diag->where, sizeof diag->where, "%s", path);
-        (void)snprintf(diag->found, sizeof diag->found, "the run has %s",
-                       cli_status_name(info.status));
-        err = SONDE_ESTATE;
+        err = sonde_diag_set(diag, SONDE_ESTATE, path, "a run that has not ended",
+                             "the run has %s", cli_status_name(info.status));
     }
     sonde_trial_close(trial);
     return err;

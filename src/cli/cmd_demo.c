@@ -73,9 +73,8 @@ static sonde_err choose_run(showing *show, sonde_diag *diag)
         }
     }
     if (length < 0 || (size_t)length >= sizeof show->run) {
-        *diag = (sonde_diag){
-            .err = SONDE_EINVAL, .where = "--record", .found = "a path that is too long"};
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--record", NULL,
+                              "a path that is too long");
     }
     while (length > 1 && show->run[length - 1] == '/') {
         show->run[--length] = '\0';

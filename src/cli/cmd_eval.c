@@ -2,9 +2,9 @@
  * cmd_eval.c - `sonde eval`: how well saved weights do on the test set.
  */
 #include "cli/cli_job.h"
+#include "cli/cli_run.h"
 #include "cli/cli_pictures.h"
 
-#include <math.h>
 #include <stddef.h>
 
 typedef struct eval_values {
@@ -25,22 +25,24 @@ typedef struct evaluation {
 static void print_json(const sonde_nn_score *score, const sonde_nn_confusion *matrix)
 {
     const int64_t classes = sonde_nn_confusion_classes(matrix);
+    sonde_json *const json = cli_json();
 
-    (void)printf("{\"loss\": ");
-    (void)printf(isfinite(score->loss) ? "%.9g" : "null", score->loss);
-    (void)printf(
-        ", \"accuracy\": %.6f, \"samples\": %lld, \"nan\": %llu, \"confusion\": [",
-        score->accuracy, (long long)score->samples,
-        (unsigned long long)sonde_nn_confusion_nan_rows(matrix));
+    sonde_json_object(json, NULL);
+    cli_json_loss(json, "loss", score->loss);
+    sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+    sonde_json_int(json, "samples", score->samples);
+    sonde_json_uint(json, "nan", sonde_nn_confusion_nan_rows(matrix));
+    sonde_json_list(json, "confusion");
     for (int64_t i = 0; i < classes; i++) {
-        (void)printf("%s[", i > 0 ? ", " : "");
+        sonde_json_list(json, NULL);
         for (int64_t j = 0; j < classes; j++) {
-            (void)printf("%s%llu", j > 0 ? ", " : "",
-                         (unsigned long long)sonde_nn_confusion_count(matrix, i, j));
+            sonde_json_uint(json, NULL, sonde_nn_confusion_count(matrix, i, j));
         }
-        (void)putchar(']');
+        sonde_json_end(json);
     }
-    (void)puts("]}");
+    sonde_json_end(json);
+    sonde_json_end(json);
+    cli_json_print("\n");
 }
 
 static bool on_progress(void *user, int64_t done, int64_t total)

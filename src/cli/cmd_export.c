@@ -7,7 +7,7 @@
 #include <string.h>
 
 typedef struct export_values {
-    const char *to, *steps, *mode, *stats;
+    const char *format, *steps, *mode, *stats;
     int64_t worker, elements;
     bool values, quiet;
 } export_values;
@@ -62,14 +62,14 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     cli_range range;
     sonde_err err = SONDE_OK;
 
-    if (asked->to == NULL) {
+    if (asked->format == NULL) {
         *diag = (sonde_diag){.err = SONDE_EINVAL,
                              .where = "--to",
                              .found = "is missing",
                              .expected = "tensorboard, npz, safetensors, csv or jsonl"};
         return SONDE_EINVAL;
     }
-    err = sonde_export_kind_parse(asked->to, kind, diag);
+    err = sonde_export_kind_parse(asked->format, kind, diag);
     if (err != SONDE_OK) {
         (void)snprintf(diag->where, sizeof diag->where, "--to");
         return err;
@@ -158,7 +158,7 @@ static int run_export(const void *values, int argc, char **argv)
     }
 
 static const cli_option export_options[] = {
-    OPTION("to", 't', CLI_TEXT, "FORMAT", to,
+    OPTION("to", 't', CLI_TEXT, "FORMAT", format,
            "tensorboard, npz, safetensors, csv or jsonl"),
     OPTION("steps", 'n', CLI_TEXT, "A:B", steps,
            "only steps A to B - 1; also A:, :B or A"),

@@ -4,6 +4,8 @@
  */
 #include "cli/cli.h"
 
+#include <sonde/nn/option.h>
+
 #include <ctype.h>
 #include <string.h>
 
@@ -201,6 +203,7 @@ static void print_zsh(FILE *stream)
 typedef struct manual_values {
     const char *all;
     const char *completion;
+    bool options;
 } manual_values;
 
 static int write_file(const char *folder, const char *name, void (*print)(FILE *))
@@ -241,6 +244,19 @@ static int write_all(const char *folder)
     return code;
 }
 
+/* Section, key, name, value, default and help of each option of a training: for tools/option-tables. */
+static void print_options(void)
+{
+    const sonde_nn_option *row = NULL;
+
+    for (size_t i = 0; (row = sonde_nn_option_at(i)) != NULL; i++) {
+        (void)printf("%s\t%s\t%s\t%s\t%s\t%s\n", row->section,
+                     row->key != NULL ? row->key : "", row->name,
+                     row->value != NULL ? row->value : "",
+                     row->standard != NULL ? row->standard : "", row->help);
+    }
+}
+
 static int run_manual(const void *values, int argc, char **argv)
 {
     const manual_values *asked = values;
@@ -261,6 +277,10 @@ static int run_manual(const void *values, int argc, char **argv)
         }
         return CLI_OK;
     }
+    if (asked->options) {
+        print_options();
+        return CLI_OK;
+    }
     if (argc > 0 && command == NULL) {
         return cli_fail_text("manual: unknown command '%s'", argv[0]);
     }
@@ -277,6 +297,8 @@ static const cli_option manual_options[] = {
      offsetof(manual_values, all)},
     {"completion", 0, CLI_TEXT, "SHELL", "print completion for bash or zsh",
      offsetof(manual_values, completion)},
+    {"options", 0, CLI_FLAG, NULL, "print the options of a training, separated by tabs",
+     offsetof(manual_values, options)},
 };
 
 const cli_command cli_manual = {

@@ -149,11 +149,8 @@ static sonde_err add_point(void *user, const sonde_export_row *row, sonde_diag *
         }
         one = find_series(p, row, i);
         if (one == NULL) {
-            *diag = (sonde_diag){.err = SONDE_EINVAL,
-                                 .where = "plot",
-                                 .found = "more than 32 curves",
-                                 .expected = "fewer tensors or statistics"};
-            return SONDE_EINVAL;
+            return sonde_diag_set(diag, SONDE_EINVAL, "plot",
+                                  "fewer tensors or statistics", "more than 32 curves");
         }
         if (one->count == one->capacity && !grow(one)) {
             return cli_fail_memory(diag);
@@ -287,18 +284,12 @@ static sonde_err check(plotting *p, int argc, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     if (p->asked->out == NULL) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--output",
-                             .found = "is missing",
-                             .expected = "FILE.png or FILE.svg"};
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--output", "FILE.png or FILE.svg",
+                              "is missing");
     }
     if (p->asked->histogram && (argc != 2 || p->asked->stats != NULL)) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--histogram",
-                             .found = "several tensors, or --stat",
-                             .expected = "one tensor"};
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--histogram", "one tensor",
+                              "several tensors, or --stat");
     }
     err = sonde_plot_check_path(p->asked->out, diag);
     if (err == SONDE_OK) {

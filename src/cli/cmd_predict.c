@@ -47,11 +47,8 @@ static sonde_err make_pipeline(prediction *run, sonde_diag *diag)
     size_t count = 0;
 
     if (info->sample_rank != 3 || info->sample_shape[0] != 1) {
-        *diag = (sonde_diag){.err = SONDE_ESHAPE,
-                             .where = "predict",
-                             .found = "the model does not take grey images",
-                             .expected = "samples of (1, H, W)"};
-        return SONDE_ESHAPE;
+        return sonde_diag_set(diag, SONDE_ESHAPE, "predict", "samples of (1, H, W)",
+                              "the model does not take grey images");
     }
     list[count++] = sonde_nn_resize((int)info->sample_shape[1],
                                     (int)info->sample_shape[2], SONDE_NN_BICUBIC);

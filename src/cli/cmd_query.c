@@ -44,11 +44,8 @@ static sonde_err parse_format(const char *text, query_format *format, sonde_diag
             return SONDE_OK;
         }
     }
-    *diag = (sonde_diag){.err = SONDE_EINVAL,
-                         .where = "--format",
-                         .expected = "table, csv, json or jsonl"};
-    (void)snprintf(diag->found, sizeof diag->found, "'%s'", text);
-    return SONDE_EINVAL;
+    return sonde_diag_set(diag, SONDE_EINVAL, "--format", "table, csv, json or jsonl",
+                          "'%s'", text);
 }
 
 /* --- rows ------------------------------------------------------------------------- */

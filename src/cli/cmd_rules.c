@@ -194,10 +194,8 @@ static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *d
         }
     }
     if (!fits) {
-        diag->err = SONDE_EINVAL;
-        (void)snprintf(diag->found, sizeof diag->found,
-                       "the rule and its parameters are too long");
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, NULL, NULL,
+                              "the rule and its parameters are too long");
     }
     return sonde_rules_add(run->rules, text, diag);
 }
@@ -210,11 +208,8 @@ static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
     sonde_err err = SONDE_OK;
 
     if (asked->rule_seconds <= 0) {
-        diag->err = SONDE_EINVAL;
-        (void)snprintf(diag->where, sizeof diag->where, "--rule-seconds");
-        (void)snprintf(diag->found, sizeof diag->found, "'%g'", asked->rule_seconds);
-        (void)snprintf(diag->expected, sizeof diag->expected, "more than 0");
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--rule-seconds", "more than 0", "'%g'",
+                              asked->rule_seconds);
     }
     limits.seconds =
         asked->rule_seconds > 0 ? asked->rule_seconds : 0; /* NaN: not given */

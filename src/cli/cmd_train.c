@@ -63,12 +63,6 @@ static void begin_progress(training *run, const char *title, int64_t total)
 
 /* --- events ----------------------------------------------------------------------- */
 
-static void print_number(const char *key, double value)
-{
-    (void)printf(", \"%s\": ", key);
-    (void)printf(isfinite(value) ? "%.9g" : "null", value);
-}
-
 /* The samples that evaluations take, unless it is the whole test set. */
 static void on_begin(void *user, const sonde_nn_trainer_plan *plan)
 {
@@ -126,17 +120,23 @@ static void on_evaluating(void *user, int64_t done, int64_t total)
 
 static void print_epoch_json(const sonde_nn_epoch *epoch, double rate)
 {
-    (void)printf("{\"event\": \"epoch\", \"epoch\": %d, \"step\": %lld", epoch->number,
-                 (long long)epoch->step);
-    print_number("loss", epoch->loss);
+    sonde_json *const json = cli_json();
+
+    sonde_json_object(json, NULL);
+    sonde_json_string(json, "event", "epoch");
+    sonde_json_int(json, "epoch", epoch->number);
+    sonde_json_int(json, "step", epoch->step);
+    cli_json_loss(json, "loss", epoch->loss);
     if (epoch->eval_set != NULL) {
-        (void)printf(", \"eval_set\": \"%s\"", epoch->eval_set);
-        print_number("eval_loss", epoch->score.loss);
-        print_number("eval_accuracy", epoch->score.accuracy);
-        (void)printf(", \"eval_samples\": %lld", (long long)epoch->score.samples);
+        sonde_json_string(json, "eval_set", epoch->eval_set);
+        cli_json_loss(json, "eval_loss", epoch->score.loss);
+        cli_json_loss(json, "eval_accuracy", epoch->score.accuracy);
+        sonde_json_int(json, "eval_samples", epoch->score.samples);
     }
-    (void)printf(", \"seconds\": %.6f, \"samples_per_second\": %.1f}\n", epoch->seconds,
-                 rate);
+    sonde_json_format(json, "seconds", "%.6f", epoch->seconds);
+    sonde_json_format(json, "samples_per_second", "%.1f", rate);
+    sonde_json_end(json);
+    cli_json_print("\n");
 }
 
 static sonde_err on_epoch_end(void *user, const sonde_nn_epoch *epoch, sonde_diag *diag)
@@ -213,10 +213,15 @@ static void on_scored(void *user, const sonde_nn_score *score,
 
     end_progress(run);
     if (run->asked->json) {
-        (void)printf("{\"event\": \"eval\"");
-        print_number("loss", score->loss);
-        (void)printf(", \"accuracy\": %.6f, \"samples\": %lld}\n", score->accuracy,
-                     (long long)score->samples);
+        sonde_json *const json = cli_json();
+
+        sonde_json_object(json, NULL);
+        sonde_json_string(json, "event", "eval");
+        cli_json_loss(json, "loss", score->loss);
+        sonde_json_format(json, "accuracy", "%.6f", score->accuracy);
+        sonde_json_int(json, "samples", score->samples);
+        sonde_json_end(json);
+        cli_json_print("\n");
     } else {
         cli_print_scores(score, matrix,
                          sonde_nn_trainer_dataset(run->trainer, SONDE_NN_TEST),

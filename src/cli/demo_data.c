@@ -26,11 +26,7 @@ typedef struct source {
 static sonde_err fail_source(sonde_diag *diag, const char *folder, const char *found,
                              const char *expected)
 {
-    *diag = (sonde_diag){.err = SONDE_ESHAPE};
-    (void)snprintf(diag->where, sizeof diag->where, "%s", folder);
-    (void)snprintf(diag->found, sizeof diag->found, "%s", found);
-    (void)snprintf(diag->expected, sizeof diag->expected, "%s", expected);
-    return SONDE_ESHAPE;
+    return sonde_diag_set(diag, SONDE_ESHAPE, folder, expected, "%s", found);
 }
 
 static sonde_err open_source(const char *folder, sonde_nn_split split, source *where,

@@ -1,6 +1,6 @@
 /*
- * control.c - requests on their way to the run loop. There is room for one of each kind, under a
- * mutex; which are there is told by an atomic mask, so that a loop that nobody asks takes no lock.
+ * control.c - requests to the run loop: one of each kind, under a mutex. An atomic mask says
+ * which kinds are pending, so that a take without a request locks nothing.
  */
 #include "control/control.h"
 #include "base/clock.h"
@@ -17,8 +17,8 @@ static const double look_seconds = 0.05;
 struct sonde_control {
     pthread_mutex_t lock;
     sonde_request asked[SONDE__CONTROL_KINDS]; /* under lock */
-    /* Bit of a kind: its request is there. Set under the lock with release; take's acquire
-     * pairs with it. */
+    /* A bit for each pending kind. Set under the lock with release; pairs with take's
+     * acquire. */
     atomic_uint mask;
     sonde__control_file file; /* the run loop's */
 };
@@ -31,21 +31,21 @@ const char *sonde_request_kind_name(sonde_request_kind kind)
     return i < SONDE_COUNT_OF(names) ? names[i] : "?";
 }
 
-void sonde__control_request_text(char to[SONDE_REQUEST_TEXT], const char *text)
+void sonde__control_request_text(char copy[SONDE_REQUEST_TEXT], const char *text)
 {
     size_t n = 0;
 
     for (; text[n] != '\0' && n + 1 < SONDE_REQUEST_TEXT; n++) {
         const unsigned char c = (unsigned char)text[n];
 
-        to[n] = c < 0x20 || c == 0x7F ? ' ' : text[n];
+        copy[n] = c < 0x20 || c == 0x7F ? ' ' : text[n];
     }
-    if (text[n] != '\0') { /* not within a letter of several bytes */
+    if (text[n] != '\0') { /* not inside a character */
         while (n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80) {
             n--;
         }
     }
-    to[n] = '\0';
+    copy[n] = '\0';
 }
 
 sonde_err sonde_control_create(const char *run, sonde_control **out, sonde_diag *diag)
@@ -77,7 +77,7 @@ void sonde_control_destroy(sonde_control *control)
 }
 
 void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
-                       sonde_request_by by, const char *text)
+                       sonde_request_by asker, const char *text)
 {
     const unsigned bit = 1U << (unsigned)kind;
 
@@ -89,7 +89,7 @@ void sonde_control_ask(sonde_control *control, sonde_request_kind kind,
         sonde_request *request = &control->asked[kind];
 
         request->kind = kind;
-        request->by = by;
+        request->by = asker;
         sonde__control_request_text(request->text, text != NULL ? text : "");
         (void)atomic_fetch_or_explicit(&control->mask, bit, memory_order_release);
     }

@@ -1,5 +1,5 @@
 /*
- * control.h - a control from inside, and the file between processes.
+ * control.h - what control.c and control_file.c share. Internal.
  */
 #ifndef SONDE_CONTROL_CONTROL_H
 #define SONDE_CONTROL_CONTROL_H
@@ -16,23 +16,23 @@ enum { SONDE__CONTROL_KINDS = 2, SONDE__CONTROL_LINE = 4096 };
 
 /* How far RUN/control.jsonl has been read. */
 typedef struct sonde__control_file {
-    char *path; /* NULL: nobody asks from outside */
-    uint64_t at;
-    double looked; /* when, in seconds of sonde__now */
-    bool told;     /* that it cannot be read */
+    char *path;      /* NULL: no requests of other processes */
+    uint64_t offset; /* bytes read */
+    double looked;   /* time of the last reading, by sonde__now */
+    bool warned;     /* that the file cannot be read */
 } sonde__control_file;
 
-/* Copies text, control characters as blanks, cut where it is too long. */
-void sonde__control_request_text(char to[SONDE_REQUEST_TEXT], const char *text);
+/* Copies text with blanks for control characters, cut to the room there is. */
+void sonde__control_request_text(char copy[SONDE_REQUEST_TEXT], const char *text);
 
-/* --- file.c ----------------------------------------------------------------------- */
+/* --- control_file.c ----------------------------------------------------------------------- */
 
 sonde_err sonde__control_file_init(sonde__control_file *file, const char *run,
                                    sonde_diag *diag);
 void sonde__control_file_fini(sonde__control_file *file);
-/* Asks control for what whole lines have come since. */
+/* Passes the requests of new complete lines to control. */
 void sonde__control_file_read(sonde__control_file *file, sonde_control *control);
-/* A line without its newline. SONDE_EFORMAT if it is no request. */
+/* line: without its newline. SONDE_EFORMAT if it is not a request. */
 SONDE_API sonde_err sonde__control_parse(const char *line, size_t size,
                                          sonde_request *request, sonde_diag *diag);
 

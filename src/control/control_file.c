@@ -1,8 +1,8 @@
 /*
- * file.c - RUN/control.jsonl: a line a request, appended with one write by whoever asks, read by
- * the run loop from where it stood when the loop began.
+ * control_file.c - RUN/control.jsonl: one line per request, appended by one write(), and read
+ * by the run loop from the length that the file had when the control was created.
  *
- * What cannot be a request is warned of and passed over: it comes from outside.
+ * Lines that are not requests come from outside: they are skipped with a warning.
  */
 #include "control/control.h"
 #include "base/fail.h"
@@ -45,7 +45,7 @@ sonde_err sonde__control_file_init(sonde__control_file *file, const char *run,
         return sonde__fail_nomem(diag, "a control");
     }
     if (stat(file->path, &status) == 0 && status.st_size > 0) {
-        file->at = (uint64_t)status.st_size;
+        file->offset = (uint64_t)status.st_size;
     }
     return SONDE_OK;
 }
@@ -64,7 +64,7 @@ sonde_err sonde__control_parse(const char *line, size_t size, sonde_request *req
     json_error_t error;
     json_t *object = json_loadb(line, size, JSON_REJECT_DUPLICATES, &error);
     const char *kind = json_string_value(json_object_get(object, "request"));
-    const char *by = json_string_value(json_object_get(object, "by"));
+    const char *asker = json_string_value(json_object_get(object, "by"));
     const char *text = json_string_value(json_object_get(object, "text"));
     sonde_err err = SONDE_OK;
 
@@ -78,7 +78,8 @@ sonde_err sonde__control_parse(const char *line, size_t size, sonde_request *req
     } else {
         *request = (sonde_request){
             .kind = kind[0] == 's' ? SONDE_REQUEST_STOP : SONDE_REQUEST_CHECKPOINT,
-            .by = by != NULL && strcmp(by, "rule") == 0 ? SONDE_BY_RULE : SONDE_BY_USER};
+            .by = asker != NULL && strcmp(asker, "rule") == 0 ? SONDE_BY_RULE
+                                                              : SONDE_BY_USER};
         sonde__control_request_text(request->text, text != NULL ? text : "");
     }
     json_decref(object);
@@ -94,13 +95,13 @@ static void take_line(sonde_control *control, const char *line, size_t size)
     if (sonde__control_parse(line, size, &request, &diag) == SONDE_OK) {
         sonde_control_ask(control, request.kind, request.by, request.text);
     } else {
-        sonde_log(SONDE_LOG_WARNING, "control", "%s: left out",
+        sonde_log(SONDE_LOG_WARNING, "control", "%s: ignored",
                   sonde_diag_line(&diag, text, sizeof text));
     }
 }
 
-/* The whole lines of a piece; returns how much of it they are. A piece that is full and has
- * no newline is none of ours. */
+/* Takes the complete lines of a piece; returns their bytes. A full piece without a newline is
+ * not ours and is skipped. */
 static size_t take_lines(sonde_control *control, const char *piece, size_t size)
 {
     size_t done = 0;
@@ -116,7 +117,7 @@ static size_t take_lines(sonde_control *control, const char *piece, size_t size)
     }
     if (done == 0 && size == SONDE__CONTROL_LINE) {
         sonde_log(SONDE_LOG_WARNING, "control",
-                  SONDE__CONTROL_FILE ": a line of more than %d bytes: left out",
+                  SONDE__CONTROL_FILE ": a line of more than %d bytes: ignored",
                   SONDE__CONTROL_LINE);
         done = size;
     }
@@ -127,35 +128,35 @@ void sonde__control_file_read(sonde__control_file *file, sonde_control *control)
 {
     char piece[SONDE__CONTROL_LINE];
     struct stat status;
-    int from = -1;
+    int fd = -1;
 
-    if (stat(file->path, &status) != 0 || (uint64_t)status.st_size <= file->at) {
+    if (stat(file->path, &status) != 0 || (uint64_t)status.st_size <= file->offset) {
         return;
     }
-    from = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (from < 0) {
-        if (!file->told) {
-            file->told = true;
+    fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        if (!file->warned) {
+            file->warned = true;
             sonde_log(SONDE_LOG_WARNING, "control", "%s: cannot open: %s", file->path,
                       strerror(errno));
         }
         return;
     }
     for (;;) {
-        const ssize_t got = pread(from, piece, sizeof piece, (off_t)file->at);
+        const ssize_t got = pread(fd, piece, sizeof piece, (off_t)file->offset);
         const size_t done = got > 0 ? take_lines(control, piece, (size_t)got) : 0;
 
         if (done == 0) {
             break;
         }
-        file->at += done;
+        file->offset += done;
     }
-    (void)close(from);
+    (void)close(fd);
 }
 
 /* --- writing ---------------------------------------------------------------------- */
 
-/* SONDE_OK if it is a run that goes on, for all that its files say. */
+/* SONDE_OK if the folder holds a run that has not ended. */
 static sonde_err check_run(const char *run, sonde_diag *diag)
 {
     char *begun = path_of(run, "run.json"), *ended = path_of(run, "end.json");
@@ -167,7 +168,7 @@ static sonde_err check_run(const char *run, sonde_diag *diag)
         err = sonde__fail(diag, SONDE_ENOTFOUND, run, "the folder of a run",
                           "there is no run.json");
     } else if (access(ended, F_OK) == 0) {
-        err = sonde__fail(diag, SONDE_ESTATE, run, "a run that goes on",
+        err = sonde__fail(diag, SONDE_ESTATE, run, "a run that has not ended",
                           "the run has ended");
     }
     sonde__free(begun);
@@ -175,8 +176,8 @@ static sonde_err check_run(const char *run, sonde_diag *diag)
     return err;
 }
 
-/* The line, new, to be freed with free(); NULL if memory is out. */
-static char *make_line(sonde_request_kind kind, sonde_request_by by, const char *text)
+/* A new line, freed with free(); NULL if memory runs out. */
+static char *make_line(sonde_request_kind kind, sonde_request_by asker, const char *text)
 {
     char when[32], clean[SONDE_REQUEST_TEXT], *body = NULL, *line = NULL;
     const time_t now = time(NULL);
@@ -188,11 +189,11 @@ static char *make_line(sonde_request_kind kind, sonde_request_by by, const char 
     (void)strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", &utc);
     object =
         json_pack("{s:s,s:s,s:s,s:s}", "request", sonde_request_kind_name(kind), "by",
-                  by == SONDE_BY_RULE ? "rule" : "user", "text", clean, "time", when);
-    if (object == NULL) { /* a text that is no UTF-8 */
+                  asker == SONDE_BY_RULE ? "rule" : "user", "text", clean, "time", when);
+    if (object == NULL) { /* text is not UTF-8 */
         object =
             json_pack("{s:s,s:s,s:s,s:s}", "request", sonde_request_kind_name(kind), "by",
-                      by == SONDE_BY_RULE ? "rule" : "user", "text", "", "time", when);
+                      asker == SONDE_BY_RULE ? "rule" : "user", "text", "", "time", when);
     }
     body = object != NULL ? json_dumps(object, JSON_COMPACT) : NULL;
     json_decref(object);
@@ -210,11 +211,11 @@ static char *make_line(sonde_request_kind kind, sonde_request_by by, const char 
 }
 
 sonde_err sonde_control_send(const char *run, sonde_request_kind kind,
-                             sonde_request_by by, const char *text, sonde_diag *diag)
+                             sonde_request_by asker, const char *text, sonde_diag *diag)
 {
     char *path = NULL, *line = NULL;
     sonde_err err = check_run(run, diag);
-    int to = -1;
+    int fd = -1;
 
     if (err != SONDE_OK) {
         return err;
@@ -224,19 +225,19 @@ sonde_err sonde_control_send(const char *run, sonde_request_kind kind,
                            "request %d", (int)kind);
     }
     path = path_of(run, SONDE__CONTROL_FILE);
-    line = make_line(kind, by, text);
+    line = make_line(kind, asker, text);
     if (path == NULL || line == NULL) {
         err = sonde__fail_nomem(diag, "a request");
         goto done;
     }
-    to = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (to < 0) {
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    if (fd < 0) {
         err = sonde__fail_errno(diag, path, "cannot open");
-    } else if (write(to, line, strlen(line)) != (ssize_t)strlen(line)) {
+    } else if (write(fd, line, strlen(line)) != (ssize_t)strlen(line)) {
         err = sonde__fail_errno(diag, path, "cannot write");
     }
-    if (to >= 0) {
-        (void)close(to);
+    if (fd >= 0) {
+        (void)close(fd);
     }
 done:
     free(line);

@@ -209,7 +209,7 @@ static sonde_err add_central(sonde__export_npz_file *npz, const zip_entry *entry
     const bool wide_offset = entry->offset >= npz->limit;
     static const char ending[4] = {'.', 'n', 'p', 'y'};
     zip_record head = {.size = 0}, extra = {.size = 0};
-    unsigned char *at = NULL;
+    unsigned char *record = NULL;
     size_t size = 0;
 
     if (wide_size || wide_offset) {
@@ -236,11 +236,11 @@ static sonde_err add_central(sonde__export_npz_file *npz, const zip_entry *entry
                         1)) {
         return sonde__fail_nomem(diag, "a zip directory");
     }
-    at = npz->central + npz->central_size;
-    memcpy(at, head.bytes, head.size);
-    memcpy(at + head.size, entry->name, entry->name_length - 4);
-    memcpy(at + head.size + entry->name_length - 4, ending, sizeof ending);
-    memcpy(at + head.size + entry->name_length, extra.bytes, extra.size);
+    record = npz->central + npz->central_size;
+    memcpy(record, head.bytes, head.size);
+    memcpy(record + head.size, entry->name, entry->name_length - 4);
+    memcpy(record + head.size + entry->name_length - 4, ending, sizeof ending);
+    memcpy(record + head.size + entry->name_length, extra.bytes, extra.size);
     npz->central_size += size;
     npz->count++;
     return SONDE_OK;

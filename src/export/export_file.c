@@ -179,21 +179,21 @@ void sonde__export_crc_init(sonde__export_crc *crc, uint32_t polynomial)
 uint32_t sonde__export_crc_add(const sonde__export_crc *crc, uint32_t before,
                                const void *bytes, size_t n)
 {
-    const unsigned char *at = bytes;
+    const unsigned char *byte = bytes;
     uint32_t value = ~before;
 
-    for (; n >= 8; n -= 8, at += 8) {
+    for (; n >= 8; n -= 8, byte += 8) {
         uint64_t word = 0;
 
-        memcpy(&word, at, sizeof word);
+        memcpy(&word, byte, sizeof word);
         word ^= value;
         value = 0;
         for (int k = 0; k < 8; k++) {
             value ^= crc->table[7 - k][word >> (8 * k) & 0xFFU];
         }
     }
-    for (; n > 0; n--, at++) {
-        value = value >> 8 ^ crc->table[0][(value ^ *at) & 0xFFU];
+    for (; n > 0; n--, byte++) {
+        value = value >> 8 ^ crc->table[0][(value ^ *byte) & 0xFFU];
     }
     return ~value;
 }

@@ -101,12 +101,12 @@ bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag
 }
 
 bool sonde__export_has_step(const sonde_export_options *options,
-                            const sonde_coordinate *at)
+                            const sonde_coordinate *where)
 {
     const bool global = options->mode == SONDE_MODE_GLOBAL;
-    const int64_t step = global ? at->global_step : at->mode_step;
+    const int64_t step = global ? where->global_step : where->mode_step;
 
-    return (global || at->mode == options->mode) && step >= options->begin &&
+    return (global || where->mode == options->mode) && step >= options->begin &&
            (options->end == 0 || step < options->end);
 }
 

@@ -35,7 +35,7 @@ sonde_err sonde__export_progress(const sonde_export_options *options, uint64_t d
 bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag *why);
 /* Whether the options include a step. */
 bool sonde__export_has_step(const sonde_export_options *options,
-                            const sonde_coordinate *at);
+                            const sonde_coordinate *where);
 
 /* --- walking ------------------------------------------------------------------------ */
 

@@ -27,7 +27,7 @@ enum { HEAD = 12, FOOT = 4, STRINGS = 7 /* TensorFlow's dtype */ };
 
 uint32_t sonde__import_crc32c(const void *bytes, size_t size)
 {
-    const unsigned char *at = bytes;
+    const unsigned char *byte = bytes;
     uint32_t table[256], crc = UINT32_MAX;
 
     for (uint32_t i = 0; i < 256; i++) {
@@ -39,7 +39,7 @@ uint32_t sonde__import_crc32c(const void *bytes, size_t size)
         table[i] = entry;
     }
     for (size_t i = 0; i < size; i++) {
-        crc = crc >> 8 ^ table[(crc ^ at[i]) & 255];
+        crc = crc >> 8 ^ table[(crc ^ byte[i]) & 255];
     }
     return ~crc;
 }
@@ -86,7 +86,7 @@ sonde_err sonde__import_event_unwrap(const unsigned char *bytes, size_t size,
 /* --- protobuf --------------------------------------------------------------------- */
 
 typedef struct message {
-    const unsigned char *at, *end;
+    const unsigned char *next, *end;
 } message;
 
 /* One field. number or, of wire type 2, bytes. */
@@ -104,10 +104,10 @@ static bool take_varint(message *bytes, uint64_t *out)
     for (unsigned shift = 0; shift < 64; shift += 7) {
         unsigned char byte = 0;
 
-        if (bytes->at == bytes->end) {
+        if (bytes->next == bytes->end) {
             return false;
         }
-        byte = *bytes->at++;
+        byte = *bytes->next++;
         value |= (uint64_t)(byte & 127) << shift;
         if (byte < 128) {
             *out = value;
@@ -119,11 +119,11 @@ static bool take_varint(message *bytes, uint64_t *out)
 
 static bool take_bytes(message *bytes, uint64_t count, message *out)
 {
-    if (count > (uint64_t)(bytes->end - bytes->at)) {
+    if (count > (uint64_t)(bytes->end - bytes->next)) {
         return false;
     }
-    *out = (message){bytes->at, bytes->at + count};
-    bytes->at += count;
+    *out = (message){bytes->next, bytes->next + count};
+    bytes->next += count;
     return true;
 }
 
@@ -191,7 +191,7 @@ static bool read_extent(message bytes, int64_t *extent)
     field next;
 
     *extent = 0; /* as protobuf leaves out zeros */
-    while (bytes.at < bytes.end) {
+    while (bytes.next < bytes.end) {
         if (!take_field(&bytes, &next)) {
             return false;
         }
@@ -206,7 +206,7 @@ static bool read_shape(message bytes, tensor *out)
 {
     field next;
 
-    while (bytes.at < bytes.end) {
+    while (bytes.next < bytes.end) {
         int64_t extent = 0;
 
         if (!take_field(&bytes, &next)) {
@@ -231,7 +231,7 @@ static bool read_tensor(message bytes, tensor *out)
     field next;
 
     *out = (tensor){.content = {bytes.end, bytes.end}};
-    while (bytes.at < bytes.end) {
+    while (bytes.next < bytes.end) {
         if (!take_field(&bytes, &next)) {
             return false;
         }
@@ -269,7 +269,7 @@ static bool measure(const tensor *read, sonde_dtype dtype, uint64_t *bytes)
 static sonde_err make_view(const tensor *read, const char *title, sonde_view *view,
                            sonde_diag *diag)
 {
-    const uint64_t content = (uint64_t)(read->content.end - read->content.at);
+    const uint64_t content = (uint64_t)(read->content.end - read->content.next);
     sonde_dtype dtype = SONDE_F32;
     uint64_t bytes = 0;
 
@@ -288,7 +288,7 @@ static sonde_err make_view(const tensor *read, const char *title, sonde_view *vi
                            (unsigned long long)content);
     }
     *view = sonde_view_of(dtype, (int)read->rank, read->shape,
-                          (void *)(uintptr_t)read->content.at);
+                          (void *)(uintptr_t)read->content.next);
     return SONDE_OK;
 }
 
@@ -300,13 +300,13 @@ static bool read_value(message bytes, const char *tag, bool *named, message *fou
 
     *named = false;
     *found = (message){bytes.end, bytes.end};
-    while (bytes.at < bytes.end) {
+    while (bytes.next < bytes.end) {
         if (!take_field(&bytes, &next)) {
             return false;
         }
         if (is_bytes(&next, 1)) {
-            *named = (size_t)(next.bytes.end - next.bytes.at) == length &&
-                     memcmp(next.bytes.at, tag, length) == 0;
+            *named = (size_t)(next.bytes.end - next.bytes.next) == length &&
+                     memcmp(next.bytes.next, tag, length) == 0;
         } else if (is_bytes(&next, 8)) {
             *found = next.bytes;
         }
@@ -319,11 +319,11 @@ static bool find_tensor(message event, const char *tag, bool *named, message *fo
 {
     field next, inner;
 
-    while (event.at < event.end) {
+    while (event.next < event.end) {
         if (!take_field(&event, &next)) {
             return false;
         }
-        while (is_bytes(&next, 5) && next.bytes.at < next.bytes.end) {
+        while (is_bytes(&next, 5) && next.bytes.next < next.bytes.end) {
             if (!take_field(&next.bytes, &inner)) {
                 return false;
             }

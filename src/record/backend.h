@@ -1,16 +1,15 @@
 /*
- * backend.h - where a run is stored, behind one interface. Internal.
+ * backend.h - the interface of run storage. Internal.
  *
  * Names are relative to the run's folder, with '/' between parts ("w0000/state.json").
- * A backend holds no threads and is used by one at a time.
+ * One thread at a time.
  *
- * A file is written from front to back: append any number of times, then settle. Between
- * the two the bytes are borrowed. After settle every reader can see them (not: they are
- * synced); file->end is the length that is sure to be good, which after a failure may be
- * less than was appended, and what is appended next begins there. A store that keeps
- * objects whole may collect what is appended and put it on publish or close: then it
- * becomes visible only there, and the order of publish and close of two files is the order
- * in which they appear.
+ * A file is written from front to back: append any number of times, then settle. The bytes
+ * are borrowed until settle. After settle every reader can see them (they are not synced
+ * yet). file->end is the length known to be good: after a failure it may be less than was
+ * appended, and the next append begins there. A store of whole objects may collect the
+ * appended bytes until publish or close: they become visible only then, in the order of
+ * these calls.
  *
  * Functions that return int return 0 or an errno.
  */
@@ -31,24 +30,23 @@ typedef void (*sonde__record_backend_seen)(void *user, const char *name);
 typedef struct sonde__record_backend_ops {
     /* Also releases the lock. */
     void (*destroy)(sonde__record_backend *backend);
-    /* "" is the run's folder itself, made with what leads to it. *made: whether it was
-     * there before. */
+    /* "" is the run's folder itself, created with its parents. *made: true if it is new. */
     int (*make_folder)(sonde__record_backend *backend, const char *name, bool *made);
     int (*remove_folder)(sonde__record_backend *backend, const char *name);
     /* Calls seen for everything in a folder. */
     int (*list)(sonde__record_backend *backend, const char *name,
                 sonde__record_backend_seen seen, void *user);
-    /* A small file, whole, in place of what was there; with once EEXIST if there was
-     * anything. sync: also safe from a loss of power. */
+    /* Writes a small file whole, replacing an old one; with once EEXIST if there is one.
+     * sync: survives a loss of power. */
     int (*replace)(sonde__record_backend *backend, const char *name, const void *bytes,
                    size_t size, bool once, bool sync);
-    /* A whole file as a new block with a NUL behind it, freed with sonde__free. */
+    /* A whole file as a new block, NUL-terminated, freed with sonde__free. */
     int (*load)(sonde__record_backend *backend, const char *name, char **bytes,
                 size_t *size);
     int (*remove)(sonde__record_backend *backend, const char *name);
-    /* Nobody else may write that folder until destroy: EBUSY if somebody does. */
+    /* Locks the folder for writing until destroy; EBUSY if another process holds it. */
     int (*lock)(sonde__record_backend *backend, const char *folder);
-    /* A new file (EEXIST), or one that is there, to be continued; its end is its size. */
+    /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size. */
     int (*create)(sonde__record_backend *backend, const char *name,
                   sonde__record_file **out);
     int (*open)(sonde__record_backend *backend, const char *name,
@@ -56,19 +54,19 @@ typedef struct sonde__record_backend_ops {
 
     int (*append)(sonde__record_file *file, const void *bytes, size_t size);
     int (*settle)(sonde__record_file *file);
-    /* Bytes before the end. Nothing may be waiting to settle. */
-    int (*write_at)(sonde__record_file *file, uint64_t at, const void *bytes,
+    /* Overwrites bytes before the end. Everything must be settled. */
+    int (*write_at)(sonde__record_file *file, uint64_t offset, const void *bytes,
                     size_t size);
-    /* *got is less than size only at the end of the file. */
-    int (*read_at)(sonde__record_file *file, uint64_t at, void *bytes, size_t size,
+    /* *got: bytes read, less than size only at the end of the file. */
+    int (*read_at)(sonde__record_file *file, uint64_t offset, void *bytes, size_t size,
                    size_t *got);
     int (*truncate)(sonde__record_file *file, uint64_t size);
     int (*sync)(sonde__record_file *file);
-    /* A sync of the file will follow: one of another file in between may do both at once. */
+    /* Announces a sync of the file: a sync of another file may then write both. */
     void (*begin_sync)(sonde__record_file *file);
-    /* Gives the file, created or opened as from, its final name. */
-    int (*publish)(sonde__record_file *file, const char *from, const char *to);
-    /* Whether nobody can find the file any more. */
+    /* Renames the file to its final name. */
+    int (*publish)(sonde__record_file *file, const char *old_name, const char *new_name);
+    /* True if the file has been removed from its folder. */
     bool (*is_lost)(sonde__record_file *file);
     /* Takes the file; NULL is fine. */
     void (*close)(sonde__record_file *file);
@@ -80,11 +78,11 @@ struct sonde__record_backend {
 
 struct sonde__record_file {
     const sonde__record_backend_ops *ops;
-    uint64_t end; /* of what is settled */
-    bool in_bulk; /* a hint, set by the writer: much is coming at once */
+    uint64_t end; /* settled bytes */
+    bool in_bulk; /* a hint of the writer: a large amount follows */
 };
 
-/* A folder of this machine. path is copied. */
+/* Stores in a folder of this machine. path is copied. */
 SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,
                                                               sonde__record_backend **out,
                                                               sonde_diag *diag);

@@ -97,7 +97,7 @@ static void destroy(sonde__record_backend *backend)
 
 /* --- folders ---------------------------------------------------------------------- */
 
-/* The folders that lead to path, which is changed and put back. */
+/* Creates the parents of path, which is modified and restored. */
 static int make_way(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash != NULL;
@@ -306,13 +306,14 @@ static int reopen_file(sonde__record_backend *backend, const char *name,
     return open_file((local_folder *)backend, name, 0, out);
 }
 
-static int write_at(sonde__record_file *base, uint64_t at, const void *bytes, size_t size)
+static int write_at(sonde__record_file *base, uint64_t offset, const void *bytes,
+                    size_t size)
 {
     const local_file *file = (const local_file *)base;
-    const unsigned char *from = bytes;
+    const unsigned char *next = bytes;
 
     while (size > 0) {
-        const ssize_t written = pwrite(file->fd, from, size, (off_t)at);
+        const ssize_t written = pwrite(file->fd, next, size, (off_t)offset);
 
         if (written < 0 && errno == EINTR) {
             continue;
@@ -320,8 +321,8 @@ static int write_at(sonde__record_file *base, uint64_t at, const void *bytes, si
         if (written <= 0) {
             return written < 0 ? errno : EIO;
         }
-        from += written;
-        at += (uint64_t)written;
+        next += written;
+        offset += (uint64_t)written;
         size -= (size_t)written;
     }
     return 0;
@@ -329,7 +330,7 @@ static int write_at(sonde__record_file *base, uint64_t at, const void *bytes, si
 
 /* --- bulk ------------------------------------------------------------------------- */
 
-/* Whether what comes now can go past the page cache. */
+/* Starts a bulk; false if the file cannot bypass the page cache. */
 static bool begin_bulk(local_file *file)
 {
     const uint64_t end = file->file.end;
@@ -357,7 +358,7 @@ static bool begin_bulk(local_file *file)
     return true;
 }
 
-/* Space for what is put, and some; where there is none, writing will tell. */
+/* Reserves space for the bulk and some more; a full disk shows when writing. */
 static void set_aside(local_file *file)
 {
     if (file->promised > file->aside) {
@@ -390,7 +391,7 @@ static int append_bulk(local_file *file, const void *bytes, size_t size)
     return failed;
 }
 
-/* What was put past the page cache, behind the head, which is written. */
+/* Ends a bulk, whose head is written. */
 static int end_bulk(local_file *file)
 {
     const void *rest = NULL;
@@ -417,11 +418,11 @@ static int end_bulk(local_file *file)
 /* All pieces to the end. Some may be written when it fails. */
 static int write_pieces(local_file *file)
 {
-    struct iovec *at = file->pieces;
+    struct iovec *piece = file->pieces;
     int left = file->count, failed = 0;
 
     while (left > 0 && failed == 0) {
-        ssize_t written = pwritev(file->fd, at, left, (off_t)file->file.end);
+        ssize_t written = pwritev(file->fd, piece, left, (off_t)file->file.end);
 
         if (written < 0) {
             failed = errno == EINTR ? 0 : errno;
@@ -431,14 +432,14 @@ static int write_pieces(local_file *file)
             failed = EIO;
         }
         file->file.end += (uint64_t)written;
-        while (left > 0 && (size_t)written >= at->iov_len) {
-            written -= (ssize_t)at->iov_len;
-            at++;
+        while (left > 0 && (size_t)written >= piece->iov_len) {
+            written -= (ssize_t)piece->iov_len;
+            piece++;
             left--;
         }
         if (left > 0) {
-            at->iov_base = (unsigned char *)at->iov_base + written;
-            at->iov_len -= (size_t)written;
+            piece->iov_base = (unsigned char *)piece->iov_base + written;
+            piece->iov_len -= (size_t)written;
         }
     }
     file->count = 0;
@@ -448,9 +449,9 @@ static int write_pieces(local_file *file)
 static int append_piece(local_file *file, const void *bytes, size_t size)
 {
     struct iovec *const last = &file->pieces[SONDE_MAX(file->count, 1) - 1];
-    unsigned char *const from = (unsigned char *)(uintptr_t)bytes; /* only read */
+    unsigned char *const start = (unsigned char *)(uintptr_t)bytes; /* only read */
 
-    if (file->count > 0 && (unsigned char *)last->iov_base + last->iov_len == from) {
+    if (file->count > 0 && (unsigned char *)last->iov_base + last->iov_len == start) {
         last->iov_len += size;
         return 0;
     }
@@ -461,7 +462,7 @@ static int append_piece(local_file *file, const void *bytes, size_t size)
             return failed;
         }
     }
-    file->pieces[file->count++] = (struct iovec){from, size};
+    file->pieces[file->count++] = (struct iovec){start, size};
     return 0;
 }
 
@@ -497,15 +498,16 @@ static int settle(sonde__record_file *base)
 
 /* --- at places -------------------------------------------------------------------- */
 
-static int read_at(sonde__record_file *base, uint64_t at, void *bytes, size_t size,
+static int read_at(sonde__record_file *base, uint64_t offset, void *bytes, size_t size,
                    size_t *got)
 {
     const local_file *file = (const local_file *)base;
-    unsigned char *to = bytes;
+    unsigned char *block = bytes;
 
     *got = 0;
     while (*got < size) {
-        const ssize_t n = pread(file->fd, to + *got, size - *got, (off_t)(at + *got));
+        const ssize_t n =
+            pread(file->fd, block + *got, size - *got, (off_t)(offset + *got));
 
         if (n < 0 && errno != EINTR) {
             return errno;
@@ -544,20 +546,20 @@ static int sync_file(sonde__record_file *base)
     return fdatasync(file->fd) != 0 ? errno : 0;
 }
 
-/* The blocks are found now, so that the next commit of the file system's journal, whoever
- * waits for it, has them. */
+/* Starts writing the blocks, so that the next commit of the file system's journal, for any
+ * file, includes them. */
 static void begin_sync(sonde__record_file *base)
 {
     (void)sync_file_range(((local_file *)base)->fd, 0, 0, SYNC_FILE_RANGE_WRITE);
 }
 
-static int publish(sonde__record_file *base, const char *from, const char *to)
+static int publish(sonde__record_file *base, const char *old_name, const char *new_name)
 {
     const local_file *file = (const local_file *)base;
     local_folder *home = file->home;
 
-    (void)path_of(home, home->name, from);
-    return rename(home->name, path_of(home, home->other, to)) != 0 ? errno : 0;
+    (void)path_of(home, home->name, old_name);
+    return rename(home->name, path_of(home, home->other, new_name)) != 0 ? errno : 0;
 }
 
 static bool is_lost(sonde__record_file *base)

@@ -21,7 +21,7 @@
 typedef struct piece {
     struct iocb request;
     unsigned char *bytes; /* SONDE__BULK_BUFFER */
-    uint64_t at;          /* in the file */
+    uint64_t offset;      /* in the file */
     size_t size;
     bool in_flight;
 } piece;
@@ -32,9 +32,9 @@ struct sonde__record_bulk {
     aio_context_t context; /* 0: none */
     bool waits;            /* for every write: the kernel refused one to be in flight */
     int fd;
-    int current; /* the piece that is being filled */
-    uint64_t at; /* where it goes */
-    size_t used; /* of it */
+    int current;     /* the piece that is being filled */
+    uint64_t offset; /* where it goes */
+    size_t used;     /* of it */
     int failed;
     uint64_t bad; /* the first place that was not written; UINT64_MAX */
 };
@@ -94,12 +94,12 @@ void sonde__record_bulk_destroy(sonde__record_bulk *bulk)
 
 /* --- one piece -------------------------------------------------------------------- */
 
-static void note_bad(sonde__record_bulk *bulk, int failed, uint64_t at)
+static void note_bad(sonde__record_bulk *bulk, int failed, uint64_t offset)
 {
-    if (bulk->failed == 0 || at < bulk->bad) {
+    if (bulk->failed == 0 || offset < bulk->bad) {
         bulk->failed = failed;
     }
-    bulk->bad = SONDE_MIN(bulk->bad, at);
+    bulk->bad = SONDE_MIN(bulk->bad, offset);
 }
 
 /* So many bytes of a piece are written; the rest, if any, is written here and now. */
@@ -110,7 +110,7 @@ static void finish_piece(sonde__record_bulk *bulk, piece *p, int64_t result)
 
     while (done < p->size && failed == 0) {
         const ssize_t n =
-            pwrite(bulk->fd, p->bytes + done, p->size - done, (off_t)(p->at + done));
+            pwrite(bulk->fd, p->bytes + done, p->size - done, (off_t)(p->offset + done));
 
         if (n <= 0) {
             failed = n == 0 ? EIO : errno == EINTR ? 0 : errno;
@@ -119,7 +119,7 @@ static void finish_piece(sonde__record_bulk *bulk, piece *p, int64_t result)
         done += (size_t)n;
     }
     if (failed != 0) {
-        note_bad(bulk, failed, p->at + done / SONDE__BULK_BLOCK * SONDE__BULK_BLOCK);
+        note_bad(bulk, failed, p->offset + done / SONDE__BULK_BLOCK * SONDE__BULK_BLOCK);
     }
 }
 
@@ -148,7 +148,7 @@ static void submit(sonde__record_bulk *bulk, piece *p)
     p->request.aio_fildes = (uint32_t)bulk->fd;
     p->request.aio_buf = (uint64_t)(uintptr_t)p->bytes;
     p->request.aio_nbytes = p->size;
-    p->request.aio_offset = (int64_t)p->at;
+    p->request.aio_offset = (int64_t)p->offset;
     if (bulk->context != 0 && syscall(SYS_io_submit, bulk->context, 1L, requests) == 1) {
         p->in_flight = true;
     } else { /* no context, or that of the process that forked this one */
@@ -162,10 +162,10 @@ static void send(sonde__record_bulk *bulk, size_t size)
 {
     piece *const p = &bulk->pieces[bulk->current];
 
-    p->at = bulk->at;
+    p->offset = bulk->offset;
     p->size = size;
     submit(bulk, p);
-    bulk->at += size;
+    bulk->offset += size;
     bulk->used -= size;
     bulk->current = (bulk->current + 1) % SONDE__BULK_BUFFERS;
     while (bulk->pieces[bulk->current].in_flight) {
@@ -175,10 +175,10 @@ static void send(sonde__record_bulk *bulk, size_t size)
 
 /* --- a run of bytes --------------------------------------------------------------- */
 
-void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t at)
+void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t offset)
 {
     bulk->fd = fd;
-    bulk->at = at;
+    bulk->offset = offset;
     bulk->used = 0;
     bulk->failed = 0;
     bulk->bad = UINT64_MAX;
@@ -186,14 +186,14 @@ void sonde__record_bulk_begin(sonde__record_bulk *bulk, int fd, uint64_t at)
 
 void sonde__record_bulk_put(sonde__record_bulk *bulk, const void *bytes, size_t size)
 {
-    const unsigned char *from = bytes;
+    const unsigned char *next = bytes;
 
     while (size > 0) {
         const size_t n = SONDE_MIN(size, (size_t)SONDE__BULK_BUFFER - bulk->used);
 
-        memcpy(bulk->pieces[bulk->current].bytes + bulk->used, from, n);
+        memcpy(bulk->pieces[bulk->current].bytes + bulk->used, next, n);
         bulk->used += n;
-        from += n;
+        next += n;
         size -= n;
         if (bulk->used == SONDE__BULK_BUFFER) {
             send(bulk, SONDE__BULK_BUFFER);
@@ -217,6 +217,6 @@ int sonde__record_bulk_end(sonde__record_bulk *bulk, uint64_t *good, const void 
     }
     *rest = last + whole;
     *left = bulk->failed == 0 ? bulk->used : 0;
-    *good = SONDE_MIN(bulk->at, bulk->bad);
+    *good = SONDE_MIN(bulk->offset, bulk->bad);
     return bulk->failed;
 }

@@ -1,6 +1,5 @@
 /*
- * compress.c - values made smaller; zstd's own memory does not come through Sonde's
- * allocator.
+ * compress.c - compression of values; see compress.h. zstd allocates by itself.
  */
 #include "record/compress.h"
 #include "base/macros.h"
@@ -33,10 +32,10 @@ size_t sonde__record_compressor_bound(size_t n)
     return ZSTD_compressBound(n) + SONDE__ALIGN;
 }
 
-void sonde__record_shuffle(const void *from, size_t n, size_t size, void *to)
+void sonde__record_shuffle(const void *source, size_t n, size_t size, void *target)
 {
-    const unsigned char *const in = from;
-    unsigned char *out = to;
+    const unsigned char *const in = source;
+    unsigned char *out = target;
 
     for (size_t b = 0; b < size; b++) {
         for (size_t i = 0; i < n; i++) {
@@ -45,7 +44,7 @@ void sonde__record_shuffle(const void *from, size_t n, size_t size, void *to)
     }
 }
 
-/* NULL if memory is out, or nothing to shuffle. */
+/* NULL if memory runs out, or elements have one byte. */
 static const void *shuffled(sonde__record_compressor *compressor, const void *bytes,
                             size_t n, size_t size)
 {
@@ -67,7 +66,7 @@ static const void *shuffled(sonde__record_compressor *compressor, const void *by
 }
 
 /* One frame of the planes of shuffled bytes, each in blocks of its own: they have little
- * in common, and a block has one table of codes. What it takes, SIZE_MAX if it cannot be. */
+ * in common, and a block has one table of codes. Returns its bytes; SIZE_MAX on failure. */
 static size_t pack_planes(sonde__record_compressor *compressor, const void *bytes,
                           size_t n, size_t size, sonde__record_scratch *scratch)
 {
@@ -90,8 +89,7 @@ static size_t pack_planes(sonde__record_compressor *compressor, const void *byte
     return out.pos;
 }
 
-/* One way of packing n bytes to the end of scratch; what it takes, SIZE_MAX if it cannot
- * be. */
+/* Packs n bytes at the end of scratch; returns the bytes taken, SIZE_MAX on failure. */
 static size_t pack(sonde__record_compressor *compressor, sonde__record_packing way,
                    const void *bytes, size_t n, size_t size,
                    sonde__record_scratch *scratch)
@@ -109,7 +107,7 @@ static size_t pack(sonde__record_compressor *compressor, sonde__record_packing w
     return ZSTD_isError(got) ? SIZE_MAX : got;
 }
 
-/* Which way is best for values like these n bytes. */
+/* The best packing for values like these n bytes. */
 static sonde__record_packing compare(sonde__record_compressor *compressor,
                                      const void *bytes, size_t n, size_t size,
                                      sonde__record_scratch *scratch)

@@ -37,15 +37,15 @@ void sonde__record_worker_folder(char *name, int rank)
 }
 
 /* Digits from *at on, at least least of them and no needless zeros in front of more. */
-static bool read_number(const char **at, int least, uint64_t *out)
+static bool read_number(const char **next, int least, uint64_t *out)
 {
-    const char *const start = *at;
+    const char *const start = *next;
     uint64_t value = 0;
     int digits = 0;
 
-    for (; **at >= '0' && **at <= '9'; (*at)++, digits++) {
+    for (; **next >= '0' && **next <= '9'; (*next)++, digits++) {
         if (__builtin_mul_overflow(value, (uint64_t)10, &value) ||
-            __builtin_add_overflow(value, (uint64_t)(**at - '0'), &value)) {
+            __builtin_add_overflow(value, (uint64_t)(**next - '0'), &value)) {
             return false;
         }
     }
@@ -55,10 +55,10 @@ static bool read_number(const char **at, int least, uint64_t *out)
 
 int sonde__record_worker_of_folder(const char *name)
 {
-    const char *at = name + 1;
+    const char *next = name + 1;
     uint64_t rank = 0;
 
-    if (name[0] != 'w' || !read_number(&at, 4, &rank) || *at != '\0' ||
+    if (name[0] != 'w' || !read_number(&next, 4, &rank) || *next != '\0' ||
         rank > INT32_MAX) {
         return -1;
     }
@@ -77,16 +77,17 @@ sonde__record_file_kind sonde__record_file_parse(const char *name, uint64_t *num
 {
     for (int kind = 0; kind < SONDE__FILE_OTHER; kind++) {
         const size_t stem = strlen(kinds[kind].stem);
-        const char *at = name + stem;
+        const char *next = name + stem;
         uint64_t value = 0;
 
-        if (strncmp(name, kinds[kind].stem, stem) != 0 || !read_number(&at, 8, &value)) {
+        if (strncmp(name, kinds[kind].stem, stem) != 0 ||
+            !read_number(&next, 8, &value)) {
             continue;
         }
-        if (strcmp(at, kinds[kind].closed) == 0 ||
-            (kind != SONDE__FILE_INDEX && strcmp(at, ".part") == 0)) {
+        if (strcmp(next, kinds[kind].closed) == 0 ||
+            (kind != SONDE__FILE_INDEX && strcmp(next, ".part") == 0)) {
             *number = value;
-            *part = strcmp(at, ".part") == 0;
+            *part = strcmp(next, ".part") == 0;
             return (sonde__record_file_kind)kind;
         }
     }
@@ -95,12 +96,12 @@ sonde__record_file_kind sonde__record_file_parse(const char *name, uint64_t *num
 
 /* --- writing index lines ---------------------------------------------------------- */
 
-static char *print_text(char *to, const char *text)
+static char *print_text(char *out, const char *text)
 {
-    return stpcpy(to, text); /* its NUL is overwritten, or left behind the line */
+    return stpcpy(out, text); /* its NUL is overwritten, or follows the line */
 }
 
-static char *print_unsigned(char *to, uint64_t value)
+static char *print_unsigned(char *out, uint64_t value)
 {
     char digits[20];
     int n = 0;
@@ -110,89 +111,90 @@ static char *print_unsigned(char *to, uint64_t value)
         value /= 10;
     } while (value > 0);
     while (n > 0) {
-        *to++ = digits[--n];
+        *out++ = digits[--n];
     }
-    return to;
+    return out;
 }
 
-static char *print_signed(char *to, int64_t value)
+static char *print_signed(char *out, int64_t value)
 {
     if (value < 0) {
-        *to++ = '-';
-        return print_unsigned(to, 0 - (uint64_t)value);
+        *out++ = '-';
+        return print_unsigned(out, 0 - (uint64_t)value);
     }
-    return print_unsigned(to, (uint64_t)value);
+    return print_unsigned(out, (uint64_t)value);
 }
 
-static char *print_hash(char *to, uint64_t hash)
+static char *print_hash(char *out, uint64_t hash)
 {
     static const char hex[] = "0123456789abcdef";
 
     for (int shift = 60; shift >= 0; shift -= 4) {
-        *to++ = hex[hash >> shift & 15];
+        *out++ = hex[hash >> shift & 15];
     }
-    return to;
+    return out;
 }
 
 static const char *const packings[] = {"", "zstd", "zstd+shuffle"};
 
-static char *print_value(char *to, const sonde__record_index_line *line)
+static char *print_value(char *out, const sonde__record_index_line *line)
 {
-    to = print_unsigned(print_text(to, ",\"t\":"), line->tensor);
-    to = print_unsigned(print_text(to, ",\"b\":"), line->micro_batch);
-    to = print_unsigned(print_text(to, ",\"r\":"), line->replica);
-    to = print_unsigned(print_text(to, ",\"o\":"), line->offset);
-    to = print_unsigned(print_text(to, ",\"n\":"), line->bytes);
-    to = print_text(print_text(to, ",\"d\":\""), sonde__dtype_short_name(line->dtype));
-    to = print_hash(print_text(to, "\",\"h\":\""), line->hash);
-    to = print_text(to, "\",\"p\":[");
+    out = print_unsigned(print_text(out, ",\"t\":"), line->tensor);
+    out = print_unsigned(print_text(out, ",\"b\":"), line->micro_batch);
+    out = print_unsigned(print_text(out, ",\"r\":"), line->replica);
+    out = print_unsigned(print_text(out, ",\"o\":"), line->offset);
+    out = print_unsigned(print_text(out, ",\"n\":"), line->bytes);
+    out = print_text(print_text(out, ",\"d\":\""), sonde__dtype_short_name(line->dtype));
+    out = print_hash(print_text(out, "\",\"h\":\""), line->hash);
+    out = print_text(out, "\",\"p\":[");
     for (int d = 0; d < line->rank; d++) {
-        to = print_signed(print_text(to, d > 0 ? "," : ""), line->shape[d]);
+        out = print_signed(print_text(out, d > 0 ? "," : ""), line->shape[d]);
     }
-    *to++ = ']';
+    *out++ = ']';
     if (line->packing != SONDE__PACKED_NOT) {
-        to = print_text(print_text(to, ",\"z\":\""), packings[line->packing]);
-        *to++ = '"';
+        out = print_text(print_text(out, ",\"z\":\""), packings[line->packing]);
+        *out++ = '"';
     }
-    return to;
+    return out;
 }
 
 size_t sonde__record_index_print(const sonde__record_index_line *line, char *text)
 {
-    char *to = print_signed(print_text(text, "{\"s\":"), line->step);
+    char *out = print_signed(print_text(text, "{\"s\":"), line->step);
 
-    to = print_text(print_text(to, ",\"m\":\""), sonde_mode_name(line->mode));
-    to = print_signed(print_text(to, "\",\"k\":"), line->mode_step);
-    to = print_value(to, line);
-    to = print_text(to, "}\n");
-    return (size_t)(to - text);
+    out = print_text(print_text(out, ",\"m\":\""), sonde_mode_name(line->mode));
+    out = print_signed(print_text(out, "\",\"k\":"), line->mode_step);
+    out = print_value(out, line);
+    out = print_text(out, "}\n");
+    return (size_t)(out - text);
 }
 
 /* --- reading index lines ---------------------------------------------------------- */
 
-/* What is left of a line. Each take_ function moves on if it finds what it wants. */
+/* The rest of a line. A take_ function advances if it finds its part. */
 typedef struct rest {
-    const char *at, *end;
+    const char *next, *end;
 } rest;
 
-static bool take_text(rest *from, const char *text)
+static bool take_text(rest *input, const char *text)
 {
     const size_t n = strlen(text);
 
-    if ((size_t)(from->end - from->at) < n || memcmp(from->at, text, n) != 0) {
+    if ((size_t)(input->end - input->next) < n || memcmp(input->next, text, n) != 0) {
         return false;
     }
-    from->at += n;
+    input->next += n;
     return true;
 }
 
-static bool take_unsigned(rest *from, uint64_t most, uint64_t *out)
+static bool take_unsigned(rest *input, uint64_t most, uint64_t *out)
 {
-    const char *const start = from->at;
+    const char *const start = input->next;
     uint64_t value = 0;
 
-    for (; from->at < from->end && *from->at >= '0' && *from->at <= '9'; from->at++) {
-        const uint64_t digit = (uint64_t)(*from->at - '0');
+    for (; input->next < input->end && *input->next >= '0' && *input->next <= '9';
+         input->next++) {
+        const uint64_t digit = (uint64_t)(*input->next - '0');
 
         if (digit > most || value > (most - digit) / 10) {
             return false;
@@ -200,36 +202,36 @@ static bool take_unsigned(rest *from, uint64_t most, uint64_t *out)
         value = value * 10 + digit;
     }
     *out = value;
-    return from->at > start && (*start != '0' || from->at == start + 1);
+    return input->next > start && (*start != '0' || input->next == start + 1);
 }
 
-static bool take_signed(rest *from, int64_t *out)
+static bool take_signed(rest *input, int64_t *out)
 {
-    const bool negative = take_text(from, "-");
+    const bool negative = take_text(input, "-");
     uint64_t size = 0;
 
-    if (!take_unsigned(from, (uint64_t)INT64_MAX, &size) || (negative && size == 0)) {
+    if (!take_unsigned(input, (uint64_t)INT64_MAX, &size) || (negative && size == 0)) {
         return false;
     }
     *out = negative ? -(int64_t)size : (int64_t)size;
     return true;
 }
 
-static bool take_u32(rest *from, uint32_t *out)
+static bool take_u32(rest *input, uint32_t *out)
 {
     uint64_t value = 0;
 
-    if (!take_unsigned(from, UINT32_MAX, &value)) {
+    if (!take_unsigned(input, UINT32_MAX, &value)) {
         return false;
     }
     *out = (uint32_t)value;
     return true;
 }
 
-static bool take_mode(rest *from, sonde_mode *mode)
+static bool take_mode(rest *input, sonde_mode *mode)
 {
     for (int m = 0; m < SONDE_MODE_COUNT; m++) {
-        if (take_text(from, sonde_mode_name((sonde_mode)m))) {
+        if (take_text(input, sonde_mode_name((sonde_mode)m))) {
             *mode = (sonde_mode)m;
             return true;
         }
@@ -237,27 +239,27 @@ static bool take_mode(rest *from, sonde_mode *mode)
     return false;
 }
 
-static bool take_dtype(rest *from, sonde_dtype *dtype)
+static bool take_dtype(rest *input, sonde_dtype *dtype)
 {
     char name[8];
     size_t n = 0;
 
-    while (from->at < from->end && *from->at != '"' && n < sizeof name - 1) {
-        name[n++] = *from->at++;
+    while (input->next < input->end && *input->next != '"' && n < sizeof name - 1) {
+        name[n++] = *input->next++;
     }
     name[n] = '\0';
     return strlen(name) == n && sonde__dtype_of_short_name(name, dtype);
 }
 
-static bool take_hash(rest *from, uint64_t *hash)
+static bool take_hash(rest *input, uint64_t *hash)
 {
     uint64_t value = 0;
 
-    if (from->end - from->at < 16) {
+    if (input->end - input->next < 16) {
         return false;
     }
     for (int i = 0; i < 16; i++) {
-        const char c = *from->at++;
+        const char c = *input->next++;
 
         if (c >= '0' && c <= '9') {
             value = value << 4 | (uint64_t)(c - '0');
@@ -272,16 +274,16 @@ static bool take_hash(rest *from, uint64_t *hash)
 }
 
 /* The dimensions and the bracket that closes them; *count is their product. */
-static bool take_shape(rest *from, sonde__record_index_line *line, uint64_t *count)
+static bool take_shape(rest *input, sonde__record_index_line *line, uint64_t *count)
 {
     int64_t product = 1, reach = 1; /* reach: empty dimensions left out */
 
     line->rank = 0;
-    while (!take_text(from, "]")) {
+    while (!take_text(input, "]")) {
         int64_t *const extent = &line->shape[line->rank];
 
-        if (line->rank == SONDE_MAX_DIMS || (line->rank > 0 && !take_text(from, ",")) ||
-            !take_signed(from, extent) || *extent < 0 ||
+        if (line->rank == SONDE_MAX_DIMS || (line->rank > 0 && !take_text(input, ",")) ||
+            !take_signed(input, extent) || *extent < 0 ||
             __builtin_mul_overflow(reach, SONDE_MAX(*extent, 1), &reach)) {
             return false;
         }
@@ -292,32 +294,33 @@ static bool take_shape(rest *from, sonde__record_index_line *line, uint64_t *cou
     return true;
 }
 
-static bool take_packing(rest *from, sonde__record_packing *packing)
+static bool take_packing(rest *input, sonde__record_packing *packing)
 {
     *packing = SONDE__PACKED_NOT;
-    if (take_text(from, ",\"z\":\"zstd\"")) {
+    if (take_text(input, ",\"z\":\"zstd\"")) {
         *packing = SONDE__PACKED_ZSTD;
-    } else if (take_text(from, ",\"z\":\"zstd+shuffle\"")) {
+    } else if (take_text(input, ",\"z\":\"zstd+shuffle\"")) {
         *packing = SONDE__PACKED_ZSTD_SHUFFLE;
     }
     return true;
 }
 
-/* What follows the step of a value. */
-static bool take_value(rest *from, sonde__record_index_line *line)
+/* The part after the step. */
+static bool take_value(rest *input, sonde__record_index_line *line)
 {
     uint64_t count = 0, bytes = 0;
 
-    return take_text(from, ",\"t\":") && take_u32(from, &line->tensor) &&
-           take_text(from, ",\"b\":") && take_u32(from, &line->micro_batch) &&
-           take_text(from, ",\"r\":") && take_u32(from, &line->replica) &&
-           take_text(from, ",\"o\":") && take_unsigned(from, INT64_MAX, &line->offset) &&
-           take_text(from, ",\"n\":") &&
-           take_unsigned(from, INT64_MAX - line->offset, &line->bytes) &&
-           take_text(from, ",\"d\":\"") && take_dtype(from, &line->dtype) &&
-           take_text(from, "\",\"h\":\"") && take_hash(from, &line->hash) &&
-           take_text(from, "\",\"p\":[") && take_shape(from, line, &count) &&
-           take_packing(from, &line->packing) &&
+    return take_text(input, ",\"t\":") && take_u32(input, &line->tensor) &&
+           take_text(input, ",\"b\":") && take_u32(input, &line->micro_batch) &&
+           take_text(input, ",\"r\":") && take_u32(input, &line->replica) &&
+           take_text(input, ",\"o\":") &&
+           take_unsigned(input, INT64_MAX, &line->offset) &&
+           take_text(input, ",\"n\":") &&
+           take_unsigned(input, INT64_MAX - line->offset, &line->bytes) &&
+           take_text(input, ",\"d\":\"") && take_dtype(input, &line->dtype) &&
+           take_text(input, "\",\"h\":\"") && take_hash(input, &line->hash) &&
+           take_text(input, "\",\"p\":[") && take_shape(input, line, &count) &&
+           take_packing(input, &line->packing) &&
            !__builtin_mul_overflow(count, (uint64_t)sonde_dtype_size(line->dtype),
                                    &bytes) &&
            (line->packing != SONDE__PACKED_NOT || bytes == line->bytes);
@@ -326,12 +329,12 @@ static bool take_value(rest *from, sonde__record_index_line *line)
 bool sonde__record_index_parse(const char *text, size_t length,
                                sonde__record_index_line *line)
 {
-    rest from = {text, text + length};
+    rest input = {text, text + length};
 
-    return take_text(&from, "{\"s\":") && take_signed(&from, &line->step) &&
-           take_text(&from, ",\"m\":\"") && take_mode(&from, &line->mode) &&
-           take_text(&from, "\",\"k\":") && take_signed(&from, &line->mode_step) &&
-           take_value(&from, line) && take_text(&from, "}") && from.at == from.end;
+    return take_text(&input, "{\"s\":") && take_signed(&input, &line->step) &&
+           take_text(&input, ",\"m\":\"") && take_mode(&input, &line->mode) &&
+           take_text(&input, "\",\"k\":") && take_signed(&input, &line->mode_step) &&
+           take_value(&input, line) && take_text(&input, "}") && input.next == input.end;
 }
 
 /* --- generations ------------------------------------------------------------------ */
@@ -346,32 +349,32 @@ static const struct {
 
 size_t sonde__record_generation_print(const sonde__record_generation *line, char *text)
 {
-    char *to = print_unsigned(print_text(text, "{\"generation\":"), line->number);
+    char *out = print_unsigned(print_text(text, "{\"generation\":"), line->number);
 
-    to = print_signed(print_text(to, ",\"step\":"), line->step);
-    to = print_signed(print_text(to, ",\"time\":"), line->time);
+    out = print_signed(print_text(out, ",\"step\":"), line->step);
+    out = print_signed(print_text(out, ",\"time\":"), line->time);
     for (size_t i = 0; i < SONDE_COUNT_OF(firsts); i++) {
-        to = print_unsigned(print_text(to, firsts[i].key), line->first[firsts[i].kind]);
+        out = print_unsigned(print_text(out, firsts[i].key), line->first[firsts[i].kind]);
     }
-    to = print_text(to, "}\n");
-    return (size_t)(to - text);
+    out = print_text(out, "}\n");
+    return (size_t)(out - text);
 }
 
 bool sonde__record_generation_parse(const char *text, size_t length,
                                     sonde__record_generation *line)
 {
-    rest from = {text, text + length};
-    bool good = take_text(&from, "{\"generation\":") &&
-                take_unsigned(&from, INT64_MAX, &line->number) &&
-                take_text(&from, ",\"step\":") && take_signed(&from, &line->step) &&
-                take_text(&from, ",\"time\":") && take_signed(&from, &line->time);
+    rest input = {text, text + length};
+    bool good = take_text(&input, "{\"generation\":") &&
+                take_unsigned(&input, INT64_MAX, &line->number) &&
+                take_text(&input, ",\"step\":") && take_signed(&input, &line->step) &&
+                take_text(&input, ",\"time\":") && take_signed(&input, &line->time);
 
     for (size_t i = 0; i < SONDE_COUNT_OF(firsts) && good; i++) {
-        good = take_text(&from, firsts[i].key) &&
-               take_unsigned(&from, INT64_MAX, &line->first[firsts[i].kind]);
+        good = take_text(&input, firsts[i].key) &&
+               take_unsigned(&input, INT64_MAX, &line->first[firsts[i].kind]);
     }
     line->first[SONDE__FILE_INDEX] = line->first[SONDE__FILE_SEGMENT];
-    return good && take_text(&from, "}") && from.at == from.end && line->step >= 0;
+    return good && take_text(&input, "}") && input.next == input.end && line->step >= 0;
 }
 
 int64_t sonde__record_generation_limit(const sonde__record_generation *generations,
@@ -537,7 +540,7 @@ size_t sonde__record_sketch_size(const sonde_sketch *sketch)
 void sonde__record_sketch_encode(const sonde_sketch *sketch,
                                  sonde__record_sketch_record *record)
 {
-    unsigned char *to = (unsigned char *)(record + 1);
+    unsigned char *out = (unsigned char *)(record + 1);
 
     record->count = sketch->count;
     record->nan = sketch->nan;
@@ -550,13 +553,13 @@ void sonde__record_sketch_encode(const sonde_sketch *sketch,
             const sonde__record_sketch_bin bin = {i,
                                                   (uint32_t)SONDE_MIN(left, UINT32_MAX)};
 
-            memcpy(to, &bin, sizeof bin);
-            to += sizeof bin;
+            memcpy(out, &bin, sizeof bin);
+            out += sizeof bin;
             left -= bin.count;
             record->bins++;
         }
     }
-    record->length = (uint32_t)(to - (unsigned char *)record);
+    record->length = (uint32_t)(out - (unsigned char *)record);
 }
 
 uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record)
@@ -572,7 +575,7 @@ uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record)
     return (uint32_t)XXH3_64bits_digest(&state);
 }
 
-/* Entry i of the bins behind a record. */
+/* Entry i of the bins of a record. */
 static sonde__record_sketch_bin bin_at(const sonde__record_sketch_record *record,
                                        size_t i)
 {

@@ -1,9 +1,9 @@
 /*
- * format.h - the run directory's format (docs/format.md) as constants, structs and the few
- * functions that its writer and its readers share. Internal.
+ * format.h - the run directory's format (docs/format.md): constants, structs and functions
+ * that the writer and the readers share. Internal.
  *
- * Nothing here opens a file or allocates. Numbers in structs lie as they do in files:
- * Sonde's machines are little-endian.
+ * Nothing here opens a file or allocates. Structs are laid out as in files: Sonde runs on
+ * little-endian machines.
  */
 #ifndef SONDE_RECORD_FORMAT_H
 #define SONDE_RECORD_FORMAT_H
@@ -14,14 +14,14 @@
 
 #define SONDE__FORMAT_VERSION 1
 
-/* Of the run folder. */
+/* In the run folder. */
 #define SONDE__RUN_FILE "run.json"
 #define SONDE__END_FILE "end.json"
-/* Of a worker's folder. */
+/* In a worker's folder. */
 #define SONDE__CATALOGUE_FILE "catalogue.jsonl"
 #define SONDE__STATE_FILE "state.json"
-#define SONDE__GENERATIONS_FILE "generations.jsonl" /* once the run was gone on with */
-#define SONDE__LOCK_FILE "lock" /* flock: by the process that writes */
+#define SONDE__GENERATIONS_FILE "generations.jsonl" /* after the first resume */
+#define SONDE__LOCK_FILE "lock"                     /* flock by the writing process */
 
 enum {
     SONDE__MOST_NAME = 4096,   /* bytes of a tensor's name */
@@ -32,8 +32,8 @@ enum {
     SONDE__SKETCH_FIXED = 80,  /* bytes of a sketch record before its bins */
     SONDE__STEPS_HEAD = 256,   /* bytes before the first row of a steps file */
     SONDE__STEPS_ROW = 32,     /* bytes of a row */
-    SONDE__MOST_HEAD = 1024,   /* bytes of the longest head of all kinds */
-    SONDE__HEARTBEAT = 5,      /* seconds between two states of a worker that runs */
+    SONDE__MOST_HEAD = 1024,   /* bytes of the longest head */
+    SONDE__HEARTBEAT = 5,      /* seconds between two state files of a running worker */
     SONDE__CRASHED_AFTER = 15, /* seconds without a heartbeat */
     SONDE__FILE_NAME = 64      /* room for any name below */
 };
@@ -46,22 +46,22 @@ typedef enum sonde__record_file_kind {
     SONDE__FILE_STATS = 2,   /* stats-00000007.npy */
     SONDE__FILE_SKETCH = 3,  /* sketch-00000007.bin */
     SONDE__FILE_STEPS = 4,   /* steps-00000007.npy */
-    SONDE__FILE_OTHER = 5    /* a name that is none of these */
+    SONDE__FILE_OTHER = 5    /* any other name */
 } sonde__record_file_kind;
 
-/* "w0003" to name, which has room for SONDE__FILE_NAME bytes. */
+/* Writes "w0003" to name, which has SONDE__FILE_NAME bytes. */
 SONDE_API void sonde__record_worker_folder(char *name, int rank);
 /* The rank of a worker's folder; -1 for any other name. */
 SONDE_API int sonde__record_worker_of_folder(const char *name);
-/* The name, within the worker's folder, of a closed file or of a part. */
+/* Writes the name of a closed file, or of its .part, within the worker's folder. */
 SONDE_API void sonde__record_file_name(char *name, sonde__record_file_kind kind,
                                        uint64_t number, bool part);
-/* What a name within the worker's folder says; *number and *part are written unless it is
+/* Parses a name within the worker's folder; *number and *part are written unless the kind is
  * SONDE__FILE_OTHER. */
 SONDE_API sonde__record_file_kind sonde__record_file_parse(const char *name,
                                                            uint64_t *number, bool *part);
-/* Writes what stands before the items of a closed file of a kind, with so many of them;
- * its length. Of a segment and an index there is none: 0. */
+/* Writes the head of a closed file with so many items; returns its length, 0 for segments and
+ * indexes, which have none. */
 SONDE_API size_t sonde__record_file_head(sonde__record_file_kind kind, uint64_t items,
                                          char head[SONDE__MOST_HEAD]);
 
@@ -81,7 +81,7 @@ typedef struct sonde__record_index_line {
     uint32_t micro_batch;
     uint32_t replica;
     uint64_t offset; /* from the start of the segment's data */
-    uint64_t bytes;  /* as they lie in the segment */
+    uint64_t bytes;  /* in the segment */
     uint64_t hash;   /* of the uncompressed bytes */
     sonde_dtype dtype;
     int rank;
@@ -89,13 +89,14 @@ typedef struct sonde__record_index_line {
     sonde__record_packing packing;
 } sonde__record_index_line;
 
-/* Reads one line of length bytes, without its newline. False if it is not exactly of the
- * form; then *line holds anything. That offset + bytes is representable, and that bytes is
- * what dtype and shape make (unless compressed), is checked; nothing about files is. */
+/* Parses a line of length bytes, without its newline. False if it is not exactly of the form;
+ * then *line is undefined. Checks that offset + bytes is representable and, unless
+ * compressed, that bytes fits dtype and shape; does not look at files. */
 SONDE_API bool sonde__record_index_parse(const char *text, size_t length,
                                          sonde__record_index_line *line);
 enum { SONDE__INDEX_ROOM = 512 }; /* no index line is longer */
-/* Writes the line with its newline to text, which has SONDE__INDEX_ROOM bytes; how many. */
+/* Writes the line with its newline to text, which has SONDE__INDEX_ROOM bytes; returns its
+ * length. */
 SONDE_API size_t sonde__record_index_print(const sonde__record_index_line *line,
                                            char *text);
 
@@ -111,19 +112,19 @@ typedef struct sonde__record_stats_row {
     double min, max, abs_min, abs_max, mean, m2, l1, sumsq, sum;
 } sonde__record_stats_row;
 _Static_assert(sizeof(sonde__record_stats_row) == SONDE__STATS_ROW,
-               "rows lie as in files");
+               "rows are laid out as in files");
 
-/* What check must be. Cost: a hash of 144 bytes. */
+/* The value of check. Costs a hash of 144 bytes. */
 SONDE_API uint32_t sonde__record_stats_check(const sonde__record_stats_row *row);
 SONDE_API void sonde__record_stats_to_vitals(const sonde__record_stats_row *row,
                                              sonde_vitals *vitals);
-/* Fills the statistics of a row, and nothing else. */
+/* Sets only the statistics of a row. */
 SONDE_API void sonde__record_stats_of_vitals(sonde__record_stats_row *row,
                                              const sonde_vitals *vitals);
 
 /* --- steps ------------------------------------------------------------------------ */
 
-/* A step that is complete: written behind everything of it. */
+/* A complete step: written after all records of the step. */
 typedef struct sonde__record_step_row {
     int64_t step, mode_step;
     int64_t time; /* when it ended: ns since 1970, UTC */
@@ -131,31 +132,31 @@ typedef struct sonde__record_step_row {
     uint32_t check;
 } sonde__record_step_row;
 _Static_assert(sizeof(sonde__record_step_row) == SONDE__STEPS_ROW,
-               "rows lie as in files");
+               "rows are laid out as in files");
 
-/* What check must be. */
+/* The value of check. */
 SONDE_API uint32_t sonde__record_step_check(const sonde__record_step_row *row);
-/* Whether a row's check is right and its numbers can be. */
+/* True if a row's check is right and its numbers are possible. */
 SONDE_API bool sonde__record_step_valid(const sonde__record_step_row *row);
 
 /* --- generations ------------------------------------------------------------------ */
 
-/* A writer that went on with a run: a line of generations.jsonl. */
+/* A writer that resumed the run: a line of generations.jsonl. */
 typedef struct sonde__record_generation {
-    uint64_t number; /* 1, 2, ...; who wrote first is 0 and has no line */
-    int64_t step;    /* first global step of what it writes */
+    uint64_t number; /* 1, 2, ...; the first writer is 0 and has no line */
+    int64_t step;    /* the first global step it writes */
     int64_t time;    /* when it began: ns since 1970, UTC */
     uint64_t first[SONDE__FILE_OTHER]; /* by kind: number of its first file */
 } sonde__record_generation;
 
 enum { SONDE__GENERATION_ROOM = 256 }; /* no line is longer */
-/* Reads and writes a line, as sonde__record_index_parse and sonde__record_index_print do. */
+/* Parse and print a line, as for the index. */
 SONDE_API bool sonde__record_generation_parse(const char *text, size_t length,
                                               sonde__record_generation *line);
 SONDE_API size_t sonde__record_generation_print(const sonde__record_generation *line,
                                                 char *text);
-/* Of what lies in a file, global steps from here on are superseded; INT64_MAX: none.
- * Generations as they stand in their file. */
+/* The first global step that is superseded in a file; INT64_MAX: none. Generations in the
+ * order of their file. */
 SONDE_API int64_t
 sonde__record_generation_limit(const sonde__record_generation *generations, size_t count,
                                sonde__record_file_kind kind, uint64_t number);
@@ -182,18 +183,17 @@ typedef struct sonde__record_sketch_bin {
 
 /* Bytes of the record that holds a sketch. */
 SONDE_API size_t sonde__record_sketch_size(const sonde_sketch *sketch);
-/* Fills length, bins and the counts of record and the bins behind it, all of
- * sonde__record_sketch_size bytes and aligned to 8; the rest of the head is the caller's, check
- * last. */
+/* Sets length, bins and counts of record and the bins after it: sonde__record_sketch_size
+ * bytes, aligned to 8. The caller sets the rest of the head, check last. */
 SONDE_API void sonde__record_sketch_encode(const sonde_sketch *sketch,
                                            sonde__record_sketch_record *record);
-/* The check that a record of record->length bytes must have. */
+/* The value of check of a record of record->length bytes. */
 SONDE_API uint32_t sonde__record_sketch_check(const sonde__record_sketch_record *record);
-/* Whether a record, complete in memory, is what the format says: length, number and order
- * of bins, their range. Does not look at check. */
+/* True if a record, complete in memory, follows the format: its length, and the number, order
+ * and range of its bins. Does not verify check. */
 SONDE_API bool sonde__record_sketch_valid(const sonde__record_sketch_record *record,
                                           size_t available);
-/* Of a valid record. */
+/* record is valid. */
 SONDE_API void sonde__record_sketch_decode(const sonde__record_sketch_record *record,
                                            sonde_sketch *sketch);
 

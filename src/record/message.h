@@ -1,8 +1,8 @@
 /*
- * message.h - what travels through a recorder's ring. Internal.
+ * message.h - the messages in a recorder's ring. Internal.
  *
- * Every message is a block of the ring; its kind says which struct it is. Ids are the
- * producer's; the writer turns them into the file's.
+ * Every message is a block of the ring; the block's kind gives its struct. Ids are the
+ * producer's; the writer maps them to the file's.
  */
 #ifndef SONDE_RECORD_MESSAGE_H
 #define SONDE_RECORD_MESSAGE_H
@@ -22,7 +22,7 @@ typedef struct sonde__record_value_message {
     sonde__record_block block;
     sonde__record_index_line
         line;  /* all but offset and hash; tensor is the producer's id */
-    void *far; /* NULL, or the bytes, freed by the reader: they are many */
+    void *far; /* NULL, or the bytes of a large value, freed by the reader */
     _Alignas(SONDE__RING_LINE) unsigned char bytes[];
 } sonde__record_value_message;
 
@@ -33,7 +33,7 @@ typedef struct sonde__record_vitals_message {
 
 typedef struct sonde__record_sketch_message {
     sonde__record_block block;
-    sonde__record_sketch_record record; /* its bins behind it; check is not set yet */
+    sonde__record_sketch_record record; /* followed by its bins; check is not set yet */
 } sonde__record_sketch_message;
 
 typedef struct sonde__record_end_message {
@@ -41,11 +41,11 @@ typedef struct sonde__record_end_message {
     sonde__record_step_row row; /* check is not set yet */
 } sonde__record_end_message;
 
-/* A tensor's line of the catalogue, before the first value of it. */
+/* A tensor's line of the catalogue, sent before its first value. */
 typedef struct sonde__record_tensor_message {
     sonde__record_block block;
     uint32_t id;
-    uint32_t same_as; /* the producer's id of the tensor that an alias is one of, or id */
+    uint32_t same_as; /* of an alias: the producer's id of its tensor; else id */
     sonde_role role;
     sonde_pass pass;
     sonde_dtype dtype;

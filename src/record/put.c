@@ -1,10 +1,14 @@
 /*
- * put.c - values, statistics and ends of steps on their way into the ring: what the
- * producing thread pays for.
+ * put.c - the producer's side: tensors, values, statistics and ends of steps go into the
+ * ring.
  *
- * Nothing here can fail for the producer. What cannot be recorded is counted: a full ring,
- * or a value that makes no sense (an id that the catalogue has not, a view without a dtype),
- * which is logged once.
+ * Nothing here fails for the producer. Values that cannot be recorded are counted: the ring
+ * is full, or the value is invalid (an id outside the catalogue, a view without a dtype),
+ * which is also logged once.
+ *
+ * The writer learns of a tensor before its first value. Expected tensors are listed together,
+ * in the order of their ids: readers know only the order of the catalogue's file, and so get
+ * the program's.
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -35,14 +39,14 @@ enum {
     LEAST = 2 * 1024 /* below, the fence costs more than the cache loses */
 };
 
-static void copy_past_cache(void *to, const void *from, size_t bytes)
+static void copy_past_cache(void *target, const void *source, size_t bytes)
 {
-    const size_t head = (size_t)(-(uintptr_t)to & (LINE - 1));
-    unsigned char *out = to;
-    const unsigned char *in = from;
+    const size_t head = (size_t)(-(uintptr_t)target & (LINE - 1));
+    unsigned char *out = target;
+    const unsigned char *in = source;
 
     if (bytes < LEAST) {
-        memcpy(to, from, bytes);
+        memcpy(target, source, bytes);
         return;
     }
     memcpy(out, in, head);
@@ -66,9 +70,9 @@ static void copy_past_cache(void *to, const void *from, size_t bytes)
 
 #else
 
-static void copy_past_cache(void *to, const void *from, size_t bytes)
+static void copy_past_cache(void *target, const void *source, size_t bytes)
 {
-    memcpy(to, from, bytes);
+    memcpy(target, source, bytes);
 }
 
 #endif
@@ -142,7 +146,7 @@ sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
         return sonde__fail(diag, SONDE_ERANGE, "collections of a tensor",
                            "an id of the catalogue", "tensor %lu", (unsigned long)id);
     }
-    if (id < recorder->told_count && recorder->told[id] == SONDE__TOLD) {
+    if (id < recorder->state_count && recorder->states[id] == SONDE__LISTED) {
         return sonde__fail(diag, SONDE_ESTATE,
                            sonde_catalogue_info(recorder->catalogue, id)->name,
                            "before the first value", "its collections are recorded");
@@ -169,11 +173,11 @@ sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
     return SONDE_OK;
 }
 
-/* Room to remember that the tensor is told. */
+/* Makes room for the state of a tensor. */
 static bool remember(sonde_recorder *recorder, uint32_t id)
 {
     uint8_t *grown = NULL;
-    size_t count = recorder->told_count;
+    size_t count = recorder->state_count;
 
     if (id < count) {
         return true;
@@ -181,28 +185,28 @@ static bool remember(sonde_recorder *recorder, uint32_t id)
     while (count <= id) {
         count *= 2;
     }
-    grown = sonde__grow(recorder->told, recorder->told_count, count);
+    grown = sonde__grow(recorder->states, recorder->state_count, count);
     if (grown == NULL) {
         return false;
     }
-    memset(grown + recorder->told_count, 0, count - recorder->told_count);
-    recorder->told = grown;
-    recorder->told_count = count;
+    memset(grown + recorder->state_count, 0, count - recorder->state_count);
+    recorder->states = grown;
+    recorder->state_count = count;
     return true;
 }
 
-static char *put_string(char *to, const char *text)
+static char *put_string(char *out, const char *text)
 {
     const size_t n = strlen(text) + 1;
 
-    memcpy(to, text, n);
-    return to + n;
+    memcpy(out, text, n);
+    return out + n;
 }
 
 static void fill(sonde__record_tensor_message *message, uint32_t id,
                  const sonde_tensor_info *info, const sonde__record_collected *collected)
 {
-    char *to = message->text;
+    char *out = message->text;
 
     message->id = id;
     message->same_as = info->same_as;
@@ -211,20 +215,20 @@ static void fill(sonde__record_tensor_message *message, uint32_t id,
     message->dtype = info->dtype;
     message->rank = info->rank;
     memcpy(message->shape, info->shape, sizeof message->shape);
-    to = put_string(put_string(to, info->name), info->module);
-    to = put_string(put_string(to, info->op), info->note);
+    out = put_string(put_string(out, info->name), info->module);
+    out = put_string(put_string(out, info->op), info->note);
     message->collections = collected->count;
     if (collected->length > 0) {
-        memcpy(to, collected->text, collected->length);
-        to += collected->length;
+        memcpy(out, collected->text, collected->length);
+        out += collected->length;
     }
-    message->length = (uint32_t)(to - message->text);
+    message->length = (uint32_t)(out - message->text);
 }
 
-typedef enum telling { TOLD, TOLD_LATER, TOLD_NEVER } telling;
+typedef enum listing { LISTED, LISTED_LATER, LISTED_NEVER } listing;
 
-/* An alias behind its tensor. */
-static telling tell(sonde_recorder *recorder, uint32_t id, bool waits)
+/* Lists a tensor; an alias after its original. */
+static listing list_tensor(sonde_recorder *recorder, uint32_t id, bool waits)
 {
     const sonde_tensor_info *info = sonde_catalogue_info(recorder->catalogue, id);
     const sonde__record_collected none = {0};
@@ -235,56 +239,57 @@ static telling tell(sonde_recorder *recorder, uint32_t id, bool waits)
                         collected->length;
     sonde__record_tensor_message *message = NULL;
 
-    if (id < recorder->told_count && recorder->told[id] == SONDE__TOLD) {
-        return TOLD;
+    if (id < recorder->state_count && recorder->states[id] == SONDE__LISTED) {
+        return LISTED;
     }
     if (size > sonde__record_ring_most(&recorder->ring) || !remember(recorder, id)) {
-        return TOLD_NEVER;
+        return LISTED_NEVER;
     }
-    if (info->same_as != id && tell(recorder, info->same_as, waits) == TOLD_LATER) {
-        return TOLD_LATER;
+    if (info->same_as != id &&
+        list_tensor(recorder, info->same_as, waits) == LISTED_LATER) {
+        return LISTED_LATER;
     }
     message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_TENSOR, size, waits);
     if (message == NULL) {
-        return TOLD_LATER;
+        return LISTED_LATER;
     }
     fill(message, id, info, collected);
     sonde__record_ring_commit(&recorder->ring);
-    recorder->told[id] = SONDE__TOLD;
-    return TOLD;
+    recorder->states[id] = SONDE__LISTED;
+    return LISTED;
 }
 
-/* Of all that are expected; what finds no room is told of when its first value comes. */
-static void tell_expected(sonde_recorder *recorder)
+/* Lists all expected tensors; one that finds no room is listed at its first value. */
+static void list_expected(sonde_recorder *recorder)
 {
     const bool waits = sonde__recorder_waits(recorder, true);
 
-    for (uint32_t id = 0; recorder->expected > 0 && id < recorder->told_count; id++) {
-        if (recorder->told[id] == SONDE__EXPECTED) {
-            recorder->told[id] = SONDE__UNKNOWN;
+    for (uint32_t id = 0; recorder->expected > 0 && id < recorder->state_count; id++) {
+        if (recorder->states[id] == SONDE__EXPECTED) {
+            recorder->states[id] = SONDE__UNKNOWN;
             recorder->expected--;
-            (void)tell(recorder, id, waits);
+            (void)list_tensor(recorder, id, waits);
         }
     }
 }
 
-bool sonde__recorder_tell(sonde_recorder *recorder, uint32_t id, bool waits)
+bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits)
 {
-    telling told = TOLD;
+    listing listed = LISTED;
 
-    tell_expected(recorder);
-    told = tell(recorder, id, waits);
-    if (told == TOLD_NEVER) {
+    list_expected(recorder);
+    listed = list_tensor(recorder, id, waits);
+    if (listed == LISTED_NEVER) {
         sonde__recorder_refuse(recorder, "no room for its catalogue line", id);
-    } else if (told == TOLD_LATER) {
+    } else if (listed == LISTED_LATER) {
         sonde__recorder_lose_full(recorder);
     }
-    return told == TOLD;
+    return listed == LISTED;
 }
 
 sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_diag *diag)
 {
-    uint32_t also = SONDE_NO_TENSOR; /* the tensor that an alias is one of */
+    uint32_t also = SONDE_NO_TENSOR; /* the original of an alias */
 
     if (id >= sonde_catalogue_count(recorder->catalogue)) {
         return sonde__fail(diag, SONDE_ERANGE, "a tensor that is expected",
@@ -293,8 +298,8 @@ sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_dia
     if (!remember(recorder, id)) {
         return sonde__fail_nomem(diag, "the tensors of a recorder");
     }
-    if (recorder->told[id] == SONDE__UNKNOWN) {
-        recorder->told[id] = SONDE__EXPECTED;
+    if (recorder->states[id] == SONDE__UNKNOWN) {
+        recorder->states[id] = SONDE__EXPECTED;
         recorder->expected++;
     }
     also = sonde_catalogue_info(recorder->catalogue, id)->same_as;
@@ -303,26 +308,27 @@ sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_dia
 
 /* --- values ----------------------------------------------------------------------- */
 
-/* Whether something of this tensor can be recorded there; tells the writer of the tensor. */
-static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
+/* False if nothing of this tensor can be recorded at this place; lists the tensor. */
+static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *where,
                   bool waits)
 {
-    const bool told = id < recorder->told_count && recorder->told[id] == SONDE__TOLD;
+    const bool listed =
+        id < recorder->state_count && recorder->states[id] == SONDE__LISTED;
 
-    if (!told && id >= sonde_catalogue_count(recorder->catalogue)) {
+    if (!listed && id >= sonde_catalogue_count(recorder->catalogue)) {
         sonde__recorder_refuse(recorder, "the catalogue has no such tensor", id);
         return false;
     }
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT || at->micro_batch < 0 ||
-        at->replica < 0 || at->replica > UINT16_MAX) {
-        sonde__recorder_refuse(recorder, "its coordinate is none", id);
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT || where->micro_batch < 0 ||
+        where->replica < 0 || where->replica > UINT16_MAX) {
+        sonde__recorder_refuse(recorder, "its coordinate is invalid", id);
         return false;
     }
     recorder->anything = true;
-    return told || sonde__recorder_tell(recorder, id, waits);
+    return listed || sonde__recorder_list(recorder, id, waits);
 }
 
-/* Bytes of a view's elements; false if it is no view. */
+/* Bytes of a view's elements; false if the view is invalid. */
 static bool measure(const sonde_view *view, size_t *bytes)
 {
     size_t n = sonde_dtype_size(view->dtype);
@@ -339,7 +345,7 @@ static bool measure(const sonde_view *view, size_t *bytes)
     return true;
 }
 
-static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
+static void pack(unsigned char *out, const sonde_view *view, size_t bytes)
 {
     sonde__tensor_cursor cursor;
     const void *elements = NULL;
@@ -347,27 +353,27 @@ static void pack(unsigned char *to, const sonde_view *view, size_t bytes)
 
     if (sonde_view_is_contiguous(view)) {
         if (bytes > 0) {
-            copy_past_cache(to, view->data, bytes);
+            copy_past_cache(out, view->data, bytes);
         }
         return;
     }
     sonde__tensor_cursor_init(&cursor, view);
-    while ((n = sonde__tensor_cursor_take(&cursor, cursor.left, to, &elements)) > 0) {
-        to += n * cursor.size; /* it gathers right there: strided views are not direct */
+    while ((n = sonde__tensor_cursor_take(&cursor, cursor.left, out, &elements)) > 0) {
+        out += n * cursor.size; /* gathered in place: strided views are not direct */
     }
 }
 
 static void describe(sonde__record_value_message *message, uint32_t id,
-                     const sonde_coordinate *at, const sonde_view *view, size_t bytes)
+                     const sonde_coordinate *where, const sonde_view *view, size_t bytes)
 {
     sonde__record_index_line *const line = &message->line;
 
-    line->mode = at->mode;
-    line->step = at->global_step;
-    line->mode_step = at->mode_step;
+    line->mode = where->mode;
+    line->step = where->global_step;
+    line->mode_step = where->mode_step;
     line->tensor = id;
-    line->micro_batch = (uint32_t)at->micro_batch;
-    line->replica = (uint32_t)at->replica;
+    line->micro_batch = (uint32_t)where->micro_batch;
+    line->replica = (uint32_t)where->replica;
     line->bytes = bytes;
     line->dtype = view->dtype;
     line->rank = view->rank;
@@ -376,7 +382,7 @@ static void describe(sonde__record_value_message *message, uint32_t id,
     message->far = NULL;
 }
 
-/* A value that is too large for the ring: in a block of its own, one at a time. */
+/* A value too large for the ring goes into a block of its own, one at a time. */
 static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t bytes,
                        bool waits)
 {
@@ -397,15 +403,15 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
     return aside;
 }
 
-void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coordinate *at,
-                        const sonde_view *view)
+void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
+                        const sonde_coordinate *where, const sonde_view *view)
 {
     const bool waits = sonde__recorder_waits(recorder, true);
     sonde__record_value_message *message = NULL;
     size_t bytes = 0, size = sizeof *message;
     void *far = NULL;
 
-    if (!admit(recorder, id, at, waits)) {
+    if (!admit(recorder, id, where, waits)) {
         return;
     }
     if (!measure(view, &bytes)) {
@@ -427,7 +433,7 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
         sonde__recorder_lose_full(recorder);
         return;
     }
-    describe(message, id, at, view, bytes);
+    describe(message, id, where, view, bytes);
     if (far != NULL) {
         message->far = far;
         atomic_store_explicit(&recorder->writer.far_away, true, memory_order_relaxed);
@@ -440,12 +446,12 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id, const sonde_coord
 /* --- statistics ------------------------------------------------------------------- */
 
 void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *at, const sonde_vitals *vitals)
+                               const sonde_coordinate *where, const sonde_vitals *vitals)
 {
     const bool waits = sonde__recorder_waits(recorder, false);
     sonde__record_vitals_message *message = NULL;
 
-    if (!admit(recorder, id, at, waits)) {
+    if (!admit(recorder, id, where, waits)) {
         return;
     }
     message =
@@ -454,26 +460,26 @@ void sonde_recorder_put_vitals(sonde_recorder *recorder, uint32_t id,
         sonde__recorder_lose_full(recorder);
         return;
     }
-    message->row.step = at->global_step;
-    message->row.mode_step = at->mode_step;
+    message->row.step = where->global_step;
+    message->row.mode_step = where->mode_step;
     message->row.tensor = id;
-    message->row.micro_batch = (uint32_t)at->micro_batch;
-    message->row.replica = (uint16_t)at->replica;
-    message->row.mode = (uint8_t)at->mode;
+    message->row.micro_batch = (uint32_t)where->micro_batch;
+    message->row.replica = (uint16_t)where->replica;
+    message->row.mode = (uint8_t)where->mode;
     message->row.reserved = 0;
     sonde__record_stats_of_vitals(&message->row, vitals);
     sonde__record_ring_commit(&recorder->ring);
 }
 
 void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
-                               const sonde_coordinate *at, const sonde_sketch *sketch)
+                               const sonde_coordinate *where, const sonde_sketch *sketch)
 {
     const bool waits = sonde__recorder_waits(recorder, false);
     const size_t size = offsetof(sonde__record_sketch_message, record) +
                         sonde__record_sketch_size(sketch);
     sonde__record_sketch_message *message = NULL;
 
-    if (!admit(recorder, id, at, waits)) {
+    if (!admit(recorder, id, where, waits)) {
         return;
     }
     if (size <= sonde__record_ring_most(&recorder->ring)) {
@@ -483,12 +489,12 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
         sonde__recorder_lose_full(recorder);
         return;
     }
-    message->record.step = at->global_step;
-    message->record.mode_step = at->mode_step;
+    message->record.step = where->global_step;
+    message->record.mode_step = where->mode_step;
     message->record.tensor = id;
-    message->record.micro_batch = (uint32_t)at->micro_batch;
-    message->record.replica = (uint16_t)at->replica;
-    message->record.mode = (uint8_t)at->mode;
+    message->record.micro_batch = (uint32_t)where->micro_batch;
+    message->record.replica = (uint16_t)where->replica;
+    message->record.mode = (uint8_t)where->mode;
     message->record.reserved = 0;
     sonde__record_sketch_encode(sketch, &message->record);
     sonde__record_ring_commit(&recorder->ring);
@@ -496,20 +502,20 @@ void sonde_recorder_put_sketch(sonde_recorder *recorder, uint32_t id,
 
 /* --- steps ------------------------------------------------------------------------ */
 
-static void put_end(sonde_recorder *recorder, const sonde_coordinate *at)
+static void put_end(sonde_recorder *recorder, const sonde_coordinate *where)
 {
     const bool waits = recorder->options.when_full != SONDE_WHEN_FULL_DROP;
     sonde__record_end_message *const message =
         sonde__recorder_reserve(recorder, SONDE__MESSAGE_END, sizeof *message, waits);
 
     if (message == NULL) {
-        return; /* the end of the next step says it too */
+        return; /* the end of the next step implies this one */
     }
     message->row = (sonde__record_step_row){
-        .step = at->global_step,
-        .mode_step = at->mode_step,
+        .step = where->global_step,
+        .mode_step = where->mode_step,
         .time = sonde__date(),
-        .mode = (uint32_t)at->mode,
+        .mode = (uint32_t)where->mode,
     };
     sonde__record_ring_commit(&recorder->ring);
 }
@@ -522,20 +528,20 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder)
     }
 }
 
-void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *at)
+void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
 {
-    if ((unsigned)at->mode >= SONDE_MODE_COUNT) {
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT) {
         return;
     }
-    if (recorder->has_quiet && recorder->quiet.mode != at->mode) {
+    if (recorder->has_quiet && recorder->quiet.mode != where->mode) {
         sonde__recorder_end_quiet(recorder);
     }
     recorder->has_quiet = !recorder->anything && recorder->options.world <= 1;
     recorder->anything = false;
     if (recorder->has_quiet) {
-        recorder->quiet = *at;
+        recorder->quiet = *where;
     } else {
-        put_end(recorder, at);
+        put_end(recorder, where);
     }
 }
 

@@ -1,8 +1,13 @@
 /*
- * run.c - run.json and end.json, new runs and runs that are continued.
+ * record_run.c - run.json, state.json and end.json; new runs and resumed ones.
  *
- * Of several workers whoever comes first writes run.json; the others find it and join, each
- * with a folder of its own that must be new.
+ * The first of several workers writes run.json; the others find it and join, each with a new
+ * folder of its own.
+ *
+ * Resuming finds the global step at which the run continues, from which on older records are
+ * superseded, and the next step of each mode. Valid steps are read from the files of steps,
+ * which recovery has closed: of each generation those below the first step of every later
+ * one.
  */
 #include "record/record_run.h"
 #include "base/clock.h"
@@ -24,7 +29,7 @@ static int ranks(const sonde_recorder_options *options)
     return options->world > 0 ? options->world : 1;
 }
 
-/* With the errno of a backend. */
+/* failed: the errno of a backend. */
 static sonde_err fail(sonde_diag *diag, const sonde_recorder_options *options, int failed,
                       const char *what)
 {
@@ -43,7 +48,7 @@ static sonde_err fail(sonde_diag *diag, const sonde_recorder_options *options, i
 
 /* --- run.json --------------------------------------------------------------------- */
 
-/* The save schedules, as one line; NULL if they are no JSON object. Freed with free. */
+/* The save schedules on one line, freed with free(); NULL if they are not a JSON object. */
 static char *compact(const char *save)
 {
     json_t *object = json_loads(save, JSON_REJECT_DUPLICATES, NULL);
@@ -93,7 +98,7 @@ static sonde_err print_run(const sonde_recorder_options *options, sonde_text *te
     return text->failed ? sonde__fail_nomem(diag, "run.json") : SONDE_OK;
 }
 
-/* What run.json says, as far as a writer must know. */
+/* Reads run.json, as far as a writer needs it. */
 static sonde_err read_run(sonde__record_writer *writer,
                           const sonde_recorder_options *options, const char *id,
                           sonde_diag *diag)
@@ -105,7 +110,7 @@ static sonde_err read_run(sonde__record_writer *writer,
                                                   &writer->run_size);
 
     if (failed != 0) {
-        return fail(diag, options, failed, "no run to go on with: run.json");
+        return fail(diag, options, failed, "no run to resume: run.json");
     }
     sonde__free(writer->run);
     writer->run = text;
@@ -223,7 +228,7 @@ static sonde_err taken(sonde_diag *diag, const sonde_recorder_options *options,
                        "a path that is new, or an empty folder", "%s", what);
 }
 
-/* run.json is there already: by a worker of the same job? */
+/* run.json exists already: of a worker of the same job? */
 static sonde_err join_run(sonde__record_writer *writer,
                           const sonde_recorder_options *options, sonde_diag *diag)
 {
@@ -288,7 +293,7 @@ static sonde_err begin_new(sonde__record_writer *writer,
 
 /* --- going on --------------------------------------------------------------------- */
 
-/* What the last writer had lost. */
+/* The losses of the last writer. */
 static void restore_losses(sonde__record_writer *writer)
 {
     char path[SONDE__FILE_NAME * 2], *text = NULL;
@@ -310,6 +315,10 @@ static void restore_losses(sonde__record_writer *writer)
     json_decref(state);
     sonde__free(text);
 }
+
+/* Finds where the recovered run continues, and adds the line of its generation. */
+static sonde_err resume(sonde__record_writer *writer,
+                        const sonde_recorder_options *options, sonde_diag *diag);
 
 static sonde_err begin_again(sonde__record_writer *writer,
                              const sonde_recorder_options *options, sonde_diag *diag)
@@ -335,7 +344,7 @@ static sonde_err begin_again(sonde__record_writer *writer,
         err = sonde__record_run_recover(writer, options->path, diag);
     }
     if (err == SONDE_OK) {
-        err = sonde__record_run_go_on(writer, options, diag);
+        err = resume(writer, options, diag);
     }
     if (err != SONDE_OK) {
         return err;
@@ -353,7 +362,7 @@ static sonde_err begin_again(sonde__record_writer *writer,
                : fail(diag, options, failed, "the worker's folder cannot be used");
 }
 
-/* Whether there is a run.json, or cannot be told to be none. */
+/* False only if there is certainly no run.json. */
 static bool has_run(sonde__record_writer *writer)
 {
     char *text = NULL;
@@ -368,9 +377,9 @@ static bool has_run(sonde__record_writer *writer)
 sonde_err sonde__record_run_begin(sonde__record_writer *writer,
                                   const sonde_recorder_options *options, sonde_diag *diag)
 {
-    writer->goes_on = options->resume != NULL &&
+    writer->resumes = options->resume != NULL &&
                       (strcmp(options->resume, SONDE_RESUME_ANY) != 0 || has_run(writer));
-    return writer->goes_on ? begin_again(writer, options, diag)
+    return writer->resumes ? begin_again(writer, options, diag)
                            : begin_new(writer, options, diag);
 }
 
@@ -380,7 +389,7 @@ void sonde__record_run_undo(sonde__record_writer *writer)
     sonde__record_backend *const backend = writer->backend;
     char path[SONDE__FILE_NAME * 2];
 
-    if (writer->goes_on || backend == NULL) {
+    if (writer->resumes || backend == NULL) {
         return;
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(files) && writer->made_worker; i++) {
@@ -438,7 +447,7 @@ typedef struct history {
     sonde__record_generation *generations;
     size_t count, capacity;
     sonde_text lines;             /* of generations.jsonl */
-    sonde__record_step_row *rows; /* of steps that count */
+    sonde__record_step_row *rows; /* of valid steps */
     size_t row_count, row_capacity;
 } history;
 
@@ -447,11 +456,11 @@ static sonde_err resume_failed(const history *past, int failed, const char *path
     char where[256];
 
     if (failed == ENOMEM) {
-        return sonde__fail_nomem(past->diag, "going on with a run");
+        return sonde__fail_nomem(past->diag, "resuming a run");
     }
     (void)snprintf(where, sizeof where, "%s/%s", past->where, path);
     errno = failed;
-    return sonde__fail_errno(past->diag, where, "cannot be gone on with");
+    return sonde__fail_errno(past->diag, where, "cannot be resumed");
 }
 
 static const char *history_path(const history *past, const char *name, char *path)
@@ -489,17 +498,18 @@ static sonde_err read_generations(history *past)
     if (failed != 0) {
         return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
     }
-    for (char *at = text;
-         err == SONDE_OK && (end = memchr(at, '\n', size - (size_t)(at - text))) != NULL;
-         at = end + 1) {
-        err = take_generation(past, at, (size_t)(end - at));
-        sonde_text_put(&past->lines, at, (size_t)(end + 1 - at));
+    for (char *line = text;
+         err == SONDE_OK &&
+         (end = memchr(line, '\n', size - (size_t)(line - text))) != NULL;
+         line = end + 1) {
+        err = take_generation(past, line, (size_t)(end - line));
+        sonde_text_put(&past->lines, line, (size_t)(end + 1 - line));
     }
     sonde__free(text);
     return err;
 }
 
-/* The rows of a file of steps that count. */
+/* The valid rows of a file of steps. */
 static sonde_err read_steps(history *past, uint64_t number)
 {
     sonde__record_backend *const backend = past->writer->backend;
@@ -511,14 +521,14 @@ static sonde_err read_steps(history *past, uint64_t number)
 
     sonde__record_file_name(name, SONDE__FILE_STEPS, number, false);
     failed = backend->ops->load(backend, history_path(past, name, path), &text, &size);
-    if (failed != 0) { /* one that is missing is a reader's to tell */
+    if (failed != 0) { /* readers report a missing file */
         return failed == ENOENT ? SONDE_OK : resume_failed(past, failed, path);
     }
-    for (size_t at = SONDE__STEPS_HEAD; at + SONDE__STEPS_ROW <= size && failed == 0;
-         at += SONDE__STEPS_ROW) {
+    for (size_t offset = SONDE__STEPS_HEAD;
+         offset + SONDE__STEPS_ROW <= size && failed == 0; offset += SONDE__STEPS_ROW) {
         sonde__record_step_row row;
 
-        memcpy(&row, text + at, sizeof row);
+        memcpy(&row, text + offset, sizeof row);
         if (!sonde__record_step_valid(&row) || row.step >= limit) {
             continue;
         }
@@ -533,11 +543,11 @@ static sonde_err read_steps(history *past, uint64_t number)
     return failed == 0 ? SONDE_OK : resume_failed(past, failed, path);
 }
 
-/* --- where it goes on --------------------------------------------------------------- */
+/* --- where it continues ------------------------------------------------------------- */
 
 /*
- * The global step of a step of a mode. One that has no row is counted from the next that has,
- * or else from the last row of all: before a step of another mode there is a row.
+ * The global step of a mode's step. A step without a row is counted back from the next one
+ * with a row, or else on from the last row: a step of another mode has a row between.
  */
 static int64_t global_of(const history *past, sonde_mode mode, int64_t step)
 {
@@ -573,7 +583,7 @@ static int64_t find_begin(const history *past, const sonde_recorder_options *opt
                : global_of(past, options->resume_mode, options->resume_step);
 }
 
-/* What comes next in each mode, if the run goes on at a global step. */
+/* The next step of each mode, if the run continues at a global step. */
 static void count_modes(const history *past, const sonde_recorder_options *options,
                         int64_t begin)
 {
@@ -595,7 +605,7 @@ static void count_modes(const history *past, const sonde_recorder_options *optio
     atomic_init(&past->writer->before.last_step, last);
 }
 
-/* The line, before the first file that it is about. */
+/* Written before the first file of the generation. */
 static sonde_err write_generation(history *past, int64_t begin)
 {
     sonde__record_writer *const writer = past->writer;
@@ -622,7 +632,7 @@ static sonde_err write_generation(history *past, int64_t begin)
     return failed == 0 ? SONDE_OK : resume_failed(past, failed, path);
 }
 
-/* Of a worker that has written nothing there is nothing that could be superseded. */
+/* A worker that has written nothing has nothing to supersede. */
 static bool is_empty(const history *past)
 {
     const sonde__record_writer *writer = past->writer;
@@ -631,8 +641,8 @@ static bool is_empty(const history *past)
            writer->sketches.number == 0 && writer->steps.number == 0;
 }
 
-sonde_err sonde__record_run_go_on(sonde__record_writer *writer,
-                                  const sonde_recorder_options *options, sonde_diag *diag)
+static sonde_err resume(sonde__record_writer *writer,
+                        const sonde_recorder_options *options, sonde_diag *diag)
 {
     history past = {.writer = writer, .where = options->path, .diag = diag};
     sonde_err err = read_generations(&past);

@@ -1,5 +1,5 @@
 /*
- * tensors.c - ids and names in a worker's files, and the lines of its catalogue.
+ * record_tensors.c - ids and names in a worker's files; the lines of its catalogue.
  */
 #include "record/record_tensors.h"
 #include "base/fail.h"
@@ -44,7 +44,7 @@ static char *escape(const char *name)
     return escaped.data;
 }
 
-/* A new name; false if memory is out. */
+/* A new name; false if memory runs out. */
 static bool add_name(sonde__record_tensors *tensors, const char *escaped)
 {
     const size_t id = tensors->names.count;
@@ -59,7 +59,7 @@ static bool add_name(sonde__record_tensors *tensors, const char *escaped)
 
 /* --- lines ------------------------------------------------------------------------ */
 
-/* same_as: in the file, of an alias; else SONDE_NO_TENSOR. */
+/* same_as: the id in the file of the original of an alias; else SONDE_NO_TENSOR. */
 static void print_line(sonde_text *text, const sonde__record_tensor_message *message,
                        uint32_t id, uint32_t same_as)
 {
@@ -109,7 +109,7 @@ static bool reserve_map(sonde__record_tensors *tensors, uint32_t id)
     return true;
 }
 
-/* The line of a tensor that is new; false if memory is out, and then nothing is changed. */
+/* Adds the line of a new tensor; false, with nothing changed, if memory runs out. */
 static bool add_tensor(sonde__record_tensors *tensors,
                        const sonde__record_tensor_message *message, const char *escaped)
 {
@@ -161,7 +161,7 @@ int sonde__record_tensors_add(sonde__record_tensors *tensors,
     if (good) {
         id = sonde__names_find(&tensors->names, escaped);
     }
-    if (id != SONDE__NO_NAME) { /* of the run that is continued */
+    if (id != SONDE__NO_NAME) { /* of the resumed run */
         tensors->map[message->id] = id;
     } else if (good) {
         good = add_tensor(tensors, message, escaped);
@@ -180,7 +180,7 @@ void sonde__record_tensors_abandon(sonde__record_tensors *tensors)
     tensors->catalogue.waiting.failed = false;
 }
 
-/* --- a run that is continued ------------------------------------------------------ */
+/* --- a resumed run ---------------------------------------------------------------- */
 
 static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
                               size_t length, const char *where, sonde_diag *diag)
@@ -209,16 +209,16 @@ static sonde_err restore_line(sonde__record_tensors *tensors, const char *line,
 static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
                                size_t size, const char *where, sonde_diag *diag)
 {
-    const char *at = text, *newline = NULL;
+    const char *next = text, *newline = NULL;
     sonde_err err = SONDE_OK;
 
     while (err == SONDE_OK &&
-           (newline = memchr(at, '\n', size - (size_t)(at - text))) != NULL) {
-        err = restore_line(tensors, at, (size_t)(newline - at), where, diag);
-        at = newline + 1;
+           (newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
+        err = restore_line(tensors, next, (size_t)(newline - next), where, diag);
+        next = newline + 1;
     }
     if (err == SONDE_OK) {
-        sonde_text_put(&tensors->lines, text, (size_t)(at - text));
+        sonde_text_put(&tensors->lines, text, (size_t)(next - text));
         if (tensors->lines.failed) {
             err = sonde__fail_nomem(diag, "the catalogue");
         }

@@ -1,8 +1,7 @@
 /*
- * recorder.c - making and ending recorders.
+ * recorder.c - creates and closes recorders.
  *
- * create allocates everything before it touches the disk, so that what fails leaves no half
- * of a run behind.
+ * create allocates everything before it touches the disk: a failure leaves no partial run.
  */
 #include "record/recorder_state.h"
 #include "base/fail.h"
@@ -18,10 +17,10 @@
 
 enum {
     RING = 64 * 1024 * 1024,
-    MOST_RING = 256 * 1024 * 1024, /* that is taken unasked */
+    MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
-    TOLD = 64 * 1024, /* tensors that are known before anything grows */
+    STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
 };
 
@@ -139,7 +138,7 @@ static void destroy(sonde_recorder *recorder)
     }
     sonde__free(recorder->collected);
     sonde__record_sink_fini(&recorder->sink);
-    sonde__free(recorder->told);
+    sonde__free(recorder->states);
     free_strings(&recorder->options);
     sonde__free(recorder);
 }
@@ -188,9 +187,9 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
         return err;
     }
     sonde__record_sink_init(&recorder->sink, recorder);
-    recorder->told_count = SONDE_MAX((size_t)count * 2, TOLD);
-    recorder->told = sonde__calloc(recorder->told_count, 1);
-    if (recorder->told == NULL ||
+    recorder->state_count = SONDE_MAX((size_t)count * 2, STATES);
+    recorder->states = sonde__calloc(recorder->state_count, 1);
+    if (recorder->states == NULL ||
         sonde__record_ring_init(&recorder->ring, ring_size(recorder)) != SONDE_OK) {
         return sonde__fail_nomem(diag, "a recorder");
     }

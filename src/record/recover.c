@@ -1,10 +1,10 @@
 /*
- * recover.c - closes what a writer left open that is no more.
+ * recover.c - closes the files that a dead writer left open.
  *
- * Of a .part everything counts that its index points to and that lies within the file; the
- * rest is cut off. Values whose lines are damaged (no crash does that, but a disk may) stay
- * as bytes that belong to nobody, so that the file is covered without a gap. Hashes are not
- * looked at: a reader does that.
+ * A .part keeps the values that its index points to and that lie within the file; the rest is
+ * cut off. Values whose index lines are damaged (by a disk; a crash does not do that) stay as
+ * "damaged" entries of the header, so that the file is covered without a gap. Readers verify
+ * the hashes.
  */
 #include "record/record_run.h"
 #include "base/fail.h"
@@ -37,7 +37,7 @@ typedef struct recovery {
     sonde_diag *diag;
     uint64_t records, bytes;
     uint64_t items[SONDE__FILE_OTHER]; /* by kind: rows, sketches, steps */
-    uint64_t next[SONDE__FILE_OTHER]; /* by kind: the number behind the last that stays */
+    uint64_t next[SONDE__FILE_OTHER];  /* by kind: one more than the last number kept */
 } recovery;
 
 static void note(void *user, const char *name)
@@ -101,7 +101,7 @@ static sonde_err fail(const recovery *r, int failed, const char *path)
     return sonde__fail_errno(r->diag, where, "cannot be recovered");
 }
 
-/* A closed file of that number is there. */
+/* Keeps a closed file of that number. */
 static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number)
 {
     r->next[kind] = SONDE_MAX(r->next[kind], number + 1);
@@ -109,53 +109,54 @@ static void stays(recovery *r, sonde__record_file_kind kind, uint64_t number)
 
 /* --- segments --------------------------------------------------------------------- */
 
-/* What the lines of an index make of a segment. */
+/* What the lines of an index cover of a segment. */
 typedef struct replay {
-    uint64_t size;    /* of the data that are there; UINT64_MAX: not known */
-    uint64_t end;     /* of the data that count */
-    size_t index_end; /* of the lines that count */
+    uint64_t size;    /* of the data in the file; UINT64_MAX: unknown */
+    uint64_t end;     /* of the valid data */
+    size_t index_end; /* of the valid lines */
     uint64_t values;
     bool full; /* the header has no room */
 } replay;
 
-/* The header's entry of a value, and of bytes before it that are nobody's. */
+/* Adds the header's entry of a value, and of bytes before it that no line covers. */
 static void replay_value(recovery *r, const sonde__record_index_line *line,
-                         sonde__record_header *header, replay *of)
+                         sonde__record_header *header, replay *tally)
 {
     const sonde__names *names = &r->writer->tensors.names;
 
-    if (line->tensor >= names->count || line->offset < of->end ||
-        line->bytes > of->size || line->offset > of->size - line->bytes) {
+    if (line->tensor >= names->count || line->offset < tally->end ||
+        line->bytes > tally->size || line->offset > tally->size - line->bytes) {
         return;
     }
     if (header != NULL) {
         sonde__record_header_keep(header);
-        of->full =
-            of->full ||
-            (line->offset > of->end &&
-             !sonde__record_header_add_gap(header, of->end, line->offset - of->end)) ||
-            !sonde__record_header_add(header, line, names->text[line->tensor]);
+        tally->full = tally->full ||
+                      (line->offset > tally->end &&
+                       !sonde__record_header_add_gap(header, tally->end,
+                                                     line->offset - tally->end)) ||
+                      !sonde__record_header_add(header, line, names->text[line->tensor]);
     }
-    of->end = line->offset + line->bytes;
-    of->values++;
+    tally->end = line->offset + line->bytes;
+    tally->values++;
 }
 
 /* All lines of an index; header may be NULL. Counts what it finds. */
 static void replay_index(recovery *r, const char *text, size_t size,
-                         sonde__record_header *header, replay *of)
+                         sonde__record_header *header, replay *tally)
 {
-    const char *at = text, *newline = NULL;
+    const char *next = text, *newline = NULL;
 
-    while ((newline = memchr(at, '\n', size - (size_t)(at - text))) != NULL) {
-        const uint64_t before = of->values;
+    while ((newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
+        const uint64_t before = tally->values;
         sonde__record_index_line line;
-        const bool good = sonde__record_index_parse(at, (size_t)(newline - at), &line);
+        const bool good =
+            sonde__record_index_parse(next, (size_t)(newline - next), &line);
 
-        at = newline + 1;
+        next = newline + 1;
         if (good) {
-            replay_value(r, &line, header, of);
+            replay_value(r, &line, header, tally);
         }
-        if (of->values > before) {
+        if (tally->values > before) {
             int64_t payload = (int64_t)sonde_dtype_size(line.dtype);
 
             for (int d = 0; d < line.rank; d++) {
@@ -163,16 +164,16 @@ static void replay_index(recovery *r, const char *text, size_t size,
             }
             r->records++;
             r->bytes += (uint64_t)payload;
-            of->index_end = (size_t)(at - text);
+            tally->index_end = (size_t)(next - text);
         }
     }
 }
 
-/* What a closed segment has in it. */
+/* Counts the values of a closed segment. */
 static sonde_err count_segment(recovery *r, uint64_t number)
 {
     sonde__record_backend *const backend = r->writer->backend;
-    replay of = {.size = UINT64_MAX};
+    replay tally = {.size = UINT64_MAX};
     char path[SONDE__FILE_NAME * 2], *text = NULL;
     size_t size = 0;
     const int failed = backend->ops->load(
@@ -181,7 +182,7 @@ static sonde_err count_segment(recovery *r, uint64_t number)
     if (failed != 0) {
         return fail(r, failed, path);
     }
-    replay_index(r, text, size, NULL, &of);
+    replay_index(r, text, size, NULL, &tally);
     sonde__free(text);
     stays(r, SONDE__FILE_SEGMENT, number);
     return SONDE_OK;
@@ -219,17 +220,17 @@ static int read_room(sonde__record_file *data, size_t *room)
 
 /* Header, length and index of a segment are set and synced. */
 static int write_segment(sonde__record_file *data, sonde__record_file *index,
-                         sonde__record_header *header, const replay *of)
+                         sonde__record_header *header, const replay *tally)
 {
     const sonde__record_backend_ops *ops = data->ops;
-    int failed = ops->truncate(data, header->room + of->end);
+    int failed = ops->truncate(data, header->room + tally->end);
 
     sonde__record_header_finish(header);
     if (failed == 0) {
         failed = ops->write_at(data, 0, header->text, header->room);
     }
     if (failed == 0) {
-        failed = ops->truncate(index, of->index_end);
+        failed = ops->truncate(index, tally->index_end);
     }
     if (failed == 0) {
         failed = ops->sync(data);
@@ -246,8 +247,8 @@ static sonde_err close_segment(recovery *r, uint64_t number, sonde__record_file 
                                size_t room)
 {
     sonde__record_backend *const backend = r->writer->backend;
-    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
-    replay of = {.size = data->end - room};
+    char part_path[SONDE__FILE_NAME * 2], path[SONDE__FILE_NAME * 2];
+    replay tally = {.size = data->end - room};
     sonde__record_header header;
     sonde_err err = sonde__record_header_init(&header, 4);
     int failed = 0;
@@ -259,25 +260,25 @@ static sonde_err close_segment(recovery *r, uint64_t number, sonde__record_file 
         sonde__record_header_fini(&header);
         return fail(r, ENOMEM, "");
     }
-    replay_index(r, text, size, &header, &of);
-    (void)path_of(r, SONDE__FILE_SEGMENT, number, true, from);
-    if (of.full) {
+    replay_index(r, text, size, &header, &tally);
+    (void)path_of(r, SONDE__FILE_SEGMENT, number, true, part_path);
+    if (tally.full) {
         sonde__record_header_fini(&header);
-        return sonde__fail(r->diag, SONDE_EFORMAT, from, "room for all keys",
+        return sonde__fail(r->diag, SONDE_EFORMAT, part_path, "room for all keys",
                            "its header has %zu bytes", room);
     }
-    if (of.index_end > 0) {
-        failed = write_segment(data, index, &header, &of);
+    if (tally.index_end > 0) {
+        failed = write_segment(data, index, &header, &tally);
         if (failed == 0) {
             failed = backend->ops->publish(
-                data, from, path_of(r, SONDE__FILE_SEGMENT, number, false, to));
+                data, part_path, path_of(r, SONDE__FILE_SEGMENT, number, false, path));
         }
         stays(r, SONDE__FILE_SEGMENT, number);
     } else {
         err = remove_segment(r, number);
     }
     sonde__record_header_fini(&header);
-    return failed != 0 ? fail(r, failed, from) : err;
+    return failed != 0 ? fail(r, failed, part_path) : err;
 }
 
 static sonde_err recover_segment(recovery *r, uint64_t number)
@@ -321,23 +322,23 @@ static sonde_err recover_segment(recovery *r, uint64_t number)
 /* The length of what is whole in a sketch file, and how many records that are. */
 static uint64_t whole_sketches(const char *text, size_t size, uint64_t *count)
 {
-    size_t at = SONDE__SKETCH_HEAD;
+    size_t offset = SONDE__SKETCH_HEAD;
 
     *count = 0;
-    while (size >= at + SONDE__SKETCH_FIXED) {
-        const sonde__record_sketch_record *record = (const void *)(text + at);
+    while (size >= offset + SONDE__SKETCH_FIXED) {
+        const sonde__record_sketch_record *record = (const void *)(text + offset);
 
-        if (!sonde__record_sketch_valid(record, size - at) ||
+        if (!sonde__record_sketch_valid(record, size - offset) ||
             record->check != sonde__record_sketch_check(record)) {
             break;
         }
-        at += record->length;
+        offset += record->length;
         (*count)++;
     }
-    return *count > 0 ? at : 0;
+    return *count > 0 ? offset : 0;
 }
 
-/* What counts of a file of items, and how many items that are. */
+/* The bytes of the valid items of a file, and their number. */
 static int measure(recovery *r, sonde__record_file_kind kind, const char *path,
                    uint64_t *end, uint64_t *items)
 {
@@ -387,18 +388,19 @@ static sonde_err recover_stream(recovery *r, sonde__record_file_kind kind,
                                 uint64_t number)
 {
     sonde__record_backend *const backend = r->writer->backend;
-    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
+    char part_path[SONDE__FILE_NAME * 2], path[SONDE__FILE_NAME * 2];
     char head[SONDE__MOST_HEAD];
     sonde__record_file *file = NULL;
     uint64_t end = 0, items = 0;
-    int failed = measure(r, kind, path_of(r, kind, number, true, from), &end, &items);
+    int failed =
+        measure(r, kind, path_of(r, kind, number, true, part_path), &end, &items);
 
     if (failed == 0 && items == 0) {
-        failed = backend->ops->remove(backend, from);
-        return failed == 0 ? SONDE_OK : fail(r, failed, from);
+        failed = backend->ops->remove(backend, part_path);
+        return failed == 0 ? SONDE_OK : fail(r, failed, part_path);
     }
     if (failed == 0) {
-        failed = backend->ops->open(backend, from, &file);
+        failed = backend->ops->open(backend, part_path, &file);
     }
     if (failed == 0) {
         failed = backend->ops->truncate(file, end);
@@ -411,12 +413,13 @@ static sonde_err recover_stream(recovery *r, sonde__record_file_kind kind,
         failed = backend->ops->sync(file);
     }
     if (failed == 0) {
-        failed = backend->ops->publish(file, from, path_of(r, kind, number, false, to));
+        failed =
+            backend->ops->publish(file, part_path, path_of(r, kind, number, false, path));
     }
     backend->ops->close(file);
     stays(r, kind, number);
     r->items[kind] += items;
-    return failed == 0 ? SONDE_OK : fail(r, failed, from);
+    return failed == 0 ? SONDE_OK : fail(r, failed, part_path);
 }
 
 /* --- all of it -------------------------------------------------------------------- */

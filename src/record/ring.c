@@ -83,16 +83,16 @@ void sonde__record_ring_fini(sonde__record_ring *ring)
 
 static struct timespec moment(double seconds)
 {
-    struct timespec at;
+    struct timespec until;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)seconds;
-    at.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000L;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    if (until.tv_nsec >= 1000000000L) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000L;
     }
-    return at;
+    return until;
 }
 
 size_t sonde__record_ring_fill(sonde__record_ring *ring)
@@ -110,7 +110,7 @@ static sonde__record_block *block_at(const sonde__record_ring *ring, uint64_t po
     return (sonde__record_block *)(void *)(ring->base + (position & (ring->size - 1)));
 }
 
-/* Whether the bytes up to end are free. */
+/* True if the bytes up to end are free. */
 static bool is_free(sonde__record_ring *ring, uint64_t end)
 {
     if (end - ring->tail_seen <= ring->size) {

@@ -11,9 +11,8 @@
  * sonde__record_block; where one does not fit before the end of the memory, a block of kind
  * SONDE__BLOCK_PAD fills what is left.
  *
- * The producer: reserve, fill, commit; where reserve says no, wait or drop.
- * The reader: next ... until NULL, then release what it is done with; sleep when there is
- * nothing. The reader looks every SONDE__RING_NAP at the latest, so commit wakes it only
+ * The producer: reserve, fill, commit; if reserve returns NULL, wait or drop.
+ * The reader: next ... until NULL, then release; sleep when there is nothing. The reader looks every SONDE__RING_NAP at the latest, so commit wakes it only
  * when much is waiting: no system call for a block.
  *
  * commit's release of head pairs with next's acquire; release's store of tail with the
@@ -74,11 +73,11 @@ static inline size_t sonde__record_ring_most(const sonde__record_ring *ring)
  * is none now. */
 SONDE_API void *sonde__record_ring_reserve(sonde__record_ring *ring, uint32_t kind,
                                            size_t size);
-/* What was reserved last is complete. */
+/* Publishes the block reserved last. */
 SONDE_API void sonde__record_ring_commit(sonde__record_ring *ring);
 /* Sleeps until the reader has released something beyond tail, or a while. */
 SONDE_API void sonde__record_ring_wait(sonde__record_ring *ring, uint64_t tail);
-/* What is released. From either thread. */
+/* The released position. From either thread. */
 static inline uint64_t sonde__record_ring_tail(sonde__record_ring *ring)
 {
     return atomic_load_explicit(&ring->tail, memory_order_acquire);
@@ -98,9 +97,9 @@ static inline void sonde__record_ring_back(sonde__record_ring *ring,
 }
 /* Everything that next has returned so far may be overwritten. */
 SONDE_API void sonde__record_ring_release(sonde__record_ring *ring);
-/* Until there is much to read, somebody wakes it, or seconds have passed. */
+/* Sleeps until there is much to read, a wake, or the time is over. */
 SONDE_API void sonde__record_ring_sleep(sonde__record_ring *ring, double seconds);
-/* From any thread. The next sleep, if none is on, is over at once. */
+/* From any thread: ends the present sleep, or the next one at once. */
 SONDE_API void sonde__record_ring_wake(sonde__record_ring *ring);
 
 #endif

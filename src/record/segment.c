@@ -1,5 +1,5 @@
 /*
- * segment.c - the segment that is being written; segment.h has the order of calls.
+ * segment.c - the open segment and its header; segment.h has the order of calls.
  *
  *     .part    | length, blanks | value | value | value |        <- bytes first
  *     .jsonl   line line line                                    <- then their lines
@@ -100,13 +100,13 @@ sonde_err sonde__record_header_begin(sonde__record_header *header, size_t room, 
 
 /* --- entries ---------------------------------------------------------------------- */
 
-static char *put_text(char *to, const char *text)
+static char *put_text(char *out, const char *text)
 {
-    return stpcpy(to, text); /* its NUL is overwritten: there is a trailer */
+    return stpcpy(out, text); /* its NUL is overwritten: there is a trailer */
 }
 
 /* At least width digits. */
-static char *put_number(char *to, uint64_t value, int width)
+static char *put_number(char *out, uint64_t value, int width)
 {
     char digits[20];
     int n = 0;
@@ -119,26 +119,26 @@ static char *put_number(char *to, uint64_t value, int width)
         digits[n++] = '0';
     }
     while (n > 0) {
-        *to++ = digits[--n];
+        *out++ = digits[--n];
     }
-    return to;
+    return out;
 }
 
 /* The key without quotes. */
-static char *put_key(char *to, const sonde__record_index_line *line, const char *name)
+static char *put_key(char *out, const sonde__record_index_line *line, const char *name)
 {
     if (line->step < 0) {
-        *to++ = '-';
+        *out++ = '-';
     }
-    to = put_number(to, line->step < 0 ? 0 - (uint64_t)line->step : (uint64_t)line->step,
-                    10);
-    to = put_text(put_text(put_text(to, "/"), sonde_mode_name(line->mode)), "/");
-    to = put_text(to, name);
+    out = put_number(
+        out, line->step < 0 ? 0 - (uint64_t)line->step : (uint64_t)line->step, 10);
+    out = put_text(put_text(put_text(out, "/"), sonde_mode_name(line->mode)), "/");
+    out = put_text(out, name);
     if (line->micro_batch != 0 || line->replica != 0) {
-        to = put_number(put_text(to, "@"), line->micro_batch, 1);
-        to = put_number(put_text(to, "."), line->replica, 1);
+        out = put_number(put_text(out, "@"), line->micro_batch, 1);
+        out = put_number(put_text(out, "."), line->replica, 1);
     }
-    return to;
+    return out;
 }
 
 /* The slot of a hash: where it is, or where it would go. */
@@ -170,11 +170,11 @@ static char *claim_key(sonde__record_header *header, char *start, char *end)
     }
 }
 
-static char *put_extent(char *to, uint64_t begin, uint64_t end)
+static char *put_extent(char *out, uint64_t begin, uint64_t end)
 {
-    to = put_number(put_text(to, "],\"data_offsets\":["), begin, 1);
-    to = put_number(put_text(to, ","), end, 1);
-    return put_text(to, "]}");
+    out = put_number(put_text(out, "],\"data_offsets\":["), begin, 1);
+    out = put_number(put_text(out, ","), end, 1);
+    return put_text(out, "]}");
 }
 
 static bool has_room(const sonde__record_header *header, size_t name)
@@ -186,41 +186,42 @@ static bool has_room(const sonde__record_header *header, size_t name)
 bool sonde__record_header_add(sonde__record_header *header,
                               const sonde__record_index_line *line, const char *name)
 {
-    char *to = header->text + header->used, *key = NULL;
+    char *out = header->text + header->used, *key = NULL;
 
     if (!has_room(header, strlen(name))) {
         return false;
     }
-    key = put_text(to, ",\"");
-    to = claim_key(header, key, put_key(key, line, name));
-    to = put_text(to, "\":{\"dtype\":\"");
+    key = put_text(out, ",\"");
+    out = claim_key(header, key, put_key(key, line, name));
+    out = put_text(out, "\":{\"dtype\":\"");
     if (line->packing != SONDE__PACKED_NOT) {
-        to = put_number(put_text(to, "U8\",\"shape\":["), line->bytes, 1);
+        out = put_number(put_text(out, "U8\",\"shape\":["), line->bytes, 1);
     } else {
-        to = put_text(to, sonde__dtype_short_name(line->dtype));
-        to = put_text(to, "\",\"shape\":[");
+        out = put_text(out, sonde__dtype_short_name(line->dtype));
+        out = put_text(out, "\",\"shape\":[");
         for (int d = 0; d < line->rank; d++) {
-            to = put_number(put_text(to, d > 0 ? "," : ""), (uint64_t)line->shape[d], 1);
+            out =
+                put_number(put_text(out, d > 0 ? "," : ""), (uint64_t)line->shape[d], 1);
         }
     }
-    to = put_extent(to, line->offset, line->offset + line->bytes);
-    header->used = (size_t)(to - header->text);
+    out = put_extent(out, line->offset, line->offset + line->bytes);
+    header->used = (size_t)(out - header->text);
     return true;
 }
 
 bool sonde__record_header_add_gap(sonde__record_header *header, uint64_t offset,
                                   uint64_t bytes)
 {
-    char *to = header->text + header->used, *key = NULL;
+    char *out = header->text + header->used, *key = NULL;
 
     if (!has_room(header, 0)) {
         return false;
     }
-    key = put_text(to, ",\"");
-    to = claim_key(header, key, put_number(put_text(key, "damaged/"), offset, 1));
-    to = put_number(put_text(to, "\":{\"dtype\":\"U8\",\"shape\":["), bytes, 1);
-    to = put_extent(to, offset, offset + bytes);
-    header->used = (size_t)(to - header->text);
+    key = put_text(out, ",\"");
+    out = claim_key(header, key, put_number(put_text(key, "damaged/"), offset, 1));
+    out = put_number(put_text(out, "\":{\"dtype\":\"U8\",\"shape\":["), bytes, 1);
+    out = put_extent(out, offset, offset + bytes);
+    header->used = (size_t)(out - header->text);
     return true;
 }
 
@@ -443,7 +444,7 @@ static size_t text_begin(const sonde__record_segment *segment, size_t line)
 }
 
 /* After a failure: appended is the number of lines whose bytes are in the data file, and
- * the next go behind them. */
+ * the next ones follow. */
 static void rewind_data(sonde__record_segment *segment)
 {
     sonde__record_file *data = segment->data;
@@ -518,7 +519,7 @@ static int put_lines(sonde__record_segment *segment, size_t ready)
     return failed;
 }
 
-/* What the lines from the first-th to the committed ones are. */
+/* Counts the lines from the first-th to the last committed one. */
 static void count_gain(sonde__record_segment *segment, size_t first,
                        sonde__record_segment_gain *gain)
 {
@@ -577,7 +578,7 @@ uint64_t sonde__record_segment_drop(sonde__record_segment *segment)
 
 /* --- closing ---------------------------------------------------------------------- */
 
-/* What the next segment's header will need. */
+/* Sizes for the next segment's header. */
 static void learn(sonde__record_segment *segment)
 {
     segment->last_values = segment->values;
@@ -591,7 +592,7 @@ int sonde__record_segment_close(sonde__record_segment *segment)
 {
     sonde__record_file *data = segment->data;
     const sonde__record_backend_ops *ops = data->ops;
-    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2];
+    char part[SONDE__FILE_NAME * 2], closed[SONDE__FILE_NAME * 2];
     int failed = 0;
 
     sonde__record_header_finish(&segment->header);
@@ -605,8 +606,8 @@ int sonde__record_segment_close(sonde__record_segment *segment)
     }
     if (failed == 0) {
         failed = ops->publish(
-            data, file_name(segment, SONDE__FILE_SEGMENT, true, from, sizeof from),
-            file_name(segment, SONDE__FILE_SEGMENT, false, to, sizeof to));
+            data, file_name(segment, SONDE__FILE_SEGMENT, true, part, sizeof part),
+            file_name(segment, SONDE__FILE_SEGMENT, false, closed, sizeof closed));
     }
     if (failed != 0) {
         return failed;

@@ -1,13 +1,13 @@
 /*
- * segment.h - the segment that is being written: values, index, and how both become a
- * closed file. Internal; the writer's thread only.
+ * segment.h - the open segment: values, index, and closing both. Internal; the writer's
+ * thread only.
  *
- * open, then batches of add each followed by commit, then close; then open again for the
+ * open, then batches of add, each followed by commit, then close; then open again for the
  * next number.
  *
- * A batch borrows the values' bytes until commit says OK. A commit that failed may be
- * repeated, and goes on where it stopped; or the batch is dropped, as far as it is not in
- * the files. A line gets into the index only when its bytes are in the data file.
+ * A batch borrows the values' bytes until commit succeeds. A failed commit may be repeated
+ * and continues where it stopped; or drop discards the rest of the batch. A line is written
+ * to the index only after its bytes are in the data file.
  */
 #ifndef SONDE_RECORD_SEGMENT_H
 #define SONDE_RECORD_SEGMENT_H
@@ -35,11 +35,12 @@ enum {
 };
 
 typedef struct sonde__record_header {
-    char *text;    /* length, JSON without its last brace */
-    size_t used;   /* of text, length included */
-    size_t room;   /* on disk: where data begin */
-    size_t kept;   /* what used was at the last keep */
-    uint64_t *set; /* open addressing: hashes of keys, 0 is empty */
+    char *text;  /* length, JSON without its last brace */
+    size_t used; /* of text, length included */
+    size_t room; /* on disk: where data begin */
+    size_t kept; /* what used was at the last keep */
+    uint64_t
+        *set; /* open addressing: hashes of keys, 0: empty; keys leave in reverse order */
     size_t slots;
     size_t *order; /* slots in the order of adding, since the last keep */
     size_t added, most_added;
@@ -49,27 +50,26 @@ typedef struct sonde__record_header {
 SONDE_API sonde_err sonde__record_header_init(sonde__record_header *header,
                                               size_t most_added);
 SONDE_API void sonde__record_header_fini(sonde__record_header *header);
-/* The room that headers of so many values of so many bytes each should get, in pages. */
+/* Bytes to reserve for a header of so many values of so many bytes each; whole pages. */
 SONDE_API size_t sonde__record_header_room(size_t values, size_t entry);
-/* A new header in room bytes (as above). */
+/* Starts a header in room bytes (as above). */
 SONDE_API sonde_err sonde__record_header_begin(sonde__record_header *header, size_t room,
                                                int rank);
-/* The entry of a value; name as it stands within quotes in JSON. False, and nothing
- * changed, if it does not fit. */
+/* Adds the entry of a value; name is escaped as in JSON. False, with nothing changed, if it
+ * does not fit. */
 SONDE_API bool sonde__record_header_add(sonde__record_header *header,
                                         const sonde__record_index_line *line,
                                         const char *name);
-/* Bytes that belong to no value that is known. */
+/* Adds an entry for bytes of no known value. */
 SONDE_API bool sonde__record_header_add_gap(sonde__record_header *header, uint64_t offset,
                                             uint64_t bytes);
 SONDE_API void sonde__record_header_keep(sonde__record_header *header);
-/* Forgets all but the first count of the values since the last keep; used is what it was
- * after them. */
+/* Forgets all but the first count values since the last keep; used: its value after these. */
 SONDE_API void sonde__record_header_drop(sonde__record_header *header, size_t count,
                                          size_t used);
-/* Ends the header: room bytes from text on. */
+/* Ends the header: room bytes at text. */
 SONDE_API void sonde__record_header_finish(sonde__record_header *header);
-/* The bytes that stand there until then: the length, and blanks. */
+/* The bytes in its place until then: the length, and blanks. */
 SONDE_API void sonde__record_header_blank(const sonde__record_header *header,
                                           char *bytes);
 
@@ -88,7 +88,7 @@ typedef struct sonde__record_segment_line {
     uint64_t end;       /* of its bytes, in the data */
     uint64_t payload;   /* bytes before compression */
     size_t text_end;    /* in lines */
-    size_t header_used; /* behind its entry */
+    size_t header_used; /* after its entry */
 } sonde__record_segment_line;
 
 typedef struct sonde__record_segment {
@@ -114,7 +114,7 @@ typedef struct sonde__record_segment {
     sonde_text lines;
 } sonde__record_segment;
 
-/* What has come into the files by a commit. */
+/* What a commit has added to the files. */
 typedef struct sonde__record_segment_gain {
     uint64_t values, payload;
 } sonde__record_segment_gain;
@@ -122,16 +122,16 @@ typedef struct sonde__record_segment_gain {
 SONDE_API sonde_err sonde__record_segment_init(sonde__record_segment *segment,
                                                sonde__record_backend *backend,
                                                const char *folder, int rank);
-/* Leaves a .part as it is. */
+/* An open .part stays as it is. */
 SONDE_API void sonde__record_segment_fini(sonde__record_segment *segment);
 static inline bool sonde__record_segment_is_open(const sonde__record_segment *segment)
 {
     return segment->data != NULL;
 }
 
-/* The files of the next number. size is what the segment shall hold, value that of the
- * first value (0: none is at hand) and name the bytes of its name. Returns an errno;
- * EEXIST if there are files of that number already. */
+/* Creates the files of the next number. size: bytes the segment shall hold; value: bytes of
+ * the first value (0: unknown); name: bytes of its name. Returns an errno, EEXIST if files
+ * of that number exist. */
 SONDE_API int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
                                          uint64_t value, size_t name);
 
@@ -142,20 +142,20 @@ typedef enum sonde__record_segment_added {
     SONDE__NO_MEMORY = 3
 } sonde__record_segment_added;
 
-/* line->offset is set here; line->bytes are borrowed from bytes. payload: before
- * compression. name: as within quotes in JSON. */
+/* Adds a value and sets line->offset; borrows line->bytes bytes. payload: bytes before
+ * compression. name: escaped as in JSON. */
 SONDE_API sonde__record_segment_added
 sonde__record_segment_add(sonde__record_segment *segment, sonde__record_index_line *line,
                           const void *bytes, uint64_t payload, const char *name);
-/* Everything added to the files. *gain is what that brought, also when it fails. */
+/* Writes the batch. *gain: values that are in the files now, also after a failure. */
 SONDE_API int sonde__record_segment_commit(sonde__record_segment *segment,
                                            sonde__record_segment_gain *gain);
-/* Forgets what is not in the files; how many values that were. */
+/* Discards values that are not in the files; returns how many. */
 SONDE_API uint64_t sonde__record_segment_drop(sonde__record_segment *segment);
-/* The header in its place, everything synced, the final name. No batch may be open. May be
- * repeated when it fails. */
+/* Writes the header, syncs and renames. No batch may be open. May be repeated after a
+ * failure. */
 SONDE_API int sonde__record_segment_close(sonde__record_segment *segment);
-/* Forgets files that nobody can find any more; the next number is the same. */
+/* Forgets files that have been removed; the next number is the same. */
 SONDE_API void sonde__record_segment_abandon(sonde__record_segment *segment);
 
 #endif

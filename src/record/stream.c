@@ -77,7 +77,7 @@ static int open_file(sonde__record_stream *stream)
 }
 
 /* The length of the item at the start of n bytes; 0 if it is not whole. */
-static size_t item_length(const sonde__record_stream *stream, const char *at, size_t n)
+static size_t item_length(const sonde__record_stream *stream, const char *item, size_t n)
 {
     const char *newline = NULL;
     uint32_t length = 0;
@@ -89,15 +89,15 @@ static size_t item_length(const sonde__record_stream *stream, const char *at, si
         return n >= SONDE__STEPS_ROW ? SONDE__STEPS_ROW : 0;
     case SONDE__FILE_SKETCH:
         if (n >= sizeof length) {
-            memcpy(&length, at, sizeof length);
+            memcpy(&length, item, sizeof length);
         }
         return length <= n ? length : 0;
     case SONDE__FILE_SEGMENT:
     case SONDE__FILE_INDEX:
     case SONDE__FILE_OTHER:
     default:
-        newline = n > 0 ? memchr(at, '\n', n) : NULL;
-        return newline != NULL ? (size_t)(newline - at) + 1 : 0;
+        newline = n > 0 ? memchr(item, '\n', n) : NULL;
+        return newline != NULL ? (size_t)(newline - item) + 1 : 0;
     }
 }
 
@@ -159,7 +159,8 @@ uint64_t sonde__record_stream_drop(sonde__record_stream *stream)
 int sonde__record_stream_close(sonde__record_stream *stream)
 {
     const sonde__record_backend_ops *ops = stream->backend->ops;
-    char from[SONDE__FILE_NAME * 2], to[SONDE__FILE_NAME * 2], head[SONDE__MOST_HEAD];
+    char part_path[SONDE__FILE_NAME * 2], path[SONDE__FILE_NAME * 2],
+        head[SONDE__MOST_HEAD];
     const size_t size = sonde__record_file_head(stream->kind, stream->items, head);
     int failed = 0;
 
@@ -171,8 +172,9 @@ int sonde__record_stream_close(sonde__record_stream *stream)
         failed = ops->sync(stream->file);
     }
     if (failed == 0 && stream->kind != SONDE__FILE_OTHER) {
-        failed = ops->publish(stream->file, file_name(stream, true, from, sizeof from),
-                              file_name(stream, false, to, sizeof to));
+        failed = ops->publish(stream->file,
+                              file_name(stream, true, part_path, sizeof part_path),
+                              file_name(stream, false, path, sizeof path));
     }
     if (failed == 0) {
         sonde__record_stream_abandon(stream);

@@ -1,5 +1,5 @@
 /*
- * writer.c - the writer's thread: its loop, rotation, faults.
+ * writer.c - the writer's thread: messages to batches, batches to files, rotation, faults.
  */
 #include "record/writer.h"
 #include "base/clock.h"
@@ -7,6 +7,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "record/digest.h"
+#include "record/record_run.h"
 
 #include <sonde/log.h>
 
@@ -17,8 +18,8 @@
 #include <unistd.h>
 
 #define RETRY 0.25 /* seconds between two attempts at what failed */
-#define SOON 0.1   /* seconds from a file that was closed to the state that says so */
-#define LOOK 1.0   /* seconds between two looks at whether the files are still there */
+#define SOON 0.1   /* seconds from closing a file to the next state.json */
+#define LOOK 1.0   /* seconds between two checks that the files still exist */
 
 #if defined(SONDE_STRESS)
 enum { BATCH_BYTES = 30000, BATCH_ITEMS = 500, BULK = 5000 };
@@ -98,7 +99,7 @@ typedef enum filled {
     FILLED_FAULT   /* errno in *fault */
 } filled;
 
-/* What one message means for the batch. */
+/* The result of taking a message. */
 typedef enum taken {
     TAKEN,       /* it is in the batch, or lost */
     TAKEN_LAST,  /* likewise, and the batch is full */
@@ -149,8 +150,8 @@ static taken need_scratch(sonde__record_writer *writer, size_t n, int *fault)
     return TAKEN;
 }
 
-/* The bytes as they are stored: compressed, small ones behind each other, large ones where
- * they are. */
+/* The bytes to store: compressed; or small ones copied one after the other, large ones in
+ * place. */
 static const void *place(sonde__record_writer *writer, uint32_t id, const void *bytes,
                          sonde__record_index_line *line)
 {
@@ -171,7 +172,7 @@ static const void *place(sonde__record_writer *writer, uint32_t id, const void *
     return copy;
 }
 
-/* Whether the segment has what it shall hold, with n bytes more. */
+/* True if n more bytes exceed the size of a segment. */
 static bool is_full(const sonde__record_writer *writer, uint64_t n)
 {
     const sonde__record_segment *segment = &writer->segment;
@@ -376,7 +377,7 @@ static int commit_batch(sonde__record_writer *writer)
         count(&counters->records, gain.values);
         count(&counters->bytes, gain.payload);
     }
-    if (failed == 0) { /* a step is told when everything of it is there */
+    if (failed == 0) { /* a step is complete when all its records are in the files */
         failed = sonde__record_stream_commit(&writer->steps, &gained);
     }
     writer->changed = true;
@@ -435,7 +436,7 @@ static bool drop_next(sonde__record_writer *writer)
 
 /* --- closing files ---------------------------------------------------------------- */
 
-/* Closes every file that is due: all of them if all, else those that are old or full. */
+/* Closes every file if all, else old and full ones. */
 static int rotate(sonde__record_writer *writer, bool all, double now)
 {
     sonde__record_segment *const segment = &writer->segment;
@@ -476,8 +477,8 @@ static bool is_lost(sonde__record_file *file)
     return file != NULL && file->ops->is_lost(file);
 }
 
-/* Somebody has taken the run away. What is in files that nobody can find is lost; when
- * there is a folder again, new files are begun. */
+/* Handles removed files: their records are lost, and new files are begun once there is a
+ * folder again. */
 static void look_for_files(sonde__record_writer *writer)
 {
     sonde__record_segment *const segment = &writer->segment;
@@ -524,7 +525,7 @@ static void begin_fault(sonde__record_writer *writer, int fault, double now)
     writer->fault_since = now;
     writer->lost_before = lost(writer);
     sonde_log(SONDE_LOG_ERROR, "record",
-              "%s cannot be written: %s; what comes is kept while there is room in "
+              "%s cannot be written: %s; records are kept while there is room in "
               "memory, then lost",
               writer->folder, strerror(fault));
 }
@@ -540,14 +541,14 @@ static void end_fault(sonde__record_writer *writer, double now)
         writer->lost_files = false;
     }
     sonde_log(SONDE_LOG_WARNING, "record",
-              "recording goes on after %.1f s; %llu records were lost",
+              "recording continues after %.1f s; %llu records were lost",
               now - writer->fault_since,
               (unsigned long long)(lost(writer) - writer->lost_before));
     writer->fault = 0;
     atomic_store_explicit(&writer->faulty, false, memory_order_release);
 }
 
-/* While nothing can be written: half of the ring is for what is kept. */
+/* While nothing can be written, half of the ring holds records. */
 static void make_room(sonde__record_writer *writer)
 {
     const size_t most = writer->ring->size / 2;
@@ -561,7 +562,7 @@ static void make_room(sonde__record_writer *writer)
 
 /* --- the loop --------------------------------------------------------------------- */
 
-/* As much as one batch. *any: whether there was anything to do. Returns an errno. */
+/* Processes one batch. *any: true if there was work. Returns an errno. */
 static int work(sonde__record_writer *writer, double now, bool *any)
 {
     filled got = FILLED_ALL;
@@ -598,7 +599,7 @@ static void keep_house(sonde__record_writer *writer, double now)
     }
 }
 
-/* What is left when the end has come. */
+/* Writes the rest and closes the files. */
 static void finish(sonde__record_writer *writer)
 {
     int failed = writer->fault != 0 ? writer->fault : rotate(writer, true, sonde__now());
@@ -608,7 +609,7 @@ static void finish(sonde__record_writer *writer)
         drop_batch(writer);
         while (drop_next(writer)) {
         }
-        (void)rotate(writer, true, sonde__now()); /* what can be closed is closed */
+        (void)rotate(writer, true, sonde__now()); /* closes what it can */
     }
     (void)sonde__record_writer_beat(writer, false);
 }
@@ -617,7 +618,7 @@ static void *run(void *user)
 {
     sonde__record_writer *const writer = user;
 
-#ifdef MADV_POPULATE_WRITE /* before the producer comes there, or not at all */
+#ifdef MADV_POPULATE_WRITE /* before the producer gets there */
     (void)madvise(writer->ring->base, writer->ring->size, MADV_POPULATE_WRITE);
 #endif
     for (bool done = false; !done;) {
@@ -652,7 +653,7 @@ sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *d
     sigset_t all, before;
     int failed = 0;
 
-    (void)sigfillset(&all); /* signals are the program's; SIGXFSZ would end it */
+    (void)sigfillset(&all); /* the program handles signals; SIGXFSZ would end it */
     failed = pthread_sigmask(SIG_SETMASK, &all, &before);
     if (failed == 0) {
         failed = pthread_create(&writer->thread, NULL, run, writer);

@@ -293,9 +293,9 @@ static void draw_time(sonde__report *report, const sonde_finding *finding)
                           sonde_mode_name(finding->mode), (long long)finding->mode_step);
     }
     if (finding->steps > 1) {
-        sonde_text_format(page, ", and at ");
+        sonde_text_format(page, " and ");
         sonde__report_html_count(page, finding->steps - 1);
-        sonde_text_format(page, " more, up to ");
+        sonde_text_format(page, " more, up to step ");
         sonde__report_html_count(page, (uint64_t)SONDE_MAX(finding->last_step, 0));
     }
 }

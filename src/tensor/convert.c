@@ -19,27 +19,27 @@
 #include <math.h>
 #include <string.h>
 
-typedef void load_fn(const void *from, size_t n, void *to);
-typedef void store_fn(const void *from, size_t n, void *to);
+typedef void load_fn(const void *in, size_t n, void *out);
+typedef void store_fn(const void *in, size_t n, void *out);
 
 /* Source and carrier are the same thing; also serves as a store. */
-static void copy_64(const void *from, size_t n, void *to)
+static void copy_64(const void *in, size_t n, void *out)
 {
-    memcpy(to, from, n * 8);
+    memcpy(out, in, n * 8);
 }
 
-static void copy_32(const void *from, size_t n, void *to)
+static void copy_32(const void *in, size_t n, void *out)
 {
-    memcpy(to, from, n * 4);
+    memcpy(out, in, n * 4);
 }
 
 /* --- loads ------------------------------------------------------------------------ */
 
 #define LOAD(name, type, carrier, expression)                                            \
-    static void load_##name(const void *from, size_t n, void *to)                        \
+    static void load_##name(const void *in, size_t n, void *out)                         \
     {                                                                                    \
-        const type *source = from;                                                       \
-        carrier *target = to;                                                            \
+        const type *source = in;                                                         \
+        carrier *target = out;                                                           \
                                                                                          \
         for (size_t i = 0; i < n; i++) {                                                 \
             const type x = source[i];                                                    \
@@ -71,7 +71,7 @@ LOAD(f32_f64, float, double, x)
 LOAD(e4m3_f64, uint8_t, double, sonde_f8_e4m3_to_f32(x))
 LOAD(e5m2_f64, uint8_t, double, sonde_f8_e5m2_to_f32(x))
 
-/* Of complex numbers: real parts, and absolute values. */
+/* Complex numbers: real parts, and absolute values. */
 typedef struct complex_f32 {
     float re, im;
 } complex_f32;
@@ -138,10 +138,10 @@ static load_fn *const load_float[SONDE_DTYPE_COUNT] = {
 /* --- stores ----------------------------------------------------------------------- */
 
 #define STORE(name, carrier, type, expression)                                           \
-    static void store_##name(const void *from, size_t n, void *to)                       \
+    static void store_##name(const void *in, size_t n, void *out)                        \
     {                                                                                    \
-        const carrier *source = from;                                                    \
-        type *target = to;                                                               \
+        const carrier *source = in;                                                      \
+        type *target = out;                                                              \
                                                                                          \
         for (size_t i = 0; i < n; i++) {                                                 \
             const carrier x = source[i];                                                 \
@@ -237,10 +237,10 @@ STORE(f64_f32, double, float, x)
 
 /* To complex numbers: real ones. */
 #define STORE_COMPLEX(name, carrier, type, part)                                         \
-    static void store_##name(const void *from, size_t n, void *to)                       \
+    static void store_##name(const void *in, size_t n, void *out)                        \
     {                                                                                    \
-        const carrier *source = from;                                                    \
-        type *target = to;                                                               \
+        const carrier *source = in;                                                      \
+        type *target = out;                                                              \
                                                                                          \
         for (size_t i = 0; i < n; i++) {                                                 \
             target[i] = (type){(part)source[i], 0};                                      \
@@ -292,14 +292,14 @@ static store_fn *const store_from_f64[SONDE_DTYPE_COUNT] = {
 
 /* --- what others call ------------------------------------------------------------- */
 
-void sonde__tensor_load_f64(sonde_dtype dtype, const void *from, size_t n, double *to)
+void sonde__tensor_load_f64(sonde_dtype dtype, const void *in, size_t n, double *out)
 {
-    load_double[dtype](from, n, to);
+    load_double[dtype](in, n, out);
 }
 
-void sonde__tensor_store_f64(sonde_dtype dtype, const double *from, size_t n, void *to)
+void sonde__tensor_store_f64(sonde_dtype dtype, const double *in, size_t n, void *out)
 {
-    store_from_f64[dtype](from, n, to);
+    store_from_f64[dtype](in, n, out);
 }
 
 bool sonde__tensor_fits_f32(sonde_dtype dtype)
@@ -307,21 +307,21 @@ bool sonde__tensor_fits_f32(sonde_dtype dtype)
     return load_float[dtype] != NULL || dtype == SONDE_F16 || dtype == SONDE_BF16;
 }
 
-void sonde__tensor_load_f32(sonde_dtype dtype, const void *from, size_t n, float *to)
+void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t n, float *out)
 {
     const sonde__vitals_kernels *kernels = sonde__vitals_kernels_of(sonde__cpu_isa());
 
     if (dtype == SONDE_F16) {
-        kernels->widen_f16(from, n, to);
+        kernels->widen_f16(in, n, out);
     } else if (dtype == SONDE_BF16) {
-        kernels->widen_bf16(from, n, to);
+        kernels->widen_bf16(in, n, out);
     } else {
-        load_float[dtype](from, n, to);
+        load_float[dtype](in, n, out);
     }
 }
 
-void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
-                           sonde_dtype to_dtype, void *to)
+void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
+                           sonde_dtype to_dtype, void *out)
 {
     enum { RUN = 256 };
     union {
@@ -329,8 +329,8 @@ void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
         uint64_t u64[RUN];
         double f64[RUN];
     } carrier;
-    const unsigned char *source = from;
-    unsigned char *target = to;
+    const unsigned char *source = in;
+    unsigned char *target = out;
     const bool real =
         sonde_dtype_is_float(from_dtype) || sonde_dtype_is_complex(from_dtype);
     store_fn *const store = real                      ? store_from_f64[to_dtype]
@@ -338,12 +338,12 @@ void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
                                                       : store_from_i64[to_dtype];
 
     if (sonde_dtype_is_complex(from_dtype) && sonde_dtype_is_complex(to_dtype)) {
-        sonde__tensor_convert(sonde__dtype_part(from_dtype), from, 2 * n,
-                              sonde__dtype_part(to_dtype), to);
+        sonde__tensor_convert(sonde__dtype_part(from_dtype), in, 2 * n,
+                              sonde__dtype_part(to_dtype), out);
         return;
     }
     if (to_dtype == SONDE_F32 && sonde__tensor_fits_f32(from_dtype)) {
-        sonde__tensor_load_f32(from_dtype, from, n, to);
+        sonde__tensor_load_f32(from_dtype, in, n, out);
         return;
     }
     for (size_t i = 0; i < n; i += RUN) {

@@ -2,8 +2,8 @@
  * convert.h - runs of elements from one dtype to another, and walking through a view in
  * row-major order. Internal.
  *
- * Elements in memory are aligned for their dtype here; the cursor sees to that for views
- * that are not. Nothing allocates.
+ * Elements are aligned for their dtype here; the cursor copies those of unaligned views.
+ * Nothing allocates.
  */
 #ifndef SONDE_TENSOR_CONVERT_H
 #define SONDE_TENSOR_CONVERT_H
@@ -24,32 +24,31 @@ SONDE_API const char *sonde__dtype_short_name(sonde_dtype dtype);
 /* The dtype that has exactly this short name; false if none has. */
 SONDE_API bool sonde__dtype_of_short_name(const char *text, sonde_dtype *dtype);
 
-/* What a complex number consists of; any other dtype itself. */
+/* The dtype of the parts of a complex number; any other dtype itself. */
 SONDE_API sonde_dtype sonde__dtype_part(sonde_dtype dtype);
 
 /* n elements of any dtype to double (64-bit integers round, complex numbers give their
- * absolute values) and back (see sonde_view_copy
- * for what does not fit). */
-SONDE_API void sonde__tensor_load_f64(sonde_dtype dtype, const void *from, size_t n,
-                                      double *to);
-SONDE_API void sonde__tensor_store_f64(sonde_dtype dtype, const double *from, size_t n,
-                                       void *to);
+ * absolute values) and back (see sonde_view_copy for values out of range). */
+SONDE_API void sonde__tensor_load_f64(sonde_dtype dtype, const void *in, size_t n,
+                                      double *out);
+SONDE_API void sonde__tensor_store_f64(sonde_dtype dtype, const double *in, size_t n,
+                                       void *out);
 
-/* Whether every value of dtype is a float32. */
+/* True if every value of dtype is a float32. */
 SONDE_API bool sonde__tensor_fits_f32(sonde_dtype dtype);
 /* n elements of such a dtype. */
-SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *from, size_t n,
-                                      float *to);
+SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t n,
+                                      float *out);
 
 /* n elements of any dtype to any other, each rounded once. */
-SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *from, size_t n,
-                                     sonde_dtype to_dtype, void *to);
+SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
+                                     sonde_dtype to_dtype, void *out);
 
-/* --- walking (cursor.c) ----------------------------------------------------------- */
+/* --- walking (view.c) ------------------------------------------------------------- */
 
 /*
- * A view's elements, one after the other in row-major order. Dimensions that lie behind
- * one another in memory are walked as one. Borrows the view's data.
+ * A view's elements in row-major order. Dimensions that are adjacent in memory are joined.
+ * Borrows the view's data.
  */
 typedef struct sonde__tensor_cursor {
     unsigned char *at;              /* the next element */
@@ -64,9 +63,9 @@ typedef struct sonde__tensor_cursor {
 
 SONDE_API void sonde__tensor_cursor_init(sonde__tensor_cursor *cursor,
                                          const sonde_view *view);
-/* The next elements, at most most: how many, and where in *out: in the view itself if
- * that is direct, else in room, which has space for most and is aligned. 0 at the end
- * (*out is then as it was). */
+/* Takes up to most elements and returns how many; *out points to them, in the view itself if
+ * it is direct, else in room, which is aligned and holds most. 0 at the end (*out is then
+ * unchanged). */
 SONDE_API size_t sonde__tensor_cursor_take(sonde__tensor_cursor *cursor, size_t most,
                                            void *room, const void **out);
 /* Writes the next n elements; n is at most what is left. */

@@ -1,5 +1,5 @@
 /*
- * hash.c - hashing a view: at once where it is contiguous, else through a small buffer.
+ * hash.c - hashes a view: directly if it is contiguous, else through a small buffer.
  */
 #include "tensor/hash.h"
 

@@ -1,8 +1,6 @@
 /*
- * hash.h - a tensor's content as 64 bits: XXH3, seed 0, of the elements' bytes in row-major
- * order, whatever the strides. Internal.
- *
- * One pass, nothing allocated.
+ * hash.h - a tensor's hash: XXH3 (64 bits, seed 0) of the elements' bytes in row-major order,
+ * for any strides. One pass; allocates nothing. Internal.
  */
 #ifndef SONDE_TENSOR_HASH_H
 #define SONDE_TENSOR_HASH_H
@@ -14,7 +12,7 @@
 
 SONDE_API uint64_t sonde__hash_view(const sonde_view *view);
 
-/* Of several, one behind the other. */
+/* The hash of several views in sequence. */
 typedef struct sonde__hash {
     XXH3_state_t state;
 } sonde__hash;

@@ -1,9 +1,9 @@
 /*
- * reduction.c - the table of reductions, and how each is had from what there is of a tensor.
+ * reduction.c - the table of reductions, and computing each from the records of a tensor.
  *
- * Quantiles of raw values: every element becomes a 64-bit number that sorts as the element
- * does, and the one of the rank is found byte by byte from the top (radix selection), so the
- * cost is some passes whatever the values are.
+ * Quantiles of raw values: every element becomes a 64-bit integer that sorts like the element,
+ * and the one of the rank is found byte by byte from the top (radix selection): a few passes
+ * for any values.
  */
 #include "tensor/reduction.h"
 #include "base/fail.h"
@@ -61,13 +61,13 @@ unsigned sonde_reduction_evidence(const sonde_reduction *reduction)
 
 sonde_reduction sonde_reduction_of_stat(sonde_stat stat)
 {
-    sonde_reduction of = {.kind = SONDE_REDUCTION_STAT, .stat = stat};
+    sonde_reduction reduction = {.kind = SONDE_REDUCTION_STAT, .stat = stat};
     const char *name = sonde_stat_name(stat);
 
     if (name != NULL) {
-        memcpy(of.name, name, strlen(name) + 1);
+        memcpy(reduction.name, name, strlen(name) + 1);
     }
-    return of;
+    return reduction;
 }
 
 /* All of text, a number from 0 to most. */
@@ -84,19 +84,19 @@ static bool parse_share(const char *text, double most, double *share)
 }
 
 /* "p95", "quantile:0.95"; *known: whether it is meant for one at all. */
-static bool parse_quantile(const char *text, sonde_reduction *of, bool *known)
+static bool parse_quantile(const char *text, sonde_reduction *reduction, bool *known)
 {
     static const char word[] = "quantile:", prefix[] = "abs_";
 
-    of->kind = SONDE_REDUCTION_QUANTILE;
-    of->absolute = strncasecmp(text, prefix, sizeof prefix - 1) == 0;
-    text += of->absolute ? sizeof prefix - 1 : 0;
+    reduction->kind = SONDE_REDUCTION_QUANTILE;
+    reduction->absolute = strncasecmp(text, prefix, sizeof prefix - 1) == 0;
+    text += reduction->absolute ? sizeof prefix - 1 : 0;
     if (strncasecmp(text, word, sizeof word - 1) == 0) {
         *known = true;
-        return parse_share(text + sizeof word - 1, 1.0, &of->q);
+        return parse_share(text + sizeof word - 1, 1.0, &reduction->q);
     }
     *known = (text[0] == 'p' || text[0] == 'P') && isdigit((unsigned char)text[1]);
-    return *known && parse_share(text + 1, 100.0, &of->q);
+    return *known && parse_share(text + 1, 100.0, &reduction->q);
 }
 
 static sonde_err fail_unknown(const char *text, sonde_diag *diag)
@@ -124,20 +124,20 @@ sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
                                 sonde_diag *diag)
 {
     const size_t length = strlen(text);
-    sonde_reduction of = {.kind = SONDE_REDUCTION_STAT};
+    sonde_reduction parsed = {.kind = SONDE_REDUCTION_STAT};
     bool quantile = false;
 
-    if (length >= sizeof of.name) {
+    if (length >= sizeof parsed.name) {
         return fail_unknown(text, diag);
     }
-    if (parse_quantile(text, &of, &quantile)) {
+    if (parse_quantile(text, &parsed, &quantile)) {
         /* all is said */
     } else if (quantile) {
         return sonde__fail(diag, SONDE_EINVAL, "reductions",
                            "p0 to p100, or quantile:0 to quantile:1", "'%s'", text);
-    } else if (sonde_stat_parse(text, &of.stat, NULL) == SONDE_OK) {
-        of.kind = SONDE_REDUCTION_STAT;
-        of.absolute = false;
+    } else if (sonde_stat_parse(text, &parsed.stat, NULL) == SONDE_OK) {
+        parsed.kind = SONDE_REDUCTION_STAT;
+        parsed.absolute = false;
     } else {
         size_t i = 0;
 
@@ -147,15 +147,15 @@ sonde_err sonde_reduction_parse(const char *text, sonde_reduction *reduction,
         if (i == SONDE_COUNT_OF(rows)) {
             return fail_unknown(text, diag);
         }
-        of = (sonde_reduction){.kind = rows[i].kind,
-                               .stat = rows[i].stat,
-                               .q = rows[i].q,
-                               .absolute = rows[i].absolute};
+        parsed = (sonde_reduction){.kind = rows[i].kind,
+                                   .stat = rows[i].stat,
+                                   .q = rows[i].q,
+                                   .absolute = rows[i].absolute};
     }
     for (size_t i = 0; i <= length; i++) {
-        of.name[i] = (char)tolower((unsigned char)text[i]);
+        parsed.name[i] = (char)tolower((unsigned char)text[i]);
     }
-    *reduction = of;
+    *reduction = parsed;
     return SONDE_OK;
 }
 
@@ -171,7 +171,7 @@ void sonde_reduce_vitals(const sonde_reduction *reduction, const sonde_vitals *v
     }
 }
 
-/* Of n elements without NaN. */
+/* n elements, without NaN. */
 static uint64_t rank_of(double q, uint64_t n)
 {
     const uint64_t rank = (uint64_t)ceil(q * (double)n);

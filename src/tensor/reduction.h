@@ -1,8 +1,8 @@
 /*
- * reduction.h - one reduction of several raw values, which a reader has one at a time:
- * micro-batches and replicas of a step. Internal.
+ * reduction.h - one reduction over several raw values, such as the micro-batches and replicas
+ * of a step, which a reader gets one at a time. Internal.
  *
- *     init, add each in order, finish; then fini, whatever happened
+ *     init, add each in order, finish; then fini in any case
  */
 #ifndef SONDE_TENSOR_REDUCTION_H
 #define SONDE_TENSOR_REDUCTION_H
@@ -17,7 +17,7 @@ typedef struct sonde__reducer {
     sonde_vitals vitals;
     double product;
     bool nan;
-    uint64_t *keys; /* of a quantile: elements as numbers that sort as they do */
+    uint64_t *keys; /* of a quantile: the elements as integers in the same order */
     size_t count, capacity;
 } sonde__reducer;
 

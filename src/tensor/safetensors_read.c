@@ -9,12 +9,11 @@
  *     {"__metadata__": {"key": "value", ...},
  *      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
  *
- * Everything is checked here, once: afterwards a view is an index. The data must be
- * covered by the tensors without a gap or an overlap, as the format asks. jansson's own
- * memory does not come through Sonde's allocator.
+ * Everything is checked once, here. The tensors must cover the data without a gap or an
+ * overlap, as the format requires. jansson allocates by itself.
  *
- * Deliberately left out: dtypes that Sonde has not (other float8, float4) and ranks above
- * SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
+ * Deliberately left out: dtypes that Sonde does not have (other float8, float4) and ranks
+ * above SONDE_MAX_DIMS, both SONDE_EUNSUPPORTED; big-endian machines.
  */
 #include "tensor/convert.h"
 #include "base/fail.h"
@@ -55,7 +54,7 @@ struct sonde_safetensors {
     json_t *metadata;   /* NULL if there is none */
 };
 
-/* What is being read, for diagnostics. tensor is NULL outside one. */
+/* The place in the file, for diagnostics. tensor is NULL outside a tensor. */
 typedef struct place {
     const char *title;
     const char *tensor;
@@ -63,18 +62,19 @@ typedef struct place {
 } place;
 
 static sonde_err SONDE_PRINTF(4, 5)
-    fail(const place *at, sonde_err err, const char *expected, const char *found, ...)
+    fail(const place *spot, sonde_err err, const char *expected, const char *found, ...)
 {
     char where[256], what[384];
     va_list args;
 
-    (void)snprintf(where, sizeof where, "%s%s%s%s", at->title,
-                   at->tensor != NULL ? ": tensor '" : "",
-                   at->tensor != NULL ? at->tensor : "", at->tensor != NULL ? "'" : "");
+    (void)snprintf(where, sizeof where, "%s%s%s%s", spot->title,
+                   spot->tensor != NULL ? ": tensor '" : "",
+                   spot->tensor != NULL ? spot->tensor : "",
+                   spot->tensor != NULL ? "'" : "");
     va_start(args, found);
     (void)vsnprintf(what, sizeof what, found, args);
     va_end(args);
-    return sonde__fail(at->diag, err, where, expected, "%s", what);
+    return sonde__fail(spot->diag, err, where, expected, "%s", what);
 }
 
 /* --- one tensor of the header ----------------------------------------------------- */
@@ -89,14 +89,14 @@ static bool get_size(const json_t *value, int64_t *out)
     return true;
 }
 
-static sonde_err read_dtype(const place *at, const json_t *value, sonde_dtype *dtype)
+static sonde_err read_dtype(const place *spot, const json_t *value, sonde_dtype *dtype)
 {
     if (!json_is_string(value)) {
-        return fail(at, SONDE_EFORMAT, "a string", "no usable \"dtype\"");
+        return fail(spot, SONDE_EFORMAT, "a string", "no usable \"dtype\"");
     }
     if (!sonde__dtype_of_short_name(json_string_value(value), dtype)) {
         return fail(
-            at, SONDE_EUNSUPPORTED,
+            spot, SONDE_EUNSUPPORTED,
             "BOOL, U8 ... U64, I8 ... I64, F16, BF16, F32, F64, F8_E4M3, F8_E5M2, C64 or "
             "C128",
             "dtype '%s'", json_string_value(value));
@@ -106,25 +106,25 @@ static sonde_err read_dtype(const place *at, const json_t *value, sonde_dtype *d
 
 /* Fills rank and shape, and bytes with what the tensor takes. Dimensions of 0 count as 1
  * in the test for overflow: strides are products of the others. */
-static sonde_err read_shape(const place *at, const json_t *value, sonde_dtype dtype,
+static sonde_err read_shape(const place *spot, const json_t *value, sonde_dtype dtype,
                             sonde_view *view, size_t *bytes)
 {
     const size_t rank = json_array_size(value);
     int64_t shape[SONDE_MAX_DIMS], reach = (int64_t)sonde_dtype_size(dtype);
 
     if (!json_is_array(value)) {
-        return fail(at, SONDE_EFORMAT, "a list of numbers", "no usable \"shape\"");
+        return fail(spot, SONDE_EFORMAT, "a list of numbers", "no usable \"shape\"");
     }
     if (rank > SONDE_MAX_DIMS) {
-        return fail(at, SONDE_EUNSUPPORTED, "at most 8", "%zu dimensions", rank);
+        return fail(spot, SONDE_EUNSUPPORTED, "at most 8", "%zu dimensions", rank);
     }
     for (size_t d = 0; d < rank; d++) {
         if (!get_size(json_array_get(value, d), &shape[d])) {
-            return fail(at, SONDE_EFORMAT, "a whole number >= 0",
+            return fail(spot, SONDE_EFORMAT, "a whole number >= 0",
                         "dimension %zu of shape", d);
         }
         if (__builtin_mul_overflow(reach, SONDE_MAX(shape[d], 1), &reach)) {
-            return fail(at, SONDE_EFORMAT, NULL, "a shape too large for any memory");
+            return fail(spot, SONDE_EFORMAT, NULL, "a shape too large for any memory");
         }
     }
     *view = sonde_view_of(dtype, (int)rank, shape, NULL);
@@ -132,14 +132,14 @@ static sonde_err read_shape(const place *at, const json_t *value, sonde_dtype dt
     return SONDE_OK;
 }
 
-static sonde_err read_extent(const place *at, const json_t *value, size_t bytes,
+static sonde_err read_extent(const place *spot, const json_t *value, size_t bytes,
                              size_t data_size, entry *e)
 {
     int64_t begin = 0, end = 0;
 
     if (json_array_size(value) != 2 || !get_size(json_array_get(value, 0), &begin) ||
         !get_size(json_array_get(value, 1), &end)) {
-        return fail(at, SONDE_EFORMAT, "two whole numbers >= 0",
+        return fail(spot, SONDE_EFORMAT, "two whole numbers >= 0",
                     "no usable \"data_offsets\"");
     }
     if (begin > end || (uint64_t)end > data_size) {
@@ -147,8 +147,8 @@ static sonde_err read_extent(const place *at, const json_t *value, size_t bytes,
 
         (void)snprintf(expected, sizeof expected, "an extent within %zu bytes of data",
                        data_size);
-        return fail(at, SONDE_EFORMAT, expected, "offsets %lld to %lld", (long long)begin,
-                    (long long)end);
+        return fail(spot, SONDE_EFORMAT, expected, "offsets %lld to %lld",
+                    (long long)begin, (long long)end);
     }
     e->begin = (size_t)begin;
     e->end = (size_t)end;
@@ -156,12 +156,13 @@ static sonde_err read_extent(const place *at, const json_t *value, size_t bytes,
         char expected[64];
 
         (void)snprintf(expected, sizeof expected, "%zu for its shape and dtype", bytes);
-        return fail(at, SONDE_EFORMAT, expected, "%zu bytes of data", e->end - e->begin);
+        return fail(spot, SONDE_EFORMAT, expected, "%zu bytes of data",
+                    e->end - e->begin);
     }
     return SONDE_OK;
 }
 
-static sonde_err read_entry(const place *at, const json_t *value, unsigned char *data,
+static sonde_err read_entry(const place *spot, const json_t *value, unsigned char *data,
                             size_t data_size, entry *e)
 {
     sonde_dtype dtype = SONDE_F32;
@@ -169,15 +170,15 @@ static sonde_err read_entry(const place *at, const json_t *value, unsigned char 
     sonde_err err = SONDE_OK;
 
     if (!json_is_object(value)) {
-        return fail(at, SONDE_EFORMAT, "an object", "a description of another kind");
+        return fail(spot, SONDE_EFORMAT, "an object", "a description of another kind");
     }
-    err = read_dtype(at, json_object_get(value, "dtype"), &dtype);
+    err = read_dtype(spot, json_object_get(value, "dtype"), &dtype);
     if (err == SONDE_OK) {
-        err = read_shape(at, json_object_get(value, "shape"), dtype, &e->view, &bytes);
+        err = read_shape(spot, json_object_get(value, "shape"), dtype, &e->view, &bytes);
     }
     if (err == SONDE_OK) {
-        err =
-            read_extent(at, json_object_get(value, "data_offsets"), bytes, data_size, e);
+        err = read_extent(spot, json_object_get(value, "data_offsets"), bytes, data_size,
+                          e);
     }
     if (err == SONDE_OK) {
         e->view.data = data + e->begin;
@@ -187,18 +188,18 @@ static sonde_err read_entry(const place *at, const json_t *value, unsigned char 
 
 /* --- the header ------------------------------------------------------------------- */
 
-static sonde_err read_metadata(const place *at, json_t *value, json_t **out)
+static sonde_err read_metadata(const place *spot, json_t *value, json_t **out)
 {
     const char *key = NULL;
     json_t *text = NULL;
 
     if (!json_is_object(value)) {
-        return fail(at, SONDE_EFORMAT, "an object", METADATA " of another kind");
+        return fail(spot, SONDE_EFORMAT, "an object", METADATA " of another kind");
     }
     json_object_foreach(value, key, text)
     {
         if (!json_is_string(text)) {
-            return fail(at, SONDE_EFORMAT, "a string", "metadata '%s'", key);
+            return fail(spot, SONDE_EFORMAT, "a string", "metadata '%s'", key);
         }
     }
     *out = json_incref(value);
@@ -218,7 +219,7 @@ static int in_data_order(const void *left, const void *right)
     return a->arrival < b->arrival ? -1 : a->arrival > b->arrival;
 }
 
-static sonde_err read_entries(sonde_safetensors *file, place *at, json_t *header,
+static sonde_err read_entries(sonde_safetensors *file, place *spot, json_t *header,
                               unsigned char *data, size_t data_size)
 {
     const char *name = NULL;
@@ -226,32 +227,32 @@ static sonde_err read_entries(sonde_safetensors *file, place *at, json_t *header
 
     file->entries = sonde__calloc(json_object_size(header), sizeof *file->entries);
     if (file->entries == NULL) {
-        return sonde__fail_nomem(at->diag, "the table of tensors");
+        return sonde__fail_nomem(spot->diag, "the table of tensors");
     }
     json_object_foreach(header, name, value)
     {
         entry *e = &file->entries[file->count];
         sonde_err err = SONDE_OK;
 
-        at->tensor = NULL;
+        spot->tensor = NULL;
         if (strcmp(name, METADATA) == 0) {
-            err = read_metadata(at, value, &file->metadata);
+            err = read_metadata(spot, value, &file->metadata);
         } else {
-            at->tensor = name;
+            spot->tensor = name;
             e->name = name;
             e->arrival = file->count++;
-            err = read_entry(at, value, data, data_size, e);
+            err = read_entry(spot, value, data, data_size, e);
         }
         if (err != SONDE_OK) {
             return err;
         }
     }
-    at->tensor = NULL;
+    spot->tensor = NULL;
     return SONDE_OK;
 }
 
 /* No gap, no overlap, nothing left over. */
-static sonde_err check_cover(const sonde_safetensors *file, place *at, size_t data_size)
+static sonde_err check_cover(const sonde_safetensors *file, place *spot, size_t data_size)
 {
     size_t reached = 0;
 
@@ -261,15 +262,15 @@ static sonde_err check_cover(const sonde_safetensors *file, place *at, size_t da
         if (e->begin != reached) {
             char expected[64];
 
-            at->tensor = e->name;
+            spot->tensor = e->name;
             (void)snprintf(expected, sizeof expected, "%zu, where the one before ends",
                            reached);
-            return fail(at, SONDE_EFORMAT, expected, "data begins at %zu", e->begin);
+            return fail(spot, SONDE_EFORMAT, expected, "data begins at %zu", e->begin);
         }
         reached = e->end;
     }
     if (reached != data_size) {
-        return fail(at, SONDE_EFORMAT, NULL, "%zu bytes of data belong to no tensor",
+        return fail(spot, SONDE_EFORMAT, NULL, "%zu bytes of data belong to no tensor",
                     data_size - reached);
     }
     return SONDE_OK;
@@ -289,7 +290,8 @@ static sonde_err keep_names(sonde_safetensors *file, sonde_diag *diag)
     return SONDE_OK;
 }
 
-static sonde_err load_json(const place *at, const char *text, size_t length, json_t **out)
+static sonde_err load_json(const place *spot, const char *text, size_t length,
+                           json_t **out)
 {
     json_error_t error;
     json_t *header = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
@@ -297,12 +299,12 @@ static sonde_err load_json(const place *at, const char *text, size_t length, jso
     if (header == NULL) {
         const bool memory = json_error_code(&error) == json_error_out_of_memory;
 
-        return fail(at, memory ? SONDE_ENOMEM : SONDE_EFORMAT, "JSON",
+        return fail(spot, memory ? SONDE_ENOMEM : SONDE_EFORMAT, "JSON",
                     "header byte %d: %s", error.position, error.text);
     }
     if (!json_is_object(header)) {
         json_decref(header);
-        return fail(at, SONDE_EFORMAT, "an object", "a header of another kind");
+        return fail(spot, SONDE_EFORMAT, "an object", "a header of another kind");
     }
     *out = header;
     return SONDE_OK;
@@ -311,30 +313,30 @@ static sonde_err load_json(const place *at, const char *text, size_t length, jso
 static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size_t size,
                              sonde_diag *diag)
 {
-    place at = {.title = file->title, .diag = diag};
+    place spot = {.title = file->title, .diag = diag};
     uint64_t length = 0;
     size_t data_size = 0;
     json_t *header = NULL;
     sonde_err err = SONDE_OK;
 
     if (size < LENGTH_SIZE) {
-        return fail(&at, SONDE_EFORMAT, "a safetensors header", "a file of %zu bytes",
+        return fail(&spot, SONDE_EFORMAT, "a safetensors header", "a file of %zu bytes",
                     size);
     }
     memcpy(&length, bytes, sizeof length);
     if (length > MOST_HEADER || length > size - LENGTH_SIZE) {
-        return fail(&at, SONDE_EFORMAT, "at most 100 MB, and within the file",
+        return fail(&spot, SONDE_EFORMAT, "at most 100 MB, and within the file",
                     "a header of %llu bytes", (unsigned long long)length);
     }
     data_size = size - LENGTH_SIZE - (size_t)length;
-    err = load_json(&at, (const char *)bytes + LENGTH_SIZE, (size_t)length, &header);
+    err = load_json(&spot, (const char *)bytes + LENGTH_SIZE, (size_t)length, &header);
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_entries(file, &at, header, bytes + LENGTH_SIZE + length, data_size);
+    err = read_entries(file, &spot, header, bytes + LENGTH_SIZE + length, data_size);
     if (err == SONDE_OK) {
         qsort(file->entries, file->count, sizeof *file->entries, in_data_order);
-        err = check_cover(file, &at, data_size);
+        err = check_cover(file, &spot, data_size);
     }
     if (err == SONDE_OK) {
         err = keep_names(file, diag);

@@ -1,8 +1,8 @@
 /*
  * safetensors_write.c - writing safetensors files whole.
  *
- * Wider elements come first, so that every tensor lies aligned for its dtype: some
- * readers ask for that. At any moment there is the old file or the new one.
+ * Wider elements come first, so that every tensor is aligned for its dtype, as some readers
+ * require. At any moment there is the old file or the new one.
  */
 #include "base/whole_file.h"
 #include "base/fail.h"
@@ -65,7 +65,7 @@ static sonde_err check_name(const request *r, sonde__names *seen, const char *wh
     }
     if (seen->count == before) {
         return sonde__fail(r->diag, SONDE_EINVAL, r->path, "distinct names",
-                           "%s '%s' stands twice", what, name);
+                           "%s '%s' appears twice", what, name);
     }
     return SONDE_OK;
 }

@@ -1,5 +1,5 @@
 /*
- * sketch.h - what reductions ask of a sketch. Internal.
+ * sketch.h - ranked elements of a sketch, for reductions. Internal.
  */
 #ifndef SONDE_TENSOR_SKETCH_H
 #define SONDE_TENSOR_SKETCH_H

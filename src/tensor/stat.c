@@ -1,6 +1,7 @@
 /*
  * stat.c - the single numbers that vital signs give, and their names.
  */
+#include "base/cpu.h"
 #include "base/fail.h"
 
 #include <sonde/error.h>
@@ -80,7 +81,7 @@ static bool get_count(const sonde_vitals *v, sonde_stat stat, double *out)
     return true;
 }
 
-/* What the infinities make of a value that grows with every element: x, or infinite. */
+/* A value that grows with every element: infinite if there are infinities, else x. */
 static double with_both(const sonde_vitals *v, double x)
 {
     const double inf = (double)INFINITY;
@@ -165,4 +166,9 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
         return (double)NAN;
     }
     return get_value(vitals, stat);
+}
+
+const char *sonde_isa_name(void)
+{
+    return sonde__isa_name();
 }

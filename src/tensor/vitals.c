@@ -1,12 +1,12 @@
 /*
  * vitals.c - vital signs of whole views: cutting into blocks, closing a block, merging.
  *
- * A block's kernel gives plain sums. Two things they cannot tell are settled here, from
- * the block's memory, which is in cache: which elements were not finite (the finite ones
- * close up in a buffer, and the kernel runs again), and the variance where |mean| is so
- * large that the sum of squares consists of it (a second pass about the mean).
+ * A kernel gives plain sums of a block. Two cases need the block's memory, which is still in
+ * cache: elements that are not finite (the finite ones are copied to a buffer, and the kernel
+ * runs again), and a |mean| so large that it dominates the sum of squares (a second pass
+ * computes the variance about the mean).
  *
- * Compiled without contraction: what is computed here is the same for every kernel.
+ * Compiled without contraction: the results here are the same for every kernel.
  */
 #include "tensor/vitals.h"
 #include "base/cpu.h"
@@ -18,8 +18,7 @@
 #include <math.h>
 #include <string.h>
 
-/* One block of float32, or of float64 if wide. ahead is the block behind it, or it itself
- * again. */
+/* One block of float32, or of float64 if wide. ahead is the next block, or the same one. */
 typedef struct block {
     const void *elements;
     const void *ahead;
@@ -174,7 +173,7 @@ void sonde__vitals_take_plain(sonde_vitals *into, const sonde__vitals_sums *sums
     take_moments(into, sums, n, n == 1 ? 0.0 : sums->sumsq - sums->sum * mean, zeros);
 }
 
-#define UNCOUNTED SIZE_MAX /* zeros that nobody has counted yet */
+#define UNCOUNTED SIZE_MAX /* zeros not counted yet */
 
 /* into := into + b, all of whose elements are finite. */
 static void take_finite(const sonde__vitals_kernels *kernels, sonde_vitals *into,
@@ -289,7 +288,7 @@ void sonde__vitals_sums_of(const float *elements, size_t n, sonde__vitals_sums *
 
 /* --- whole views ------------------------------------------------------------------ */
 
-/* Whether to count zeros on the way: where there is one there are more. */
+/* True to count zeros meanwhile: zeros rarely come alone. */
 static bool holds_zero(const float *elements, size_t n)
 {
     bool found = false;
@@ -300,7 +299,7 @@ static bool holds_zero(const float *elements, size_t n)
     return found;
 }
 
-/* into := into + count elements, one behind the other. */
+/* into := into + count contiguous elements. */
 static void add_f32(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                     const float *elements, size_t count)
 {
@@ -384,7 +383,7 @@ static block block_of(const sonde__vitals_kernels *kernels, sonde_dtype dtype,
     return widened;
 }
 
-/* Of complex numbers, half a block at a time: they are too wide for the room of a whole. */
+/* Complex numbers, half a block at a time: a whole one does not fit the buffer. */
 static void add_sizes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                       const sonde_view *view)
 {
@@ -410,7 +409,7 @@ static void add_sizes(const sonde__vitals_kernels *kernels, sonde_vitals *into,
     } while (n > 0);
 }
 
-/* Of a view of any kind. */
+/* A view of any kind. */
 static void add_view(const sonde__vitals_kernels *kernels, sonde_vitals *into,
                      const sonde_view *view)
 {

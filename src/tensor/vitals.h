@@ -1,7 +1,6 @@
 /*
- * vitals.h - vital signs, block by block: what kernels, the fused loops of other
- * libraries and the merging code share. Internal; vitals_accum.h tells the order of
- * things.
+ * vitals.h - vital signs, block by block: shared by the kernels, the fused loops of other
+ * libraries and the merging code. Internal; vitals_accum.h has the order of operations.
  */
 #ifndef SONDE_TENSOR_VITALS_H
 #define SONDE_TENSOR_VITALS_H
@@ -23,22 +22,21 @@ typedef struct sonde__vitals_sums {
     double min, max, abs_min;
 } sonde__vitals_sums;
 
-/* The kernels of one instruction set. n is at most SONDE__VITALS_BLOCK and not 0,
- * but for widening. */
+/* The kernels of one instruction set. n is 1 to SONDE__VITALS_BLOCK; any for widening. */
 typedef struct sonde__vitals_kernels {
-    /* ahead: what to bring into cache meanwhile, as many elements as x has (x: nothing).
+    /* ahead: n elements to bring into cache meanwhile (x: none).
      * From memory this is worth a half: the arithmetic leaves the processor's window too
      * short to see the next block itself. */
     void (*sums_f32)(const float *x, size_t n, const float *ahead,
                      sonde__vitals_sums *out);
-    /* A whole block and one of n elements behind it, at once: what one block's sums wait
-     * for the other's fill. zeros: where to count the zeros of each, if that is cheaper
-     * here than in a pass of its own, else left alone; NULL: nowhere. */
+    /* A whole block and the next one, of n elements, at once: the sums of one fill the
+     * latencies of the other. zeros: receives the zeros of each if counting them here is
+     * cheaper than a separate pass, else unchanged; may be NULL. */
     void (*sums_pair_f32)(const float *x, size_t n, const float *ahead, size_t *zeros,
                           sonde__vitals_sums out[2]);
     void (*sums_f64)(const double *x, size_t n, const double *ahead,
                      sonde__vitals_sums *out);
-    /* Of bytes as numbers: exact, so in no order. Returns how many are 0. */
+    /* Bytes as numbers: exact, so in any order. Returns how many are 0. */
     size_t (*sums_u8)(const uint8_t *x, size_t n, sonde__vitals_sums *out);
     /* Sums of x - pivot and of its square. */
     void (*shifted_f32)(const float *x, size_t n, double pivot, double out[2]);
@@ -53,29 +51,29 @@ extern const sonde__vitals_kernels sonde__vitals_generic;
 extern const sonde__vitals_kernels sonde__vitals_avx2;   /* x86-64 only */
 extern const sonde__vitals_kernels sonde__vitals_avx512; /* x86-64 only */
 
-/* Those of one instruction set, which the processor must have. */
+/* The kernels of one instruction set, which the processor must have. */
 SONDE_API const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa);
 
 /* sonde_vitals_of, of one instruction set. */
 SONDE_API void sonde__vitals_of_isa(sonde__isa isa, const sonde_view *view,
                                     sonde_vitals *vitals);
 
-/* Sums of one block of n <= SONDE__VITALS_BLOCK float32, by the best kernel there is. */
+/* Sums of one block of n <= SONDE__VITALS_BLOCK float32, by the best kernel. */
 SONDE_API void sonde__vitals_sums_of(const float *block, size_t n,
                                      sonde__vitals_sums *out);
 
-/* into := into + count elements that lie one behind the other, in blocks from the first. */
+/* into := into + count contiguous elements, in blocks from the first. */
 SONDE_API void sonde__vitals_add_f32(sonde_vitals *into, const float *elements,
                                      size_t count);
 SONDE_API void sonde__vitals_add_u8(sonde_vitals *into, const uint8_t *elements,
                                     size_t count);
 
-/* Whether take will have to read the block: it holds NaN, infinities or zeros, or its mean
- * is large against its deviation. */
+/* True if take must read the block: it has NaN, infinities or zeros, or its mean is large
+ * compared with its deviation. */
 SONDE_API bool sonde__vitals_needs_memory(const sonde__vitals_sums *sums, size_t n);
 
-/* Whether a block's sums tell all there is to tell, but for zeros: no NaN or infinity, and
- * the mean is not large against the deviation. n may be a few times a block's. */
+/* True if a block's sums are complete except for zeros: no NaN or infinity, and a mean not
+ * large compared with the deviation. n may be a few blocks. */
 SONDE_API bool sonde__vitals_is_plain(const sonde__vitals_sums *sums, size_t n);
 /* into := into + such a block of n elements, so many of them zeros. */
 SONDE_API void sonde__vitals_take_plain(sonde_vitals *into,

@@ -179,7 +179,7 @@ static inline double sonde__vacc_tree(__m512d s8)
     return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
 
-/* What a block came to. */
+/* The sums of a block. */
 static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *out)
 {
     sonde__vacc_extremes(_mm512_reduce_max_epi32(a->largest),
@@ -296,7 +296,7 @@ static inline double sonde__vacc_tree(__m256d low, __m256d high)
     return _mm_cvtsd_f64(_mm_add_sd(s2, _mm_unpackhi_pd(s2, s2)));
 }
 
-/* What a block came to. */
+/* The sums of a block. */
 static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *out)
 {
     int32_t largest[8];
@@ -401,7 +401,7 @@ static inline double sonde__vacc_tree(const double *s)
     return ((s[0] + s[4]) + (s[2] + s[6])) + ((s[1] + s[5]) + (s[3] + s[7]));
 }
 
-/* What a block came to. */
+/* The sums of a block. */
 static inline void sonde__vacc_close(const sonde__vacc *a, sonde__vitals_sums *out)
 {
     float min = INFINITY, max = -INFINITY, abs_min = INFINITY;

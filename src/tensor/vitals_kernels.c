@@ -292,7 +292,7 @@ static void sums_f64(const double *x, size_t n, const double *ahead,
 
 /* --- zeros ------------------------------------------------------------------------- */
 
-/* Of 64 elements. */
+/* 64 elements. */
 #if defined(__AVX512F__)
 static inline size_t zeros_of_64(const float *p)
 {

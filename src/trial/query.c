@@ -32,15 +32,15 @@ typedef struct candidates {
  * A step of a mode can be several global steps: if the workers count differently, or if the
  * run was resumed from between. The one that arrived last comes first.
  */
-static candidates find_candidates(const sonde_trial *trial, const sonde_trial_at *at)
+static candidates find_candidates(const sonde_trial *trial, const sonde_trial_at *where)
 {
     const sonde__trial_steps *steps = &trial->steps;
-    candidates left = {trial, at->mode, at->step, 0, 0};
+    candidates left = {trial, where->mode, where->step, 0, 0};
 
-    left.begin = sonde__trial_steps_lower(steps, at->mode, at->step);
+    left.begin = sonde__trial_steps_lower(steps, where->mode, where->step);
     left.place = left.begin;
-    while (left.place < steps->sorted_count[at->mode] &&
-           sonde__trial_steps_at(steps, at->mode, left.place) == at->step) {
+    while (left.place < steps->sorted_count[where->mode] &&
+           sonde__trial_steps_at(steps, where->mode, left.place) == where->step) {
         left.place++;
     }
     return left;
@@ -57,24 +57,25 @@ static bool next_candidate(candidates *left, uint32_t *step)
 
 /* --- items ------------------------------------------------------------------------ */
 
-static bool is_valid(const sonde_trial *trial, uint32_t id, const sonde_trial_at *at)
+static bool is_valid(const sonde_trial *trial, uint32_t id, const sonde_trial_at *where)
 {
     return id < sonde_catalogue_count(trial->catalogue) &&
-           (unsigned)at->mode < SONDE_MODE_COUNT && at->replica >= -1 &&
-           at->replica <= UINT16_MAX && at->micro_batch >= -1 && at->worker >= -1;
+           (unsigned)where->mode < SONDE_MODE_COUNT && where->replica >= -1 &&
+           where->replica <= UINT16_MAX && where->micro_batch >= -1 &&
+           where->worker >= -1;
 }
 
 /* The items of a step in a history, of one shard or of all. */
 static bool find_range(const sonde_trial *trial, const sonde__trial_items *items,
-                       uint32_t id, uint32_t step, const sonde_trial_at *at,
+                       uint32_t id, uint32_t step, const sonde_trial_at *where,
                        found_items *found)
 {
     const sonde__trial_steps *steps = &trial->steps;
     const int64_t global = steps->items[step].global;
     const sonde__trial_history *history = sonde__trial_items_history(items, id);
-    const bool all = at->micro_batch < 0 || at->replica < 0;
+    const bool all = where->micro_batch < 0 || where->replica < 0;
     const uint64_t shard =
-        all ? 0 : (uint64_t)at->micro_batch << 16 | (uint64_t)at->replica;
+        all ? 0 : (uint64_t)where->micro_batch << 16 | (uint64_t)where->replica;
     uint32_t first = sonde__trial_history_lower(items, steps, history, global, shard),
              count = 0;
 
@@ -94,21 +95,21 @@ static bool find_range(const sonde_trial *trial, const sonde__trial_items *items
 
 /* The items at a place: one, or those of all shards if micro-batch or replica is -1. */
 static bool find(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
-                 const sonde_trial_at *at, found_items *found)
+                 const sonde_trial_at *where, found_items *found)
 {
-    if (!is_valid(trial, id, at)) {
+    if (!is_valid(trial, id, where)) {
         return false;
     }
     for (size_t w = 0; w < trial->worker_count; w++) {
         sonde__trial_worker *worker = trial->workers[w];
-        candidates left = find_candidates(trial, at);
+        candidates left = find_candidates(trial, where);
         uint32_t step = 0;
 
-        if (at->worker >= 0 && at->worker != worker->rank) {
+        if (where->worker >= 0 && where->worker != worker->rank) {
             continue;
         }
         while (next_candidate(&left, &step)) {
-            if (find_range(trial, &worker->items[kind], id, step, at, found)) {
+            if (find_range(trial, &worker->items[kind], id, step, where, found)) {
                 found->worker = worker;
                 found->items = &worker->items[kind];
                 return true;
@@ -135,32 +136,32 @@ static bool has_any(const sonde_trial *trial, const sonde__trial_items *items,
 }
 
 static bool has_kind(const sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
-                     const sonde_trial_at *at)
+                     const sonde_trial_at *where)
 {
     found_items found;
 
-    if (at->step >= 0) {
-        return find(trial, kind, id, at, &found);
+    if (where->step >= 0) {
+        return find(trial, kind, id, where, &found);
     }
-    for (size_t w = 0; w < trial->worker_count && is_valid(trial, id, at); w++) {
+    for (size_t w = 0; w < trial->worker_count && is_valid(trial, id, where); w++) {
         const sonde__trial_worker *worker = trial->workers[w];
 
-        if ((at->worker < 0 || at->worker == worker->rank) &&
-            has_any(trial, &worker->items[kind], id, at->mode)) {
+        if ((where->worker < 0 || where->worker == worker->rank) &&
+            has_any(trial, &worker->items[kind], id, where->mode)) {
             return true;
         }
     }
     return false;
 }
 
-unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *at)
+unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *where)
 {
     static const unsigned bits[SONDE__KINDS] = {SONDE_HOW_RAW, SONDE_HOW_VITALS,
                                                 SONDE_HOW_SKETCH};
     unsigned how = 0;
 
     for (int kind = 0; kind < SONDE__KINDS; kind++) {
-        how |= has_kind(trial, (sonde__trial_kind)kind, id, at) ? bits[kind] : 0;
+        how |= has_kind(trial, (sonde__trial_kind)kind, id, where) ? bits[kind] : 0;
     }
     return how;
 }
@@ -168,23 +169,23 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
 /* --- missing items ----------------------------------------------------------------- */
 
 /* "train step 100, micro-batch 2" */
-static const char *place_text(const sonde_trial_at *at, char *text, size_t size)
+static const char *place_text(const sonde_trial_at *where, char *text, size_t size)
 {
-    const int n = snprintf(text, size, "%s step %lld", sonde_mode_name(at->mode),
-                           (long long)at->step);
+    const int n = snprintf(text, size, "%s step %lld", sonde_mode_name(where->mode),
+                           (long long)where->step);
 
-    if (n > 0 && (at->micro_batch > 0 || at->replica > 0)) {
+    if (n > 0 && (where->micro_batch > 0 || where->replica > 0)) {
         (void)snprintf(text + n, size - (size_t)n, ", micro-batch %d, replica %d",
-                       at->micro_batch, at->replica);
+                       where->micro_batch, where->replica);
     }
     return text;
 }
 
 /* What exists instead: another kind here, or this kind nearby. NULL: not known. */
 static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
-                               const sonde_trial_at *at, char *text, size_t size)
+                               const sonde_trial_at *where, char *text, size_t size)
 {
-    const unsigned how = sonde_trial_has(trial, id, at);
+    const unsigned how = sonde_trial_has(trial, id, where);
     const unsigned bit = kind == SONDE__RAW ? SONDE_HOW_RAW : SONDE_HOW_VITALS;
     int64_t *steps = NULL, before = -1, after = -1;
     size_t count = 0;
@@ -195,18 +196,18 @@ static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint3
     if ((how & SONDE_HOW_SKETCH) != 0) {
         return "its sketch, which is there";
     }
-    if (sonde_trial_tensor_steps(trial, id, at->mode, bit, &steps, &count, NULL) !=
+    if (sonde_trial_tensor_steps(trial, id, where->mode, bit, &steps, &count, NULL) !=
         SONDE_OK) {
         return NULL;
     }
     for (size_t i = 0; i < count; i++) {
-        before = steps[i] <= at->step ? steps[i] : before;
-        after = steps[i] >= at->step && after < 0 ? steps[i] : after;
+        before = steps[i] <= where->step ? steps[i] : before;
+        after = steps[i] >= where->step && after < 0 ? steps[i] : after;
     }
     sonde_trial_free(steps);
     if (before < 0 && after < 0) {
         (void)snprintf(text, size, "a tensor saved in mode %s",
-                       sonde_mode_name(at->mode));
+                       sonde_mode_name(where->mode));
     } else if (before >= 0 && after >= 0 && before != after) {
         (void)snprintf(text, size, "step %lld or %lld", (long long)before,
                        (long long)after);
@@ -218,7 +219,7 @@ static const char *alternative(sonde_trial *trial, sonde__trial_kind kind, uint3
 }
 
 static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32_t id,
-                              const sonde_trial_at *at, sonde_diag *diag)
+                              const sonde_trial_at *where, sonde_diag *diag)
 {
     static const char *const whats[SONDE__KINDS] = {"raw value", "vital signs", "sketch"};
     char place[96], other[200];
@@ -227,17 +228,17 @@ static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32
         return sonde__fail(diag, SONDE_ERANGE, trial->path, "an id of its catalogue",
                            "tensor %lu", (unsigned long)id);
     }
-    if (!is_valid(trial, id, at)) {
-        return sonde__fail(diag, SONDE_EINVAL, trial->path,
-                           "a mode, and -1 or more for the rest",
-                           "mode %d, worker %d, micro-batch %d, replica %d",
-                           (int)at->mode, at->worker, at->micro_batch, at->replica);
+    if (!is_valid(trial, id, where)) {
+        return sonde__fail(
+            diag, SONDE_EINVAL, trial->path, "a mode, and -1 or more for the rest",
+            "mode %d, worker %d, micro-batch %d, replica %d", (int)where->mode,
+            where->worker, where->micro_batch, where->replica);
     }
     return sonde__fail(diag, SONDE_ENOTFOUND, trial->path,
-                       alternative(trial, kind, id, at, other, sizeof other),
+                       alternative(trial, kind, id, where, other, sizeof other),
                        "no %s of '%.200s' at %s", whats[kind],
                        sonde_catalogue_info(trial->catalogue, id)->name,
-                       place_text(at, place, sizeof place));
+                       place_text(where, place, sizeof place));
 }
 
 /* --- values ------------------------------------------------------------------------ */
@@ -247,18 +248,18 @@ static const sonde__trial_raw_item *raw_item(const found_items *found, uint32_t 
     return (const void *)sonde__trial_items_at(found->items, found->numbers[i]);
 }
 
-sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                             sonde_view *view, sonde_diag *diag)
 {
     found_items found;
 
     trial->question++;
-    if (at->micro_batch < 0 || at->replica < 0) {
+    if (where->micro_batch < 0 || where->replica < 0) {
         return sonde__fail(diag, SONDE_EINVAL, trial->path, "one of them",
                            "a value of all micro-batches or replicas");
     }
-    if (!find(trial, SONDE__RAW, id, at, &found)) {
-        return fail_missing(trial, SONDE__RAW, id, at, diag);
+    if (!find(trial, SONDE__RAW, id, where, &found)) {
+        return fail_missing(trial, SONDE__RAW, id, where, diag);
     }
     return sonde__trial_load_value(trial, found.worker, raw_item(&found, 0), view, diag);
 }
@@ -309,7 +310,7 @@ static sonde_err vitals_of_values(sonde_trial *trial, const found_items *found,
     return SONDE_OK;
 }
 
-sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                              sonde_vitals *vitals, sonde_diag *diag)
 {
     found_items found;
@@ -318,12 +319,12 @@ sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_
     sonde_err err = SONDE_OK;
 
     trial->question++;
-    if (find(trial, SONDE__VITALS, id, at, &found)) {
+    if (find(trial, SONDE__VITALS, id, where, &found)) {
         err = vitals_of_rows(trial, &found, &rows, &result, diag);
-    } else if (find(trial, SONDE__RAW, id, at, &found)) {
+    } else if (find(trial, SONDE__RAW, id, where, &found)) {
         err = vitals_of_values(trial, &found, &result, diag);
     } else {
-        return fail_missing(trial, SONDE__VITALS, id, at, diag);
+        return fail_missing(trial, SONDE__VITALS, id, where, diag);
     }
     if (err == SONDE_OK) {
         *vitals = result;
@@ -359,17 +360,17 @@ static sonde_err sketch_of_all(sonde_trial *trial, const found_items *found, boo
     return err;
 }
 
-sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                              sonde_sketch *sketch, sonde_diag *diag)
 {
-    const bool saved = (sonde_trial_has(trial, id, at) & SONDE_HOW_SKETCH) != 0;
+    const bool saved = (sonde_trial_has(trial, id, where) & SONDE_HOW_SKETCH) != 0;
     found_items found;
     sonde_sketch *work = NULL; /* two of 18 KB, too large for the stack */
     sonde_err err = SONDE_OK;
 
     trial->question++;
-    if (!find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, at, &found)) {
-        return fail_missing(trial, SONDE__SKETCH, id, at, diag);
+    if (!find(trial, saved ? SONDE__SKETCH : SONDE__RAW, id, where, &found)) {
+        return fail_missing(trial, SONDE__SKETCH, id, where, diag);
     }
     work = sonde__malloc(2 * sizeof *work);
     if (work == NULL) {
@@ -411,7 +412,8 @@ static sonde_err reduce_values(sonde_trial *trial, const found_items *found,
     return err;
 }
 
-static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id,
+                               const sonde_trial_at *where,
                                const sonde_reduction *reduction, sonde_reduced *out,
                                sonde_diag *diag)
 {
@@ -421,7 +423,7 @@ static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id, const sonde_tria
     if (sketch == NULL) {
         return sonde__fail_nomem(diag, "a sketch");
     }
-    err = sonde_trial_sketch(trial, id, at, sketch, diag);
+    err = sonde_trial_sketch(trial, id, where, sketch, diag);
     if (err == SONDE_OK) {
         sonde_reduce_sketch(reduction, sketch, out);
     }
@@ -429,12 +431,13 @@ static sonde_err reduce_sketch(sonde_trial *trial, uint32_t id, const sonde_tria
     return err;
 }
 
-static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id,
+                               const sonde_trial_at *where,
                                const sonde_reduction *reduction, sonde_reduced *out,
                                sonde_diag *diag)
 {
     sonde_vitals vitals;
-    const sonde_err err = sonde_trial_vitals(trial, id, at, &vitals, diag);
+    const sonde_err err = sonde_trial_vitals(trial, id, where, &vitals, diag);
 
     if (err == SONDE_OK) {
         sonde_reduce_vitals(reduction, &vitals, out);
@@ -442,7 +445,7 @@ static sonde_err reduce_vitals(sonde_trial *trial, uint32_t id, const sonde_tria
     return err;
 }
 
-sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_at *at,
+sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_at *where,
                              const sonde_reduction *reduction, sonde_reduced *out,
                              sonde_diag *diag)
 {
@@ -451,19 +454,19 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
 
     trial->question++;
     if ((evidence & SONDE_HOW_VITALS) != 0 &&
-        find(trial, SONDE__VITALS, id, at, &found)) {
-        return reduce_vitals(trial, id, at, reduction, out, diag);
+        find(trial, SONDE__VITALS, id, where, &found)) {
+        return reduce_vitals(trial, id, where, reduction, out, diag);
     }
-    if (find(trial, SONDE__RAW, id, at, &found)) {
+    if (find(trial, SONDE__RAW, id, where, &found)) {
         return reduce_values(trial, &found, reduction, out, diag);
     }
     if ((evidence & SONDE_HOW_SKETCH) != 0 &&
-        find(trial, SONDE__SKETCH, id, at, &found)) {
-        return reduce_sketch(trial, id, at, reduction, out, diag);
+        find(trial, SONDE__SKETCH, id, where, &found)) {
+        return reduce_sketch(trial, id, where, reduction, out, diag);
     }
     return fail_missing(trial,
                         (evidence & SONDE_HOW_VITALS) != 0 ? SONDE__VITALS : SONDE__RAW,
-                        id, at, diag);
+                        id, where, diag);
 }
 
 /* --- series ----------------------------------------------------------------------- */

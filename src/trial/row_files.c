@@ -78,18 +78,18 @@ static bool same_list(const char *a, const char *b)
 }
 
 /* The digits up to a comma. */
-static bool read_count(const char *at, uint64_t *count)
+static bool read_count(const char *digits, uint64_t *count)
 {
-    const char *const first = at;
+    const char *const first = digits;
 
     *count = 0;
-    for (; *at >= '0' && *at <= '9'; at++) {
+    for (; *digits >= '0' && *digits <= '9'; digits++) {
         if (__builtin_mul_overflow(*count, (uint64_t)10, count) ||
-            __builtin_add_overflow(*count, (uint64_t)(*at - '0'), count)) {
+            __builtin_add_overflow(*count, (uint64_t)(*digits - '0'), count)) {
             return false;
         }
     }
-    return *at == ',' && at > first;
+    return *digits == ',' && digits > first;
 }
 
 bool sonde__trial_head_read(sonde__record_file_kind kind, const char *head, size_t size,

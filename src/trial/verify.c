@@ -36,23 +36,23 @@ static bool is_key(const sonde_trial *trial, const sonde__trial_raw_item *item,
     return key[length] == '\0' || key[length] == '@' || key[length] == '#';
 }
 
-/* Whether item is the header's value *at, or a later one: a recovery makes values of bytes
- * that no index line mentions. Moves *at beyond it. */
+/* Whether item is the header's value *next, or a later one: a recovery makes values of bytes
+ * that no index line mentions. Moves *next beyond it. */
 static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
-                       const sonde__trial_raw_item *item, size_t *at)
+                       const sonde__trial_raw_item *item, size_t *next)
 {
     const sonde_view *first = sonde_safetensors_view(file, 0);
 
-    for (; *at < sonde_safetensors_count(file); (*at)++) {
-        const sonde_view *view = sonde_safetensors_view(file, *at);
+    for (; *next < sonde_safetensors_count(file); (*next)++) {
+        const sonde_view *view = sonde_safetensors_view(file, *next);
         const int64_t bytes =
             sonde_view_count(view) * (int64_t)sonde_dtype_size(view->dtype);
 
         if ((const unsigned char *)view->data - (const unsigned char *)first->data ==
                 (ptrdiff_t)item->offset &&
             bytes == (int64_t)item->bytes &&
-            is_key(trial, item, sonde_safetensors_name(file, *at))) {
-            (*at)++;
+            is_key(trial, item, sonde_safetensors_name(file, *next))) {
+            (*next)++;
             return true;
         }
     }

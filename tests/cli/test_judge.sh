@@ -130,7 +130,7 @@ ended 130
 grep -q '"reason":"interrupted","text":"enough \\"of it\\""' run/end.json || fail "$(cat run/end.json)"
 grep -q '"event": "stopped"' "$out" || fail "$(tail -1 "$out")"
 run 2 "$sonde" stop run
-stderr_is "sonde: error: run: the run has ended (expected a run that goes on)"
+stderr_is "sonde: error: run: the run has ended (expected a run that has not ended)"
 run 2 "$sonde" checkpoint data
 run 2 "$sonde" stop
 

@@ -59,7 +59,7 @@ same "$out" <(echo "$accuracy")
 for command in eval "predict $images/trousers.jpg"; do
     # shellcheck disable=SC2086
     run 2 "$sonde" $command --model mnist_mlp
-    grep -qE '^sonde: error: sonde-out/model.safetensors: .* \(expected .* of mnist_mlp; --model says of which\)$' "$err" ||
+    grep -qE '^sonde: error: sonde-out/model.safetensors: .* \(expected .* of mnist_mlp; --model names the model\)$' "$err" ||
         fail "$(cat "$err")"
 done
 

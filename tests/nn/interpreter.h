@@ -207,15 +207,16 @@ static inline void interpreter_nll(const interpreter *in, const sonde__graph_nod
     in->values[op->out[0]][0] = op->attrs.mean ? sum / (double)dim[0] : sum;
 }
 
-/* The offset, in a tensor of `shape`, of the index that `flat` is in `of`; dimensions are
- * aligned at the end and those of length 1 stand for all. */
-static inline size_t interpreter_offset(const sonde__op_shape *of, size_t flat,
+/* The offset, in a tensor of `shape`, of the index that `flat` is in `flat_shape`;
+ * dimensions are aligned at the end and those of length 1 stand for all. */
+static inline size_t interpreter_offset(const sonde__op_shape *flat_shape, size_t flat,
                                         const sonde__op_shape *shape)
 {
     size_t offset = 0, stride = 1;
 
     for (int i = 1; i <= shape->rank; i++) {
-        const size_t length = (size_t)of->dim[of->rank - i], at = flat % length;
+        const size_t length = (size_t)flat_shape->dim[flat_shape->rank - i],
+                     at = flat % length;
         const size_t own = (size_t)shape->dim[shape->rank - i];
 
         flat /= length;

@@ -26,7 +26,7 @@ static void batches_are_counted(void **state)
     const sonde_view l = sonde_view_of(SONDE_I64, 1, shape, labels);
     static const uint64_t wanted[9] = {1, 1, 0, 0, 2, 0, 1, 0, 0};
     sonde_nn_confusion *matrix = matrix_of(3);
-    sonde_nn_class_scores of;
+    sonde_nn_class_scores class_scores;
 
     (void)state;
     assert_true(isnan(sonde_nn_confusion_accuracy(matrix)));
@@ -40,14 +40,16 @@ static void batches_are_counted(void **state)
     assert_int_equal(sonde_nn_confusion_total(matrix), 6);
     assert_int_equal(sonde_nn_confusion_nan_rows(matrix), 1);
     assert_true(sonde_nn_confusion_accuracy(matrix) == 0.5);
-    of = sonde_nn_confusion_class(matrix, 0);
-    assert_true(of.support == 2 && of.precision == 0.5 && of.recall == 0.5 &&
-                of.f1 == 0.5);
-    of = sonde_nn_confusion_class(matrix, 1);
-    assert_true(of.precision == 2.0 / 3.0 && of.recall == 1.0 && of.f1 == 0.8);
-    of = sonde_nn_confusion_class(matrix, 2);
-    assert_true(of.support == 2 && of.nan_rows == 1);
-    assert_true(of.precision == 0.0 && of.recall == 0.0 && of.f1 == 0.0);
+    class_scores = sonde_nn_confusion_class(matrix, 0);
+    assert_true(class_scores.support == 2 && class_scores.precision == 0.5 &&
+                class_scores.recall == 0.5 && class_scores.f1 == 0.5);
+    class_scores = sonde_nn_confusion_class(matrix, 1);
+    assert_true(class_scores.precision == 2.0 / 3.0 && class_scores.recall == 1.0 &&
+                class_scores.f1 == 0.8);
+    class_scores = sonde_nn_confusion_class(matrix, 2);
+    assert_true(class_scores.support == 2 && class_scores.nan_rows == 1);
+    assert_true(class_scores.precision == 0.0 && class_scores.recall == 0.0 &&
+                class_scores.f1 == 0.0);
     sonde_nn_confusion_destroy(matrix);
 }
 

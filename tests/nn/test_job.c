@@ -305,7 +305,7 @@ static void what_is_no_yaml_is_refused(void **state)
     refused("model: &a fashion_cnn\ndata: *a\n", SONDE_EINVAL,
             "job:2: anchors and aliases are not read (expected values written out)");
     refused("model: fashion_cnn\nmodel: mnist_mlp\n", SONDE_EINVAL,
-            "job:2: a key stands twice (expected each key once)");
+            "job:2: a key appears twice (expected each key once)");
     refused("[1]: 2\n", SONDE_EFORMAT,
             "job:1: a key that is no scalar (expected a word)");
     refused("model: [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]\n", SONDE_EINVAL,

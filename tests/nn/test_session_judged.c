@@ -1,7 +1,8 @@
 /*
- * test_session_judged.c - rules inside a session: what is trained stays the same to the bit; a step
- * gone wrong is named exactly however seldom rules look; nothing is allocated but for a finding;
- * evaluation counts. And what a session does when it is asked to stop or for a checkpoint.
+ * test_session_judged.c - rules inside a session: what is trained stays the same to the
+ * bit; a step gone wrong is named exactly however seldom rules look; nothing is allocated
+ * but for a finding; evaluation counts. And what a session does when it is asked to stop
+ * or for a checkpoint.
  */
 #include "alloc_failure.h"
 #include "base/macros.h"
@@ -22,38 +23,38 @@ typedef struct judged {
 static sonde_err attach(void *user, const sonde_catalogue *catalogue,
                         sonde_observer *observer, sonde_diag *diag)
 {
-    const judged *of = user;
+    const judged *judge = user;
 
-    return sonde_rules_attach(of->rules, catalogue, observer, of->every, of->raw_every,
-                              diag);
+    return sonde_rules_attach(judge->rules, catalogue, observer, judge->every,
+                              judge->raw_every, diag);
 }
 
 /* rules NULL: nobody judges. D steps a call, G micro-batches. */
-static void judged_open(judged *of, engine_builder build, const char *rules, int D, int G,
-                        int threads)
+static void judged_open(judged *judge, engine_builder build, const char *rules, int D,
+                        int G, int threads)
 {
     sonde_nn_options options;
 
-    build(&of->net, 4);
+    build(&judge->net, 4);
     sonde_nn_options_init(&options);
     sonde_nn_options_set_gradient_accumulation(
         sonde_nn_options_set_device_iterations(&options, D), G);
     sonde_nn_options_set_threads(&options, threads);
-    must(sonde_nn_training_session(of->net.model, &options, NULL, &of->session,
+    must(sonde_nn_training_session(judge->net.model, &options, NULL, &judge->session,
                                    &engine_diag));
     if (rules != NULL) {
-        must(sonde_rules_create(&of->rules, &engine_diag));
-        must(sonde_rules_add_list(of->rules, rules, &engine_diag));
-        must(sonde_nn_session_attach(of->session, attach, of, &engine_diag));
+        must(sonde_rules_create(&judge->rules, &engine_diag));
+        must(sonde_rules_add_list(judge->rules, rules, &engine_diag));
+        must(sonde_nn_session_attach(judge->session, attach, judge, &engine_diag));
     }
-    must(sonde_nn_session_compile(of->session, &engine_diag));
+    must(sonde_nn_session_compile(judge->session, &engine_diag));
 }
 
-static void judged_close(judged *of)
+static void judged_close(judged *judge)
 {
-    sonde_nn_session_destroy(of->session);
-    sonde_rules_destroy(of->rules);
-    engine_net_fini(&of->net);
+    sonde_nn_session_destroy(judge->session);
+    sonde_rules_destroy(judge->rules);
+    engine_net_fini(&judge->net);
 }
 
 static void expect_same_weights(const judged *a, const judged *b)
@@ -72,27 +73,27 @@ static void judging_changes_no_bit(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
         for (int64_t every = 1; every <= 3; every += 2) {
-            judged bare = {0}, of = {.every = every, .raw_every = every};
+            judged bare = {0}, judge = {.every = every, .raw_every = every};
 
             judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
-            judged_open(&of, engine_cnn, "default", loops[i][0], loops[i][1],
+            judged_open(&judge, engine_cnn, "default", loops[i][0], loops[i][1],
                         loops[i][2]);
             for (uint64_t step = 0; step < 8; step++) {
                 engine_train(&bare.net, bare.session, step);
-                engine_train(&of.net, of.session, step);
+                engine_train(&judge.net, judge.session, step);
             }
-            assert_true(sonde_rules_steps(of.rules) == 8 * (uint64_t)loops[i][0]);
-            expect_same_weights(&bare, &of);
+            assert_true(sonde_rules_steps(judge.rules) == 8 * (uint64_t)loops[i][0]);
+            expect_same_weights(&bare, &judge);
             judged_close(&bare);
-            judged_close(&of);
+            judged_close(&judge);
         }
     }
 }
 
 /* An element of a parameter turns NaN. */
-static void spoil(const judged *of, const char *name)
+static void spoil(const judged *judge, const char *name)
 {
-    float *values = engine_parameter(of->net.model, name, NULL);
+    float *values = engine_parameter(judge->net.model, name, NULL);
 
     assert_non_null(values);
     if (values != NULL) { /* which gcc does not believe otherwise */
@@ -101,10 +102,10 @@ static void spoil(const judged *of, const char *name)
 }
 
 /* What NonFinite named. */
-static sonde_finding the_finding(const judged *of)
+static sonde_finding the_finding(const judged *judge)
 {
     size_t count = 0;
-    const sonde_finding *all = sonde_rules_findings(of->rules, &count);
+    const sonde_finding *all = sonde_rules_findings(judge->rules, &count);
 
     assert_int_equal(count, 1);
     return all[0];
@@ -117,42 +118,43 @@ static void a_bad_step_is_looked_at_whole(void **state)
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(loops); i++) {
-        judged bare = {0}, of = {.every = 1000, .raw_every = 1000};
+        judged bare = {0}, judge = {.every = 1000, .raw_every = 1000};
         sonde_finding found;
 
         judged_open(&bare, engine_cnn, NULL, loops[i][0], loops[i][1], loops[i][2]);
-        judged_open(&of, engine_cnn, "NonFinite", loops[i][0], loops[i][1], loops[i][2]);
+        judged_open(&judge, engine_cnn, "NonFinite", loops[i][0], loops[i][1],
+                    loops[i][2]);
         for (uint64_t step = 0; step < 10; step++) {
             if (step == 7) {
                 spoil(&bare, "conv2.weight");
-                spoil(&of, "conv2.weight");
+                spoil(&judge, "conv2.weight");
             }
             engine_train(&bare.net, bare.session, step);
-            engine_train(&of.net, of.session, step);
+            engine_train(&judge.net, judge.session, step);
         }
-        found = the_finding(&of);
+        found = the_finding(&judge);
         assert_string_equal(found.tensor, "conv2_output_0");
         assert_int_equal(found.step, 7);
-        expect_same_weights(&bare, &of);
+        expect_same_weights(&bare, &judge);
         judged_close(&bare);
-        judged_close(&of);
+        judged_close(&judge);
     }
 }
 
 /* The loss, which was seen before the step was looked at again, is not counted twice. */
 static void what_was_seen_is_not_seen_twice(void **state)
 {
-    judged of = {.every = 1000, .raw_every = 1000};
+    judged judge = {.every = 1000, .raw_every = 1000};
     size_t count = 0;
     const sonde_finding *all = NULL;
     bool loss = false;
 
     (void)state;
-    judged_open(&of, engine_mlp, "ExplodingTensor", 1, 1, 1);
-    engine_train(&of.net, of.session, 1);
-    spoil(&of, "fc2.bias");
-    engine_train(&of.net, of.session, 2);
-    all = sonde_rules_findings(of.rules, &count);
+    judged_open(&judge, engine_mlp, "ExplodingTensor", 1, 1, 1);
+    engine_train(&judge.net, judge.session, 1);
+    spoil(&judge, "fc2.bias");
+    engine_train(&judge.net, judge.session, 2);
+    all = sonde_rules_findings(judge.rules, &count);
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(all[i].step, 1);
         if (strcmp(all[i].tensor, "loss_output_0") == 0) {
@@ -164,63 +166,64 @@ static void what_was_seen_is_not_seen_twice(void **state)
     }
     assert_true(loss);
     assert_true(count > 4); /* the backward pass of that step is looked at as well */
-    judged_close(&of);
+    judged_close(&judge);
 }
 
 static void a_step_allocates_nothing(void **state)
 {
-    judged of = {.every = 2, .raw_every = 4};
+    judged judge = {.every = 2, .raw_every = 4};
     engine_batch batch;
     size_t before = 0;
 
     (void)state;
     alloc_failure_begin(SIZE_MAX);
-    judged_open(&of, engine_cnn, "default", 1, 1, 1);
-    engine_batch_init(&batch, &of.net, 4, 1);
+    judged_open(&judge, engine_cnn, "default", 1, 1, 1);
+    engine_batch_init(&batch, &judge.net, 4, 1);
     for (int i = 0; i < 20; i++) {
-        must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+        must(sonde_nn_session_run(judge.session, batch.views, 2, &engine_diag));
     }
     before = alloc_failure_count;
     for (int i = 0; i < 40; i++) {
-        must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+        must(sonde_nn_session_run(judge.session, batch.views, 2, &engine_diag));
     }
     /* DuplicateBatch has spoken before: the batch is always the same */
     assert_int_equal(alloc_failure_count, before);
     engine_batch_fini(&batch);
-    judged_close(&of);
+    judged_close(&judge);
     assert_int_equal(alloc_failure_end(), 0);
 }
 
 /* Evaluation is another session: its steps go on where those of training ended. */
 static void evaluation_is_judged_as_well(void **state)
 {
-    judged of = {.every = 1, .raw_every = 1};
+    judged judge = {.every = 1, .raw_every = 1};
     sonde_nn_session *eval = NULL;
     engine_batch batch;
     sonde_finding found;
 
     (void)state;
-    judged_open(&of, engine_mlp, "NonFinite", 1, 1, 1);
+    judged_open(&judge, engine_mlp, "NonFinite", 1, 1, 1);
     for (uint64_t i = 0; i < 5; i++) {
-        engine_train(&of.net, of.session, i);
+        engine_train(&judge.net, judge.session, i);
     }
-    must(sonde_nn_inference_session(of.net.model, NULL, &eval, &engine_diag));
-    must(sonde_nn_session_attach(eval, attach, &of, &engine_diag));
-    engine_batch_init(&batch, &of.net, 4, 1);
+    must(sonde_nn_inference_session(judge.net.model, NULL, &eval, &engine_diag));
+    must(sonde_nn_session_attach(eval, attach, &judge, &engine_diag));
+    engine_batch_init(&batch, &judge.net, 4, 1);
     must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
     batch.samples[3] = INFINITY;
     must(sonde_nn_session_run(eval, batch.views, 1, &engine_diag));
-    found = the_finding(&of);
+    found = the_finding(&judge);
     assert_int_equal(found.mode, SONDE_MODE_EVAL);
     assert_int_equal(found.step, 6);
     assert_int_equal(found.mode_step, 1);
     assert_string_equal(found.tensor, "input");
     engine_batch_fini(&batch);
     sonde_nn_session_destroy(eval);
-    judged_close(&of);
+    judged_close(&judge);
 }
 
-/* A rule that writes down where it has been: at gradients in training, or at losses elsewhere. */
+/* A rule that writes down where it has been: at gradients in training, or at losses
+ * elsewhere. */
 static sonde_coordinate visited[32];
 static size_t visits;
 
@@ -244,7 +247,8 @@ static void visit(sonde_rule_run *run)
     visited[visits++] = *sonde_rule_at(run);
 }
 
-/* Two steps of training, five of evaluation in two sessions that take turns, one of training. */
+/* Two steps of training, five of evaluation in two sessions that take turns, one of
+ * training. */
 static void run_sessions(int (*wants)(sonde_rule_run *, const sonde_tensor_info *,
                                       uint32_t),
                          unsigned modes)
@@ -258,39 +262,41 @@ static void run_sessions(int (*wants)(sonde_rule_run *, const sonde_tensor_info 
                              .wants = wants,
                              .step = visit};
     static const int order[] = {0, 1, 0, 0, 1};
-    judged of = {.every = 1, .raw_every = 1};
+    judged judge = {.every = 1, .raw_every = 1};
     sonde_nn_session *evals[2] = {NULL, NULL};
     engine_batch batch;
 
     visits = 0;
-    engine_mlp(&of.net, 4);
-    sonde_nn_output(of.net.model, sonde_nn_model_loss(of.net.model));
-    must(sonde_nn_training_session(of.net.model, NULL, NULL, &of.session, &engine_diag));
-    must(sonde_rules_create(&of.rules, &engine_diag));
-    must(sonde_rules_add_rule(of.rules, &rule, NULL, &engine_diag));
-    must(sonde_nn_session_attach(of.session, attach, &of, &engine_diag));
-    must(sonde_nn_session_compile(of.session, &engine_diag));
+    engine_mlp(&judge.net, 4);
+    sonde_nn_output(judge.net.model, sonde_nn_model_loss(judge.net.model));
+    must(sonde_nn_training_session(judge.net.model, NULL, NULL, &judge.session,
+                                   &engine_diag));
+    must(sonde_rules_create(&judge.rules, &engine_diag));
+    must(sonde_rules_add_rule(judge.rules, &rule, NULL, &engine_diag));
+    must(sonde_nn_session_attach(judge.session, attach, &judge, &engine_diag));
+    must(sonde_nn_session_compile(judge.session, &engine_diag));
     for (int i = 0; i < 2; i++) {
-        must(sonde_nn_inference_session(of.net.model, NULL, &evals[i], &engine_diag));
-        must(sonde_nn_session_attach(evals[i], attach, &of, &engine_diag));
+        must(sonde_nn_inference_session(judge.net.model, NULL, &evals[i], &engine_diag));
+        must(sonde_nn_session_attach(evals[i], attach, &judge, &engine_diag));
         must(sonde_nn_session_compile(evals[i], &engine_diag));
     }
-    engine_batch_init(&batch, &of.net, 4, 1);
+    engine_batch_init(&batch, &judge.net, 4, 1);
     for (uint64_t i = 0; i < 2; i++) {
-        engine_train(&of.net, of.session, i);
+        engine_train(&judge.net, judge.session, i);
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(order); i++) {
         must(sonde_nn_session_run(evals[order[i]], batch.views, 2, &engine_diag));
     }
-    engine_train(&of.net, of.session, 2);
-    assert_int_equal(sonde_rules_steps(of.rules), visits);
+    engine_train(&judge.net, judge.session, 2);
+    assert_int_equal(sonde_rules_steps(judge.rules), visits);
     engine_batch_fini(&batch);
     sonde_nn_session_destroy(evals[0]);
     sonde_nn_session_destroy(evals[1]);
-    judged_close(&of);
+    judged_close(&judge);
 }
 
-/* Steps are counted as a recorded run counts them, whether a rule looks at all of them or not. */
+/* Steps are counted as a recorded run counts them, whether a rule looks at all of them or
+ * not. */
 static void steps_of_all_sessions_are_counted(void **state)
 {
     static const int64_t train[][2] = {{0, 0}, {1, 1}, {7, 2}};
@@ -324,66 +330,66 @@ static void stop_on(void *user, const sonde_finding *finding, bool again)
 
 static void a_finding_stops_before_the_next_step(void **state)
 {
-    judged of = {.every = 1, .raw_every = 1};
+    judged judge = {.every = 1, .raw_every = 1};
     const sonde_request *stopped = NULL;
     engine_batch batch;
 
     (void)state;
     must(sonde_control_create(NULL, &control, &engine_diag));
-    judged_open(&of, engine_mlp, "NonFinite", 1, 1, 1);
-    sonde_rules_on_finding(of.rules, stop_on, NULL);
-    must(sonde_nn_session_attach_control(of.session, control, NULL, &engine_diag));
-    engine_train(&of.net, of.session, 1);
-    must(sonde_nn_session_heed(of.session, &engine_diag));
-    assert_null(sonde_nn_session_stopped(of.session));
-    engine_batch_init(&batch, &of.net, 4, 1);
+    judged_open(&judge, engine_mlp, "NonFinite", 1, 1, 1);
+    sonde_rules_on_finding(judge.rules, stop_on, NULL);
+    must(sonde_nn_session_attach_control(judge.session, control, NULL, &engine_diag));
+    engine_train(&judge.net, judge.session, 1);
+    must(sonde_nn_session_heed(judge.session, &engine_diag));
+    assert_null(sonde_nn_session_stopped(judge.session));
+    engine_batch_init(&batch, &judge.net, 4, 1);
     batch.samples[0] = NAN;
-    must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
-    assert_int_equal(sonde_nn_session_step(of.session), 2);
+    must(sonde_nn_session_run(judge.session, batch.views, 2, &engine_diag));
+    assert_int_equal(sonde_nn_session_step(judge.session), 2);
     for (int i = 0; i < 2; i++) { /* and it stays so */
         expect_err(SONDE_EINTERRUPTED,
-                   sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+                   sonde_nn_session_run(judge.session, batch.views, 2, &engine_diag));
         expect_line("control: NonFinite");
     }
-    assert_int_equal(sonde_nn_session_step(of.session), 2);
-    stopped = sonde_nn_session_stopped(of.session);
+    assert_int_equal(sonde_nn_session_step(judge.session), 2);
+    stopped = sonde_nn_session_stopped(judge.session);
     assert_non_null(stopped);
     assert_int_equal(stopped->by, SONDE_BY_RULE);
-    must(sonde_nn_session_attach_control(of.session, NULL, NULL, &engine_diag));
-    must(sonde_nn_session_run(of.session, batch.views, 2, &engine_diag));
+    must(sonde_nn_session_attach_control(judge.session, NULL, NULL, &engine_diag));
+    must(sonde_nn_session_run(judge.session, batch.views, 2, &engine_diag));
     engine_batch_fini(&batch);
-    judged_close(&of);
+    judged_close(&judge);
     sonde_control_destroy(control);
 }
 
 static void a_checkpoint_is_saved_between_steps(void **state)
 {
     char folder[] = "/tmp/sonde_judged_XXXXXX", inside[64], path[128];
-    judged of = {0}, again = {0};
+    judged judge = {0}, again = {0};
 
     (void)state;
     assert_non_null(mkdtemp(folder));
     (void)snprintf(inside, sizeof inside, "%s/checkpoints", folder);
     must(sonde_control_create(NULL, &control, &engine_diag));
-    judged_open(&of, engine_mlp, NULL, 1, 1, 1);
-    must(sonde_nn_session_attach_control(of.session, control, inside, &engine_diag));
-    engine_train(&of.net, of.session, 1);
-    engine_train(&of.net, of.session, 2);
+    judged_open(&judge, engine_mlp, NULL, 1, 1, 1);
+    must(sonde_nn_session_attach_control(judge.session, control, inside, &engine_diag));
+    engine_train(&judge.net, judge.session, 1);
+    engine_train(&judge.net, judge.session, 2);
     sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_USER, "now");
-    must(sonde_nn_session_heed(of.session, &engine_diag));
+    must(sonde_nn_session_heed(judge.session, &engine_diag));
     (void)snprintf(path, sizeof path, "%s/step-0000000002.safetensors", inside);
     judged_open(&again, engine_mlp, NULL, 1, 1, 1);
     must(sonde_nn_session_load(again.session, path, &engine_diag));
-    expect_same_weights(&of, &again);
+    expect_same_weights(&judge, &again);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(rmdir(inside), 0);
 
     /* a folder that cannot be made stops nothing */
     assert_int_equal(rmdir(folder), 0);
     sonde_control_ask(control, SONDE_REQUEST_CHECKPOINT, SONDE_BY_USER, "now");
-    engine_train(&of.net, of.session, 3);
-    assert_int_equal(sonde_nn_session_step(of.session), 3);
-    judged_close(&of);
+    engine_train(&judge.net, judge.session, 3);
+    assert_int_equal(sonde_nn_session_step(judge.session), 3);
+    judged_close(&judge);
     judged_close(&again);
     sonde_control_destroy(control);
 }

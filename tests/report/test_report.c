@@ -128,31 +128,31 @@ typedef struct judged {
 /* rule NULL: all that need not be told anything. */
 static judged judge(const char *run, const char *rule)
 {
-    judged of = {0};
+    judged outcome = {0};
 
-    must(sonde_trial_open(run, NULL, &of.trial, &diag));
-    must(sonde_rules_create(&of.rules, &diag));
+    must(sonde_trial_open(run, NULL, &outcome.trial, &diag));
+    must(sonde_rules_create(&outcome.rules, &diag));
     if (rule != NULL) {
-        must(sonde_rules_add(of.rules, rule, &diag));
+        must(sonde_rules_add(outcome.rules, rule, &diag));
     } else {
-        must(sonde_rules_add_defaults(of.rules, &diag));
+        must(sonde_rules_add_defaults(outcome.rules, &diag));
     }
-    must(sonde_rules_judge(of.rules, of.trial, NULL, &diag));
-    return of;
+    must(sonde_rules_judge(outcome.rules, outcome.trial, NULL, &diag));
+    return outcome;
 }
 
-static void forget(judged of)
+static void forget(judged outcome)
 {
-    sonde_rules_destroy(of.rules);
-    sonde_trial_close(of.trial);
+    sonde_rules_destroy(outcome.rules);
+    sonde_trial_close(outcome.trial);
 }
 
 static char *page_of(const char *run, const char *rule)
 {
-    const judged of = judge(run, rule);
+    const judged outcome = judge(run, rule);
 
-    must(sonde_report_write("page.html", of.trial, of.rules, NULL, &diag));
-    forget(of);
+    must(sonde_report_write("page.html", outcome.trial, outcome.rules, NULL, &diag));
+    forget(outcome);
     return read_page("page.html");
 }
 
@@ -336,7 +336,7 @@ static void long_runs_keep_their_peaks(void **state)
     const uint32_t loss = declare(watch, "loss", SONDE_ROLE_LOSS, 1);
     const sonde__report_quantity quantity = sonde__report_quantity_usual(SONDE_ROLE_LOSS);
     sonde__report_track track;
-    judged of = {0};
+    judged outcome = {0};
     char *page = NULL;
     int columns = 0;
 
@@ -347,9 +347,9 @@ static void long_runs_keep_their_peaks(void **state)
         sonde_watch_end_step(watch);
     }
     end(watch);
-    of = judge("run", "ExplodingTensor");
-    must(sonde__report_track_read(of.trial, 0, SONDE_MODE_GLOBAL, &quantity, 0, STEPS - 1,
-                                  SONDE__COLUMNS, &track, &diag));
+    outcome = judge("run", "ExplodingTensor");
+    must(sonde__report_track_read(outcome.trial, 0, SONDE_MODE_GLOBAL, &quantity, 0,
+                                  STEPS - 1, SONDE__COLUMNS, &track, &diag));
     assert_int_equal(track.steps, STEPS);
     assert_true(track.high == 1000.0 && track.low == 1.0 && track.least == 1.0);
     for (int i = 0; i < track.count; i++) {
@@ -357,8 +357,8 @@ static void long_runs_keep_their_peaks(void **state)
         columns += track.column[i].high > 7.0;
     }
     assert_int_equal(columns, 1);
-    must(sonde_report_write("page.html", of.trial, of.rules, NULL, &diag));
-    forget(of);
+    must(sonde_report_write("page.html", outcome.trial, outcome.rules, NULL, &diag));
+    forget(outcome);
     page = read_page("page.html");
     assert_true(strlen(page) < 60000);
     free(page);
@@ -404,32 +404,32 @@ static void live_and_empty_runs_have_pages(void **state)
 
 static void a_page_that_cannot_be_written_is_an_error(void **state)
 {
-    judged of = {0};
+    judged outcome = {0};
 
     (void)state;
     record_small("run");
-    of = judge("run", NULL);
-    assert_int_equal(
-        sonde_report_write("nowhere/page.html", of.trial, of.rules, NULL, &diag),
-        SONDE_ENOTFOUND);
+    outcome = judge("run", NULL);
+    assert_int_equal(sonde_report_write("nowhere/page.html", outcome.trial, outcome.rules,
+                                        NULL, &diag),
+                     SONDE_ENOTFOUND);
     assert_non_null(strstr(diag.where, "nowhere/page.html"));
-    forget(of);
+    forget(outcome);
 }
 
 static void without_memory_nothing_is_left_behind(void **state)
 {
-    judged of = {0};
+    judged outcome = {0};
     sonde_err err = SONDE_ENOMEM;
 
     (void)state;
     record_small("run");
-    of = judge("run", NULL);
-    must(sonde_report_write("page.html", of.trial, of.rules, NULL,
+    outcome = judge("run", NULL);
+    must(sonde_report_write("page.html", outcome.trial, outcome.rules, NULL,
                             &diag)); /* warms caches */
     assert_int_equal(remove("page.html"), 0);
     for (size_t n = 0; err != SONDE_OK; n++) {
         alloc_failure_begin(n);
-        err = sonde_report_write("page.html", of.trial, of.rules, NULL, NULL);
+        err = sonde_report_write("page.html", outcome.trial, outcome.rules, NULL, NULL);
         assert_int_equal(alloc_failure_end(), 0);
         if (err != SONDE_OK) {
             assert_int_equal(err, SONDE_ENOMEM);
@@ -437,7 +437,7 @@ static void without_memory_nothing_is_left_behind(void **state)
         }
     }
     assert_int_equal(access("page.html", F_OK), 0);
-    forget(of);
+    forget(outcome);
 }
 
 int main(void)

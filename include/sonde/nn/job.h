@@ -1,6 +1,6 @@
 /*
- * job.h - a training job as text: model, data, optimiser, options and what to observe, in
- * YAML (of which JSON is a subset).
+ * job.h - a training job as text in YAML (of which JSON is a subset): model, data, optimizer,
+ * options, taps, recording and rules. The options are one table (option.h).
  *
  *     model:
  *       input: [1, 28, 28]              # one sample, without the batch
@@ -18,9 +18,9 @@
  *     record: {path: runs/first, every: 100}   # a hook's configuration
  *     rules: {judge: default, stop_on: error}          # or a list of rules, or none
  *
- * `model: fashion_cnn` takes a built-in model by its name. A layer reads what the layer before
- * it made, or what `from` names; add and mul read the two layers of `from: [a, b]`. Unknown
- * keys are errors that name the line and the nearest key.
+ * `model: fashion_cnn` takes a built-in model by its name. A layer reads the output of the layer
+ * before it, or of the layer that `from` names; add and mul read the two layers of `from: [a, b]`.
+ * Errors about unknown keys name the line and the nearest key.
  */
 #ifndef SONDE_NN_JOB_H
 #define SONDE_NN_JOB_H
@@ -70,7 +70,7 @@ typedef struct sonde_nn_job_record {
     bool save_all, no_vitals, compress;
 } sonde_nn_job_record;
 
-/* What a job says; strings belong to the job. */
+/* The values of a job; strings belong to it. */
 typedef struct sonde_nn_job_info {
     const char *model_name; /* of a built-in model, else "" */
     const char *data_name;  /* "fashion-mnist", "mnist" ...; "" if a path is given */
@@ -78,11 +78,10 @@ typedef struct sonde_nn_job_info {
     float mean, std;        /* of the normalisation */
     sonde_nn_optimizer optimizer;
     sonde_nn_options options; /* of its sessions, the batch size among them */
-    float validation;         /* share of the training samples to be held out; 0: none */
+    float validation;         /* share of the training samples to hold out; 0: none */
     int64_t eval_batch_size;  /* at most */
-    int64_t
-        eval_every; /* epochs from one evaluation to the next; 0: none between epochs */
-    int64_t eval_samples; /* that one of these takes at most; 0: all */
+    int64_t eval_every;       /* epochs; 0: no evaluation between epochs */
+    int64_t eval_samples;     /* of an evaluation between epochs, at most; 0: all */
     int epochs;
     uint64_t seed;
     int64_t classes; /* columns of the model's output */
@@ -94,7 +93,7 @@ typedef struct sonde_nn_job_info {
 
 typedef struct sonde_nn_job sonde_nn_job;
 
-/* SONDE_EFORMAT for what is no YAML, SONDE_EINVAL for what makes no sense; diag->where is
+/* SONDE_EFORMAT for text that is not YAML, SONDE_EINVAL for wrong keys and values; diag->where is
  * "file:line". */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out,
                                                     sonde_diag *diag);
@@ -107,7 +106,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_parse(const char *text, size_t si
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_builtin(const char *name,
                                                        sonde_nn_job **out,
                                                        sonde_diag *diag);
-/* The name and the text of built-in job i; NULL behind the last. Static. */
+/* The name and the text of built-in job i; NULL after the last. Static. */
 SONDE_API const char *sonde_nn_job_builtin_name(size_t i);
 SONDE_API const char *sonde_nn_job_builtin_text(size_t i);
 SONDE_API void sonde_nn_job_destroy(sonde_nn_job *job);
@@ -117,8 +116,8 @@ SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
-/* Whether the job has a section `record`, and the hook that it describes, new (docs/recording.md);
- * options (may be NULL) win over it, and are all there is where the job has none. */
+/* Whether the job has a section `record`; and a new hook that it describes (docs/recording.md).
+ * options (may be NULL) override the section; without one they describe the hook alone. */
 SONDE_API bool sonde_nn_job_records(const sonde_nn_job *job);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     const sonde_hook_options *options,

@@ -56,7 +56,7 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
                                         int rank, const int64_t *shape);
 /* Marks a value that a session returns, in the order of calls. */
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
-/* The scalar that training minimises; returned by training sessions behind the outputs. */
+/* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
 /* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in inference
  * sessions too, which then need the target. */

@@ -61,40 +61,40 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_outfeed(sonde_nn_session *session,
                                                            sonde_outfeed *queue,
                                                            sonde_diag *diag);
-/* Anything else that adds taps by itself: compile calls attach with the names of this
- * session and its observer, before that is bound; what it returns is compile's error. user
- * is borrowed until destroy. */
+/* For other code that adds taps: compile calls attach with the names of this session and its
+ * observer, before the observer is bound, and returns attach's error. user is borrowed until
+ * destroy. */
 typedef sonde_err (*sonde_nn_attach)(void *user, const sonde_catalogue *catalogue,
                                      sonde_observer *observer, sonde_diag *diag);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach(sonde_nn_session *session,
                                                           sonde_nn_attach attach,
                                                           void *user, sonde_diag *diag);
-/* Has the session recorded as the hook says. Sessions for training, evaluation and prediction
- * that share a hook are one run; global steps count over all of them, and each mode's go on
- * from session to session. hook is borrowed until the session's last run; NULL: none. The
- * first run opens the hook's run, whose errors are then its own. */
+/* The hook records the session. Sessions for training, evaluation and prediction that share a hook
+ * are one run: global steps count over all of them, and each mode's steps continue from session to
+ * session. hook is borrowed until the session's last run; NULL: none. The first run opens the
+ * hook's run and returns its errors. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session,
                                                                sonde_hook *hook,
                                                                sonde_diag *diag);
 /*
- * Has the session heed requests (<sonde/control.h>) at the beginning of every call of run. A stop:
- * run returns SONDE_EINTERRUPTED with the request's text, nothing has run, and so do all that
- * follow. A checkpoint is saved as <checkpoints>/step-<ten digits>.safetensors, in a folder that is
- * made if need be; what goes wrong there is logged, and the run goes on. control is borrowed
- * until destroy; NULL: none, and a stop is forgotten. Any time between calls of run.
+ * The session obeys requests (<sonde/control.h>) at the beginning of every call of run. After a
+ * stop, this and every further call of run returns SONDE_EINTERRUPTED with the request's text and
+ * runs nothing. A checkpoint is saved as <checkpoints>/step-<ten digits>.safetensors; the folder is
+ * created if necessary, errors are logged, and training continues. control is borrowed until
+ * destroy; NULL: none, and a stop is cleared. Any time between calls of run.
  */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_attach_control(sonde_nn_session *session, sonde_control *control,
                                 const char *checkpoints, sonde_diag *diag);
-/* What the steps of this session count as; training sessions start as TRAIN, others as EVAL. */
+/* The mode of the session's steps; training sessions start as TRAIN, others as EVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *session,
                                                             sonde_mode mode,
                                                             sonde_diag *diag);
 
 /* --- compile ------------------------------------------------------------------------ */
 
-/* Milliseconds. All configuration errors are found here; on failure the session may be
- * destroyed or given other options and compiled again. */
+/* Takes milliseconds and finds all configuration errors. On failure the session may get other
+ * options and be compiled again. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_compile(sonde_nn_session *session,
                                                            sonde_diag *diag);
 
@@ -106,11 +106,11 @@ typedef struct sonde_nn_session_info {
     size_t arena_bytes;  /* of all values, reused over their lives */
     size_t largest_live; /* the most bytes alive at once: a floor for the arena */
     size_t state_bytes;  /* of the optimiser and of accumulated gradients */
-    size_t op_count;     /* executed a step */
-    int threads;         /* that the plan uses */
+    size_t op_count;     /* executed per step */
+    int threads;         /* of the plan */
     double compile_seconds;
     int64_t batch_size;    /* of a micro-batch */
-    int device_iterations; /* D and G, after what the environment said */
+    int device_iterations; /* D and G, the environment included */
     int gradient_accumulation;
     int64_t combined_batch; /* samples a call: batch_size D G R */
 } sonde_nn_session_info;
@@ -118,7 +118,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
 /* Prints the graph after a pass: "autodiff", "accumulate", "optimise", "prune", "fuse",
- * "layout", "plan". May be called before compile, which it then does for itself. Unknown pass:
+ * "layout", "plan". Compiles first if necessary. Unknown pass:
  * SONDE_EINVAL with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *session,
                                                         const char *pass, FILE *stream,
@@ -129,8 +129,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *sessio
 /*
  * One call. inputs has one view for each of the model's inputs that the session needs, in
  * order (an inference session needs no target), with leading dimension batch_size D G R and
- * contiguous; borrowed for the call. Compiles first if need be. A wrong count, shape, dtype
- * or a target outside its classes: error with expected and got, and nothing has run.
+ * contiguous; borrowed for the call. Compiles first if necessary. A wrong count, shape, dtype
+ * or a target outside its classes is an error with expected and found, and nothing runs.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_run(sonde_nn_session *session,
                                                        const sonde_view *inputs,
@@ -144,7 +144,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
                           sonde_view *view, sonde_diag *diag);
-/* The same look at requests without a call of run, for loops that want to know at once. */
+/* Obeys requests at once, without a call of run. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_heed(sonde_nn_session *session,
                                                         sonde_diag *diag);
 /* The request that stopped the session; NULL if none did. */
@@ -152,13 +152,13 @@ SONDE_API const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *
 /* Steps done so far; the next step has this number. */
 SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 
-/* Takes effect at the next call. Only the learning rate may differ from what was compiled:
- * else SONDE_ESTATE naming the field. */
+/* Takes effect at the next call. After compile only the learning rate may change: otherwise
+ * SONDE_ESTATE naming the field. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_optimizer(
     sonde_nn_session *session, const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
-/* Parameters, optimiser state and step counters in one safetensors file; a run that goes on
- * from it equals an uninterrupted one bit for bit. */
+/* Parameters, optimiser state and step counters in one safetensors file; a run resumed from
+ * it equals an uninterrupted one bit for bit. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_save(const sonde_nn_session *session,
                                                         const char *path,
                                                         sonde_diag *diag);

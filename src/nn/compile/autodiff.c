@@ -27,10 +27,10 @@ static void mark_differentiable(const sonde__op_graph *graph, bool *needs)
     }
 }
 
-static void name_gradient(sonde__op_graph *graph, sonde__op_value of,
+static void name_gradient(sonde__op_graph *graph, sonde__op_value value,
                           sonde__op_value gradient)
 {
-    const sonde__graph_node_value *forward = &graph->values[of];
+    const sonde__graph_node_value *forward = &graph->values[value];
     const char *name = NULL;
 
     if (forward->name == NULL || gradient == 0) {

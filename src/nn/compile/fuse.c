@@ -1,9 +1,11 @@
 /*
- * fuse.c - neighbours become one op whose kernel keeps the values between them in registers
- * or cache. Bits do not change: a fused kernel does the arithmetic of its members in their
- * order, and every member's value stays an output, left out only if it is not needed.
+ * fuse.c - neighbours become one op whose kernel keeps the values between them in
+ * registers or cache. Bits do not change: a fused kernel does the arithmetic of its
+ * members in their order, and every member's value stays an output, left out only if it
+ * is not needed.
  *
- * A rule fires only where a fast kernel takes the fused op; rules are tried in this order.
+ * A rule fires only where a fast kernel takes the fused op; rules are tried in this
+ * order.
  */
 #include "nn/compile/compile.h"
 
@@ -36,7 +38,8 @@ static sonde__graph_node_op *op_making(const sonde__op_graph *graph,
     return i != SIZE_MAX && graph->ops[i].kind == kind ? &graph->ops[i] : NULL;
 }
 
-/* The live op of a kind that reads value as its input `position`; NULL if there is none. */
+/* The live op of a kind that reads value as its input `position`; NULL if there is
+ * none. */
 static sonde__graph_node_op *op_reading(const sonde__op_graph *graph,
                                         sonde__op_value value, int position,
                                         const sonde__op_kind *kind)
@@ -149,10 +152,10 @@ static void fuse_pool_relu_conv_grad(sonde__op_graph *graph,
 }
 
 /* Whether any op after `from` other than the one given reads value. */
-static bool read_later(const sonde__op_graph *graph, const sonde__graph_node_op *from,
+static bool read_later(const sonde__op_graph *graph, const sonde__graph_node_op *reader,
                        const sonde__graph_node_op *but, sonde__op_value value)
 {
-    for (const sonde__graph_node_op *op = from + 1; op < graph->ops + graph->op_count;
+    for (const sonde__graph_node_op *op = reader + 1; op < graph->ops + graph->op_count;
          op++) {
         for (int k = 0; op != but && op->kind != NULL && k < op->in_count; k++) {
             if (op->in[k] == value) {

@@ -251,26 +251,28 @@ sonde__op_value sonde__op_emit(sonde__op_graph *graph, const sonde__op_kind *kin
 static void copy_metadata(const sonde__op_graph *source, sonde__op_graph *copy,
                           sonde__op_value id)
 {
-    const sonde__graph_node_value *from = &source->values[id];
-    sonde__graph_node_value *to = &copy->values[id];
+    const sonde__graph_node_value *original = &source->values[id];
+    sonde__graph_node_value *copied = &copy->values[id];
 
-    to->name = from->name != NULL ? sonde__graph_string(copy, "%s", from->name) : NULL;
-    to->module = sonde__graph_string(copy, "%s", from->module);
-    to->note = from->note;
-    to->role = from->role;
-    to->pass = from->pass;
+    copied->name =
+        original->name != NULL ? sonde__graph_string(copy, "%s", original->name) : NULL;
+    copied->module = sonde__graph_string(copy, "%s", original->module);
+    copied->note = original->note;
+    copied->role = original->role;
+    copied->pass = original->pass;
 }
 
 static void copy_leaf(const sonde__op_graph *source, sonde__op_graph *copy,
                       sonde__op_value id, int64_t batch_size)
 {
-    const sonde__graph_node_value *from = &source->values[id];
-    sonde__op_shape shape = from->shape;
+    const sonde__graph_node_value *original = &source->values[id];
+    sonde__op_shape shape = original->shape;
 
-    if (from->source == SONDE__FROM_INPUT && batch_size > 0 && shape.rank > 0) {
+    if (original->source == SONDE__FROM_INPUT && batch_size > 0 && shape.rank > 0) {
         shape.dim[0] = batch_size;
     }
-    (void)sonde__graph_leaf(copy, &shape, from->source, from->index, NULL, from->role);
+    (void)sonde__graph_leaf(copy, &shape, original->source, original->index, NULL,
+                            original->role);
 }
 
 static void copy_lists(const sonde__op_graph *source, sonde__op_graph *copy)

@@ -54,7 +54,7 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
 {
     sonde__op_graph *graph = &model->graph;
     const size_t index = graph->input_count;
-    sonde__op_shape of = {.dtype = dtype, .rank = rank};
+    sonde__op_shape input = {.dtype = dtype, .rank = rank};
     const char *name = index == 0 ? sonde__graph_string(graph, "input")
                                   : sonde__graph_string(graph, "input/%zu", index);
     sonde__op_value value = 0;
@@ -72,9 +72,9 @@ sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype, int rank
             return sonde__graph_fail(graph, SONDE_ESHAPE, name, "at least 1",
                                      "dimension %d is %lld", i, (long long)shape[i]);
         }
-        of.dim[i] = shape[i];
+        input.dim[i] = shape[i];
     }
-    value = sonde__graph_leaf(graph, &of, SONDE__FROM_INPUT, (int)index, name,
+    value = sonde__graph_leaf(graph, &input, SONDE__FROM_INPUT, (int)index, name,
                               SONDE_ROLE_INPUT);
     if (value != 0) {
         (void)sonde__graph_push(graph, &graph->inputs, &graph->input_count,

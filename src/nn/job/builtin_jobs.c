@@ -1,5 +1,5 @@
 /*
- * builtin.c - the networks that everybody starts with, as jobs.
+ * builtin_jobs.c - the built-in networks, as jobs.
  */
 #include "nn/job/job.h"
 #include "base/macros.h"

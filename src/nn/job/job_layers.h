@@ -1,12 +1,12 @@
 /*
- * job_layers.h - a job's model being built: what is made so far, and the layers behind it.
+ * job_layers.h - a job's model under construction: the values so far and the layers to come.
  */
 #ifndef SONDE_NN_JOB_JOB_LAYERS_H
 #define SONDE_NN_JOB_JOB_LAYERS_H
 
 #include "nn/job/job.h"
 
-/* What the layers made so far are called, for `from`. */
+/* A layer's name and output, for `from`. */
 typedef struct made {
     const char *name;
     sonde_nn_value value;
@@ -17,10 +17,10 @@ typedef struct job_builder {
     sonde_nn_model *model;
     made *values;
     size_t count, capacity;
-    sonde_nn_value current; /* what the layer before made */
+    sonde_nn_value current; /* output of the layer before */
 } job_builder;
 
-/* What `from` may name, and what the next layer reads. */
+/* Keeps a value that `from` may name and the next layer reads. */
 sonde_err sonde__job_remember(job_builder *b, const char *name, sonde_nn_value value);
 /* The model's own error, with the line of the entry that made it. */
 sonde_err sonde__job_check(const job_builder *b, const sonde__yaml *entry);

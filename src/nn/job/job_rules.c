@@ -1,5 +1,5 @@
 /*
- * job_rules.c - a job's section `rules`: who judges the training, and what is done about it.
+ * job_rules.c - a job's section `rules`: the rules that judge the training, and their actions.
  *
  *     rules: none                                   or a text, or a list, as of sonde_rules_add_list
  *     rules: {judge: default, every: 10, stop_on: [error], on_finding: [...], each: false}
@@ -8,7 +8,7 @@
 
 #include <sonde/rules.h>
 
-/* Adds them to rules that judge nothing, to find mistakes. */
+/* Finds mistakes: adds the rules to an engine that is not used. */
 static sonde_err check_rules(const sonde__yaml_reader *reader, const sonde__yaml *node,
                              const sonde_nn_job_texts *judge)
 {

@@ -1,7 +1,7 @@
 /*
  * operand_vitals.c - vital signs of values in LANES, without bringing them into row-major
- * order: blocks are cut from memory as it is. Where N is not a multiple of 16, the lanes of
- * the last block close up in a buffer on the way.
+ * order: blocks are cut from memory as it is. Where N is not a multiple of 16, the lanes
+ * of the last block close up in a buffer on the way.
  */
 #include "nn/kernels/operand_vitals.h"
 #include "base/macros.h"
@@ -24,21 +24,21 @@ typedef struct source {
 } source;
 
 /* n elements from `at`; room is for as many. */
-static const void *elements_at(const source *from, size_t at, size_t n, float *room)
+static const void *elements_at(const source *input, size_t at, size_t n, float *room)
 {
-    const void *x = from->x + at * from->size;
+    const void *x = input->x + at * input->size;
 
-    if (from->gate == NULL) {
+    if (input->gate == NULL) {
         return x;
     }
-    from->apply(x, from->gate + at, n, room);
+    input->apply(x, input->gate + at, n, room);
     return room;
 }
 
-static void add(sonde_vitals *into, const source *from, const void *elements,
+static void add(sonde_vitals *into, const source *input, const void *elements,
                 size_t count)
 {
-    if (from->size == 1) {
+    if (input->size == 1) {
         sonde__vitals_add_u8(into, elements, count);
     } else {
         sonde__vitals_add_f32(into, elements, count);
@@ -46,30 +46,30 @@ static void add(sonde_vitals *into, const source *from, const void *elements,
 }
 
 /* The first count elements, whole blocks but for the end. */
-static void add_whole(sonde_vitals *into, const source *from, size_t count)
+static void add_whole(sonde_vitals *into, const source *input, size_t count)
 {
     _Alignas(SONDE__ALIGN) float room[PAIR];
-    const size_t most = from->gate == NULL ? count : PAIR;
+    const size_t most = input->gate == NULL ? count : PAIR;
 
     for (size_t at = 0, n = 0; at < count; at += n) {
         n = SONDE_MIN(count - at, most);
-        add(into, from, elements_at(from, at, n, room), n);
+        add(into, input, elements_at(input, at, n, room), n);
     }
 }
 
 /* Elements from `at` up to `full`, which are less than a block, followed by the first
  * `valid` of every 16. */
-static void add_partial(sonde_vitals *into, const source *from, size_t at, size_t full,
+static void add_partial(sonde_vitals *into, const source *input, size_t at, size_t full,
                         size_t rows, size_t valid)
 {
     _Alignas(SONDE__ALIGN) unsigned char held[(BLOCK + 2 * LANES) * sizeof(float)];
     _Alignas(SONDE__ALIGN) float room[BLOCK];
-    const size_t size = from->size;
+    const size_t size = input->size;
     size_t count = full - at;
 
-    memcpy(held, elements_at(from, at, count, room), count * size);
+    memcpy(held, elements_at(input, at, count, room), count * size);
     for (size_t k = 0; k < rows; k++) {
-        const void *row = elements_at(from, full + k * LANES, LANES, room);
+        const void *row = elements_at(input, full + k * LANES, LANES, room);
 
         if (size == 1) {
             memcpy(held + count, row, LANES);
@@ -78,15 +78,15 @@ static void add_partial(sonde_vitals *into, const source *from, size_t at, size_
         }
         count += valid;
         if (count >= BLOCK) {
-            add(into, from, held, BLOCK);
+            add(into, input, held, BLOCK);
             count -= BLOCK;
             memcpy(held, held + BLOCK * size, LANES * size);
         }
     }
-    add(into, from, held, count);
+    add(into, input, held, count);
 }
 
-static void lanes_vitals(const sonde__op_shape *shape, const source *from,
+static void lanes_vitals(const sonde__op_shape *shape, const source *input,
                          sonde_vitals *vitals)
 {
     const size_t samples = (size_t)shape->dim[0];
@@ -95,9 +95,9 @@ static void lanes_vitals(const sonde__op_shape *shape, const source *from,
     const size_t direct = valid == 0 ? full : full / BLOCK * BLOCK;
 
     sonde_vitals_init(vitals);
-    add_whole(vitals, from, direct);
+    add_whole(vitals, input, direct);
     if (valid > 0) {
-        add_partial(vitals, from, direct, full, inner, valid);
+        add_partial(vitals, input, direct, full, inner, valid);
     }
 }
 
@@ -110,11 +110,11 @@ bool sonde__kernel_has_operand_vitals(sonde_dtype dtype, sonde__op_layout layout
 void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *vitals)
 {
     const sonde__op_shape *shape = &operand->shape;
-    const source from = {.x = operand->data, .size = sonde_dtype_size(shape->dtype)};
+    const source input = {.x = operand->data, .size = sonde_dtype_size(shape->dtype)};
 
     assert(sonde__kernel_has_operand_vitals(shape->dtype, operand->layout));
     if (operand->layout == SONDE__LANES && shape->rank > 0) {
-        lanes_vitals(shape, &from, vitals);
+        lanes_vitals(shape, &input, vitals);
     } else {
         const sonde_view view =
             sonde_view_of(shape->dtype, shape->rank, shape->dim, operand->data);
@@ -126,10 +126,10 @@ void sonde__kernel_operand_vitals(const sonde__operand *operand, sonde_vitals *v
 void sonde__kernel_gated_vitals(const sonde__operand *x, const float *gate,
                                 sonde__kernel_gate_fn *apply, sonde_vitals *vitals)
 {
-    const source from = {x->data, sizeof(float), gate, apply};
+    const source input = {x->data, sizeof(float), gate, apply};
 
     assert(x->layout == SONDE__LANES && x->shape.dtype == SONDE_F32);
-    lanes_vitals(&x->shape, &from, vitals);
+    lanes_vitals(&x->shape, &input, vitals);
 }
 
 void sonde__kernel_pad_vitals(sonde_vitals *vitals, int64_t count)

@@ -43,14 +43,14 @@ static int run_parts(execution *run, sonde__plan_step *step, int member)
 
 /* A list with something due. Member 0 shows what it ran alone without a barrier; what
  * several members ran is shown before any of them continues. */
-static void run_observed(execution *run, size_t from, size_t to, int member)
+static void run_observed(execution *run, size_t first, size_t end, int member)
 {
     sonde__plan *plan = &run->session->plan;
 
-    for (size_t i = from; i < to; i++) {
+    for (size_t i = first; i < end; i++) {
         sonde__plan_step *step = &plan->steps[i];
         const int parts = run_parts(run, step, member);
-        const bool several = i + 1 < to && plan->steps[i + 1].parts > 1;
+        const bool several = i + 1 < end && plan->steps[i + 1].parts > 1;
         const bool bad = sonde__session_is_bad(step, parts, member);
 
         if (member == 0 && step->showing_count > 0) {
@@ -62,24 +62,24 @@ static void run_observed(execution *run, size_t from, size_t to, int member)
         if (member == 0 && bad) {
             sonde__session_tell_bad(run, step);
         }
-        if (run->team != NULL &&
-            (several || i + 1 == to || (parts > 1 && (step->showing_count > 0 || bad)))) {
+        if (run->team != NULL && (several || i + 1 == end ||
+                                  (parts > 1 && (step->showing_count > 0 || bad)))) {
             sonde__session_team_barrier(run->team);
         }
     }
 }
 
-static void run_list(execution *run, size_t from, size_t to, int member)
+static void run_list(execution *run, size_t first, size_t end, int member)
 {
     sonde__plan *plan = &run->session->plan;
     sonde__session_team *team = run->team;
 
     if (run->due) {
-        run_observed(run, from, to, member);
+        run_observed(run, first, end, member);
         return;
     }
     if (team == NULL) {
-        for (size_t i = from; i < to; i++) {
+        for (size_t i = first; i < end; i++) {
             plan->steps[i].kernel->run(&plan->steps[i].call, 0, 1);
             if (sonde__session_is_bad(&plan->steps[i], 1, 0)) {
                 sonde__session_tell_bad(run, &plan->steps[i]);
@@ -87,7 +87,7 @@ static void run_list(execution *run, size_t from, size_t to, int member)
         }
         return;
     }
-    for (size_t i = from; i < to; i++) {
+    for (size_t i = first; i < end; i++) {
         sonde__plan_step *step = &plan->steps[i];
         bool bad = false;
 
@@ -101,7 +101,7 @@ static void run_list(execution *run, size_t from, size_t to, int member)
         if (bad && member == 0) {
             sonde__session_tell_bad(run, step);
         }
-        if (step->parts > 1 ? bad : i + 1 == to || plan->steps[i + 1].parts > 1) {
+        if (step->parts > 1 ? bad : i + 1 == end || plan->steps[i + 1].parts > 1) {
             sonde__session_team_barrier(team);
         }
     }

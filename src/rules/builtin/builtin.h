@@ -18,7 +18,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SONDE__COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 enum { SONDE__TRAIN = 1U << SONDE_MODE_TRAIN };
 
 /* --- a row -------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@
  * sigmoid, others that of tanh. Evidence: raw inputs and vital signs of outputs; vital
  * signs of inputs only show a layer all of whose values are outside.
  */
+#include "base/macros.h"
 #include "rules/builtin/builtin.h"
 #include "rules/builtin/builtin_vitals.h"
 #include "rules/builtin/units.h"
@@ -78,7 +79,7 @@ static bool is_output(const sonde_tensor_info *info)
 {
     static const char *const names[] = {"tanh", "sigmoid"};
 
-    for (size_t i = 0; i < SONDE__COUNT_OF(names); i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(names); i++) {
         const char *at = strcasestr(info->name, names[i]);
 
         if (strcasecmp(info->op, names[i]) == 0 ||
