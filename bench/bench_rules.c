@@ -63,14 +63,14 @@ typedef struct attached {
 static sonde_err attach(void *user, const sonde_catalogue *catalogue,
                         sonde_observer *observer, sonde_diag *diag)
 {
-    const attached *of = user;
+    const attached *judging = user;
 
-    return sonde_rules_attach(of->rules, catalogue, observer, of->every, of->raw_every,
-                              diag);
+    return sonde_rules_attach(judging->rules, catalogue, observer, judging->every,
+                              judging->raw_every, diag);
 }
 
 /* A network like net, with rules in it. */
-static void make_judged(bench_network *out, const char *job, attached *of)
+static void make_judged(bench_network *out, const char *job, attached *judging)
 {
     const sonde_nn_job_info *info = NULL;
     sonde_diag diag = {0};
@@ -83,7 +83,7 @@ static void make_judged(bench_network *out, const char *job, attached *of)
     bench_check(sonde_nn_training_session(out->model, &info->options, &info->optimizer,
                                           &out->session, &diag),
                 &diag);
-    bench_check(sonde_nn_session_attach(out->session, attach, of, &diag), &diag);
+    bench_check(sonde_nn_session_attach(out->session, attach, judging, &diag), &diag);
     bench_check(sonde_nn_session_compile(out->session, &diag), &diag);
 }
 

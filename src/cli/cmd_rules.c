@@ -83,11 +83,13 @@ static void explain(const judged_run *run)
         if (run->asked->json) {
             print_account_json(&account);
         } else if (account.judged) {
-            (void)printf("%-26s checked %zu tensors at %llu steps: %zu findings\n",
+            (void)printf("%-28s checked %zu tensor%s at %llu steps: %zu finding%s\n",
                          account.rule->name, account.tensors,
-                         (unsigned long long)account.steps, account.findings);
+                         account.tensors == 1 ? "" : "s",
+                         (unsigned long long)account.steps, account.findings,
+                         account.findings == 1 ? "" : "s");
         } else {
-            (void)printf("%-26s lacked data: %s\n", account.rule->name, account.lacked);
+            (void)printf("%-28s lacked data: %s\n", account.rule->name, account.lacked);
         }
     }
 }

@@ -12,10 +12,10 @@
 #include <sys/time.h>
 
 /* What was sent of a finding. */
-typedef struct told {
+typedef struct sent_finding {
     int64_t tensor; /* index; -1: about the run */
     uint64_t steps; /* its steps when it was last sent; 0: not sent */
-} told;
+} sent_finding;
 
 typedef struct host_server {
     sonde__user_wire wire;
@@ -23,8 +23,8 @@ typedef struct host_server {
     rule_source source;
     sonde_catalogue *catalogue;
     sonde_rules *rules;
-    told *told; /* by finding */
-    size_t told_count, told_capacity;
+    sent_finding *sent; /* by finding */
+    size_t sent_count, sent_capacity;
     const char *collections; /* of the tensor being declared, each followed by a comma */
 } host_server;
 
@@ -91,10 +91,10 @@ static sonde_err answer_finding(host_server *server, size_t i)
 {
     const sonde_rule_run *run = server->rules->runs[0];
     const sonde_finding *finding = &server->rules->found[i]->finding;
-    const bool again = server->told[i].steps > 0;
+    const bool again = server->sent[i].steps > 0;
 
     sonde__user_wire_begin(&server->wire, SONDE__WIRE_FOUND);
-    sonde__user_wire_put_i64(&server->wire, server->told[i].tensor);
+    sonde__user_wire_put_i64(&server->wire, server->sent[i].tensor);
     sonde__user_wire_put_u32(&server->wire, (uint32_t)finding->severity);
     sonde__user_wire_put_f64(&server->wire, finding->value);
     sonde__user_wire_put_f64(&server->wire, finding->threshold);
@@ -103,7 +103,7 @@ static sonde_err answer_finding(host_server *server, size_t i)
     sonde__user_wire_put_text(&server->wire, again || finding->advice == run->rule->advice
                                                  ? NULL
                                                  : finding->advice);
-    server->told[i].steps = finding->steps;
+    server->sent[i].steps = finding->steps;
     return sonde__user_wire_end(&server->wire);
 }
 
@@ -121,18 +121,18 @@ static sonde_err answer_findings(host_server *server)
     const size_t count = server->rules->found_count;
     sonde_err err = SONDE_OK;
 
-    if (!sonde__reserve(&server->told, &server->told_capacity, count,
-                        sizeof *server->told)) {
+    if (!sonde__reserve(&server->sent, &server->sent_capacity, count,
+                        sizeof *server->sent)) {
         return SONDE_ENOMEM;
     }
-    for (; server->told_count < count; server->told_count++) {
-        server->told[server->told_count] =
-            (told){.tensor = tensor_of(run, server->told_count)};
+    for (; server->sent_count < count; server->sent_count++) {
+        server->sent[server->sent_count] =
+            (sent_finding){.tensor = tensor_of(run, server->sent_count)};
     }
     for (size_t i = 0; i < count && err == SONDE_OK; i++) {
         const bool about_failure = run->failed && run->run_finding == (int64_t)i;
 
-        if (server->rules->found[i]->finding.steps > server->told[i].steps &&
+        if (server->rules->found[i]->finding.steps > server->sent[i].steps &&
             !about_failure) {
             err = answer_finding(server, i);
         }
@@ -425,7 +425,7 @@ int serve(int fd)
     if (server.source.close != NULL) {
         server.source.close(&server.source);
     }
-    sonde__free(server.told);
+    sonde__free(server.sent);
     sonde__user_wire_fini(&server.wire);
     return err == SONDE_EEND ? 0 : 3;
 }

@@ -476,7 +476,7 @@ void sonde_rules_finish(sonde_rules *rules)
     }
     for (size_t i = 0; i < rules->found_count; i++) {
         if (rules->found[i]->finding.steps > 1) {
-            sonde__rules_tell(rules, rules->found[i], true);
+            sonde__rules_report(rules, rules->found[i], true);
         }
     }
 }

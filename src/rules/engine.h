@@ -128,7 +128,7 @@ sonde_err sonde__rule_make_selectors(sonde_rule_run *run, sonde_diag *diag);
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
                            sonde_diag *diag);
 /* findings.c: passes a finding to the callback and to its file. */
-void sonde__rules_tell(sonde_rules *rules, sonde__rule_found *found, bool again);
+void sonde__rules_report(sonde_rules *rules, sonde__rule_found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);
 /* rules_sink.c */
 void sonde__rules_free_attached(sonde_rules *rules);

@@ -139,7 +139,7 @@ void sonde_rule_say(sonde_rule_run *run, const char *advice, const char *fmt, ..
         found->finding.advice = advice;
     }
     run->speaking = NULL;
-    sonde__rules_tell(run->rules, found, false);
+    sonde__rules_report(run->rules, found, false);
 }
 
 void sonde_rule_fail(sonde_rule_run *run, const char *fmt, ...)
@@ -236,7 +236,7 @@ size_t sonde_finding_json(const sonde_finding *finding, char *buf, size_t size)
     return length;
 }
 
-/* --- telling ------------------------------------------------------------------------ */
+/* --- reporting ------------------------------------------------------------------------ */
 
 sonde_err sonde_rules_write_to(sonde_rules *rules, const char *run, sonde_diag *diag)
 {
@@ -277,12 +277,12 @@ static bool is_among(const char *lines, size_t size, const char *line, uint64_t 
 }
 
 /* True if the file contains the finding with at least as many steps. */
-static bool is_told(int file, const char *line, uint64_t steps)
+static bool is_written(int file, const char *line, uint64_t steps)
 {
     struct stat status;
     char *content = NULL;
     ssize_t got = 0;
-    bool told = false;
+    bool written = false;
 
     if (fstat(file, &status) != 0 || status.st_size <= 0 ||
         (uint64_t)status.st_size > (1U << 26)) {
@@ -291,10 +291,10 @@ static bool is_told(int file, const char *line, uint64_t steps)
     content = sonde__malloc((size_t)status.st_size);
     if (content != NULL) {
         got = pread(file, content, (size_t)status.st_size, 0);
-        told = got > 0 && is_among(content, (size_t)got, line, steps);
+        written = got > 0 && is_among(content, (size_t)got, line, steps);
     }
     sonde__free(content);
-    return told;
+    return written;
 }
 
 static bool append(const char *folder, const sonde_finding *finding, const char *line,
@@ -316,7 +316,7 @@ static bool append(const char *folder, const sonde_finding *finding, const char 
     if (file < 0) {
         return false;
     }
-    done = is_told(file, line, finding->steps) ||
+    done = is_written(file, line, finding->steps) ||
            write(file, line, length) == (ssize_t)length;
     return close(file) == 0 && done;
 }
@@ -339,7 +339,7 @@ static void write_line(sonde_rules *rules, const sonde_finding *finding)
     }
 }
 
-void sonde__rules_tell(sonde_rules *rules, sonde__rule_found *found, bool again)
+void sonde__rules_report(sonde_rules *rules, sonde__rule_found *found, bool again)
 {
     if (rules->folder != NULL && !rules->folder_failed) {
         write_line(rules, &found->finding);

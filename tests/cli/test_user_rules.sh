@@ -34,7 +34,7 @@ END
 )
 run 1 "$sonde" rules run --plugin ./thin_row.lua --rule ThinRow:share=0.9 --no-save
 run 0 "$sonde" rules run --plugin ./loss_jump.lua --explain --no-save
-grep -qE '^LossJump +checked 1 tensors at 60 steps: 0 findings$' "$out" || fail "$(cat "$out")"
+grep -qE '^LossJump +checked 1 tensor at 60 steps: 0 findings$' "$out" || fail "$(cat "$out")"
 grep -qE '^NonFinite +checked ' "$out" || fail "the defaults are gone: $(cat "$out")"
 
 # --- errors -----------------------------------------------------------------------------

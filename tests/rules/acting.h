@@ -66,15 +66,15 @@ static inline const char *content(const char *name)
 {
     static char text[1 << 15];
     char path[128];
-    FILE *from = NULL;
+    FILE *file = NULL;
 
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    from = fopen(path, "r");
-    if (from == NULL) {
+    file = fopen(path, "r");
+    if (file == NULL) {
         return "";
     }
-    text[fread(text, 1, sizeof text - 1, from)] = '\0';
-    (void)fclose(from);
+    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    (void)fclose(file);
     return text;
 }
 

@@ -1,5 +1,5 @@
 /*
- * The rules that have to be told what to look at: AllZero, TensorVariance, UnchangedTensor.
+ * The rules that need a choice of tensors: AllZero, TensorVariance, UnchangedTensor.
  */
 #include "rules/stream.h"
 #include "base/macros.h"

@@ -195,10 +195,10 @@ static void copies_that_follow_are_let_be(void **state)
 }
 
 /* Weights that change by `change` of themselves a step from step `from` on; the loss of a step.
- * Weights are seen at the first ten steps and then at every interval-th; with one that is not 1 they
+ * Weights are seen at the first ten steps and then at each step that `every` divides; with more than 1 they
  * change the same way at every step, so that changes add up. */
 static void run_changes_seen(stream *s, double change, int from, int steps,
-                             double (*loss)(int step), int interval)
+                             double (*loss)(int step), int every)
 {
     uint32_t weight = 0, id = 0;
     float w[N];
@@ -214,9 +214,9 @@ static void run_changes_seen(stream *s, double change, int from, int steps,
         for (int i = 0; i < N; i++) {
             const double by = step >= from ? change : 0.01;
 
-            w[i] *= 1.0F + (float)((i % 4 < 2) == (interval == 1 && step % 2) ? by : -by);
+            w[i] *= 1.0F + (float)((i % 4 < 2) == (every == 1 && step % 2) ? by : -by);
         }
-        if (step < 10 || step % interval == 0) {
+        if (step < 10 || step % every == 0) {
             stream_put(s, weight, w);
         }
         stream_put_all(s, id, (float)loss(step));

@@ -1,7 +1,7 @@
 /*
  * The same program judged in its process, live from a thread beside it, and afterwards, by all rules
  * that need not be told anything, whatever names its tensors are recorded under, in whatever order
- * they come, at whatever interval: the same findings to the letter. tsan: yes
+ * they come, however seldom: the same findings to the letter. tsan: yes
  */
 #include "rules/sources.h"
 
@@ -28,7 +28,7 @@ enum {
 };
 enum { INPUT, INPUT_AGAIN, RELU, RELU_AGAIN, LABELS, LABELS_AGAIN, LOSS, WEIGHTS };
 enum { GRADIENTS = WEIGHTS + LAYERS, TENSORS = GRADIENTS + LAYERS };
-/* The first layer has no gradient at first: it comes behind all others. */
+/* The first layer has no gradient at first: it comes after all others. */
 enum { THAWED = GRADIENTS };
 
 static const struct {
@@ -66,7 +66,7 @@ typedef struct program {
     sonde_recorder *recorder;
 } program;
 
-static void declare(program *of, const char *name, sonde_role role, sonde_pass pass,
+static void declare(program *self, const char *name, sonde_role role, sonde_pass pass,
                     sonde_dtype dtype, int rank, uint32_t same_as)
 {
     const sonde_tensor_info info = {
@@ -81,13 +81,13 @@ static void declare(program *of, const char *name, sonde_role role, sonde_pass p
     uint32_t id = 0;
     sonde_diag diag = {0};
 
-    ok(sonde_catalogue_declare(of->catalogue, &info, &id, &diag), &diag);
+    ok(sonde_catalogue_declare(self->catalogue, &info, &id, &diag), &diag);
 }
 
-static void declare_all(program *of)
+static void declare_all(program *self)
 {
     for (int i = 0; i < WEIGHTS; i++) {
-        declare(of, firsts[i].name, firsts[i].role, firsts[i].pass, firsts[i].dtype,
+        declare(self, firsts[i].name, firsts[i].role, firsts[i].pass, firsts[i].dtype,
                 firsts[i].rank, firsts[i].same_as);
     }
     for (int i = 0; i < 2 * LAYERS; i++) {
@@ -95,15 +95,15 @@ static void declare_all(program *of)
 
         (void)snprintf(name, sizeof name, "%sfc%d.weight",
                        i < LAYERS ? "" : "Gradient___", i % LAYERS + 1);
-        declare(of, name, i < LAYERS ? SONDE_ROLE_WEIGHT : SONDE_ROLE_GRADIENT,
+        declare(self, name, i < LAYERS ? SONDE_ROLE_WEIGHT : SONDE_ROLE_GRADIENT,
                 i < LAYERS ? SONDE_PASS_NONE : SONDE_PASS_BACKWARD, SONDE_F32, 2,
                 SONDE_NO_TENSOR);
     }
 }
 
-static void tap(const program *of, const recorded *asked)
+static void tap(const program *self, const recorded *asked)
 {
-    sonde_tap added = {.how = asked->how, .where = sonde_recorder_sink(of->recorder)};
+    sonde_tap added = {.how = asked->how, .where = sonde_recorder_sink(self->recorder)};
     sonde_selector *what = NULL;
     sonde_diag diag = {0};
 
@@ -111,28 +111,28 @@ static void tap(const program *of, const recorded *asked)
     added.what = what;
     added.when[SONDE_MODE_TRAIN] = sonde_schedule_every(asked->every);
     added.when[SONDE_MODE_EVAL] = sonde_schedule_every(asked->every);
-    ok(sonde_observer_add(of->observer, &added, NULL, &diag), &diag);
+    ok(sonde_observer_add(self->observer, &added, NULL, &diag), &diag);
     sonde_selector_destroy(what);
 }
 
 /* inside sees everything at every step; the run has what is asked for, up to a NULL. */
-static void program_open(program *of, const recorded *asked, sonde_rules *inside)
+static void program_open(program *self, const recorded *asked, sonde_rules *inside)
 {
     const sonde_recorder_options options = {.path = run,
                                             .when_full = SONDE_WHEN_FULL_WAIT};
     const sonde_call_shape shape = {1, 1, 1};
     sonde_diag diag = {0};
 
-    *of = (program){0};
-    ok(sonde_catalogue_create(&of->catalogue, &diag), &diag);
-    declare_all(of);
-    ok(sonde_recorder_create(&options, of->catalogue, &of->recorder, &diag), &diag);
-    ok(sonde_observer_create(of->catalogue, &of->observer, &diag), &diag);
+    *self = (program){0};
+    ok(sonde_catalogue_create(&self->catalogue, &diag), &diag);
+    declare_all(self);
+    ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
+    ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     for (; asked->what != NULL; asked++) {
-        tap(of, asked);
+        tap(self, asked);
     }
-    ok(sonde_rules_attach(inside, of->catalogue, of->observer, 1, 1, &diag), &diag);
-    ok(sonde_observer_bind(of->observer, &shape, &diag), &diag);
+    ok(sonde_rules_attach(inside, self->catalogue, self->observer, 1, 1, &diag), &diag);
+    ok(sonde_observer_bind(self->observer, &shape, &diag), &diag);
 }
 
 /* The same batch again late in the run, units that die, a loss that rises in evaluation and is
@@ -167,9 +167,9 @@ static bool is_shown(uint32_t id, int64_t step, sonde_mode mode)
            (mode == SONDE_MODE_TRAIN || id < WEIGHTS);
 }
 
-static void show(const program *of, uint32_t id, int64_t step)
+static void show(const program *self, uint32_t id, int64_t step)
 {
-    const sonde_tensor_info *info = sonde_catalogue_info(of->catalogue, id);
+    const sonde_tensor_info *info = sonde_catalogue_info(self->catalogue, id);
     float values[ROWS * COLUMNS];
     int64_t labels[ROWS];
     sonde_view view = sonde_view_of(info->dtype, info->rank, info->shape, values);
@@ -182,10 +182,10 @@ static void show(const program *of, uint32_t id, int64_t step)
         }
     }
     view.data = id == LABELS ? (void *)labels : (void *)values;
-    sonde_observer_observe(of->observer, id, &view, NULL, 0, 0);
+    sonde_observer_observe(self->observer, id, &view, NULL, 0, 0);
 }
 
-static void step(const program *of, int64_t global)
+static void step(const program *self, int64_t global)
 {
     const bool evaluates = global % EVAL_EVERY == EVAL_EVERY - 1;
     const sonde_coordinate at = {.mode = evaluates ? SONDE_MODE_EVAL : SONDE_MODE_TRAIN,
@@ -193,29 +193,29 @@ static void step(const program *of, int64_t global)
                                  .mode_step = evaluates ? global / EVAL_EVERY
                                                         : global - global / EVAL_EVERY};
 
-    if (!sonde_observer_begin_step(of->observer, sonde_observer_get_gate(of->observer),
-                                   &at)) {
+    if (!sonde_observer_begin_step(self->observer,
+                                   sonde_observer_get_gate(self->observer), &at)) {
         return;
     }
     for (uint32_t id = 0; id < TENSORS; id++) {
-        if (sonde_catalogue_info(of->catalogue, id)->same_as == id &&
+        if (sonde_catalogue_info(self->catalogue, id)->same_as == id &&
             is_shown(id, global, at.mode)) {
-            show(of, id, global);
+            show(self, id, global);
         }
     }
-    sonde_observer_end_step(of->observer);
+    sonde_observer_end_step(self->observer);
 }
 
 static void *train(void *arg)
 {
-    const program *of = arg;
+    const program *self = arg;
     sonde_diag diag = {0};
 
     for (int64_t global = 0; global < STEPS; global++) {
-        step(of, global);
+        step(self, global);
         (void)usleep(1000);
     }
-    ok(sonde_recorder_close(of->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    ok(sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     return NULL;
 }
 
@@ -253,11 +253,11 @@ static void three_ways(const recorded *asked)
 {
     sonde_rules *inside = all_rules(), *live = all_rules();
     pthread_t trains, follows;
-    program of;
+    program self;
 
     sources_remove(run);
-    program_open(&of, asked, inside);
-    assert_int_equal(pthread_create(&trains, NULL, train, &of), 0);
+    program_open(&self, asked, inside);
+    assert_int_equal(pthread_create(&trains, NULL, train, &self), 0);
     assert_int_equal(pthread_create(&follows, NULL, judge_live, live), 0);
     (void)pthread_join(trains, NULL);
     (void)pthread_join(follows, NULL);
@@ -270,8 +270,8 @@ static void three_ways(const recorded *asked)
     assert_true(has(inside, "ClassImbalance", ""));
     sources_same(inside, sources_judge(all_rules(), run, false), false, 5);
     sources_same(live, sources_judge(all_rules(), run, false), false, 5);
-    sonde_observer_destroy(of.observer);
-    sonde_catalogue_destroy(of.catalogue);
+    sonde_observer_destroy(self.observer);
+    sonde_catalogue_destroy(self.catalogue);
 }
 
 enum { ALL = SONDE_HOW_RAW | SONDE_HOW_VITALS | SONDE_HOW_SKETCH };

@@ -52,7 +52,7 @@ typedef struct producer {
     int64_t other_at; /* step at which the weight has another value; -1: none */
 } producer;
 
-static void producer_open(producer *of, const char *path, sonde_rules *rules)
+static void producer_open(producer *self, const char *path, sonde_rules *rules)
 {
     const sonde_recorder_options options = {.path = path};
     const sonde_call_shape shape = {1, 1, 1};
@@ -60,8 +60,8 @@ static void producer_open(producer *of, const char *path, sonde_rules *rules)
     sonde_selector *all = NULL;
     sonde_diag diag = {0};
 
-    *of = (producer){.path = path, .other_at = -1};
-    ok(sonde_catalogue_create(&of->catalogue, &diag), &diag);
+    *self = (producer){.path = path, .other_at = -1};
+    ok(sonde_catalogue_create(&self->catalogue, &diag), &diag);
     for (int i = 0; i < TENSORS; i++) {
         const sonde_tensor_info info = {
             .name = names[i],
@@ -73,29 +73,30 @@ static void producer_open(producer *of, const char *path, sonde_rules *rules)
             .same_as = SONDE_NO_TENSOR};
         uint32_t id = 0;
 
-        ok(sonde_catalogue_declare(of->catalogue, &info, &id, &diag), &diag);
+        ok(sonde_catalogue_declare(self->catalogue, &info, &id, &diag), &diag);
     }
-    ok(sonde_recorder_create(&options, of->catalogue, &of->recorder, &diag), &diag);
-    ok(sonde_observer_create(of->catalogue, &of->observer, &diag), &diag);
+    ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
+    ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     ok(sonde_selector_create("@all", &all, &diag), &diag);
     tap.what = all;
     tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
-    tap.where = sonde_recorder_sink(of->recorder);
-    ok(sonde_observer_add(of->observer, &tap, NULL, &diag), &diag);
+    tap.where = sonde_recorder_sink(self->recorder);
+    ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);
     if (rules != NULL) {
-        ok(sonde_rules_attach(rules, of->catalogue, of->observer, 0, 1, &diag), &diag);
+        ok(sonde_rules_attach(rules, self->catalogue, self->observer, 0, 1, &diag),
+           &diag);
     }
-    ok(sonde_observer_bind(of->observer, &shape, &diag), &diag);
+    ok(sonde_observer_bind(self->observer, &shape, &diag), &diag);
 }
 
-static void produce(producer *of, int64_t step)
+static void produce(producer *self, int64_t step)
 {
     const sonde_coordinate at = {.global_step = step, .mode_step = step};
-    const sonde_observer_gate *gate = sonde_observer_get_gate(of->observer);
+    const sonde_observer_gate *gate = sonde_observer_get_gate(self->observer);
     const int64_t shape[2] = {3, 4};
 
-    if (!sonde_observer_begin_step(of->observer, gate, &at)) {
+    if (!sonde_observer_begin_step(self->observer, gate, &at)) {
         return;
     }
     for (uint32_t id = 0; id < TENSORS; id++) {
@@ -107,24 +108,24 @@ static void produce(producer *of, int64_t step)
 
             values[i] = tiny * sonde__normal(3, id, (uint64_t)(step * N + i));
         }
-        if (id == WEIGHT && step == of->other_at) {
+        if (id == WEIGHT && step == self->other_at) {
             values[3] += 0.5F;
         }
         if (id == LAST && step == STEPS - 1) {
             values[5] = NAN;
         }
-        sonde_observer_observe(of->observer, id, &view, NULL, 0, 0);
+        sonde_observer_observe(self->observer, id, &view, NULL, 0, 0);
     }
-    sonde_observer_end_step(of->observer);
+    sonde_observer_end_step(self->observer);
 }
 
-static void producer_close(producer *of)
+static void producer_close(producer *self)
 {
     sonde_diag diag = {0};
 
-    ok(sonde_recorder_close(of->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
-    sonde_observer_destroy(of->observer);
-    sonde_catalogue_destroy(of->catalogue);
+    ok(sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    sonde_observer_destroy(self->observer);
+    sonde_catalogue_destroy(self->catalogue);
 }
 
 static sonde_rules *make_rules(void)
@@ -189,13 +190,13 @@ static void judge_up_to(const char *path, int64_t end)
 
 static void *produce_slowly(void *arg)
 {
-    producer *of = arg;
+    producer *self = arg;
 
     for (int64_t step = 0; step < STEPS; step++) {
-        produce(of, step);
+        produce(self, step);
         (void)usleep(2000);
     }
-    producer_close(of);
+    producer_close(self);
     return NULL;
 }
 
@@ -218,7 +219,7 @@ static void three_ways_find_the_same(void **state)
     sonde_rules *inside = make_rules(), *beside = make_rules(), *later = make_rules();
     sonde_rules *again = make_rules();
     pthread_t thread;
-    producer of;
+    producer self;
     size_t count = 0;
     const sonde_finding *found = NULL;
     int lines = 0;
@@ -226,8 +227,8 @@ static void three_ways_find_the_same(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/run", folder);
-    producer_open(&of, path, inside);
-    assert_int_equal(pthread_create(&thread, NULL, produce_slowly, &of), 0);
+    producer_open(&self, path, inside);
+    assert_int_equal(pthread_create(&thread, NULL, produce_slowly, &self), 0);
     judge(beside, path, true);
     (void)pthread_join(thread, NULL);
     sonde_rules_finish(inside);
@@ -263,15 +264,15 @@ static void runs_that_differ_are_found(void **state)
     (void)state;
     assert_non_null(mkdtemp(folder));
     for (int i = 0; i < 3; i++) {
-        producer of;
+        producer self;
 
         (void)snprintf(path[i], sizeof path[i], "%s/run%d", folder, i);
-        producer_open(&of, path[i], NULL);
-        of.other_at = i == 2 ? 8 : -1;
+        producer_open(&self, path[i], NULL);
+        self.other_at = i == 2 ? 8 : -1;
         for (int64_t step = 0; step < STEPS; step++) {
-            produce(&of, step);
+            produce(&self, step);
         }
-        producer_close(&of);
+        producer_close(&self);
     }
     for (int i = 1; i < 3; i++) {
         sonde_rules *rules = NULL;
@@ -302,22 +303,22 @@ static void a_run_that_stalls_is_given_up(void **state)
     sonde_rules *rules = make_rules();
     sonde_trial *trial = NULL;
     sonde_diag diag = {0};
-    producer of;
+    producer self;
 
     (void)state;
     assert_non_null(mkdtemp(folder));
     (void)snprintf(path, sizeof path, "%s/run", folder);
-    producer_open(&of, path, NULL);
+    producer_open(&self, path, NULL);
     for (int64_t step = 0; step < 3; step++) {
-        produce(&of, step);
+        produce(&self, step);
     }
-    assert_true(sonde_recorder_drain(of.recorder, 10));
+    assert_true(sonde_recorder_drain(self.recorder, 10));
     ok(sonde_trial_open(path, NULL, &trial, &diag), &diag);
     assert_int_equal(sonde_rules_judge(rules, trial, &pace, &diag), SONDE_ETIMEOUT);
     assert_non_null(strstr(diag.found, "the last is 2"));
     sonde_trial_close(trial);
     sonde_rules_destroy(rules);
-    producer_close(&of);
+    producer_close(&self);
     remove_folder(folder);
 }
 

@@ -67,7 +67,7 @@ typedef struct producer {
     sonde_recorder *recorder;
 } producer;
 
-static void producer_open(producer *of, sonde_rules *inside)
+static void producer_open(producer *self, sonde_rules *inside)
 {
     const sonde_recorder_options options = {.path = run};
     const sonde_call_shape shape = {1, 1, 1};
@@ -76,8 +76,8 @@ static void producer_open(producer *of, sonde_rules *inside)
     sonde_selector *all = NULL;
     sonde_diag diag = {0};
 
-    *of = (producer){0};
-    ok(sonde_catalogue_create(&of->catalogue, &diag), &diag);
+    *self = (producer){0};
+    ok(sonde_catalogue_create(&self->catalogue, &diag), &diag);
     for (int i = 0; i < TENSORS; i++) {
         const sonde_tensor_info info = {.name = tensors[i].name,
                                         .role = tensors[i].role,
@@ -87,29 +87,29 @@ static void producer_open(producer *of, sonde_rules *inside)
                                         .same_as = SONDE_NO_TENSOR};
         uint32_t id = 0;
 
-        ok(sonde_catalogue_declare(of->catalogue, &info, &id, &diag), &diag);
+        ok(sonde_catalogue_declare(self->catalogue, &info, &id, &diag), &diag);
     }
-    ok(sonde_recorder_create(&options, of->catalogue, &of->recorder, &diag), &diag);
-    ok(sonde_recorder_collections(of->recorder, 3, mine, 1, &diag), &diag);
-    ok(sonde_observer_create(of->catalogue, &of->observer, &diag), &diag);
+    ok(sonde_recorder_create(&options, self->catalogue, &self->recorder, &diag), &diag);
+    ok(sonde_recorder_collections(self->recorder, 3, mine, 1, &diag), &diag);
+    ok(sonde_observer_create(self->catalogue, &self->observer, &diag), &diag);
     ok(sonde_selector_create("@all", &all, &diag), &diag);
     tap.what = all;
     tap.when[SONDE_MODE_TRAIN] = sonde_schedule_always();
-    tap.where = sonde_recorder_sink(of->recorder);
-    ok(sonde_observer_add(of->observer, &tap, NULL, &diag), &diag);
+    tap.where = sonde_recorder_sink(self->recorder);
+    ok(sonde_observer_add(self->observer, &tap, NULL, &diag), &diag);
     sonde_selector_destroy(all);
-    ok(sonde_rules_attach(inside, of->catalogue, of->observer, 0, 1, &diag), &diag);
-    ok(sonde_observer_bind(of->observer, &shape, &diag), &diag);
+    ok(sonde_rules_attach(inside, self->catalogue, self->observer, 0, 1, &diag), &diag);
+    ok(sonde_observer_bind(self->observer, &shape, &diag), &diag);
 }
 
 /* Columns first: the views are strided. */
-static void produce(producer *of, int64_t step)
+static void produce(producer *self, int64_t step)
 {
     const sonde_coordinate at = {.global_step = step, .mode_step = step};
-    const sonde_observer_gate *gate = sonde_observer_get_gate(of->observer);
+    const sonde_observer_gate *gate = sonde_observer_get_gate(self->observer);
     const int64_t shape[2] = {ROWS, COLUMNS};
 
-    if (!sonde_observer_begin_step(of->observer, gate, &at)) {
+    if (!sonde_observer_begin_step(self->observer, gate, &at)) {
         return;
     }
     for (uint32_t id = 0; id < TENSORS; id++) {
@@ -127,21 +127,21 @@ static void produce(producer *of, int64_t step)
                               step == STEPS - 1 && id == 1 && i == 5 ? (double)NAN
                                                                      : (double)value);
         }
-        sonde_observer_observe(of->observer, id, &view, NULL, 0, 0);
+        sonde_observer_observe(self->observer, id, &view, NULL, 0, 0);
     }
-    sonde_observer_end_step(of->observer);
+    sonde_observer_end_step(self->observer);
 }
 
 static void *produce_slowly(void *arg)
 {
-    producer *of = arg;
+    producer *self = arg;
     sonde_diag diag = {0};
 
     for (int64_t step = 0; step < STEPS; step++) {
-        produce(of, step);
+        produce(self, step);
         (void)usleep(2000);
     }
-    ok(sonde_recorder_close(of->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    ok(sonde_recorder_close(self->recorder, SONDE_RUN_FINISHED, NULL, &diag), &diag);
     return NULL;
 }
 
@@ -207,17 +207,17 @@ static void same(sonde_rules *a, sonde_rules *b, size_t least)
 static void make_run(sonde_rules *inside, sonde_rules *live)
 {
     pthread_t trains, follows;
-    producer of;
+    producer self;
 
     sources_remove(run);
-    producer_open(&of, inside);
-    assert_int_equal(pthread_create(&trains, NULL, produce_slowly, &of), 0);
+    producer_open(&self, inside);
+    assert_int_equal(pthread_create(&trains, NULL, produce_slowly, &self), 0);
     assert_int_equal(pthread_create(&follows, NULL, judge_live, live), 0);
     (void)pthread_join(trains, NULL);
     (void)pthread_join(follows, NULL);
     sonde_rules_finish(inside);
-    sonde_observer_destroy(of.observer);
-    sonde_catalogue_destroy(of.catalogue);
+    sonde_observer_destroy(self.observer);
+    sonde_catalogue_destroy(self.catalogue);
 }
 
 static void in_a_host_as_beside_it(void **state)

@@ -498,7 +498,7 @@ sonde_err sonde__actions_queue_start(sonde_actions *actions, sonde_diag *diag)
 void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job)
 {
     sonde__actions_queue *queue = &actions->queue;
-    bool full = false, tell = false;
+    bool full = false, report = false;
 
     (void)pthread_mutex_lock(&queue->lock);
     full = queue->count == SONDE_ACTIONS_QUEUE || atomic_load(&queue->give_up);
@@ -506,15 +506,15 @@ void sonde__actions_queue_put(sonde_actions *actions, sonde__action_job *job)
         queue->jobs[queue->count++] = job;
         (void)pthread_cond_broadcast(&queue->changed);
     } else {
-        tell = !queue->told;
-        queue->told = true;
+        report = !queue->logged;
+        queue->logged = true;
     }
     (void)pthread_mutex_unlock(&queue->lock);
     if (full) {
         (void)atomic_fetch_add(&actions->lost, 1);
         sonde__free(job);
     }
-    if (tell) {
+    if (report) {
         sonde_log(SONDE_LOG_WARNING, "actions",
                   "%d commands and webhooks are waiting: further ones are dropped",
                   SONDE_ACTIONS_QUEUE);

@@ -63,7 +63,7 @@ typedef struct sonde__actions_queue {
     sonde__action_job *jobs[SONDE_ACTIONS_QUEUE]; /* under lock */
     size_t count;
     bool busy;           /* the thread runs a job */
-    bool told;           /* a full queue was logged */
+    bool logged;         /* a full queue was reported */
     atomic_bool give_up; /* read by jobs at work */
 } sonde__actions_queue;
 

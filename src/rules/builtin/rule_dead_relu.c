@@ -31,7 +31,7 @@ typedef struct dead {
 
 typedef struct tensor_memory {
     sonde__builtin_units units;
-    int64_t all_zero; /* steps on end */
+    int64_t all_zero; /* steps in a row */
 } tensor_memory;
 
 enum { REGEX = 0 };

@@ -34,7 +34,7 @@ typedef struct misuse {
     sonde__builtin_labels labels; /* of this step */
     double *scores;               /* (rows, classes), of this step */
     size_t rows, classes, capacity, tensor;
-    int64_t twice, missing; /* steps on end */
+    int64_t twice, missing; /* steps in a row */
 } misuse;
 
 static const sonde_rule_param params[] = {
@@ -64,7 +64,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     const sonde_view *view = seen->view;
     const size_t count = (size_t)sonde_view_count(view);
     sonde__builtin_reader reader;
-    double *to = NULL, chunk[SONDE__CHUNK];
+    double *next = NULL, chunk[SONDE__CHUNK];
     size_t tensors = 0;
 
     if (tensor->need == SONDE__LABELS) {
@@ -84,12 +84,12 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
     }
     state->tensor = (size_t)(tensor - sonde_rule_tensors(run, &tensors));
     state->classes = (size_t)view->shape[1];
-    to = state->scores + state->rows * state->classes;
+    next = state->scores + state->rows * state->classes;
     sonde__builtin_reader_init(&reader, view);
     for (size_t n = sonde__builtin_reader_take(&reader, chunk); n > 0;
          n = sonde__builtin_reader_take(&reader, chunk)) {
-        memcpy(to, chunk, n * sizeof *to);
-        to += n;
+        memcpy(next, chunk, n * sizeof *next);
+        next += n;
     }
     state->rows += (size_t)view->shape[0];
 }
@@ -147,9 +147,9 @@ static bool look(const misuse *state, properties *out)
     return true;
 }
 
-static bool is_close(double loss, double to)
+static bool is_close(double loss, double expected)
 {
-    return fabs(loss - to) < CLOSE * (1.0 + fabs(loss));
+    return fabs(loss - expected) < CLOSE * (1.0 + fabs(loss));
 }
 
 static void judge(sonde_rule_run *run, double loss, const properties *is)

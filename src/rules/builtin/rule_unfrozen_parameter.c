@@ -89,7 +89,7 @@ static bool shrank(const sonde_vitals *now, const sonde_vitals *before)
 static void step(sonde_rule_run *run)
 {
     unfrozen *state = sonde_rule_state(run);
-    const bool told = state->tensor_regex != NULL;
+    const bool chosen = state->tensor_regex != NULL;
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
     bool most = false;
@@ -103,7 +103,7 @@ static void step(sonde_rule_run *run)
         tensor_memory *memory = tensors[i].memory;
         const sonde_vitals *now = tensors[i].vitals;
         const bool frozen =
-            told ? memory->chosen : state->trained > 0 && !memory->trained;
+            chosen ? memory->chosen : state->trained > 0 && !memory->trained;
         bool changed = false;
 
         if (tensors[i].need != PARAMETERS || !frozen || now == NULL) {
@@ -111,15 +111,15 @@ static void step(sonde_rule_run *run)
         }
         changed = memory->has_before &&
                   !sonde__builtin_same_vitals(now, &memory->before) &&
-                  (told || most || shrank(now, &memory->before));
+                  (chosen || most || shrank(now, &memory->before));
         memory->changes += changed;
         memory->before = *now;
         memory->has_before = true;
-        if (changed && memory->changes >= (told ? 1 : state->patience) &&
+        if (changed && memory->changes >= (chosen ? 1 : state->patience) &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "changes",
                              (double)memory->changes, 0.0)) {
             sonde_rule_say(run, NULL, "It changes although it %s.",
-                           told ? "should be frozen" : "has no gradient and no update");
+                           chosen ? "should be frozen" : "has no gradient and no update");
         }
     }
 }

@@ -151,8 +151,8 @@ static int64_t last_small(tensor_memory *memory, bool small)
     return memory->small;
 }
 
-static void tell(sonde_rule_run *run, const tensor_memory *memory, double largest,
-                 bool on_the_way)
+static void report(sonde_rule_run *run, const tensor_memory *memory, double largest,
+                   bool on_the_way)
 {
     if (memory->now <= 0.0) {
         sonde_rule_say(run,
@@ -196,7 +196,7 @@ static void step(sonde_rule_run *run)
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", memory->now,
                              i == far && !tiny ? state->profile * largest
                                                : state->threshold)) {
-            tell(run, memory, largest, i == far && !tiny);
+            report(run, memory, largest, i == far && !tiny);
         }
     }
 }

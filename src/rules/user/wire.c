@@ -194,14 +194,14 @@ sonde_err sonde__user_wire_flush(sonde__user_wire *wire)
     return err;
 }
 
-static sonde_err receive(sonde__user_wire *wire, void *to, size_t size)
+static sonde_err receive(sonde__user_wire *wire, void *out, size_t size)
 {
     size_t got = 0;
     sonde_err err = SONDE_OK;
 
     while (got < size && err == SONDE_OK) {
         const ssize_t n =
-            recv(wire->fd, (unsigned char *)to + got, size - got, MSG_DONTWAIT);
+            recv(wire->fd, (unsigned char *)out + got, size - got, MSG_DONTWAIT);
 
         if (n > 0) {
             got += (size_t)n;
@@ -253,14 +253,14 @@ const void *sonde__user_take_bytes(sonde__user_message *message, size_t size)
     return bytes;
 }
 
-void sonde__user_take_into(sonde__user_message *message, void *to, size_t size)
+void sonde__user_take_into(sonde__user_message *message, void *out, size_t size)
 {
     const void *bytes = sonde__user_take_bytes(message, size);
 
     if (bytes != NULL) {
-        memcpy(to, bytes, size);
+        memcpy(out, bytes, size);
     } else {
-        memset(to, 0, size);
+        memset(out, 0, size);
     }
 }
 

@@ -102,6 +102,7 @@ SONDE_API const char *sonde__user_need_text(sonde__user_message *message);
 /* The bytes that sonde__user_wire_room reserved, at the same multiple of 8. */
 SONDE_API const void *sonde__user_take_room(sonde__user_message *message, size_t size);
 /* Copies a struct; zeroes it at the end of the message. */
-SONDE_API void sonde__user_take_into(sonde__user_message *message, void *to, size_t size);
+SONDE_API void sonde__user_take_into(sonde__user_message *message, void *out,
+                                     size_t size);
 
 #endif

@@ -76,10 +76,10 @@ static void go_wrong(sonde_rule_run *run, const char *how)
 
 static void here(sonde_rule_run *run, const char *in)
 {
-    const faulty *of = sonde_rule_state(run);
+    const faulty *self = sonde_rule_state(run);
 
-    if (strcmp(of->in, in) == 0) {
-        go_wrong(run, of->how);
+    if (strcmp(self->in, in) == 0) {
+        go_wrong(run, self->how);
     }
 }
 
@@ -101,19 +101,19 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    const faulty *of = sonde_rule_state(run);
+    const faulty *self = sonde_rule_state(run);
 
     (void)tensor;
-    if (seen->at.global_step == of->at) {
+    if (seen->at.global_step == self->at) {
         here(run, "observe");
     }
 }
 
 static void step(sonde_rule_run *run)
 {
-    const faulty *of = sonde_rule_state(run);
+    const faulty *self = sonde_rule_state(run);
 
-    if (sonde_rule_at(run)->global_step == of->at) {
+    if (sonde_rule_at(run)->global_step == self->at) {
         here(run, "step");
     }
 }

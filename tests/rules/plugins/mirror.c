@@ -43,29 +43,29 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
 
 static void step(sonde_rule_run *run)
 {
-    counts *of = sonde_rule_state(run);
+    counts *self = sonde_rule_state(run);
     size_t count = 0;
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
-    of->bad_steps += sonde_rule_any_bad(run);
-    for (size_t i = 0; i < count && !of->quiet; i++) {
+    self->bad_steps += sonde_rule_any_bad(run);
+    for (size_t i = 0; i < count && !self->quiet; i++) {
         const sonde_vitals *v = tensors[i].vitals;
         uint64_t *seen = tensors[i].memory;
 
-        if (v != NULL && ++*seen > 2 && v->mean > of->limit &&
-            sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "mean", v->mean, of->limit)) {
-            sonde_rule_say(run, i == 0 ? "An advice of its own." : NULL,
-                           "%s at %lld, need %d, %s, %d.",
-                           sonde_rule_info(run, tensors[i].id)->name,
-                           (long long)sonde_rule_at(run)->mode_step, tensors[i].need,
-                           of->text, of->never != of->never && of->none == INT64_MIN);
+        if (v != NULL && ++*seen > 2 && v->mean > self->limit &&
+            sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "mean", v->mean, self->limit)) {
+            sonde_rule_say(
+                run, i == 0 ? "An advice of its own." : NULL,
+                "%s at %lld, need %d, %s, %d.", sonde_rule_info(run, tensors[i].id)->name,
+                (long long)sonde_rule_at(run)->mode_step, tensors[i].need, self->text,
+                self->never != self->never && self->none == INT64_MIN);
         }
     }
-    if (of->bad_steps > 0 &&
+    if (self->bad_steps > 0 &&
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR, "bad", 1, 0)) {
         sonde_rule_say(run, NULL, "Something is bad.");
     }
-    sonde_rule_lacked(run, "%s", of->bad_steps > 0 ? "finite values" : "");
+    sonde_rule_lacked(run, "%s", self->bad_steps > 0 ? "finite values" : "");
 }
 
 /* --- the rest --------------------------------------------------------------------- */
@@ -88,7 +88,7 @@ static int wants_all(sonde_rule_run *run, const sonde_tensor_info *info, uint32_
 static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
                     const sonde_observation *seen)
 {
-    last *of = tensor->memory;
+    last *self = tensor->memory;
     size_t count = 0;
     const size_t i = (size_t)(tensor - sonde_rule_tensors(run, &count));
 
@@ -118,7 +118,7 @@ static void observe(sonde_rule_run *run, sonde_rule_tensor *tensor,
         sonde_rule_say(run, NULL, "The median of %s.",
                        sonde_rule_info(run, tensor->id)->name);
     }
-    of->hash ^= seen->hash;
+    self->hash ^= seen->hash;
 }
 
 static void finish(sonde_rule_run *run)
@@ -127,11 +127,11 @@ static void finish(sonde_rule_run *run)
     const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
     for (size_t i = 0; i < count; i++) {
-        const last *of = tensors[i].memory;
+        const last *self = tensors[i].memory;
 
-        if (of->hash != 0 && sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "hash",
-                                              (double)(of->hash >> 32), 0)) {
-            sonde_rule_say(run, NULL, "Hashes %llx.", (unsigned long long)of->hash);
+        if (self->hash != 0 && sonde_rule_found(run, i, SONDE_SEVERITY_NOTE, "hash",
+                                                (double)(self->hash >> 32), 0)) {
+            sonde_rule_say(run, NULL, "Hashes %llx.", (unsigned long long)self->hash);
         }
     }
 }
