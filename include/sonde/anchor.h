@@ -1,5 +1,5 @@
 /*
- * anchor.h - anchors: values kept under a name of the user's, to be had after every call.
+ * anchor.h - anchors: values kept under a name that the user chooses, to read after each call.
  *
  *     sonde_anchor_options options = sonde_anchor_options_of(true);
  *     sonde_anchors_create(&options, &anchors, &diag);
@@ -9,8 +9,7 @@
  *     sonde_anchors_get(anchors, "grad", &view, &diag);
  *
  * A call makes D iterations of G micro-batches on R replicas (sonde_call_shape), in the
- * flat order k = (d * G + g) * R + r. What is kept of a tensor of shape s, n values of
- * it:
+ * flat order k = (d * G + g) * R + r. An anchor keeps n values of a tensor of shape s:
  *
  *     mode      n           content
  *     All       D G R       every micro-batch, in flat order
@@ -24,15 +23,14 @@
  * order: integers wrap; float16 and bfloat16 are added as float32 and rounded at every
  * step. bool has no sum, and only floating dtypes have a mean.
  *
- * A tensor of the update pass (SONDE_PASS_UPDATE) has one value a step: G counts as 1 for
- * it. Every other tensor is expected at every micro-batch, parameters too.
+ * A tensor of the update pass (SONDE_PASS_UPDATE) has one value a step: its G is 1. Every other tensor is expected at every micro-batch, parameters too.
  *
- * The shape of what is returned: concatenated on dimension 0, so (n s0, s1 ...), a scalar
+ * The shape of the result: concatenated on dimension 0, so (n s0, s1 ...), a scalar
  * becoming (n); s itself if n is 1. With axes: (D, G, R, s...) for All, (D / N, G, R,
  * s...) for EveryN, (R, s...) for the others, axes of length 1 left out.
  *
- * One set holds anchors or a session's outputs alike. One thread at a time: the
- * observer's. All memory is had in sonde_observer_bind. Modes, counts and shapes are
+ * A set may hold anchors or a session's outputs. One thread at a time: the observer's. All
+ * memory is allocated in sonde_observer_bind. Modes, counts and shapes are
  * those of PopTorch (outputMode, anchorTensor) and PopART; Mean is Sonde's.
  */
 #ifndef SONDE_ANCHOR_H
@@ -51,7 +49,7 @@ typedef enum sonde_anchor_mode {
     SONDE_ANCHOR_ALL = 2,
     SONDE_ANCHOR_SUM = 3,
     SONDE_ANCHOR_DEFAULT =
-        4, /* what the options say; there: Final in training, else All */
+        4, /* as the options say; in them: Final in training, else All */
     SONDE_ANCHOR_MEAN = 5
 } sonde_anchor_mode;
 /* "final", "everyn", "all", "sum", "default", "mean"; "?" for no mode. */
@@ -62,11 +60,10 @@ SONDE_API SONDE_CHECKED sonde_err sonde_anchor_mode_parse(const char *text,
                                                           sonde_diag *diag);
 
 typedef struct sonde_anchor_options {
-    bool
-        training; /* keeps what train steps give; else what eval and predict steps give */
+    bool training; /* keeps values of train steps, else those of eval and predict steps */
     sonde_anchor_mode mode; /* of anchors with SONDE_ANCHOR_DEFAULT */
-    int period;             /* of EveryN, where that comes from here */
-    bool axes;              /* axes of their own for D, G, R; else concatenated */
+    int period;             /* of EveryN, if `mode` is EveryN */
+    bool axes;              /* separate axes for D, G and R; else concatenated */
 } sonde_anchor_options;
 /* Mode DEFAULT, period 1, concatenated. */
 SONDE_API sonde_anchor_options sonde_anchor_options_of(bool training);
@@ -75,22 +72,22 @@ typedef struct sonde_anchors sonde_anchors;
 
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_create(
     const sonde_anchor_options *options, sonde_anchors **out, sonde_diag *diag);
-/* Not before the observer it is attached to has done its last call. NULL is fine. */
+/* After the last call of the observer that it is attached to. Accepts NULL. */
 SONDE_API void sonde_anchors_destroy(sonde_anchors *anchors);
 
 /*
- * Keeps tensor under name. Several names may stand for one tensor. period is looked at
- * with EVERYN only. A name taken: SONDE_EEXIST; a mode or period that cannot be:
- * SONDE_EINVAL; after attach: SONDE_ESTATE. Strings are copied.
+ * Keeps tensor under name. A tensor may have several names. period is used with EVERYN only.
+ * A name that is taken: SONDE_EEXIST; an invalid mode or period: SONDE_EINVAL; after attach:
+ * SONDE_ESTATE. Strings are copied.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_add(sonde_anchors *anchors,
                                                     const char *name, const char *tensor,
                                                     sonde_anchor_mode mode, int period,
                                                     sonde_diag *diag);
 /*
- * Adds the taps, once, before the observer is bound. observer and catalogue are those of
- * one another. An unknown tensor: SONDE_ENOTFOUND. Periods, shapes and dtypes that do not
- * go with the call are found by sonde_observer_bind.
+ * Adds the taps, once, before the observer is bound; catalogue is the observer's. An unknown
+ * tensor: SONDE_ENOTFOUND. sonde_observer_bind returns the errors of periods, shapes and
+ * dtypes that do not suit the call.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_attach(sonde_anchors *anchors,
                                                        const sonde_catalogue *catalogue,
@@ -101,10 +98,10 @@ SONDE_API size_t sonde_anchors_count(const sonde_anchors *anchors);
 /* The i-th name added. Borrowed. */
 SONDE_API const char *sonde_anchors_name(const sonde_anchors *anchors, size_t i);
 /*
- * What the last call left, contiguous, borrowed until the next begins. An unknown name:
- * SONDE_ENOTFOUND with the nearest; before the first call, or after one that did not give
- * all values: SONDE_ESTATE; if what was observed was of another shape or dtype than
- * declared: SONDE_ESHAPE. Cost: a search by name; for Mean once a call a division.
+ * The values of the last call, contiguous, borrowed until the next call begins. An unknown
+ * name: SONDE_ENOTFOUND with the nearest; before the first call, or if the call lacked some
+ * values: SONDE_ESTATE; if an observed value had another shape or dtype than declared:
+ * SONDE_ESHAPE. Cost: a search by name; for Mean, one division per call.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_anchors_get(sonde_anchors *anchors,
                                                     const char *name, sonde_view *out,

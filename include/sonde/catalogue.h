@@ -1,11 +1,10 @@
 /*
  * catalogue.h - the names and metadata of every tensor that can be observed.
  *
- * Whoever produces tensors (Sonde's engine, or any C program) declares each once and gets
- * a dense id back; afterwards only ids travel. A tensor may have several names: an alias
- * is an entry of its own (`fc1_input_0`) that points to the tensor it shares its value
- * with
- * (`relu_output_0`). Declaring costs a hash; nothing here is used while training.
+ * A producer of tensors (Sonde's engine, or any C program) declares each tensor once and
+ * gets a dense id; from then on only ids are passed. A tensor may have several names: an
+ * alias (`fc1_input_0`) is an entry of its own that points to the tensor whose value it
+ * shares (`relu_output_0`). Declaring costs a hash; nothing here is used while training.
  *
  * One thread at a time. Strings are copied.
  */
@@ -68,11 +67,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_create(sonde_catalogue **out,
 SONDE_API void sonde_catalogue_destroy(sonde_catalogue *catalogue);
 
 /*
- * Adds a tensor; *id counts from 0. info->same_as SONDE_NO_TENSOR declares a tensor of
- * its own, else an alias of an id already declared (an alias of an alias points to the
- * tensor) and of its dtype and shape. A name already taken: SONDE_EEXIST; none, or a role
- * or pass that does not exist: SONDE_EINVAL; SONDE_EDTYPE, SONDE_ESHAPE and SONDE_ERANGE
- * for the rest. NULL for module, op or note counts as "".
+ * Adds a tensor; *id counts from 0. With info->same_as SONDE_NO_TENSOR it is a tensor of its
+ * own, else an alias of a declared id, of the same dtype and shape (an alias of an alias
+ * points to the tensor). A name that is taken: SONDE_EEXIST; no name, or an unknown role or
+ * pass: SONDE_EINVAL; SONDE_EDTYPE, SONDE_ESHAPE and SONDE_ERANGE for the rest. NULL for
+ * module, op or note means "".
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
                                                           const sonde_tensor_info *info,
@@ -82,7 +81,7 @@ SONDE_API uint32_t sonde_catalogue_count(const sonde_catalogue *catalogue);
 SONDE_API const sonde_tensor_info *sonde_catalogue_info(const sonde_catalogue *catalogue,
                                                         uint32_t id);
 /*
- * A name as a user writes it: exact; or with a leading "model." (also behind a gradient's
+ * Finds a name as a user writes it: exact; or with a leading "model." (also after a gradient's
  * prefix: Gradient___model.fc1.bias) that no module has; or `<module>_output` for
  * `<module>_output_0` (and `_input`). Unknown: SONDE_ENOTFOUND with the nearest names.
  */

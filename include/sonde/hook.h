@@ -38,8 +38,8 @@ typedef struct sonde_hook sonde_hook;
 typedef struct sonde_hook_options {
     sonde_recorder_options record; /* path and the rest */
     bool save_all;                 /* @all is a collection that is saved */
-    bool dry_run;                  /* everything but files */
-    bool no_vitals;                /* no vital signs but what is asked for */
+    bool dry_run;                  /* everything except files */
+    bool no_vitals;                /* only the vital signs that collections ask for */
     int64_t vitals_every;          /* 0: 10 */
     const char *include; /* a selector: its tensors are saved on the hook's schedule */
 } sonde_hook_options;
@@ -53,14 +53,14 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_load(const char *file,
                                                   const sonde_hook_options *options,
                                                   sonde_hook **out, sonde_diag *diag);
 
-/* The same from memory; name stands in diagnostics. section (may be NULL) is the key of the
+/* The same from memory; name is used in diagnostics. section (may be NULL) is the key of the
  * outermost map whose value is the configuration: a part of a larger file. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_parse(const char *text, size_t size,
                                                    const char *name, const char *section,
                                                    const sonde_hook_options *options,
                                                    sonde_hook **out, sonde_diag *diag);
 
-/* --- the same in C: before the first step, afterwards SONDE_ESTATE ------------------ */
+/* --- the same in C: before the first step; later SONDE_ESTATE ----------------------- */
 
 /* The schedule of all modes (mode -1) or of one, for the hook (collection NULL) or for a
  * collection, which must have been added. */
@@ -74,8 +74,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_reduce(sonde_hook *hook,
                                                     sonde_diag *diag);
 /* A collection that is saved; at most 64. Built-in ones (weights, biases, gradients, losses,
  * updates, optimizer_state, inputs, outputs, activations, activation_gradients, buffers,
- * scalars, all) need no includes; one that was added already stays as it is. Weights, biases,
- * gradients and losses are saved from the start. */
+ * scalars, all) need no includes; adding a collection again changes nothing. Weights, biases,
+ * gradients and losses are saved by default. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_add_collection(sonde_hook *hook,
                                                             const char *name,
                                                             sonde_diag *diag);
@@ -95,7 +95,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_hook_add_module(sonde_hook *hook,
                                                         const char *collection,
                                                         const char *module, bool inputs,
                                                         bool outputs, sonde_diag *diag);
-/* A collection that is not to be saved after all. */
+/* The collection is not saved. */
 SONDE_API SONDE_CHECKED sonde_err sonde_hook_remove_collection(sonde_hook *hook,
                                                                const char *name,
                                                                sonde_diag *diag);
@@ -142,11 +142,11 @@ SONDE_API void sonde_hook_step_done(sonde_hook *hook);
 
 /* --- the end ---------------------------------------------------------------------- */
 
-/* Where the run goes; borrowed. NULL in a dry run. */
+/* The path of the run; borrowed. NULL in a dry run. */
 SONDE_API const char *sonde_hook_path(const sonde_hook *hook);
 /* NULL before the first step and in a dry run. */
 SONDE_API sonde_recorder *sonde_hook_recorder(sonde_hook *hook);
-/* As sonde_recorder_close; frees the hook. NULL is fine. A run that was never opened leaves
+/* As sonde_recorder_close; frees the hook. Accepts NULL. A run that was never opened leaves
  * nothing behind. */
 SONDE_API sonde_err sonde_hook_close(sonde_hook *hook, sonde_run_end reason,
                                      const char *text, sonde_diag *diag);

@@ -12,9 +12,9 @@
  *                 end_step
  *
  * Costs: a step at which nothing is due is one comparison (sonde_observer_begin_step,
- * inline); a tensor that nobody wants is one byte read (sonde_observer_wants, inline).
- * After bind, nothing is allocated. Aliases are the observer's business: a producer asks
- * for and observes a tensor under its own id only.
+ * inline); a tensor that no tap wants is one byte read (sonde_observer_wants, inline).
+ * After bind only extend allocates. The observer resolves aliases: a producer asks for and
+ * observes a tensor under its own id only.
  *
  * One observer serves one producing thread.
  */
@@ -29,13 +29,13 @@ extern "C" {
 
 typedef struct sonde_observer sonde_observer;
 
-/* The part a producer reads without a call. Written by the observer only. */
+/* The part that a producer reads without a call; only the observer writes it. */
 typedef struct sonde_observer_gate {
-    /* First step with anything due, by mode; or, where global schedules are about and
-     * other modes have run since, so that nobody knows, INT64_MIN: ask. */
+    /* The first step at which a tap is due, by mode; INT64_MIN (ask) if global schedules are in
+     * use and steps of other modes came in between. */
     int64_t next_due[SONDE_MODE_COUNT];
     const uint8_t *wants; /* by tensor id: SONDE_HOW_ bits due at this step */
-    bool looks_again;     /* some tap has when_bad */
+    bool looks_again;     /* a tap has when_bad */
 } sonde_observer_gate;
 
 /* catalogue is borrowed until destroy. */
@@ -68,7 +68,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_observer_bind(sonde_observer *observer,
 SONDE_API SONDE_CHECKED sonde_err sonde_observer_extend(sonde_observer *observer,
                                                         sonde_diag *diag);
 /* Whether any tap, at any step of any mode, wants this tensor (by its own id, aliases
- * counted in): SONDE_HOW_ bits. For whoever plans memory. Valid after bind. */
+ * included): SONDE_HOW_ bits. For planning memory. Valid after bind. */
 SONDE_API unsigned sonde_observer_ever_wants(const sonde_observer *observer, uint32_t id);
 
 SONDE_API const sonde_observer_gate *
@@ -80,10 +80,10 @@ SONDE_API bool sonde_observer_begin_due(sonde_observer *observer,
                                         const sonde_coordinate *at);
 
 /*
- * At the start of a step; at->iteration is set, at->micro_batch and replica are not
- * looked at. Steps of a mode come in ascending order. True: something is due; then, and
- * only then, end_step must follow. A step that was not ended (a call broken off) is
- * forgotten by the next call or step.
+ * At the start of a step; at->iteration is set, at->micro_batch and replica are ignored.
+ * Steps of a mode come in ascending order. True: a tap is due; then, and only then, end_step
+ * must follow. A step that was not ended (an aborted call) is dropped by the next call or
+ * step.
  */
 static inline bool sonde_observer_begin_step(sonde_observer *observer,
                                              const sonde_observer_gate *gate,
@@ -101,33 +101,33 @@ static inline unsigned sonde_observer_wants(const sonde_observer_gate *gate, uin
 }
 
 /*
- * Hands over one value of a tensor that is wanted. view is borrowed for the call and may
- * be strided. vitals may be NULL; a producer that has computed them already saves a pass.
- * They are those of sonde_vitals_of, but for the order in which sums are added: that is
- * the producer's, the same at every step and whoever looks.
+ * Passes one value of a tensor that is wanted. view is borrowed for the call and may be
+ * strided. vitals may be NULL; a producer that has computed them already saves a pass. They
+ * equal those of sonde_vitals_of except for the order of summation, which is the producer's
+ * and the same at every step.
  */
 SONDE_API void sonde_observer_observe(sonde_observer *observer, uint32_t id,
                                       const sonde_view *view, const sonde_vitals *vitals,
                                       int micro_batch, int replica);
 /*
- * Hands over the vital signs of a tensor that turned out to hold NaN or infinities, to the
- * taps that ask for it (sonde_tap.when_bad) and are not due at this step; any step, due or
- * not. end_step must follow. The view's data is not looked at.
+ * Passes the vital signs of a tensor that turned out to hold NaN or infinities to the taps
+ * with sonde_tap.when_bad that are not due at this step; at any step, due or not. end_step
+ * must follow. The view's data is not read.
  */
 SONDE_API void sonde_observer_observe_bad(sonde_observer *observer,
                                           const sonde_coordinate *at, uint32_t id,
                                           const sonde_view *view,
                                           const sonde_vitals *vitals);
-/* Whether any tap asks for that of a tensor (by its own id, aliases counted in). Valid after
+/* Whether any tap with when_bad selects a tensor (by its own id, aliases included). Valid after
  * bind. */
 SONDE_API bool sonde_observer_when_bad(const sonde_observer *observer, uint32_t id);
 SONDE_API void sonde_observer_end_step(sonde_observer *observer);
 
 /*
- * For a producer that can repeat what it has computed of a step (begun at `at`, whether anything
- * was due or not), because it went wrong. True: taps with when_bad were not due; they are now, and
- * nothing else is, until look_on; and end_step must follow. look_on: what has been repeated is
- * over, and all taps of the step are due again.
+ * For a producer that can repeat a step that went wrong (begun at `at`, due or not). True: the
+ * taps with when_bad that were not due at the step are due now, and no others are, until
+ * look_on; end_step must follow. look_on ends the repetition: all taps of the step are due
+ * again.
  */
 SONDE_API bool sonde_observer_look_again(sonde_observer *observer,
                                          const sonde_coordinate *at);

@@ -2,20 +2,18 @@
  * selector.h - which tensors a user means.
  *
  * Written as
- *     conv1.weight            exactly that name (aliases as sonde_catalogue_find has
- * them)
+ *     conv1.weight            exactly that name (as sonde_catalogue_find reads it)
  *     *.weight  fc[12].*      a glob: any of * ? [ in the text, or a prefix "glob:"
  *     re:^Gradient___.*bias   a Perl-compatible regular expression, found anywhere
  *     @weight @gradient @all  a collection: every tensor of a role, or all
  *     module:fc1              everything that belongs to a module or to modules inside it
- * and several separated by commas; blanks around each are dropped. "\," is a comma that
- * separates nothing (in a regular expression too: re:a{1\,2}); any other backslash
- * belongs to the item. Collections are the roles of <sonde/catalogue.h>, singular or
+ * or several of these with commas between; blanks around each are dropped. "\," is a comma
+ * within an item (in a regular expression too: re:a{1\,2}); any other backslash belongs to
+ * the item. Collections are the roles of <sonde/catalogue.h>, singular or
  * plural.
  *
- * Who means exactly one name or module gets an error if it is unknown; a pattern or a
- * collection that matches nothing succeeds with zero matches, which whoever resolves it
- * reports as a warning. A leading "model." that no module has is ignored in exact names,
+ * An unknown exact name or module is an error. A pattern or a collection that matches nothing
+ * succeeds with zero matches, which the observer logs as a warning. A leading "model." that no module has is ignored in exact names,
  * globs and modules.
  */
 #ifndef SONDE_SELECTOR_H

@@ -1,9 +1,9 @@
 /*
- * tap.h - the one idea: what to observe, when, how, and where it goes.
+ * tap.h - a tap: what to observe, when, how, and where it goes.
  *
  *     what   a selector over the catalogue's names
  *     when   a schedule, one per mode
- *     how    raw values, vital signs, sketch, hash: any mixture
+ *     how    raw values, vital signs, sketch, hash, or several of them
  *     where  a sink
  *
  * Anchors, printing, queues and recording are sinks; a new one needs no change elsewhere.
@@ -43,7 +43,8 @@ typedef struct sonde_call_shape {
     int replicas;      /* R */
 } sonde_call_shape;
 
-/* Where in a run an observation was made. All counts start at 0. */
+/* Where in a run an observation was made. All counts start at 0. Steps of mode global are for
+ * programs that do not distinguish modes: their mode_step is the global step. */
 typedef struct sonde_coordinate {
     sonde_mode mode;
     int64_t global_step; /* over all modes */
@@ -53,28 +54,28 @@ typedef struct sonde_coordinate {
     int replica;
 } sonde_coordinate;
 
-/* What a sink is given. Everything is borrowed for the duration of the call. */
+/* One value, as a sink receives it. Everything is borrowed for the duration of the call. */
 typedef struct sonde_observation {
     uint32_t id;                   /* as selected: the alias, where an alias was */
     const sonde_tensor_info *info; /* of id */
     sonde_coordinate at;
     unsigned how;           /* SONDE_HOW_ bits of the tap */
-    const sonde_view *view; /* always; may be strided; its data means nothing where the
-                                   tap asks for vital signs alone */
+    const sonde_view *view; /* always; may be strided; its data is undefined if the tap
+                               asks for vital signs alone */
     const sonde_vitals *vitals; /* if the tap asks for them, else NULL */
     const sonde_sketch *sketch; /* likewise */
     uint64_t hash;              /* likewise, else 0 */
 } sonde_observation;
 
 /*
- * Where observations go. Embed this as the first member of your own struct. Any function
- * but put may be NULL. All are called on the producer's thread; put must not allocate and
- * cannot fail: what goes wrong is the sink's own to count and to tell.
+ * Where observations go. Embed this as the first member of your own struct. All functions
+ * except put may be NULL. All are called on the producer's thread. put must not allocate and
+ * cannot fail: a sink counts and reports its own losses.
  */
 typedef struct sonde_sink sonde_sink;
 struct sonde_sink {
-    /* Before the first step, once for every tensor of every tap that ends here: the place
-     * to allocate. An error here is a configuration error. */
+    /* In bind, and in extend for new tensors: once for every tensor of every tap that ends
+     * here. Allocate here. An error is a configuration error. */
     sonde_err (*prepare)(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag);
     void (*begin_call)(sonde_sink *sink);
@@ -88,11 +89,11 @@ typedef struct sonde_tap {
     sonde_schedule when[SONDE_MODE_COUNT]; /* by mode; a zeroed schedule is never due */
     unsigned how;                          /* SONDE_HOW_ bits, at least one */
     sonde_sink *where;                     /* borrowed until the observer is destroyed */
-    /* Also, whatever `when` says, at a step of training that goes wrong: the vital signs of
-     * gradients that hold NaN or infinities, which Sonde's engine notices while it uses them up,
-     * at no measurable cost; and, if the loss is not finite, all that it is about: the engine then
-     * computes the step up to the loss once more. Other producers have sonde_observer_observe_bad
-     * and sonde_observer_look_again. */
+    /* Besides `when`: also at a step of training that goes wrong. Gradients that hold NaN or
+     * infinities give their vital signs; Sonde's engine notices them while it applies them,
+     * at no measurable cost. If the loss is not finite, the tap gets all its tensors: the
+     * engine computes the step up to the loss once more. Other producers call
+     * sonde_observer_observe_bad and sonde_observer_look_again. */
     bool when_bad;
 } sonde_tap;
 

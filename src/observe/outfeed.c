@@ -406,18 +406,18 @@ static sonde_err index_names(const sonde_catalogue *catalogue, sonde__names *nam
 }
 
 /* The tensor that carries a parameter's gradient; SONDE_NO_TENSOR if it has none. */
-static uint32_t find_gradient(const sonde__names *names, const char *of,
+static uint32_t find_gradient(const sonde__names *names, const char *parameter,
                               sonde_outfeed_gradients mode)
 {
     char name[SONDE_DIAG_LINE];
     uint32_t id = SONDE__NO_NAME;
 
     if (mode == SONDE_OUTFEED_BEFORE_APPLY) {
-        (void)snprintf(name, sizeof name, "Accum___%s", of);
+        (void)snprintf(name, sizeof name, "Accum___%s", parameter);
         id = sonde__names_find(names, name);
     }
     if (id == SONDE__NO_NAME) {
-        (void)snprintf(name, sizeof name, "Gradient___%s", of);
+        (void)snprintf(name, sizeof name, "Gradient___%s", parameter);
         id = sonde__names_find(names, name);
     }
     return id != SONDE__NO_NAME ? id : SONDE_NO_TENSOR;

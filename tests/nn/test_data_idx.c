@@ -168,7 +168,7 @@ static void foreign_files_are_told_apart(void **state)
     expect(wide, sizeof wide, SONDE_EFORMAT,
            "cannot hold its (4294967295, 4294967295, 0)");
     expect(longer, sizeof longer, SONDE_EFORMAT,
-           "foreign bytes behind the data, from byte 18");
+           "foreign bytes after the data, from byte 18");
     expect("", 0, SONDE_EFORMAT, "ends at byte 0");
 }
 
@@ -196,7 +196,7 @@ static void gzip_members_follow_each_other(void **state)
     sonde_nn_idx_destroy(array);
     bytes[size] = 'x';
     expect(bytes, size + 1, SONDE_EFORMAT,
-           "foreign bytes behind the gzip stream, at byte");
+           "foreign bytes after the gzip stream, at byte");
 }
 
 static void what_cannot_be_opened_says_so(void **state)

@@ -1,9 +1,9 @@
 /*
- * model.h - building a network.
+ * model.h - builds a network.
  *
- * A model is a graph of named values with static shapes, built by calling layers in order;
- * shapes are inferred as it is built. Layers have PyTorch's names, defaults and parameter
- * initialisation, and their parameters PyTorch's names (`conv1.weight`).
+ * A model is a graph of named values with static shapes, built by calling layers in
+ * order; shapes are inferred as it is built. Layers have PyTorch's names, defaults and
+ * parameter initialisation, and their parameters PyTorch's names (`conv1.weight`).
  *
  *     sonde_nn_model *model;
  *     sonde_nn_model_create(&model, &diag);
@@ -16,17 +16,19 @@
  *     sonde_nn_loss(model, sonde_nn_nll_loss(model, "loss", x, target));
  *     if (sonde_nn_model_status(model, &diag) != SONDE_OK) ...
  *
- * Building does not stop at the first mistake: a layer that fails returns value 0, layers fed
- * with value 0 return 0, and sonde_nn_model_status tells the first error.
+ * Building does not stop at the first mistake: a layer that fails returns value 0, layers
+ * fed with value 0 return 0, and sonde_nn_model_status returns the first error.
  *
  * The leading dimension of every input is the micro-batch; a session may be compiled for
- * another one.
+ * another size.
  *
  * Names. With a name, a layer is a module: its values are `<name>_input_<i>` and
- * `<name>_output_<i>`, the index going on when a module is called again, which also shares its
- * parameters. With NULL it is a function: `<Op>:<k>`, or `<module>/<Op>:<k>` inside a scope.
+ * `<name>_output_<i>`. A module that is called again shares its parameters and continues
+ * the index. With NULL it is a function: `<Op>:<k>`, or `<module>/<Op>:<k>` inside a
+ * scope.
  *
- * The model owns the parameters' values; sessions train them in place. One thread at a time.
+ * The model owns the parameters' values; sessions train them in place. One thread at a
+ * time.
  */
 #ifndef SONDE_NN_MODEL_H
 #define SONDE_NN_MODEL_H
@@ -43,7 +45,7 @@ typedef uint32_t sonde_nn_value; /* 0: none */
 
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_create(sonde_nn_model **out,
                                                         sonde_diag *diag);
-/* Sessions of the model must be destroyed before. NULL is fine. */
+/* Destroy the sessions of the model first. NULL is fine. */
 SONDE_API void sonde_nn_model_destroy(sonde_nn_model *model);
 /* The first error of building, with the layer's name in diag->where; SONDE_OK if none. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_status(const sonde_nn_model *model,
@@ -58,13 +60,13 @@ SONDE_API sonde_nn_value sonde_nn_input(sonde_nn_model *model, sonde_dtype dtype
 SONDE_API void sonde_nn_output(sonde_nn_model *model, sonde_nn_value value);
 /* The scalar that training minimises; training sessions return it after the outputs. */
 SONDE_API void sonde_nn_loss(sonde_nn_model *model, sonde_nn_value value);
-/* What was marked so; 0: nothing yet. Marked as an output as well, it is computed in inference
- * sessions too, which then need the target. */
+/* The marked loss; 0: none yet. If it is also an output, inference sessions compute it
+ * and need the target. */
 SONDE_API sonde_nn_value sonde_nn_model_loss(const sonde_nn_model *model);
-/* Output i; 0: there is none. */
+/* Output i; 0: it does not exist. */
 SONDE_API sonde_nn_value sonde_nn_model_output(const sonde_nn_model *model, size_t i);
-/* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX: the model
- * has no loss. */
+/* Makes the loss an output, unless it is one, and returns the output's index; SIZE_MAX:
+ * the model has no loss. */
 SONDE_API size_t sonde_nn_output_loss(sonde_nn_model *model);
 /* Everything until the matching pop belongs to a module: `block1.conv1.weight`. */
 SONDE_API void sonde_nn_scope_push(sonde_nn_model *model, const char *name);
@@ -74,7 +76,7 @@ SONDE_API const int64_t *sonde_nn_value_shape(const sonde_nn_model *model,
                                               sonde_nn_value value, int *rank);
 
 /* --- layers with parameters --------------------------------------------------------- */
-/* Fields left 0 mean the default. N is the micro-batch. */
+/* A field of 0 selects the default. N is the micro-batch. */
 
 typedef struct sonde_nn_conv2d_options {
     int64_t out;         /* output channels, required */
@@ -112,7 +114,7 @@ SONDE_API sonde_nn_value sonde_nn_group_norm(sonde_nn_model *model, const char *
                                              sonde_nn_value x,
                                              const sonde_nn_group_norm_options *options);
 
-/* --- layers without ----------------------------------------------------------------- */
+/* --- layers without parameters ------------------------------------------------------ */
 
 typedef struct sonde_nn_pool2d_options {
     int64_t kernel[2]; /* required */
@@ -142,7 +144,8 @@ SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *nam
 
 /* --- losses: mean over the micro-batch ---------------------------------------------- */
 
-/* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n, target[n]] */
+/* log_probabilities (N, C), target int64 (N) -> (): -mean of log_probabilities[n,
+ * target[n]] */
 SONDE_API sonde_nn_value sonde_nn_nll_loss(sonde_nn_model *model, const char *name,
                                            sonde_nn_value log_probabilities,
                                            sonde_nn_value target);
@@ -153,19 +156,19 @@ SONDE_API sonde_nn_value sonde_nn_cross_entropy(sonde_nn_model *model, const cha
 
 /* --- functions ---------------------------------------------------------------------- */
 
-/* Shapes broadcast as PyTorch has it. */
+/* Shapes broadcast as in PyTorch. */
 SONDE_API sonde_nn_value sonde_nn_add(sonde_nn_model *model, const char *name,
                                       sonde_nn_value a, sonde_nn_value b);
 SONDE_API sonde_nn_value sonde_nn_mul(sonde_nn_model *model, const char *name,
                                       sonde_nn_value a, sonde_nn_value b);
-/* One dimension may be -1 (inferred); 0 copies the input's. Keep the micro-batch's dimension
- * 0 or -1 if the model is to be compiled for other micro-batches. */
+/* One dimension may be -1 (inferred); 0 copies the input's. Keep the micro-batch's
+ * dimension 0 or -1 if the model is to be compiled for other micro-batches. */
 SONDE_API sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name,
                                           sonde_nn_value x, int rank,
                                           const int64_t *shape);
 SONDE_API sonde_nn_value sonde_nn_transpose(sonde_nn_model *model, const char *name,
                                             sonde_nn_value x, const int *permutation);
-/* Over the axes given; none (count 0): over all. */
+/* Over the given axes; count 0: over all axes. */
 SONDE_API sonde_nn_value sonde_nn_sum(sonde_nn_model *model, const char *name,
                                       sonde_nn_value x, const int *axes, int count,
                                       bool keep_dims);
@@ -175,8 +178,8 @@ SONDE_API sonde_nn_value sonde_nn_mean(sonde_nn_model *model, const char *name,
 
 /*
  * The same value, printed to stderr whenever it is computed, and its gradient as
- * `<title>_gradient`. Use what it returns: a print whose result nobody uses is removed with
- * a warning. title NULL: the value's name. options NULL: the defaults.
+ * `<title>_gradient`. Use the returned value: a print with an unused result is removed
+ * with a warning. title NULL: the value's name. options NULL: the defaults.
  */
 SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
                                         const char *title, bool print_gradient,
@@ -187,24 +190,24 @@ SONDE_API sonde_nn_value sonde_nn_print(sonde_nn_model *model, sonde_nn_value x,
 SONDE_API size_t sonde_nn_parameter_count(const sonde_nn_model *model);
 /* The name, borrowed, of parameter i in order of creation. */
 SONDE_API const char *sonde_nn_parameter_name(const sonde_nn_model *model, size_t i);
-/* A view of its values, which may be written to between a session's calls. */
+/* A view of its values, which may be changed between a session's calls. */
 SONDE_API sonde_view sonde_nn_parameter_view(const sonde_nn_model *model, size_t i);
-/* Keeps parameter i from the optimiser of training sessions compiled from now on: its gradient
- * is computed, and nothing comes of it. Parameters begin as the optimiser's. */
+/* Freezes parameter i in training sessions compiled later: its gradient is computed, but
+ * the optimiser does not update it. By default all parameters are updated. */
 SONDE_API void sonde_nn_parameter_leave_out(sonde_nn_model *model, size_t i,
                                             bool left_out);
 /*
- * Draws all parameters anew as PyTorch's defaults distribute them: weights and biases of conv
- * and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms 1 and 0.
- * Parameter i uses stream i of the seed. A model starts as after seed 0.
+ * Draws all parameters with the distributions of PyTorch's defaults: weights and biases
+ * of conv and linear uniform in +-1/sqrt(fan in) (He et al. 2015 with a = sqrt 5), norms
+ * 1 and 0. Parameter i uses stream i of the seed. A new model is initialised with seed 0.
  */
 SONDE_API void sonde_nn_model_initialise(sonde_nn_model *model, uint64_t seed);
 
 /* All parameters as safetensors under PyTorch's names. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_save(const sonde_nn_model *model,
                                                       const char *path, sonde_diag *diag);
-/* Every parameter must be there with its shape, and nothing else: else SONDE_ENOTFOUND,
- * SONDE_ESHAPE or SONDE_EINVAL with the name, and the model is as it was. */
+/* The file must hold every parameter with its shape, and no others: else SONDE_ENOTFOUND,
+ * SONDE_ESHAPE or SONDE_EINVAL with the name, and the model is unchanged. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_model_load(sonde_nn_model *model,
                                                       const char *path, sonde_diag *diag);
 

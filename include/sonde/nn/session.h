@@ -1,12 +1,12 @@
 /*
- * session.h - a model compiled for one purpose, and run.
+ * session.h - compiles a model for training or inference, and runs it.
  *
  * Order of calls
  *     create; anchors, taps, prints, a hook; compile; run, run, run ...; destroy
  *
  * A training session holds the optimiser's state and changes the model's parameters in
- * place; an inference session uses the same parameters. Between calls of run nothing of the
- * session runs. After compile nothing is allocated.
+ * place; an inference session uses the same parameters. A session is idle between calls
+ * of run. After compile nothing is allocated.
  *
  * One call of a training session is D steps; a step is one weight update and takes G
  * micro-batches. One call of an inference session is D steps of one micro-batch each.
@@ -50,55 +50,60 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_anchor(sonde_nn_session *sess
                                                           const char *tensor_name,
                                                           sonde_anchor_mode mode,
                                                           int period, sonde_diag *diag);
-/* Any tap, resolved by compile. selector is written as selector.h says. sink is borrowed
- * until destroy. The schedule holds for the session's own mode. */
+/* Any tap, resolved by compile. selector.h describes the selector. sink is borrowed until
+ * destroy. The schedule applies to the session's own mode. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_tap(sonde_nn_session *session,
                                                        const char *selector,
                                                        const sonde_schedule *schedule,
                                                        unsigned how, sonde_sink *sink,
                                                        sonde_diag *diag);
-/* An outfeed queue, attached by compile. Borrowed until destroy; one session at a time. */
+/* An outfeed queue, attached by compile. Borrowed until destroy; one session at a
+ * time. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_outfeed(sonde_nn_session *session,
                                                            sonde_outfeed *queue,
                                                            sonde_diag *diag);
-/* For other code that adds taps: compile calls attach with the names of this session and its
- * observer, before the observer is bound, and returns attach's error. user is borrowed until
- * destroy. */
+/* For code that adds its own taps: compile calls attach with the catalogue of this
+ * session and its observer, before the observer is bound, and returns attach's error.
+ * user is borrowed until destroy. */
 typedef sonde_err (*sonde_nn_attach)(void *user, const sonde_catalogue *catalogue,
                                      sonde_observer *observer, sonde_diag *diag);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach(sonde_nn_session *session,
                                                           sonde_nn_attach attach,
                                                           void *user, sonde_diag *diag);
-/* The hook records the session. Sessions for training, evaluation and prediction that share a hook
- * are one run: global steps count over all of them, and each mode's steps continue from session to
- * session. hook is borrowed until the session's last run; NULL: none. The first run opens the
- * hook's run and returns its errors. */
+/* Records the session as configured in the hook. Sessions for training, evaluation and
+ * prediction that share a hook are one run: global steps count over all of them, and the
+ * steps of a mode continue from session to session. hook is borrowed until the session's
+ * last run; NULL: none. The first call of run opens the hook's run and returns its
+ * errors. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session,
                                                                sonde_hook *hook,
                                                                sonde_diag *diag);
 /*
- * The session obeys requests (<sonde/control.h>) at the beginning of every call of run. After a
- * stop, this and every further call of run returns SONDE_EINTERRUPTED with the request's text and
- * runs nothing. A checkpoint is saved as <checkpoints>/step-<ten digits>.safetensors; the folder is
- * created if necessary, errors are logged, and training continues. control is borrowed until
- * destroy; NULL: none, and a stop is cleared. Any time between calls of run.
+ * Serves requests (<sonde/control.h>) at the start of every call of run. After a stop
+ * request, this and all later calls of run return SONDE_EINTERRUPTED with the request's
+ * text and run nothing. A checkpoint is saved as <checkpoints>/step-<ten
+ * digits>.safetensors in a folder that is created if missing; its errors are logged, and
+ * training continues. control is borrowed until destroy; NULL: none, and a stop is
+ * cleared. May be called between any calls of run.
  */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_attach_control(sonde_nn_session *session, sonde_control *control,
                                 const char *checkpoints, sonde_diag *diag);
-/* The mode of the session's steps; training sessions start as TRAIN, others as EVAL. */
+/* The mode of this session's steps; the default is TRAIN for training sessions, else
+ * EVAL. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_mode(sonde_nn_session *session,
                                                             sonde_mode mode,
                                                             sonde_diag *diag);
 
 /* --- compile ------------------------------------------------------------------------ */
 
-/* Takes milliseconds and finds all configuration errors. On failure the session may get other
- * options and be compiled again. */
+/* Reports all configuration errors; after a failure the session may be destroyed, or get
+ * other options and be compiled again. Cost: milliseconds. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_compile(sonde_nn_session *session,
                                                            sonde_diag *diag);
 
-/* Names and metadata of everything that can be observed; borrowed; NULL before compile. */
+/* Names and metadata of everything that can be observed; borrowed; NULL before
+ * compile. */
 SONDE_API const sonde_catalogue *
 sonde_nn_session_catalogue(const sonde_nn_session *session);
 
@@ -106,11 +111,11 @@ typedef struct sonde_nn_session_info {
     size_t arena_bytes;  /* of all values, reused over their lives */
     size_t largest_live; /* the most bytes alive at once: a floor for the arena */
     size_t state_bytes;  /* of the optimiser and of accumulated gradients */
-    size_t op_count;     /* executed per step */
+    size_t op_count;     /* executed a step */
     int threads;         /* of the plan */
     double compile_seconds;
     int64_t batch_size;    /* of a micro-batch */
-    int device_iterations; /* D and G, the environment included */
+    int device_iterations; /* D and G, after the environment's overrides */
     int gradient_accumulation;
     int64_t combined_batch; /* samples a call: batch_size D G R */
 } sonde_nn_session_info;
@@ -118,8 +123,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_describe(
     const sonde_nn_session *session, sonde_nn_session_info *info, sonde_diag *diag);
 
 /* Prints the graph after a pass: "autodiff", "accumulate", "optimise", "prune", "fuse",
- * "layout", "plan". Compiles first if necessary. Unknown pass:
- * SONDE_EINVAL with the list. */
+ * "layout", "plan". The last two compile the session first unless it is compiled. Unknown
+ * pass: SONDE_EINVAL with the list. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *session,
                                                         const char *pass, FILE *stream,
                                                         sonde_diag *diag);
@@ -128,15 +133,16 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_dump(sonde_nn_session *sessio
 
 /*
  * One call. inputs has one view for each of the model's inputs that the session needs, in
- * order (an inference session needs no target), with leading dimension batch_size D G R and
- * contiguous; borrowed for the call. Compiles first if necessary. A wrong count, shape, dtype
- * or a target outside its classes is an error with expected and found, and nothing runs.
+ * order (an inference session needs no target), with leading dimension batch_size D G R
+ * and contiguous; borrowed for the call. Compiles first unless compiled. A wrong count,
+ * shape or dtype, or a target outside its classes, is an error with expected and found;
+ * nothing is run.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_run(sonde_nn_session *session,
                                                        const sonde_view *inputs,
                                                        size_t count, sonde_diag *diag);
-/* Output i of the last call by the session's mode, borrowed until the next; outputs in the
- * order marked, then (training) the loss. */
+/* Output i of the last call by the session's mode, borrowed until the next; outputs in
+ * the order marked, then (training) the loss. */
 SONDE_API size_t sonde_nn_session_output_count(const sonde_nn_session *session);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session *session,
                                                           size_t i, sonde_view *view,
@@ -144,7 +150,7 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_output(const sonde_nn_session
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_session_anchored(const sonde_nn_session *session, const char *user_name,
                           sonde_view *view, sonde_diag *diag);
-/* Obeys requests at once, without a call of run. */
+/* Serves requests without a call of run, for loops that must react at once. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_heed(sonde_nn_session *session,
                                                         sonde_diag *diag);
 /* The request that stopped the session; NULL if none did. */
@@ -152,13 +158,13 @@ SONDE_API const sonde_request *sonde_nn_session_stopped(const sonde_nn_session *
 /* Steps done so far; the next step has this number. */
 SONDE_API int64_t sonde_nn_session_step(const sonde_nn_session *session);
 
-/* Takes effect at the next call. After compile only the learning rate may change: otherwise
- * SONDE_ESTATE naming the field. */
+/* Takes effect at the next call. SONDE_ESTATE: a field other than the learning rate
+ * differs from the compiled one; diag names it. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_set_optimizer(
     sonde_nn_session *session, const sonde_nn_optimizer *optimizer, sonde_diag *diag);
 
-/* Parameters, optimiser state and step counters in one safetensors file; a run resumed from
- * it equals an uninterrupted one bit for bit. */
+/* Parameters, optimiser state and step counters in one safetensors file; a resumed run
+ * equals an uninterrupted one bit for bit. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_session_save(const sonde_nn_session *session,
                                                         const char *path,
                                                         sonde_diag *diag);

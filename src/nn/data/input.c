@@ -206,7 +206,7 @@ static sonde_err next_member(sonde__data_input *input, sonde_diag *diag)
     }
     if (input->next[0] != GZIP_0) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
-                           "foreign bytes behind the gzip stream, at byte %" PRIu64
+                           "foreign bytes after the gzip stream, at byte %" PRIu64
                            " of %" PRIu64,
                            offset(input), input->size);
     }
@@ -326,7 +326,7 @@ sonde_err sonde__data_input_at_end(sonde__data_input *input, sonde_diag *diag)
 
     if (err == SONDE_OK && got > 0) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
-                           "foreign bytes behind the data, from byte %" PRIu64 "%s", end,
+                           "foreign bytes after the data, from byte %" PRIu64 "%s", end,
                            is_content(input) ? " of its content" : "");
     }
     return err;

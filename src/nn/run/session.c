@@ -437,7 +437,7 @@ static void save_checkpoint(const sonde_nn_session *session, const sonde_request
 
     if (session->checkpoints == NULL) {
         sonde_log(SONDE_LOG_WARNING, "control",
-                  "a checkpoint was asked for (%s), and there is no folder for it",
+                  "a checkpoint was requested (%s), but there is no folder for it",
                   request->text);
         return;
     }
