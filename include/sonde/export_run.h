@@ -7,20 +7,21 @@
  *     csv, jsonl    statistics, a row for each step of each tensor; or raw values
  *
  *     sonde_export_options options = sonde_export_options_default();
- *     err = sonde_trial_export(trial, SONDE_EXPORT_NPZ, "run.npz", &options, NULL, &diag);
+ *     err = sonde_trial_export(trial, SONDE_EXPORT_NPZ, "run.npz", &options, NULL,
+ *                              &diag);
  *
  * The output appears whole or not at all, and never replaces anything. Damaged values are
  * left out, counted and reported; all others are exported.
  *
  * Names in npz and safetensors are those in the run's segments (docs/format.md):
- * `0000000100/train/conv1.weight`, or `...@1.0` for another micro-batch or replica. In a run
- * of several workers the worker's folder comes first: `w0001/0000000100/...`.
+ * `0000000100/train/conv1.weight`, or `...@1.0` for another micro-batch or replica. In a
+ * run of several workers the worker's folder comes first: `w0001/0000000100/...`.
  *
  * Raw values in csv have one line for each element: step, mode, mode_step, worker, time,
  * tensor, micro_batch, replica, index (row-major) and value, with the fewest digits that
- * give the element back; a complex number is 1.5-2j. In jsonl they are one object for each
- * value, with dtype, shape and values (row-major); a complex number is [re, im]. numpy has no
- * float8: npz contains such values as their codes, in uint8.
+ * give the element back; a complex number is 1.5-2j. In jsonl they are one object for
+ * each value, with dtype, shape and values (row-major); a complex number is [re, im].
+ * numpy has no float8: npz contains such values as their codes, in uint8.
  *
  * Statistics are merged over the micro-batches and replicas of a step, for each worker
  * separately.
@@ -42,8 +43,8 @@ typedef enum sonde_export_kind {
     SONDE_EXPORT_CSV = 3,
     SONDE_EXPORT_JSONL = 4
 } sonde_export_kind;
-/* Parses "tensorboard", "npz", "safetensors", "csv" or "jsonl", in any case. SONDE_EINVAL:
- * another text; the diagnostic lists them. */
+/* Parses "tensorboard", "npz", "safetensors", "csv" or "jsonl", in any case.
+ * SONDE_EINVAL: another text; the diagnostic lists them. */
 SONDE_API SONDE_CHECKED sonde_err sonde_export_kind_parse(const char *text,
                                                           sonde_export_kind *kind,
                                                           sonde_diag *diag);
@@ -59,8 +60,8 @@ typedef struct sonde_export_options {
     size_t stat_count;
     bool values;      /* csv and jsonl: raw values instead of statistics */
     int64_t elements; /* with values: at most the first so many of each; 0: all */
-    /* Called now and then, unless NULL; false stops with SONDE_EINTERRUPTED. done of total
-     * values or tensors have been examined; 0 of 0: not known. */
+    /* Called now and then, unless NULL; false stops with SONDE_EINTERRUPTED. done of
+     * total values or tensors have been examined; 0 of 0: not known. */
     bool (*progress)(void *user, uint64_t done, uint64_t total);
     /* Called with one line for each value left out, unless NULL. */
     void (*report_line)(void *user, const char *text);
@@ -79,16 +80,17 @@ typedef struct sonde_export_report {
 } sonde_export_report;
 
 /*
- * Writes what has been read of a trial to path. report may be NULL. The usual statistics are
- * mean, std, min, max, l2 and nonfinite for tensorboard, and all of them for csv and jsonl.
+ * Writes what has been read of a trial to path. report may be NULL. The usual statistics
+ * are mean, std, min, max, l2 and nonfinite for tensorboard, and all of them for csv and
+ * jsonl.
  *
- * In TensorBoard each mode (of each worker, if there are several) is a run, with the steps of
- * the mode and their wall times. A tensor of one element is a scalar under its own name;
- * statistics are `<tensor>/<statistic>`; each step with a sketch or a raw value has a
- * histogram.
+ * In TensorBoard each mode (of each worker, if there are several) is a run, with the
+ * steps of the mode and their wall times. A tensor of one element is a scalar under its
+ * own name; statistics are `<tensor>/<statistic>`; each step with a sketch or a raw value
+ * has a histogram.
  *
- * SONDE_EEXIST: something is at path. SONDE_ENOTFOUND: nothing of this was recorded, or the
- * folder of path does not exist. SONDE_ERANGE: an id is not in the catalogue.
+ * SONDE_EEXIST: something is at path. SONDE_ENOTFOUND: nothing of this was recorded, or
+ * the folder of path does not exist. SONDE_ERANGE: an id is not in the catalogue.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_export(
     sonde_trial *trial, sonde_export_kind kind, const char *path,
@@ -114,10 +116,10 @@ typedef sonde_err sonde_export_row_fn(void *user, const sonde_export_row *row,
                                       sonde_diag *diag);
 
 /*
- * Calls row for each row: by tensor in the order of ids, by worker, by ascending step. A step
- * has a row if vital signs or a raw value were saved, or a sketch if a quantile is asked for.
- * The usual statistics are all of them. first: with worker -1, use only the first worker that
- * has the tensor. Finding nothing is no error.
+ * Calls row for each row: by tensor in the order of ids, by worker, by ascending step. A
+ * step has a row if vital signs or a raw value were saved, or a sketch if a quantile is
+ * asked for. The usual statistics are all of them. first: with worker -1, use only the
+ * first worker that has the tensor. Finding nothing is no error.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_rows(sonde_trial *trial,
                                                    const sonde_export_options *options,
@@ -125,12 +127,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_rows(sonde_trial *trial,
                                                    void *user, sonde_diag *diag);
 
 /*
- * Appends a row as a line of csv or jsonl; row NULL appends the header line of csv. Columns
- * are step, mode, mode_step, worker, time (seconds since 1970, UTC), tensor, and the
- * statistics. Numbers are as short as they can be read back exactly; NaN and infinities are
- * nan, inf and -inf in csv, and the strings "NaN", "Infinity" and "-Infinity" in JSON, which
- * has no such numbers. A hash is 16 hexadecimal digits, in JSON a string. What is not known is
- * empty in csv and null in JSON. SONDE_EINVAL: another kind.
+ * Appends a row as a line of csv or jsonl; row NULL appends the header line of csv.
+ * Columns are step, mode, mode_step, worker, time (seconds since 1970, UTC), tensor, and
+ * the statistics. Numbers are as short as they can be read back exactly; NaN and
+ * infinities are nan, inf and -inf in csv, and the strings "NaN", "Infinity" and
+ * "-Infinity" in JSON, which has no such numbers. A hash is 16 hexadecimal digits, in
+ * JSON a string. What is not known is empty in csv and null in JSON. SONDE_EINVAL:
+ * another kind.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_export_row_text(
     sonde_export_kind kind, const sonde_export_row *row, const sonde_reduction *stats,

@@ -1,16 +1,18 @@
 /*
- * trial.h - reading a run, while it is being written or later, on this machine or another.
+ * trial.h - reading a run, while it is being written or later, on this machine or
+ * another.
  *
- * Opening reads the indexes but no values; a refresh reads only what is new. A value is one
- * extent of one file and is mapped, not copied. Steps, modes and completeness are defined in
- * <sonde/tap.h> and docs/format.md. Damaged parts are listed by sonde_trial_damage and left
- * out; everything else is readable.
+ * Opening reads the indexes but no values; a refresh reads only what is new. A value is
+ * one extent of one file and is mapped, not copied. Steps, modes and completeness are
+ * defined in <sonde/tap.h> and docs/format.md. Damaged parts are listed by
+ * sonde_trial_damage and left out; everything else is readable.
  *
  * A writer that resumes a run gives the global step it resumes from (<sonde/recorder.h>).
- * Records from that step on that were written before are superseded: the trial shows the run
- * as if they had never been written. They stay in the files, sonde_trial_verify checks them
- * and sonde_run_info counts them. An open trial drops them at its next refresh;
- * sonde_trial_next and sonde_trial_went_back report this to readers beyond that step.
+ * Records from that step on that were written before are superseded: the trial shows the
+ * run as if they had never been written. They stay in the files, sonde_trial_verify
+ * checks them and sonde_run_info counts them. An open trial drops them at its next
+ * refresh; sonde_trial_next and sonde_trial_went_back report this to readers beyond that
+ * step.
  *
  * One thread at a time for each trial. Several trials may read one run.
  */
@@ -34,11 +36,11 @@ typedef struct sonde_trial_options {
 } sonde_trial_options;
 
 /*
- * Opens a run, or a directory written by smdebug. options may be NULL. A run whose run.json
- * is damaged or missing opens if it has a worker's folder; this is listed as damage.
- * SONDE_ENOTFOUND: no such folder. SONDE_EFORMAT: not a run. SONDE_EUNSUPPORTED: a newer
- * format. SONDE_EINVAL: end is not after begin. Memory: about 60 bytes for each raw value
- * and 30 for each row of vital signs.
+ * Opens a run, or a directory written by smdebug. options may be NULL. A run whose
+ * run.json is damaged or missing opens if it has a worker's folder; this is listed as
+ * damage. SONDE_ENOTFOUND: no such folder. SONDE_EFORMAT: not a run. SONDE_EUNSUPPORTED:
+ * a newer format. SONDE_EINVAL: end is not after begin. Memory: about 60 bytes for each
+ * raw value and 30 for each row of vital signs.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_open(const char *path,
                                                    const sonde_trial_options *options,
@@ -82,8 +84,8 @@ typedef struct sonde_run_info {
 
 /* Borrowed until the next refresh or close. */
 SONDE_API void sonde_trial_describe(const sonde_trial *trial, sonde_run_info *info);
-/* The rank of the i-th worker found here, ascending, and its name ("w0000", "worker_0"); -1
- * and NULL after the last one. */
+/* The rank of the i-th worker found here, ascending, and its name ("w0000",
+ * "worker_0"); -1 and NULL after the last one. */
 SONDE_API int sonde_trial_worker(const sonde_trial *trial, size_t i);
 SONDE_API const char *sonde_trial_worker_name(const sonde_trial *trial, size_t i);
 
@@ -100,14 +102,14 @@ SONDE_API bool sonde_trial_resume(const sonde_trial *trial, size_t i,
  * first). *step: the global step from which on everything read before is superseded. */
 SONDE_API bool sonde_trial_went_back(const sonde_trial *trial, size_t *seen,
                                      int64_t *step);
-/* The i-th part that could not be read, as one line. NULL: there are fewer. Borrowed until
- * the trial closes. */
+/* The i-th part that could not be read, as one line. NULL: there are fewer. Borrowed
+ * until the trial closes. */
 SONDE_API const char *sonde_trial_damage(const sonde_trial *trial, size_t i);
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-/* The place of a value. step is counted in mode (SONDE_MODE_GLOBAL: a global step). worker
- * -1: the first worker that has a value there. */
+/* The place of a value. step is counted in mode (SONDE_MODE_GLOBAL: a global step).
+ * worker -1: the first worker that has a value there. */
 typedef struct sonde_trial_at {
     sonde_mode mode;
     int64_t step;
@@ -115,16 +117,16 @@ typedef struct sonde_trial_at {
     int micro_batch, replica;
 } sonde_trial_at;
 
-/* The tensors of all workers, one for each name, in order of first appearance. The functions
- * below take the ids of this catalogue. Borrowed until the next refresh. */
+/* The tensors of all workers, one for each name, in order of first appearance. The
+ * functions below take the ids of this catalogue. Borrowed until the next refresh. */
 SONDE_API const sonde_catalogue *sonde_trial_catalogue(const sonde_trial *trial);
 /* Whether a tensor belonged to a collection when it was recorded. */
 SONDE_API bool sonde_trial_in_collection(const sonde_trial *trial, uint32_t id,
                                          const char *collection);
 /* The name of the i-th collection. NULL: there are fewer. */
 SONDE_API const char *sonde_trial_collection(const sonde_trial *trial, size_t i);
-/* What was saved of a tensor at a place, as SONDE_HOW_ bits. Micro-batch or replica -1: any
- * of them. step -1: any step of the mode. */
+/* What was saved of a tensor at a place, as SONDE_HOW_ bits. Micro-batch or replica
+ * -1: any of them. step -1: any step of the mode. */
 SONDE_API unsigned sonde_trial_has(sonde_trial *trial, uint32_t id,
                                    const sonde_trial_at *where);
 
@@ -136,13 +138,13 @@ typedef enum sonde_step_state {
     SONDE_STEP_NOT_YET = 2      /* it may still come, or be completed */
 } sonde_step_state;
 
-/* The steps of a mode at which something was saved, ascending, as the mode counts them.
- * incomplete: include steps that some workers have not ended. NULL: out of memory. Borrowed
- * until the next refresh. */
+/* The steps of a mode at which something was saved, ascending, as the mode counts
+ * them. incomplete: include steps that some workers have not ended. NULL: out of
+ * memory. Borrowed until the next refresh. */
 SONDE_API const int64_t *sonde_trial_steps(sonde_trial *trial, sonde_mode mode,
                                            bool incomplete, size_t *count);
-/* The steps at which a tensor has any of how (SONDE_HOW_ bits; 0: any), ascending. *steps is
- * a new array; free it with sonde_trial_free. SONDE_ERANGE: no such tensor. */
+/* The steps at which a tensor has any of how (SONDE_HOW_ bits; 0: any), ascending.
+ * *steps is a new array; free it with sonde_trial_free. SONDE_ERANGE: no such tensor. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_tensor_steps(sonde_trial *trial,
                                                            uint32_t id, sonde_mode mode,
                                                            unsigned how, int64_t **steps,
@@ -152,9 +154,9 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_tensor_steps(sonde_trial *trial,
 SONDE_API void sonde_trial_free(void *array);
 SONDE_API sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
                                                        sonde_mode mode);
-/* Refreshes until all steps are available. SONDE_ENOTFOUND: nothing was saved at one of them.
- * SONDE_EEND: the run ended before one of them. SONDE_ETIMEOUT: seconds have passed (< 0: no
- * limit). */
+/* Refreshes until all steps are available. SONDE_ENOTFOUND: nothing was saved at one
+ * of them. SONDE_EEND: the run ended before one of them. SONDE_ETIMEOUT: seconds have
+ * passed (< 0: no limit). */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps, size_t count,
                            sonde_mode mode, double seconds, sonde_diag *diag);
@@ -164,25 +166,27 @@ SONDE_API bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step,
 SONDE_API bool sonde_trial_global_step(sonde_trial *trial, sonde_mode mode,
                                        int64_t mode_step, int64_t *global_step);
 
-/* When a worker ended a step, in ns since 1970, UTC; worker -1: the last worker to end it.
- * False: not ended yet, or not known, as in runs of smdebug. */
+/* When a worker ended a step, in ns since 1970, UTC; worker -1: the last worker to end
+ * it. False: not ended yet, or not known, as in runs of smdebug. */
 SONDE_API bool sonde_trial_step_time(const sonde_trial *trial, sonde_mode mode,
                                      int64_t step, int worker, int64_t *time);
 
 /* --- values ----------------------------------------------------------------------- */
 
 /*
- * The raw value at a place. Its data is read-only, may be unaligned, and is borrowed until
- * the trial closes; if it was compressed or comes from smdebug, only until the next call for
- * a value or record of this trial. SONDE_ENOTFOUND: none there; the diagnostic names what is.
- * SONDE_EFORMAT: its bytes do not match their hash. SONDE_EUNSUPPORTED: a dtype that Sonde
- * does not have (strings of smdebug). Cost: a few microseconds plus the hash, if cached.
+ * The raw value at a place. Its data is read-only, may be unaligned, and is borrowed
+ * until the trial closes; if it was compressed or comes from smdebug, only until the next
+ * call for a value or record of this trial. SONDE_ENOTFOUND: none there; the diagnostic
+ * names what is. SONDE_EFORMAT: its bytes do not match their hash. SONDE_EUNSUPPORTED: a
+ * dtype that Sonde does not have (strings of smdebug). Cost: a few microseconds plus the
+ * hash, if cached.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id,
                                                     const sonde_trial_at *where,
                                                     sonde_view *view, sonde_diag *diag);
-/* Vital signs as saved, or else computed from the raw value, which gives the same bits.
- * Micro-batch or replica -1: of all of them, merged in order. Errors: sonde_trial_value. */
+/* Vital signs as saved, or else computed from the raw value, which gives the same
+ * bits. Micro-batch or replica -1: of all of them, merged in order. Errors:
+ * sonde_trial_value. */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
                                                      sonde_vitals *vitals,
@@ -194,10 +198,11 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_sketch(sonde_trial *trial, uint32_
                                                      sonde_diag *diag);
 
 /*
- * A reduction from what was saved; out->how is its source. Statistics come from vital signs,
- * or else from the raw value with the same bits; quantiles from the raw value exactly, or else
- * from the sketch; products and hashes from the raw value. Micro-batch or replica -1: of all
- * elements of all of them, in order. SONDE_ENOTFOUND: nothing saved there answers it.
+ * A reduction from what was saved; out->how is its source. Statistics come from vital
+ * signs, or else from the raw value with the same bits; quantiles from the raw value
+ * exactly, or else from the sketch; products and hashes from the raw value. Micro-batch
+ * or replica -1: of all elements of all of them, in order. SONDE_ENOTFOUND: nothing saved
+ * there answers it.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id,
                                                      const sonde_trial_at *where,
@@ -206,11 +211,12 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_
                                                      sonde_diag *diag);
 
 /*
- * The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: no end), merged
- * over the micro-batches and replicas of a worker (-1: the first that has any), and computed
- * from raw values where nothing else was saved. *steps and *vitals are new arrays of *count
- * elements; free each with sonde_trial_free. Damaged steps are left out and listed as damage;
- * *diag then describes the first of them although SONDE_OK is returned.
+ * The vital signs of a tensor over steps begin ... end - 1 of a mode (end 0: no end),
+ * merged over the micro-batches and replicas of a worker (-1: the first that has any),
+ * and computed from raw values where nothing else was saved. *steps and *vitals are new
+ * arrays of *count elements; free each with sonde_trial_free. Damaged steps are left out
+ * and listed as damage; *diag then describes the first of them although SONDE_OK is
+ * returned.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
     sonde_trial *trial, uint32_t id, sonde_mode mode, int worker, int64_t begin,
@@ -219,17 +225,17 @@ SONDE_API SONDE_CHECKED sonde_err sonde_trial_vitals_series(
 /* --- all of it, in order ---------------------------------------------------------- */
 
 /*
- * A cursor walks over all records in ascending global steps; within a step by worker; and of
- * each worker first vital signs, then raw values, then sketches, in the order of writing. It
- * reads ahead from the disk.
+ * A cursor walks over all records in ascending global steps; within a step by worker; and
+ * of each worker first vital signs, then raw values, then sketches, in the order of
+ * writing. It reads ahead from the disk.
  *
  *     while ((err = sonde_trial_next(cursor, &record, &diag)) == SONDE_OK) { ... }
  *     (err is SONDE_EEND)
  *
- * Following a live run: after SONDE_EEND, sonde_trial_refresh lets next return what is new.
- * Only complete steps are returned, so no step is seen halfway. If the run is resumed from a
- * step that was already returned, next returns SONDE_ERESUMED once and continues with that
- * step.
+ * Following a live run: after SONDE_EEND, sonde_trial_refresh lets next return what is
+ * new. Only complete steps are returned, so no step is seen halfway. If the run is
+ * resumed from a step that was already returned, next returns SONDE_ERESUMED once and
+ * continues with that step.
  */
 typedef struct sonde_trial_cursor sonde_trial_cursor;
 
@@ -255,16 +261,17 @@ typedef struct sonde_trial_record {
     const sonde_sketch *sketch;
 } sonde_trial_record;
 
-/* options may be NULL. The trial must outlive the cursor; it can have any number of cursors.
- * SONDE_ERANGE: an id is not in the catalogue. */
+/* options may be NULL. The trial must outlive the cursor; it can have any number of
+ * cursors. SONDE_ERANGE: an id is not in the catalogue. */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_trial_cursor_create(sonde_trial *trial, const sonde_trial_cursor_options *options,
                           sonde_trial_cursor **out, sonde_diag *diag);
 SONDE_API void sonde_trial_cursor_destroy(sonde_trial_cursor *cursor);
 /*
  * The next record. SONDE_EEND: no more (complete) records. SONDE_ERESUMED: the run was
- * resumed; records from the step in the diagnostic on are superseded and come again. Any other
- * error concerns one record, which the diagnostic names; the next call continues after it.
+ * resumed; records from the step in the diagnostic on are superseded and come again. Any
+ * other error concerns one record, which the diagnostic names; the next call continues
+ * after it.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_next(sonde_trial_cursor *cursor,
                                                    sonde_trial_record *record,
@@ -285,8 +292,8 @@ typedef struct sonde_verify_report {
 /*
  * Checks every hash of a run, which may be in use, and the header of every closed segment
  * against its index. In directories of smdebug: the checksum of each record's length, and
- * that each value can be decoded. report_line (may be NULL) is called with one line for each
- * defect. SONDE_OK also for a damaged run; other errors as sonde_trial_open.
+ * that each value can be decoded. report_line (may be NULL) is called with one line for
+ * each defect. SONDE_OK also for a damaged run; other errors as sonde_trial_open.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_trial_verify(
     const char *path, sonde_verify_report *report,

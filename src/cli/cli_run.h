@@ -50,8 +50,8 @@ unsigned cli_stats_evidence(const cli_stats *stats);
 const char *cli_reduced_text(const sonde_reduction *reduction, const sonde_reduced *value,
                              char *buf, size_t size);
 
-/* The tensors of a selector, or of "@NAME" for a recorded collection. *ids is new; free it
- * with sonde_selector_free_ids. */
+/* The tensors of a selector, or of "@NAME" for a recorded collection. *ids is new;
+ * free it with sonde_selector_free_ids. */
 sonde_err cli_resolve(const sonde_trial *trial, const char *text, uint32_t **ids,
                       size_t *count, sonde_diag *diag);
 /* The same, with a warning if a pattern matches nothing. text NULL: all. */
@@ -61,15 +61,15 @@ sonde_err cli_select(const sonde_trial *trial, const char *text, uint32_t **ids,
 sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t **ids,
                           size_t *count, sonde_diag *diag);
 sonde_err cli_fail_memory(sonde_diag *diag);
-/* For sonde_export_options.report_line: prints a warning for each of the first 10 values left
- * out; user is a size_t that counts them. The second function prints how many more there
- * were, and returns the exit code. */
+/* For sonde_export_options.report_line: prints a warning for each of the first 10
+ * values left out; user is a size_t that counts them. The second function prints how
+ * many more there were, and returns the exit code. */
 void cli_left_out(void *user, const char *text);
 int cli_left_out_end(size_t count);
 /* Whether a tensor is a single number. */
 bool cli_is_number(const sonde_tensor_info *info);
-/* Fails with SONDE_ENOTFOUND: nothing was saved in the range. The diagnostic names the nearest
- * steps. */
+/* Fails with SONDE_ENOTFOUND: nothing was saved in the range. The diagnostic names the
+ * nearest steps. */
 sonde_err cli_fail_nothing(sonde_trial *trial, uint32_t id, const cli_range *range,
                            unsigned how, sonde_diag *diag);
 /* The last step of the range's mode at which a tensor has one of how. */
@@ -89,7 +89,8 @@ double cli_age(int64_t time);
 const char *cli_duration_text(double seconds, char *buf, size_t size);
 /* Over the last hundred saved steps; 0: not known. */
 double cli_steps_per_second(sonde_trial *trial);
-/* Characters of a UTF-8 text; and the width for printf's %-*s that makes it fill columns. */
+/* Characters of a UTF-8 text; and the width for printf's %-*s that makes it fill
+ * columns. */
 int cli_letters(const char *text);
 int cli_field(const char *text, int columns);
 /* The writer of JSON for stdout, with blanks after ',' and ':'. */

@@ -1,5 +1,6 @@
 /*
- * cmd_export.c - `sonde export`: writes a run for TensorBoard, NumPy, safetensors, CSV or JSON.
+ * cmd_export.c - `sonde export`: writes a run for TensorBoard, NumPy, safetensors, CSV or
+ * JSON.
  */
 #include "cli/cli_run.h"
 

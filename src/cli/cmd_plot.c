@@ -1,5 +1,6 @@
 /*
- * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the steps.
+ * cmd_plot.c - `sonde plot`: curves of statistics, or a heat map of magnitudes over the
+ * steps.
  */
 #include "cli/heat.h"
 

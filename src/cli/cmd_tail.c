@@ -1,8 +1,8 @@
 /*
  * cmd_tail.c - `sonde tail`: a line for each step of a run, which may still be written.
  *
- * Following polls: every 25 ms the trial checks whether its files have grown, which takes a
- * few microseconds if not. A step is printed when all workers have ended it.
+ * Following polls: every 25 ms the trial checks whether its files have grown, which takes
+ * a few microseconds if not. A step is printed when all workers have ended it.
  */
 #include "cli/cli_run.h"
 
@@ -34,7 +34,8 @@ typedef struct tail {
 
 /* --- tensors ---------------------------------------------------------------------- */
 
-/* Resolves again when there are new tensors. A name unknown in a live run may still come. */
+/* Resolves again when there are new tensors. A name unknown in a live run may still
+ * come. */
 static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
 {
     const uint32_t count = sonde_catalogue_count(sonde_trial_catalogue(t->trial));

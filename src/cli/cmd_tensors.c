@@ -1,6 +1,6 @@
 /*
- * cmd_tensors.c - `sonde tensors` lists every tensor that can be observed, without running the
- * model; `sonde compile` prints the compiled model.
+ * cmd_tensors.c - `sonde tensors` lists every tensor that can be observed, without
+ * running the model; `sonde compile` prints the compiled model.
  */
 #include "cli/cli_job.h"
 #include "cli/cli_run.h"

@@ -1,5 +1,6 @@
 /*
- * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and losses.
+ * cmd_verify.c - `sonde verify`: checks every hash of a run and reports damage and
+ * losses.
  */
 #include "cli/cli_run.h"
 

@@ -6,8 +6,8 @@
 
 #include "cli/cli_run.h"
 
-/* Prints a line for each run in a folder, sorted by name; or only names, or one JSON object.
- * Opens each of them. False: there is none, and nothing was printed. */
+/* Prints a line for each run in a folder, sorted by name; or only names, or one JSON
+ * object. Opens each of them. False: there is none, and nothing was printed. */
 bool cli_ls_runs(const char *folder, bool names, bool json);
 
 #endif

@@ -1,12 +1,12 @@
 /*
  * export_arrays.c - raw values as npz and as one safetensors file; see export_arrays.h.
  *
- * Npz is written in one pass. Safetensors has its header first, so the run is walked twice:
- * for keys, dtypes and shapes, then for the data, which are never all in memory.
+ * Npz is written in one pass. Safetensors has its header first, so the run is walked
+ * twice: for keys, dtypes and shapes, then for the data, which are never all in memory.
  *
- * Zip fields are those of PKWARE's APPNOTE 6.3.9, sections 4.3 to 4.5; .npy of NumPy's NEP 1.
- * No libzip: it writes in zip_close, from sources that must all be readable until then, and
- * the values of a run are read one at a time.
+ * Zip fields are those of PKWARE's APPNOTE 6.3.9, sections 4.3 to 4.5; .npy of NumPy's
+ * NEP 1. No libzip: it writes in zip_close, from sources that must all be readable until
+ * then, and the values of a run are read one at a time.
  */
 #include "export/export_arrays.h"
 #include "base/fail.h"
@@ -351,7 +351,7 @@ void sonde__export_npz_abandon(sonde__export_npz_file *npz)
     npz->central = NULL;
 }
 
-/* --- what was exported ------------------------------------------------------------- */
+/* --- what was exported ------------------------------------------------------------ */
 
 static sonde_err fail_nothing(const char *path, sonde_diag *diag)
 {

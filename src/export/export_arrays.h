@@ -8,9 +8,9 @@
  *     central directory: a record an array
  *     (zip64 end and its locator) | end
  *
- * Sizes, offsets and counts that the old fields cannot hold are in zip64 fields. Times are
- * 1980-01-01, so the same arrays give the same bytes. bfloat16, which NumPy lacks, is widened
- * to float32: the same numbers.
+ * Sizes, offsets and counts that the old fields cannot hold are in zip64 fields. Times
+ * are 1980-01-01, so the same arrays give the same bytes. bfloat16, which NumPy lacks, is
+ * widened to float32: the same numbers.
  */
 #ifndef SONDE_EXPORT_EXPORT_ARRAYS_H
 #define SONDE_EXPORT_EXPORT_ARRAYS_H
@@ -25,7 +25,7 @@ sonde_err sonde__export_npz(sonde__export *work, const char *path, sonde_diag *d
 sonde_err sonde__export_safetensors(sonde__export *work, const char *path,
                                     sonde_diag *diag);
 
-/* --- an npz file -------------------------------------------------------------------- */
+/* --- an npz file ------------------------------------------------------------------ */
 
 typedef struct sonde__export_npz_file {
     sonde__export_out_file file;

@@ -167,8 +167,8 @@ static void put_gap(sonde__export_events *events, double last, double next)
 }
 
 /*
- * A bucket reaches from the limit before (exclusive) to its own. The bins of a sketch have
- * gaps between them, which are empty buckets:
+ * A bucket reaches from the limit before (exclusive) to its own. The bins of a sketch
+ * have gaps between them, which are empty buckets:
  *
  *     -upper ... -lower   ...   0   ...   lower ... upper
  */
@@ -222,7 +222,7 @@ sonde_err sonde__export_events_histogram(sonde__export_events *events, const cha
     return write_value(events, step, diag);
 }
 
-/* --- closing ------------------------------------------------------------------------- */
+/* --- closing ---------------------------------------------------------------------- */
 
 void sonde__export_events_abandon(sonde__export_events *events)
 {
@@ -244,7 +244,7 @@ sonde_err sonde__export_events_close(sonde__export_events *events, sonde_diag *d
     return err;
 }
 
-/* --- the folder -------------------------------------------------------------------- */
+/* --- the folder ------------------------------------------------------------------- */
 
 static const sonde_stat usual_stats[] = {
     SONDE_STAT_MEAN, SONDE_STAT_STD, SONDE_STAT_MIN,

@@ -11,7 +11,7 @@
  *
  *     u64 length | u32 masked CRC-32C of it | Event | u32 masked CRC-32C of the Event
  *
- *     Event          1 wall_time double   2 step int64   3 file_version string   5 summary
+ *     Event          1 wall_time double  2 step int64  3 file_version string  5 summary
  *     Summary        1 value (any number)
  *     Value          1 tag string   2 simple_value float   5 histo
  *     HistogramProto 1 min 2 max 3 num 4 sum 5 sum_squares double
@@ -30,7 +30,7 @@
 sonde_err sonde__export_tensorboard(sonde__export *work, const char *path,
                                     sonde_diag *diag);
 
-/* --- an event file ------------------------------------------------------------------ */
+/* --- an event file ---------------------------------------------------------------- */
 
 /* A message that grows. After running out of memory it stays as it is. */
 typedef struct sonde__export_message {

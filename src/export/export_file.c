@@ -1,6 +1,6 @@
 /*
- * export_file.c - see export_file.h. Checksums take eight bytes at a time (Kounavis and Berry
- * 2005).
+ * export_file.c - see export_file.h. Checksums take eight bytes at a time (Kounavis and
+ * Berry 2005).
  */
 #include "export/export_file.h"
 #include "base/fail.h"
@@ -155,7 +155,7 @@ sonde_err sonde__export_out_close(sonde__export_out_file *file, sonde_diag *diag
     return err;
 }
 
-/* --- checksums --------------------------------------------------------------------- */
+/* --- checksums -------------------------------------------------------------------- */
 
 void sonde__export_crc_init(sonde__export_crc *crc, uint32_t polynomial)
 {

@@ -1,6 +1,6 @@
 /*
- * export_file.h - files that appear whole or not at all, and the checksums of other formats.
- * Internal.
+ * export_file.h - files that appear whole or not at all, and the checksums of other
+ * formats. Internal.
  *
  *     open   PATH must not exist; a temporary file beside it is written
  *     put    buffered; does nothing after a failure
@@ -29,8 +29,7 @@ SONDE_API void sonde__export_out_put(sonde__export_out_file *file, const void *b
                                      size_t n);
 SONDE_API void sonde__export_out_text(sonde__export_out_file *file, const char *text);
 /* A view's elements, row-major. */
-SONDE_API void sonde__export_out_view(sonde__export_out_file *file,
-                                      const sonde_view *view);
+void sonde__export_out_view(sonde__export_out_file *file, const sonde_view *view);
 /* The first failure so far; cheap. */
 SONDE_API sonde_err sonde__export_out_status(const sonde__export_out_file *file,
                                              sonde_diag *diag);

@@ -1,8 +1,8 @@
 /*
  * export_run.c - exports: options, the walks over rows and raw values, and the call.
  *
- * If only statistics of vital signs are asked for, all steps of a tensor are read at once;
- * otherwise step by step with sonde_trial_reduce.
+ * If only statistics of vital signs are asked for, all steps of a tensor are read at
+ * once; otherwise step by step with sonde_trial_reduce.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -46,7 +46,7 @@ sonde_export_options sonde_export_options_default(void)
     return (sonde_export_options){.mode = SONDE_MODE_GLOBAL, .worker = -1};
 }
 
-/* --- options ------------------------------------------------------------------------ */
+/* --- options ---------------------------------------------------------------------- */
 
 sonde_err sonde__export_check(const sonde_trial *trial,
                               const sonde_export_options *options, sonde_diag *diag)
@@ -124,7 +124,7 @@ void sonde__export_choose(sonde__export *work, const sonde_stat *usual, size_t c
     }
 }
 
-/* --- walking over rows -------------------------------------------------------------- */
+/* --- walking over rows ------------------------------------------------------------ */
 
 typedef struct row_walk {
     sonde__export *work;
@@ -370,7 +370,7 @@ sonde_err sonde_trial_rows(sonde_trial *trial, const sonde_export_options *optio
     return sonde__export_walk(&work, first, row, user, diag);
 }
 
-/* --- walking over raw values --------------------------------------------------------- */
+/* --- walking over raw values ------------------------------------------------------ */
 
 static const char *worker_name(const sonde__export *work, int rank)
 {

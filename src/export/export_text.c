@@ -1,6 +1,6 @@
 /*
- * export_text.c - statistics and raw values as CSV (RFC 4180) and JSON lines: a line for each
- * row; of raw values in CSV a line for each element, in JSON for each value.
+ * export_text.c - statistics and raw values as CSV (RFC 4180) and JSON lines: a line for
+ * each row; of raw values in CSV a line for each element, in JSON for each value.
  *
  * Text goes to the file as it is made, so memory does not grow with the export.
  */
@@ -83,7 +83,7 @@ static void put_csv_row(sonde_text *text, const sonde_export_row *row,
     sonde_text_add(text, "\n");
 }
 
-/* --- rows as JSON ------------------------------------------------------------------- */
+/* --- rows as JSON ----------------------------------------------------------------- */
 
 /* Opens an object with step to tensor. */
 static void put_json_place(sonde_json *json, const sonde_export_row *row)
@@ -198,7 +198,7 @@ sonde_err sonde__export_rows(sonde__export *work, sonde_export_kind kind,
     return err;
 }
 
-/* --- raw values -------------------------------------------------------------------- */
+/* --- raw values ------------------------------------------------------------------- */
 
 typedef struct elements {
     sonde__export *work;

@@ -37,7 +37,7 @@ bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag
 bool sonde__export_has_step(const sonde_export_options *options,
                             const sonde_coordinate *where);
 
-/* --- walking ------------------------------------------------------------------------ */
+/* --- walking ---------------------------------------------------------------------- */
 
 /* sonde_trial_rows with the chosen statistics; counts values left out in work->report. */
 sonde_err sonde__export_walk(sonde__export *work, bool first, sonde_export_row_fn *row,

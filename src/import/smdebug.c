@@ -6,19 +6,19 @@
  *     collections/000000000/<worker>_collections.json
  *     training_job_end.ts                                  exists when the job has ended
  *
- * An index file appears when its event file is complete, so a worker has ended a step when
- * its index file exists:
+ * An index file appears when its event file is complete, so a worker has ended a step
+ * when its index file exists:
  *
  *     {"meta": {"mode": "TRAIN", "mode_step": 3, "event_file_name": "events/..."},
  *      "tensor_payload": [{"tensorname", "start_idx", "length"}],
  *      "shape_payload": [...]}
  *
- * Dtype and shape are in the records themselves: the first record of a tensor is read for the
- * catalogue, a value's own when it is asked for. The files of collections give the number of
- * workers.
+ * Dtype and shape are in the records themselves: the first record of a tensor is read for
+ * the catalogue, a value's own when it is asked for. The files of collections give the
+ * number of workers.
  *
- * Deliberately left out: reductions as statistics (they are tensors with names of their own)
- * and TensorBoard's files.
+ * Deliberately left out: reductions as statistics (they are tensors with names of their
+ * own) and TensorBoard's files.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -96,7 +96,7 @@ static void close_smdebug(void *foreign)
     }
 }
 
-/* --- event files -------------------------------------------------------------------- */
+/* --- event files ------------------------------------------------------------------ */
 
 static const char *event_name(const sonde__trial_worker *worker, int64_t step, char *name)
 {
@@ -193,7 +193,7 @@ static void read_ahead(const sonde_trial *trial, const sonde__trial_worker *work
     }
 }
 
-/* --- one index file ------------------------------------------------------------------ */
+/* --- one index file --------------------------------------------------------------- */
 
 typedef struct index_reader {
     sonde_trial *trial;
@@ -226,7 +226,8 @@ static sonde_role guess_role(const char *name)
                                           : SONDE_ROLE_OTHER;
 }
 
-/* The tensor of a payload, declared with the dtype and shape of this, its first record. */
+/* The tensor of a payload, declared with the dtype and shape of this, its first
+ * record. */
 static sonde_err declare_tensor(const index_reader *reader, const char *name,
                                 uint64_t offset, uint64_t bytes, uint32_t *tensor)
 {

@@ -7,9 +7,9 @@
  *     TensorProto  1 dtype, 2 tensor_shape, 4 tensor_content, 8 string_val (repeated)
  *     Shape        2 dim (repeated);  Dim  1 size
  *
- * Other fields are skipped. If a single field is repeated the last one counts, as protobuf
- * requires. A parser of its own, as these 60 lines read views in place: protobuf-c would copy
- * every tensor.
+ * Other fields are skipped. If a single field is repeated the last one counts, as
+ * protobuf requires. A parser of its own, as these 60 lines read views in place:
+ * protobuf-c would copy every tensor.
  */
 #include "import/smdebug_event.h"
 #include "base/fail.h"

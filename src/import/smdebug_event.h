@@ -3,9 +3,9 @@
  *
  *     u64 length | u32 masked CRC32C of these 8 bytes | payload | u32 footer
  *
- * The payload is a protobuf `Event` whose summary has one value: a tag (the tensor's name)
- * and a TensorProto with its bytes in tensor_content. smdebug's own files have a constant
- * where TFRecord has the payload's checksum; both are accepted.
+ * The payload is a protobuf `Event` whose summary has one value: a tag (the tensor's
+ * name) and a TensorProto with its bytes in tensor_content. smdebug's own files have a
+ * constant where TFRecord has the payload's checksum; both are accepted.
  */
 #ifndef SONDE_IMPORT_SMDEBUG_EVENT_H
 #define SONDE_IMPORT_SMDEBUG_EVENT_H
@@ -21,11 +21,13 @@ SONDE_API uint32_t sonde__import_crc32c(const void *bytes, size_t size);
 /* As TFRecord stores it. */
 SONDE_API uint32_t sonde__import_masked_crc32c(const void *bytes, size_t size);
 
-/* Checks that the bytes are exactly one record, its length and its checksums; *payload points
- * into them. title is for diagnostics. */
-SONDE_API SONDE_CHECKED sonde_err sonde__import_event_unwrap(
-    const unsigned char *bytes, size_t size, const char *title,
-    const unsigned char **payload, size_t *payload_size, sonde_diag *diag);
+/* Checks that the bytes are exactly one record, its length and its checksums; *payload
+ * points into them. title is for diagnostics. */
+SONDE_CHECKED sonde_err sonde__import_event_unwrap(const unsigned char *bytes,
+                                                   size_t size, const char *title,
+                                                   const unsigned char **payload,
+                                                   size_t *payload_size,
+                                                   sonde_diag *diag);
 /* The tensor with a tag in an event, as a view into the payload. SONDE_EUNSUPPORTED: it
  * has a dtype that Sonde does not have, or more than 8 dimensions. */
 SONDE_API SONDE_CHECKED sonde_err sonde__import_event_tensor(const unsigned char *payload,

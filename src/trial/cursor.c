@@ -4,8 +4,8 @@
  * On entering a step, the cursor copies the step's list of items, so a refresh in between
  * changes nothing. Raw values lie in their segments in the order of their items, so the
  * cursor knows what comes next: it asks the kernel for the wanted bytes of the following
- * megabytes, in as few and as long pieces as possible. Reading one tensor of twelve from a
- * disk is ten times faster this way (bench_trial, walk_cold_of_one).
+ * megabytes, in as few and as long pieces as possible. Reading one tensor of twelve from
+ * a disk is ten times faster this way (bench_trial, walk_cold_of_one).
  */
 #include "trial/cursor.h"
 #include "base/fail.h"
@@ -17,9 +17,9 @@
 
 #include <string.h>
 
-/* A walk over everything announces only the beginning of each segment: where every byte is
- * read, the kernel's own reading ahead is faster (its pages are larger), but it does not see
- * from file to file. */
+/* A walk over everything announces only the beginning of each segment: where every
+ * byte is read, the kernel's own reading ahead is faster (its pages are larger), but
+ * it does not see from file to file. */
 enum { AHEAD = 16 << 20, GAP = 64 << 10, BEGINNING = 1 << 20 };
 
 /* What the cursor keeps of a worker. */
@@ -148,7 +148,7 @@ static bool is_wanted(const sonde_trial_cursor *cursor, uint32_t tensor)
            (tensor < cursor->wanted_count && cursor->wanted[tensor]);
 }
 
-/* --- fetching ahead ------------------------------------------------------------------ */
+/* --- fetching ahead --------------------------------------------------------------- */
 
 /* A piece of one segment. */
 typedef struct piece {
@@ -231,7 +231,7 @@ uint64_t sonde__trial_cursor_fetched(const sonde_trial_cursor *cursor)
     return cursor->fetched;
 }
 
-/* --- entering a step ----------------------------------------------------------------- */
+/* --- entering a step -------------------------------------------------------------- */
 
 static bool add_entry(sonde_trial_cursor *cursor, size_t at, sonde__trial_kind kind,
                       uint32_t number)
@@ -359,7 +359,7 @@ static bool next_step(const sonde_trial_cursor *cursor, int64_t *global)
     return cursor->options.end == 0 || *global < cursor->options.end;
 }
 
-/* --- records ------------------------------------------------------------------------ */
+/* --- records ---------------------------------------------------------------------- */
 
 static sonde_err read_row(sonde_trial_cursor *cursor, worker_source *source,
                           const sonde__trial_item *item, sonde_trial_record *record,

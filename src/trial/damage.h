@@ -1,9 +1,10 @@
 /*
  * damage.h - the list of what could not be read of a run. Internal.
  *
- * A file of a million damaged lines must not make a million strings: the first five of each
- * file and the first 256 of a run are kept as text, the others are counted. Noting never
- * fails: without memory a note is only counted. `where` is a path relative to the run.
+ * A file of a million damaged lines must not make a million strings: the first five of
+ * each file and the first 256 of a run are kept as text, the others are counted. Noting
+ * never fails: without memory a note is only counted. `where` is a path relative to the
+ * run.
  */
 #ifndef SONDE_TRIAL_DAMAGE_H
 #define SONDE_TRIAL_DAMAGE_H
@@ -29,8 +30,8 @@ void sonde__trial_damage(sonde__trial_damage_list *list, const char *where,
 /* Notes the torn end of a file. */
 void sonde__trial_torn(sonde__trial_damage_list *list, const char *where,
                        const char *found, ...) SONDE_PRINTF(3, 4);
-/* Notes one of possibly very many defects in a file. *bad counts them; the flush afterwards
- * notes how many were not kept and sets it to 0. */
+/* Notes one of possibly very many defects in a file. *bad counts them; the flush
+ * afterwards notes how many were not kept and sets it to 0. */
 void sonde__trial_damage_in(sonde__trial_damage_list *list, uint32_t *bad,
                             const char *where, const char *found, ...) SONDE_PRINTF(4, 5);
 void sonde__trial_damage_flush(sonde__trial_damage_list *list, uint32_t *bad,

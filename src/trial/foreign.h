@@ -1,10 +1,11 @@
 /*
- * foreign.h - what a format of another program must offer to be read as a trial. Internal.
+ * foreign.h - what a format of another program must offer to be read as a trial.
+ * Internal.
  *
- * A format fills the trial with the functions of worker.h, trial_catalogue.h and steps.h: its
- * workers, tensors, steps, and an item with the layout SONDE__FOREIGN for each raw value. It
- * keeps what it needs besides in trial->foreign. To add one: define its table in import/ and
- * list it in sonde__trial_foreign_formats.
+ * A format fills the trial with the functions of worker.h, trial_catalogue.h and steps.h:
+ * its workers, tensors, steps, and an item with the layout SONDE__FOREIGN for each raw
+ * value. It keeps what it needs besides in trial->foreign. To add one: define its table
+ * in import/ and list it in sonde__trial_foreign_formats.
  */
 #ifndef SONDE_TRIAL_FOREIGN_H
 #define SONDE_TRIAL_FOREIGN_H

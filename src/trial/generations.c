@@ -33,7 +33,7 @@ bool sonde__trial_counts(const sonde_trial *trial, sonde__trial_worker *worker,
     return trial->everything;
 }
 
-/* --- removing what is superseded --------------------------------------------------- */
+/* --- removing what is superseded -------------------------------------------------- */
 
 static void subtract_bytes(void *user, const sonde__trial_item *item)
 {
@@ -141,7 +141,7 @@ sonde_err sonde__trial_generations_read(sonde_trial *trial, sonde__trial_worker 
                                    take_line, &reader, &found, diag);
 }
 
-/* --- numbered files ----------------------------------------------------------------- */
+/* --- numbered files --------------------------------------------------------------- */
 
 sonde_err sonde__trial_read_files(sonde_trial *trial, sonde__trial_worker *worker,
                                   sonde__record_file_kind kind,

@@ -1,9 +1,9 @@
 /*
  * index_file.c - index lines to items.
  *
- * A value counts only if its extent lies inside its segment. So a segment is examined for its
- * length, and for the eight bytes that give the start of its data. Index and segment may grow
- * while they are read: a length must be newer than the line it is compared with.
+ * A value counts only if its extent lies inside its segment. So a segment is examined for
+ * its length, and for the eight bytes that give the start of its data. Index and segment
+ * may grow while they are read: a length must be newer than the line it is compared with.
  */
 #include "trial/index_file.h"
 #include "base/fail.h"

@@ -228,8 +228,8 @@ static int compare_items(const void *left, const void *right, void *context)
 
 /*
  * Of blocks with one global step that are of different steps (after a resume, step 90 is
- * training where it was evaluation) only those at the end stay that are of the last's step.
- * True if any had to go.
+ * training where it was evaluation) only those at the end stay that are of the last's
+ * step. True if any had to go.
  */
 static bool drop_replaced(sonde__trial_items *items, const sonde__trial_steps *steps)
 {
@@ -260,7 +260,8 @@ static bool drop_replaced(sonde__trial_items *items, const sonde__trial_steps *s
     return true;
 }
 
-/* Whether the item is in one of the blocks that count at its global step, or before one. */
+/* Whether the item is in one of the blocks that count at its global step, or before
+ * one. */
 static bool is_kept(const sonde__trial_items *items, const sonde__trial_steps *steps,
                     uint32_t number)
 {

@@ -12,12 +12,12 @@
  *     history of a    0, 6, 4       the later a@2 replaces the earlier one
  *     history of b    1, 3, 5       by (global step, shard)
  *
- * Adding appends in three places. Items arrive nearly in order; what a resumed writer brings
- * out of order is sorted once a refresh by sonde__trial_items_sort, and queries come after
- * it. Finding one item costs log2(length of the history) comparisons.
+ * Adding appends in three places. Items arrive nearly in order; what a resumed writer
+ * brings out of order is sorted once a refresh by sonde__trial_items_sort, and queries
+ * come after it. Finding one item costs log2(length of the history) comparisons.
  *
- * Functions that need memory return false or SONDE__NONE when it is out, and change nothing.
- * One thread at a time.
+ * Functions that need memory return false or SONDE__NONE when it is out, and change
+ * nothing. One thread at a time.
  */
 #ifndef SONDE_TRIAL_ITEMS_H
 #define SONDE_TRIAL_ITEMS_H
@@ -105,14 +105,15 @@ SONDE_API void sonde__trial_items_sort(sonde__trial_items *items,
                                        const sonde__trial_steps *steps);
 /* Marks every item from a global step on as superseded and removes it from the indexes.
  * gone (may be NULL) is called for each. */
-SONDE_API void sonde__trial_items_supersede(
-    sonde__trial_items *items, const sonde__trial_steps *steps, int64_t global,
-    void (*gone)(void *user, const sonde__trial_item *item), void *user);
+void sonde__trial_items_supersede(sonde__trial_items *items,
+                                  const sonde__trial_steps *steps, int64_t global,
+                                  void (*gone)(void *user, const sonde__trial_item *item),
+                                  void *user);
 /* True at the first call for an item: its damage is reported once. */
-SONDE_API bool sonde__trial_items_report(sonde__trial_items *items, uint32_t number);
+bool sonde__trial_items_report(sonde__trial_items *items, uint32_t number);
 /* Borrowed until items is finished. */
-SONDE_API const sonde__trial_item *sonde__trial_items_at(const sonde__trial_items *items,
-                                                         uint32_t number);
+const sonde__trial_item *sonde__trial_items_at(const sonde__trial_items *items,
+                                               uint32_t number);
 
 /* Micro-batch and replica as one number, in the order of observation. */
 static inline uint64_t sonde__trial_shard(const sonde__trial_item *item)
@@ -124,10 +125,10 @@ static inline uint64_t sonde__trial_shard(const sonde__trial_item *item)
 SONDE_API const sonde__trial_history *
 sonde__trial_items_history(const sonde__trial_items *items, uint32_t tensor);
 /* The first place in a history that is not before (global step, shard). */
-SONDE_API uint32_t sonde__trial_history_lower(const sonde__trial_items *items,
-                                              const sonde__trial_steps *steps,
-                                              const sonde__trial_history *history,
-                                              int64_t global, uint64_t shard);
+uint32_t sonde__trial_history_lower(const sonde__trial_items *items,
+                                    const sonde__trial_steps *steps,
+                                    const sonde__trial_history *history, int64_t global,
+                                    uint64_t shard);
 /* The number of the item of a tensor at (global step, shard), or SONDE__NONE. */
 SONDE_API uint32_t sonde__trial_items_find(const sonde__trial_items *items,
                                            const sonde__trial_steps *steps,
@@ -156,8 +157,8 @@ typedef struct sonde__trial_layouts {
 
 /* Start with a zeroed one. */
 SONDE_API void sonde__trial_layouts_fini(sonde__trial_layouts *layouts);
-/* The index of a layout, which is added if it is new. guess, if valid, is compared first and
- * makes this cheap. */
+/* The index of a layout, which is added if it is new. guess, if valid, is compared
+ * first and makes this cheap. */
 SONDE_API uint32_t sonde__trial_layouts_intern(sonde__trial_layouts *layouts,
                                                const sonde__trial_layout *layout,
                                                uint32_t guess);

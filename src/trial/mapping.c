@@ -110,8 +110,8 @@ static bool is_ready(const sonde__trial_file *file, uint64_t question, uint64_t 
 }
 
 /*
- * Opens the file to see that it is still as long as before: touching a mapping beyond the end
- * of its file kills the process.
+ * Opens the file to see that it is still as long as before: touching a mapping beyond the
+ * end of its file kills the process.
  */
 sonde_err sonde__trial_file_map(const sonde__trial_file_list *list,
                                 sonde__trial_file *file, uint64_t question,

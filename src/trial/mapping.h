@@ -2,9 +2,9 @@
  * mapping.h - numbered files by the name they have at the moment, mapped into memory.
  * Internal.
  *
- * A `.part` file becomes a closed one by renaming: its bytes, and so its mappings, stay. A
- * file that grows is mapped again, larger, when bytes after the mapped part are needed; older
- * mappings stay for those who borrowed them.
+ * A `.part` file becomes a closed one by renaming: its bytes, and so its mappings, stay.
+ * A file that grows is mapped again, larger, when bytes after the mapped part are needed;
+ * older mappings stay for those who borrowed them.
  */
 #ifndef SONDE_TRIAL_MAPPING_H
 #define SONDE_TRIAL_MAPPING_H
@@ -47,11 +47,12 @@ typedef struct sonde__trial_file_list {
 } sonde__trial_file_list;
 
 void sonde__trial_file_list_fini(sonde__trial_file_list *list);
-/* The file of a number: the last one, or a new one after it. NULL: out of memory. Borrowed
- * until the next call. */
+/* The file of a number: the last one, or a new one after it. NULL: out of memory.
+ * Borrowed until the next call. */
 sonde__trial_file *sonde__trial_file_numbered(sonde__trial_file_list *list,
                                               uint64_t number);
-/* Opens a file under its present name, which goes to path (SONDE__PATH bytes). -1: errno. */
+/* Opens a file under its present name, which goes to path (SONDE__PATH bytes). -1:
+ * errno. */
 int sonde__trial_file_open(const sonde__trial_file_list *list, sonde__trial_file *file,
                            char *path);
 /*

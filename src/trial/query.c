@@ -1,6 +1,6 @@
 /*
- * query.c - from a place (mode, step, worker, micro-batch, replica) to the items there, and
- * from items to values, vital signs, sketches, reductions and series.
+ * query.c - from a place (mode, step, worker, micro-batch, replica) to the items there,
+ * and from items to values, vital signs, sketches, reductions and series.
  */
 #include "base/fail.h"
 #include "base/macros.h"
@@ -19,7 +19,7 @@ typedef struct found_items {
     uint32_t count;
 } found_items;
 
-/* --- steps at a place --------------------------------------------------------------- */
+/* --- steps at a place ------------------------------------------------------------- */
 
 typedef struct candidates {
     const sonde_trial *trial;
@@ -29,8 +29,8 @@ typedef struct candidates {
 } candidates;
 
 /*
- * A step of a mode can be several global steps: if the workers count differently, or if the
- * run was resumed from between. The one that arrived last comes first.
+ * A step of a mode can be several global steps: if the workers count differently, or if
+ * the run was resumed from between. The one that arrived last comes first.
  */
 static candidates find_candidates(const sonde_trial *trial, const sonde_trial_at *where)
 {
@@ -166,7 +166,7 @@ unsigned sonde_trial_has(sonde_trial *trial, uint32_t id, const sonde_trial_at *
     return how;
 }
 
-/* --- missing items ----------------------------------------------------------------- */
+/* --- missing items ---------------------------------------------------------------- */
 
 /* "train step 100, micro-batch 2" */
 static const char *place_text(const sonde_trial_at *where, char *text, size_t size)
@@ -241,7 +241,7 @@ static sonde_err fail_missing(sonde_trial *trial, sonde__trial_kind kind, uint32
                        place_text(where, place, sizeof place));
 }
 
-/* --- values ------------------------------------------------------------------------ */
+/* --- values ----------------------------------------------------------------------- */
 
 static const sonde__trial_raw_item *raw_item(const found_items *found, uint32_t i)
 {
@@ -472,9 +472,9 @@ sonde_err sonde_trial_reduce(sonde_trial *trial, uint32_t id, const sonde_trial_
 /* --- series ----------------------------------------------------------------------- */
 
 /*
- * Two histories, saved rows and raw values, are walked side by side; where a step is in both,
- * the saved row is used. The rows of consecutive steps lie far apart in the file, so the time
- * goes into memory: some 100 ns a step.
+ * Two histories, saved rows and raw values, are walked side by side; where a step is in
+ * both, the saved row is used. The rows of consecutive steps lie far apart in the file,
+ * so the time goes into memory: some 100 ns a step.
  */
 typedef struct series_walk {
     sonde_trial *trial;

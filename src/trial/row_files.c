@@ -1,10 +1,10 @@
 /*
  * row_files.c - rows and records, which a writer may be appending, to items.
  *
- * Every row is read once here and its check verified; afterwards a row is an address in the
- * mapped file. A damaged head does no harm: the place of the first row is known, and each row
- * has a check of its own. The length of a sketch record is in the record; if it is damaged,
- * the next record with a right check is searched for, eight bytes at a time.
+ * Every row is read once here and its check verified; afterwards a row is an address in
+ * the mapped file. A damaged head does no harm: the place of the first row is known, and
+ * each row has a check of its own. The length of a sketch record is in the record; if it
+ * is damaged, the next record with a right check is searched for, eight bytes at a time.
  */
 #include "trial/row_files.h"
 #include "base/fail.h"
@@ -28,9 +28,9 @@ enum { MOST_RECORD = 1 << 22, MOST_ROOM = 1 << 23 /* twice the longest record */
 typedef struct row_reader row_reader;
 
 /*
- * Takes the items among count bytes, which lie at progress->offset in the file and are aligned
- * as it is, and moves progress->offset after each. at_end: these are the last bytes of a file
- * that grows no more.
+ * Takes the items among count bytes, which lie at progress->offset in the file and are
+ * aligned as it is, and moves progress->offset after each. at_end: these are the last
+ * bytes of a file that grows no more.
  */
 typedef sonde_err take_fn(row_reader *reader, const unsigned char *bytes, size_t count,
                           bool at_end);

@@ -1,6 +1,6 @@
 /*
- * run_file.h - run.json, end.json and state.json, and what follows from them: the status of a
- * run and the last step that is complete. Internal.
+ * run_file.h - run.json, end.json and state.json, and what follows from them: the status
+ * of a run and the last step that is complete. Internal.
  */
 #ifndef SONDE_TRIAL_RUN_FILE_H
 #define SONDE_TRIAL_RUN_FILE_H
@@ -20,7 +20,8 @@ sonde_err sonde__trial_state_read(sonde_trial *trial, sonde__trial_worker *worke
                                   sonde_diag *diag);
 /* Sets the status and the last complete step from what has been read. */
 void sonde__trial_update_status(sonde_trial *trial);
-/* Seconds since 1970 of "2026-01-31T12:00:00.000000Z"; -1 for any other text, and NULL. */
+/* Seconds since 1970 of "2026-01-31T12:00:00.000000Z"; -1 for any other text, and
+ * NULL. */
 double sonde__trial_seconds(const char *text);
 
 #endif

@@ -1,15 +1,16 @@
 /*
  * steps.h - the steps of a run, each stored once, and their order. Internal.
  *
- *     items            (global step, mode, step of the mode) in order of arrival; the index
- *                      of a step never changes
- *     sorted[mode]     indexes by step of that mode; sorted[SONDE_MODE_GLOBAL] has all steps
- *                      by global step
+ *     items          (global step, mode, step of the mode) in order of arrival; the
+ *                    index of a step never changes
+ *     sorted[mode]   indexes by step of that mode; sorted[SONDE_MODE_GLOBAL]: all, by
+ *                    global step
  *
- * Workers share steps. A step arrives as soon as any file mentions it, so arrival is nearly
- * in order; what arrives out of order is sorted once a refresh by sonde__trial_steps_sort,
- * and queries come after it. Interning the step that was interned last, or the one after
- * it, costs a comparison, any other a hash; a search costs log2(steps) comparisons. One thread at a time.
+ * Workers share steps. A step arrives as soon as any file mentions it, so arrival is
+ * nearly in order; what arrives out of order is sorted once a refresh by
+ * sonde__trial_steps_sort, and queries come after it. Interning the step that was
+ * interned last, or the one after it, costs a comparison, any other a hash; a search
+ * costs log2(steps) comparisons. One thread at a time.
  */
 #ifndef SONDE_TRIAL_STEPS_H
 #define SONDE_TRIAL_STEPS_H
@@ -45,13 +46,14 @@ typedef struct sonde__trial_steps {
 
 SONDE_API void sonde__trial_steps_init(sonde__trial_steps *steps);
 SONDE_API void sonde__trial_steps_fini(sonde__trial_steps *steps);
-/* The index of a step, which is added if it is new. SONDE__NONE: out of memory, and nothing
- * has changed. */
+/* The index of a step, which is added if it is new. SONDE__NONE: out of memory, and
+ * nothing has changed. */
 SONDE_API uint32_t sonde__trial_steps_intern(sonde__trial_steps *steps, int64_t global,
                                              sonde_mode mode, int64_t mode_step);
 SONDE_API void sonde__trial_steps_sort(sonde__trial_steps *steps);
-/* Removes the steps from a global step on that are neither saved nor ended from sorted[]. */
-SONDE_API void sonde__trial_steps_drop_empty(sonde__trial_steps *steps, int64_t global);
+/* Removes the steps from a global step on that are neither saved nor ended from
+ * sorted[]. */
+void sonde__trial_steps_drop_empty(sonde__trial_steps *steps, int64_t global);
 /* The step number at a place in sorted[mode]. */
 SONDE_API int64_t sonde__trial_steps_at(const sonde__trial_steps *steps, sonde_mode mode,
                                         size_t place);

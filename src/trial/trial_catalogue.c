@@ -22,7 +22,7 @@
 enum { MOST_UNKNOWN = 1 << 20 }; /* larger ids cannot be meant, unless declared */
 enum { MEMBER = 512 };           /* bytes of a key in trial->members */
 
-/* --- tensors and collections ------------------------------------------------------- */
+/* --- tensors and collections ------------------------------------------------------ */
 
 sonde_err sonde__trial_declare(sonde_trial *trial, const sonde_tensor_info *info,
                                uint32_t *tensor, sonde_diag *diag)
@@ -170,8 +170,8 @@ static const char *fill_info(const json_t *line, sonde_tensor_info *info)
     return NULL;
 }
 
-/* Fills in the tensor of an alias, and its dtype and shape. What was expected of a bad line;
- * NULL for a good one. */
+/* Fills in the tensor of an alias, and its dtype and shape. What was expected of a bad
+ * line; NULL for a good one. */
 static const char *find_tensor(const line_reader *reader, const json_t *line,
                                sonde_tensor_info *info)
 {
@@ -283,7 +283,7 @@ sonde_err sonde__trial_catalogue_read(sonde_trial *trial, sonde__trial_worker *w
         &worker->has_catalogue, diag);
 }
 
-/* --- names in the headers of segments -------------------------------------------- */
+/* --- names in the headers of segments --------------------------------------------- */
 
 /* The key of the value at that offset; NULL if there is none. */
 static const char *key_at(const sonde_safetensors *file, uint64_t offset, uint64_t bytes)

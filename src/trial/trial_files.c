@@ -268,7 +268,7 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
     return SONDE_OK;
 }
 
-/* --- numbered files ---------------------------------------------------------------- */
+/* --- numbered files --------------------------------------------------------------- */
 
 bool sonde__trial_progress_list(sonde__trial_progress *progress, uint64_t number)
 {

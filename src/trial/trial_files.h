@@ -1,9 +1,9 @@
 /*
  * trial_files.h - reading files that a writer may be appending to. Internal.
  *
- * Small files are read whole, text files line by line, numbered files one after another. No
- * file stays open between two refreshes, so a run with many workers needs few descriptors;
- * seeing that a file has not grown costs one stat.
+ * Small files are read whole, text files line by line, numbered files one after another.
+ * No file stays open between two refreshes, so a run with many workers needs few
+ * descriptors; seeing that a file has not grown costs one stat.
  */
 #ifndef SONDE_TRIAL_TRIAL_FILES_H
 #define SONDE_TRIAL_TRIAL_FILES_H
@@ -36,7 +36,7 @@ bool sonde__trial_scratch_reserve(sonde__trial_scratch *scratch, size_t size);
 sonde_err sonde__trial_read_small(sonde__trial_scratch *buffer, const char *path,
                                   size_t *size, sonde_diag *diag);
 
-/* --- files that grow --------------------------------------------------------------- */
+/* --- files that grow -------------------------------------------------------------- */
 
 /* How far a file, or a series of numbered files, has been read. */
 typedef struct sonde__trial_progress {
@@ -57,8 +57,9 @@ void sonde__trial_progress_fini(sonde__trial_progress *progress);
 /* Called with each complete line, without its newline; it may change the text. Any error
  * stops reading, and the line is read again the next time. */
 typedef sonde_err sonde__trial_line_fn(void *user, char *text, size_t length);
-/* Reads the lines that were appended to a file since the last call. *found: the file exists.
- * A file that cannot be read is noted as damage; the only error is SONDE_ENOMEM. */
+/* Reads the lines that were appended to a file since the last call. *found: the file
+ * exists. A file that cannot be read is noted as damage; the only error is
+ * SONDE_ENOMEM. */
 sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
                                   sonde__trial_progress *progress, const char *path,
                                   const char *where, sonde__trial_line_fn *line,
@@ -67,14 +68,14 @@ sonde_err sonde__trial_read_lines(sonde__trial_damage_list *damage,
 void sonde__trial_progress_end(sonde__trial_damage_list *damage,
                                sonde__trial_progress *progress, const char *where);
 
-/* --- numbered files ---------------------------------------------------------------- */
+/* --- numbered files --------------------------------------------------------------- */
 
 /* Adds the number of a file found when the trial is opened; sort comes after the last.
  * False: out of memory. */
 bool sonde__trial_progress_list(sonde__trial_progress *progress, uint64_t number);
 void sonde__trial_progress_sort(sonde__trial_progress *progress);
-/* Whether a file follows the one being read, and its number. Ask before reading that one to
- * its end: it has stopped growing if the answer is yes. */
+/* Whether a file follows the one being read, and its number. Ask before reading that
+ * one to its end: it has stopped growing if the answer is yes. */
 bool sonde__trial_progress_peek(const char *folder, const sonde__trial_progress *progress,
                                 sonde__record_file_kind kind, uint64_t *next);
 /* Moves on to file next. Notes missing files and a torn end of the previous one. */

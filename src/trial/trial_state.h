@@ -1,11 +1,11 @@
 /*
  * trial_state.h - a trial and its workers: what has been read of a run. Internal.
  *
- * A refresh reads in an order that keeps a live reader consistent without a lock: first which
- * workers have ended (end.json, state.json), then for each worker the resumes, the ended
- * steps, and only then what was written before those steps (indexes, statistics, sketches);
- * the catalogue whenever a tensor is unknown. So everything of a step that has ended is there,
- * and everything of a run that had ended.
+ * A refresh reads in an order that keeps a live reader consistent without a lock: first
+ * which workers have ended (end.json, state.json), then for each worker the resumes, the
+ * ended steps, and only then what was written before those steps (indexes, statistics,
+ * sketches); the catalogue whenever a tensor is unknown. So everything of a step that has
+ * ended is there, and everything of a run that had ended.
  */
 #ifndef SONDE_TRIAL_TRIAL_STATE_H
 #define SONDE_TRIAL_TRIAL_STATE_H

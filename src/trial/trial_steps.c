@@ -1,5 +1,6 @@
 /*
- * trial_steps.c - the steps of a trial: lists, completeness, waiting, one count to the other.
+ * trial_steps.c - the steps of a trial: lists, completeness, waiting, one count to the
+ * other.
  */
 #include "base/clock.h"
 #include "base/fail.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* --- lists of steps ---------------------------------------------------------------- */
+/* --- lists of steps --------------------------------------------------------------- */
 
 static bool fill_list(const sonde_trial *trial, sonde_mode mode, bool incomplete,
                       sonde__trial_step_list *list)
@@ -154,7 +155,7 @@ void sonde_trial_free(void *array)
     sonde__free(array);
 }
 
-/* --- completeness ------------------------------------------------------------------ */
+/* --- completeness ----------------------------------------------------------------- */
 
 sonde_step_state sonde_trial_has_passed_step(sonde_trial *trial, int64_t step,
                                              sonde_mode mode)
@@ -260,7 +261,7 @@ sonde_err sonde_trial_wait_for_steps(sonde_trial *trial, const int64_t *steps,
     }
 }
 
-/* --- one count to the other --------------------------------------------------------- */
+/* --- one count to the other ------------------------------------------------------- */
 
 bool sonde_trial_mode_step(sonde_trial *trial, int64_t global_step, sonde_mode *mode,
                            int64_t *mode_step)

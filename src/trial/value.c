@@ -123,7 +123,7 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
     return err;
 }
 
-/* --- rows and sketches -------------------------------------------------------------- */
+/* --- rows and sketches ------------------------------------------------------------ */
 
 /* The statistics file that holds a row. */
 static sonde__trial_file *file_of_row(const sonde__trial_worker *worker, uint32_t row)

@@ -13,8 +13,8 @@ sonde_err sonde__trial_load_value(sonde_trial *trial, sonde__trial_worker *worke
                                   const sonde__trial_raw_item *item, sonde_view *view,
                                   sonde_diag *diag);
 
-/* Rows first ... end - 1 of a worker, mapped; zeroed: none. For one query, in which each file
- * is looked at once. */
+/* Rows first ... end - 1 of a worker, mapped; zeroed: none. For one query, in which
+ * each file is looked at once. */
 typedef struct sonde__trial_rows {
     const sonde__record_stats_row *rows;
     uint32_t first, end;

@@ -1,8 +1,8 @@
 /*
  * verify.c - checks every byte of a run that has a hash.
  *
- * Opening has already read every line, row and sketch and noted the damaged ones. Here follow
- * the values, and the headers that closed segments have for other readers.
+ * Opening has already read every line, row and sketch and noted the damaged ones. Here
+ * follow the values, and the headers that closed segments have for other readers.
  */
 #include "base/fail.h"
 #include "trial/trial_open.h"
@@ -36,8 +36,8 @@ static bool is_key(const sonde_trial *trial, const sonde__trial_raw_item *item,
     return key[length] == '\0' || key[length] == '@' || key[length] == '#';
 }
 
-/* Whether item is the header's value *next, or a later one: a recovery makes values of bytes
- * that no index line mentions. Moves *next beyond it. */
+/* Whether item is the header's value *next, or a later one: a recovery makes values of
+ * bytes that no index line mentions. Moves *next beyond it. */
 static bool find_entry(const sonde_trial *trial, const sonde_safetensors *file,
                        const sonde__trial_raw_item *item, size_t *next)
 {

@@ -161,7 +161,7 @@ void sonde__trial_worker_destroy(sonde__trial_worker *worker)
     sonde__free(worker);
 }
 
-/* --- what it has recorded ---------------------------------------------------------- */
+/* --- what it has recorded --------------------------------------------------------- */
 
 sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worker,
                                   sonde__trial_kind kind, const sonde__trial_item *item,

@@ -17,13 +17,13 @@ sonde_err sonde__trial_worker_add(sonde_trial *trial, sonde__trial_worker *worke
 
 /* --- ended steps ------------------------------------------------------------------ */
 
-/* Notes that the worker ended a step (an index) at a time. A later time for the same step is
- * ignored. False: out of memory. */
+/* Notes that the worker ended a step (an index) at a time. A later time for the same
+ * step is ignored. False: out of memory. */
 bool sonde__trial_worker_ended(sonde_trial *trial, sonde__trial_worker *worker,
                                uint32_t step, int64_t time);
 bool sonde__trial_worker_has_ended(const sonde__trial_worker *worker, uint32_t step);
-/* When the last worker ended a step, or the one of a rank >= 0; 0: none has, or the time is
- * not known. */
+/* When the last worker ended a step, or the one of a rank >= 0; 0: none has, or the
+ * time is not known. */
 int64_t sonde__trial_ended_at(const sonde_trial *trial, uint32_t step, int rank);
 /* Whether all workers have ended a step. */
 bool sonde__trial_step_complete(const sonde_trial *trial, const sonde__trial_step *step);
