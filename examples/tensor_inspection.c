@@ -55,7 +55,7 @@ static _Noreturn void refuse(const char *what, const char *found, const char *ex
 static const char *take_text(char **argv, int argc, int *i)
 {
     if (*i + 1 >= argc) {
-        refuse(argv[*i], "nothing behind it", "a value");
+        refuse(argv[*i], "no value after it", "a value");
     }
     return argv[++*i];
 }
@@ -85,7 +85,7 @@ static filters take_filters(char **argv, int argc, int *i)
         taken.texts[taken.count++] = argv[++*i];
     }
     if (taken.count == 0) {
-        refuse(name, "nothing behind it", "filters, or none");
+        refuse(name, "nothing after it", "filters, or none");
     }
     if (taken.count == 1 && strcasecmp(taken.texts[0], "none") == 0) {
         taken.count = 0;

@@ -2,8 +2,8 @@
  * faults.h - planted faults and clean runs: what the parts of the benchmark share.
  *
  *     data.c       what is learnt
- *     engine.c     networks that Sonde's engine trains, judged as a session's user would
- *     loop.h       networks with a loop of their own, for what the engine has not: dropout, batch
+ *     engine.c     networks that a trainer of Sonde's engine trains, with rules attached
+ *     loop.h       networks with a loop of their own, for what the engine lacks: dropout, batch
  *                  norm, embeddings, replicas, frozen layers, optimisers with mistakes
  *     plants_*.c   the faults, one row each: what is planted where, who has to find it
  *     clean.c      runs in which nothing is wrong

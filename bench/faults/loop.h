@@ -1,6 +1,6 @@
 /*
  * loop.h - networks of dense layers with a training loop of their own, in plain C: what a
- * foreign program is to libsonde. It has what the engine has not (dropout, batch norm, tanh and
+ * foreign program is to libsonde. It has what the engine lacks (dropout, batch norm, tanh and
  * sigmoid, embeddings, evaluation in the same process, replicas, layers that are frozen) and
  * can make the mistakes that programs make.
  *
@@ -24,7 +24,7 @@ typedef enum loop_activation {
     ACT_SIGMOID = 2
 } loop_activation;
 
-/* An op behind the first activation h, as people write them: log(1.01 + h), sqrt(1.01 + h), and
+/* An op after the first activation h, as people write them: log(1.01 + h), sqrt(1.01 + h), and
  * h / rms(h); of a value that `shift` was taken from, which is the fault. */
 typedef enum loop_op {
     OP_NONE = 0,
@@ -75,7 +75,7 @@ typedef struct loop_plan {
     loop_mistake mistake;
     int at; /* step of the mistake */
     double severity;
-    double idle; /* seconds without a step behind the last */
+    double idle; /* seconds without a step after the last */
     /* At every step, before it: what else may be wrong. */
     void (*before)(struct loop *training, int64_t step);
     const char *record;
@@ -95,7 +95,7 @@ typedef struct loop_layer {
     int64_t in, out;
     const float *x; /* (B, in) */
     float *z, *n, *a, *o,
-        *mask;         /* (B, out): before and behind the norm, activation, output */
+        *mask;         /* (B, out): before and after the norm, activation, output */
     float *hat, *back; /* normalised; gradient of x (B, in) */
     float *mean, *var; /* running, (out) */
     float *deviation;  /* 1 / of the batch */

@@ -190,7 +190,7 @@ static void forget_rate(struct loop *training, int64_t step)
     }
 }
 
-/* Training goes on long after nothing is learnt. */
+/* Training continues long after the network has stopped learning. */
 static void overtrain(const faults_row *row, uint64_t seed, double severity,
                       const char *record, sonde_rules **rules)
 {

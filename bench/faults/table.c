@@ -22,7 +22,7 @@ typedef struct tally {
 
 typedef struct rule_tally {
     const char *rule;
-    int found, sole; /* faults that it found; of them by nobody else */
+    int found, sole; /* faults that it found; of them by no other rule */
     int alarms;      /* in clean runs */
 } rule_tally;
 

@@ -1,6 +1,6 @@
 /*
- * cmd_demo.c - `sonde demo`: trains a network that goes wrong, records it, and prints what the rules
- * find and why.
+ * cmd_demo.c - `sonde demo`: trains a network that goes wrong, records it, and prints
+ * what the rules find and why.
  */
 #include "cli/demo.h"
 
@@ -314,7 +314,8 @@ static sonde_err open_rules(showing *show, sonde_diag *diag)
     return err;
 }
 
-/* Of a pair, the other run comes first, for the one that is judged to be compared with it. */
+/* Of a pair, the other run comes first, for the one that is judged to be compared with
+ * it. */
 static sonde_err train(showing *show, bool judged, sonde_diag *diag)
 {
     const demo_values *asked = show->asked;
@@ -448,12 +449,9 @@ const cli_command cli_demo = {
     .name = "demo",
     .arguments = "NAME",
     .summary = "train a network that goes wrong, and see the rules find it",
-    .details =
-        "Each demo takes seconds and needs neither network nor data. The run is kept; the "
-        "last\n"
-        "lines show how to look at it. The exit code is 0 if the rules found the expected "
-        "fault\n"
-        "and, with --fixed, nothing.",
+    .details = "Each demo takes seconds and needs neither network nor data. The run\n"
+               "is kept; the last lines show how to look at it. The exit code is 0 if\n"
+               "the rules found the expected fault and, with --fixed, nothing.",
     .examples = "  sonde demo list\n"
                 "  sonde demo vanishing_grad --record ./demo_vg/\n"
                 "  sonde demo vanishing_grad --fixed",

@@ -64,7 +64,7 @@ static const char *framework_regex(const char *name)
     return NULL;
 }
 
-bool sonde__is_smdebug(const sonde__yaml *root)
+bool sonde__hook_is_smdebug(const sonde__yaml *root)
 {
     return sonde__yaml_get(root, "LocalPath") != NULL ||
            sonde__yaml_get(root, "S3OutputPath") != NULL ||

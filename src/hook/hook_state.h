@@ -109,7 +109,7 @@ void sonde__hook_detach_all(sonde_hook *hook);
 /* Fields of given that are set replace those of a file. */
 void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options *given);
 /* Whether a tree is smdebug's configuration, and the hook that it describes. */
-bool sonde__is_smdebug(const sonde__yaml *root);
+bool sonde__hook_is_smdebug(const sonde__yaml *root);
 sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
                                    const sonde__yaml *root,
                                    const sonde_hook_options *options, sonde_hook **out);

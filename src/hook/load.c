@@ -179,7 +179,7 @@ sonde_err sonde_hook_parse(const char *text, size_t size, const char *name,
     } else if (root->kind != SONDE__YAML_MAP) {
         err = sonde__yaml_fail(&reader, root, SONDE_EINVAL, "keys and values",
                                "the configuration of a hook is none");
-    } else if (sonde__is_smdebug(root)) {
+    } else if (sonde__hook_is_smdebug(root)) {
         err = sonde__hook_from_smdebug(&reader, root, options, out);
     } else {
         err = from_own(&reader, root, options, out);

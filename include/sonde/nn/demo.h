@@ -14,8 +14,8 @@
  *       fixed:                          # replaces these in the repaired job; its fault is gone
  *         optimizer: {learning_rate: 0.001}
  *
- * A job with this section trains like any other (sonde train); `sonde demo` also applies samples
- * and fault.
+ * A job with this section trains like any other (sonde train); `sonde demo` also applies
+ * samples and fault.
  */
 #ifndef SONDE_NN_DEMO_H
 #define SONDE_NN_DEMO_H

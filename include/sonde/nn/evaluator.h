@@ -3,8 +3,9 @@
  *
  *     create, which compiles; run, run ...; score, matrix; destroy
  *
- * An evaluator uses the model's parameters and changes nothing of the model. Every sample that the
- * loader delivers counts once: a smaller last batch has a plan of its own.
+ * An evaluator uses the model's parameters and changes nothing of the model. Every
+ * sample that the loader delivers counts once: a smaller last batch has a plan of its
+ * own.
  */
 #ifndef SONDE_NN_EVALUATOR_H
 #define SONDE_NN_EVALUATOR_H
@@ -34,20 +35,20 @@ typedef struct sonde_nn_evaluator_options {
 } sonde_nn_evaluator_options;
 
 /*
- * The model's first output holds the scores, (N, classes); its first input takes the samples, the
- * second the labels. The evaluator adds the model's loss to its outputs (sonde_nn_output_loss) and
- * averages it; without a loss, score.loss is NaN. model and loader are borrowed until destroy;
- * options may be NULL.
+ * The model's first output holds the scores, (N, classes); its first input takes the
+ * samples, the second the labels. The evaluator adds the model's loss to its outputs
+ * (sonde_nn_output_loss) and averages it; without a loss, score.loss is NaN. model and
+ * loader are borrowed until destroy; options may be NULL.
  */
 SONDE_API SONDE_CHECKED sonde_err
 sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *loader,
                           const sonde_nn_evaluator_options *options,
                           sonde_nn_evaluator **out, sonde_diag *diag);
 /*
- * The same for a job's model, transforms and options, over at most `most` samples of set (0: all),
- * always the same ones. The batches have at most the job's eval_batch_size samples and are nearly
- * equal, so that the mean of their losses is nearly that of the samples. set is borrowed until
- * destroy. model is one that sonde_nn_job_build made.
+ * The same for a job's model, transforms and options, over at most `most` samples of set
+ * (0: all), always the same ones. The batches have at most the job's eval_batch_size
+ * samples and are nearly equal, so that the mean of their losses is nearly that of the
+ * samples. set is borrowed until destroy. model is one that sonde_nn_job_build made.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_evaluator_create_for_job(
     sonde_nn_job *job, sonde_nn_model *model, const sonde_nn_dataset *set, int64_t most,

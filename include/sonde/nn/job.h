@@ -1,6 +1,6 @@
 /*
- * job.h - a training job as text in YAML (of which JSON is a subset): model, data, optimizer,
- * options, taps, recording and rules. The options are one table (option.h).
+ * job.h - a training job as text in YAML (of which JSON is a subset): model, data,
+ * optimizer, options, taps, recording and rules. The options are one table (option.h).
  *
  *     model:
  *       input: [1, 28, 28]              # one sample, without the batch
@@ -18,9 +18,9 @@
  *     record: {path: runs/first, every: 100}   # a hook's configuration
  *     rules: {judge: default, stop_on: error}          # or a list of rules, or none
  *
- * `model: fashion_cnn` takes a built-in model by its name. A layer reads the output of the layer
- * before it, or of the layer that `from` names; add and mul read the two layers of `from: [a, b]`.
- * Errors about unknown keys name the line and the nearest key.
+ * `model: fashion_cnn` takes a built-in model by its name. A layer reads the output of
+ * the layer before it, or of the layer that `from` names; add and mul read the two
+ * layers of `from: [a, b]`. Errors about unknown keys name the line and the nearest key.
  */
 #ifndef SONDE_NN_JOB_H
 #define SONDE_NN_JOB_H
@@ -93,8 +93,8 @@ typedef struct sonde_nn_job_info {
 
 typedef struct sonde_nn_job sonde_nn_job;
 
-/* SONDE_EFORMAT for text that is not YAML, SONDE_EINVAL for wrong keys and values; diag->where is
- * "file:line". */
+/* SONDE_EFORMAT for text that is not YAML, SONDE_EINVAL for wrong keys and values;
+ * diag->where is "file:line". */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out,
                                                     sonde_diag *diag);
 /* The same from memory; name stands in diagnostics. */
@@ -116,8 +116,9 @@ SONDE_API sonde_nn_job_info *sonde_nn_job_get_info(sonde_nn_job *job);
 SONDE_API size_t sonde_nn_job_tap_count(const sonde_nn_job *job);
 SONDE_API const sonde_nn_job_tap *sonde_nn_job_get_tap(const sonde_nn_job *job, size_t i);
 
-/* Whether the job has a section `record`; and a new hook that it describes (docs/recording.md).
- * options (may be NULL) override the section; without one they describe the hook alone. */
+/* Whether the job has a section `record`; and a new hook that it describes
+ * (docs/recording.md). options (may be NULL) override the section; without one they
+ * describe the hook alone. */
 SONDE_API bool sonde_nn_job_records(const sonde_nn_job *job);
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_hook(const sonde_nn_job *job,
                                                     const sonde_hook_options *options,
@@ -135,8 +136,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_open_data(const sonde_nn_job *job
                                                          sonde_nn_split split,
                                                          sonde_nn_dataset **out,
                                                          sonde_diag *diag);
-/* A loader of set with the job's transforms and seed. batch is the combined batch; with shuffle,
- * a smaller last one is dropped. set is borrowed until the loader is destroyed. */
+/* A loader of set with the job's transforms and seed. batch is the combined batch; with
+ * shuffle, a smaller last one is dropped. set is borrowed until the loader's destroy. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_loader(const sonde_nn_job *job,
                                                       const sonde_nn_dataset *set,
                                                       int64_t batch, bool shuffle,

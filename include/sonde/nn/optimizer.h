@@ -41,7 +41,8 @@ typedef struct sonde_nn_optimizer {
     float beta1, beta2, eps;   /* Adam, AdamW */
 } sonde_nn_optimizer;
 
-/* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW weight decay 0.01. */
+/* PyTorch's defaults otherwise: Adam betas 0.9, 0.999, eps 1e-8; AdamW weight decay
+ * 0.01. */
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_sgd(float learning_rate, float momentum);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adam(float learning_rate);
 SONDE_API sonde_nn_optimizer sonde_nn_optimizer_adamw(float learning_rate);

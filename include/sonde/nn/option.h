@@ -1,9 +1,10 @@
 /*
- * option.h - the options of a training: one table for job files, commands and the environment.
+ * option.h - the options of a training: one table for job files, commands and the
+ * environment.
  *
  * Each row is a key of a job's section, a flag of `sonde train` (the name with dashes:
- * --batch-size) and, if the row allows it, an environment variable (SONDE_BATCH_SIZE). Later wins:
- * default, built-in job, job file, sonde_nn_job_set, environment.
+ * --batch-size) and, if the row allows it, an environment variable (SONDE_BATCH_SIZE).
+ * Later wins: default, built-in job, job file, sonde_nn_job_set, environment.
  */
 #ifndef SONDE_NN_OPTION_H
 #define SONDE_NN_OPTION_H
@@ -46,8 +47,8 @@ typedef struct sonde_nn_option {
 /* Row i; NULL after the last. Static. */
 SONDE_API const sonde_nn_option *sonde_nn_option_at(size_t i);
 
-/* Sets an option by its name; SONDE_EINVAL with the name in diag->where and the range. text is
- * borrowed until the job is destroyed. */
+/* Sets an option by its name; SONDE_EINVAL with the name in diag->where and the range.
+ * text is borrowed until the job is destroyed. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_job_set(sonde_nn_job *job, const char *name,
                                                    const char *text, sonde_diag *diag);
 /* Sets what the environment sets. A trainer does this itself. */

@@ -11,15 +11,15 @@
  *     err = sonde_nn_trainer_create_for_job(job, &options, &trainer, &diag);
  *     err = sonde_nn_trainer_run(trainer, &diag);
  *
- * A C program brings a model and a feed, which delivers the inputs of each call; over a loader the
- * feed is sonde_nn_loader_feed(loader).
+ * A C program brings a model and a feed, which delivers the inputs of each call; over a
+ * loader the feed is sonde_nn_loader_feed(loader).
  *
- * Evaluations between epochs belong to the run: they are recorded and judged. They take the same
- * samples each time, so that they can be compared. The final score covers the whole test set; the
- * trainer reuses the last evaluation if that covered it.
+ * Evaluations between epochs belong to the run: they are recorded and judged. They take
+ * the same samples each time, so that they can be compared. The final score covers the
+ * whole test set; the trainer reuses the last evaluation if that covered it.
  *
- * A resumed run ends with the same bits as an uninterrupted one. The library prints nothing: events
- * report what happens. One thread at a time.
+ * A resumed run ends with the same bits as an uninterrupted one. The library prints
+ * nothing: events report what happens. One thread at a time.
  */
 #ifndef SONDE_NN_TRAINER_H
 #define SONDE_NN_TRAINER_H
@@ -146,8 +146,8 @@ typedef struct sonde_nn_trainer_options {
 
 /* --- a trainer's life ------------------------------------------------------------- */
 
-/* model and *feed's user are borrowed until destroy. With a test loader the trainer adds the loss to
- * the model's outputs. */
+/* model and *feed's user are borrowed until destroy. With a test loader the trainer adds
+ * the loss to the model's outputs. */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create(
     sonde_nn_model *model, const sonde_nn_feed *feed,
     const sonde_nn_trainer_options *options, sonde_nn_trainer **out, sonde_diag *diag);
@@ -158,8 +158,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_create_for_job(
 /* Waits for actions that are not done. NULL is fine. */
 SONDE_API void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer);
 
-/* The training session, not compiled before run: for taps, anchors, outfeeds, and the learning
- * rate later on. Borrowed until destroy. */
+/* The training session, not compiled before run: for taps, anchors, outfeeds, and the
+ * learning rate later on. Borrowed until destroy. */
 SONDE_API sonde_nn_session *sonde_nn_trainer_session(sonde_nn_trainer *trainer);
 /* What the session trains. Borrowed until destroy. */
 SONDE_API sonde_nn_model *sonde_nn_trainer_model(sonde_nn_trainer *trainer);
@@ -168,15 +168,15 @@ SONDE_API sonde_rules *sonde_nn_trainer_rules(sonde_nn_trainer *trainer);
 SONDE_API sonde_actions *sonde_nn_trainer_actions(sonde_nn_trainer *trainer);
 
 /*
- * Compiles, resumes, opens the data, trains the remaining epochs, saves the model, scores it and
- * closes the recording. Once. SONDE_EINTERRUPTED after interrupted(); a request to stop
- * (<sonde/control.h>) is no error: the trainer saves a checkpoint and the model, skips the final
- * score and returns SONDE_OK.
+ * Compiles, resumes, opens the data, trains the remaining epochs, saves the model,
+ * scores it and closes the recording. Once. SONDE_EINTERRUPTED after interrupted(); a
+ * request to stop (<sonde/control.h>) is no error: the trainer saves a checkpoint and
+ * the model, skips the final score and returns SONDE_OK.
  */
 SONDE_API SONDE_CHECKED sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer,
                                                        sonde_diag *diag);
 
-/* --- results, after run; borrowed until destroy --------------------------------------- */
+/* --- results, after run; borrowed until destroy ----------------------------------- */
 
 /* The request that stopped training; NULL: none. */
 SONDE_API const sonde_request *sonde_nn_trainer_stopped(const sonde_nn_trainer *trainer);

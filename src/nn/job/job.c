@@ -1,8 +1,8 @@
 /*
  * job.c - reading a job: its sections, their keys, their defaults.
  *
- * Order: parse the tree, read the sections into the info, build the model once to check its
- * layers, so that every mistake is found, with its line, before anything is loaded.
+ * Order: parse the tree, read the sections into the info, build the model once to check
+ * its layers, so that every mistake is found, with its line, before anything is loaded.
  */
 #include "nn/job/job.h"
 #include "base/fail.h"

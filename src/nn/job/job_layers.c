@@ -1,6 +1,6 @@
 /*
- * job_layers.c - the layers of a job: a table of kinds, each with its keys and a function that
- * calls the builder.
+ * job_layers.c - the layers of a job: a table of kinds, each with its keys and a
+ * function that calls the builder.
  *
  * Every layer is checked as it is built, so an error has the layer's line.
  */

@@ -46,7 +46,8 @@ static sonde_err build_loss(job_builder *b, const sonde__yaml *section,
     return sonde__job_check(b, section);
 }
 
-/* Samples and targets, one of each: compile instantiates the graph with the session's batch size. */
+/* Samples and targets, one of each: compile instantiates the graph with the session's
+ * batch size. */
 static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
                               sonde_nn_value *target)
 {

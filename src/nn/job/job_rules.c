@@ -1,5 +1,6 @@
 /*
- * job_rules.c - a job's section `rules`: the rules that judge the training, and their actions.
+ * job_rules.c - a job's section `rules`: the rules that judge the training, and their
+ * actions.
  *
  *     rules: none                                   or a text, or a list, as of sonde_rules_add_list
  *     rules: {judge: default, every: 10, stop_on: [error], on_finding: [...], each: false}

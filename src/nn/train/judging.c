@@ -1,9 +1,9 @@
 /*
  * judging.c - a trainer's rules, what findings cause, and the verdict.
  *
- * Vital signs of everything make a small network's step a third to a half longer. Taken every
- * twentieth step, together with the losses of each, they cost about five percent (bench_rules:
- * usual).
+ * Vital signs of everything make a small network's step a third to a half longer. Taken
+ * every twentieth step, together with the losses of each, they cost about five percent
+ * (bench_rules: usual).
  */
 #include "nn/train/train_state.h"
 #include "base/fail.h"

@@ -67,7 +67,7 @@ void sonde__train_judging_close(sonde_nn_trainer *trainer);
 /* recording.c: the job's hook; *out stays NULL if nothing is recorded. */
 sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **out,
                                  sonde_diag *diag);
-/* Ends the recording as err says (with *diag), or as the request that stopped training. */
+/* Ends the recording by err (with *diag), or by the request that stopped training. */
 void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
                              const sonde_diag *diag);
 /* Finds the checkpoint that options.resume names, and its step. */

@@ -27,7 +27,7 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
     return err == SONDE_OK ? sonde__train_open_evaluation(trainer, diag) : err;
 }
 
-/* --- the set of evaluations ----------------------------------------------------------- */
+/* --- the set of evaluations ------------------------------------------------------- */
 
 static const char *eval_set(const sonde_nn_trainer *trainer)
 {
@@ -283,8 +283,8 @@ static bool is_scored(const sonde_nn_trainer *trainer)
            sonde_nn_evaluator_score(trainer->between).samples == count_eval_set(trainer);
 }
 
-/* After evaluations between epochs, the final one is not part of the run: on other samples its
- * loss cannot be compared with theirs. */
+/* After evaluations between epochs, the final one is not part of the run: on other
+ * samples its loss cannot be compared with theirs. */
 static sonde_err evaluate_all(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_evaluator_options options =

@@ -299,7 +299,7 @@ sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trai
                                         .progress_user = trainer};
 }
 
-/* After the training session, which alone has some of the names that a hook may select. */
+/* After the training session: only that has some of the names a hook may select. */
 sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_evaluator_options options =
