@@ -1,5 +1,5 @@
 /*
- * control.h - what control.c and control_file.c share. Internal.
+ * control.h - the parser of requests, for its fuzzer. Internal.
  */
 #ifndef SONDE_CONTROL_CONTROL_H
 #define SONDE_CONTROL_CONTROL_H

@@ -1,37 +1,48 @@
 /*
- * export_run.c - exports: options, the walks over rows and raw values, and the call.
- *
- * If only statistics of vital signs are asked for, all steps of a tensor are read at
- * once; otherwise step by step with sonde_trial_reduce.
+ * export_run.c - the formats of exports, and the call. A new format is a file with its writer
+ * and one row here, under its number in sonde_export_kind.
  */
 #include "base/fail.h"
 #include "base/macros.h"
-#include "base/memory.h"
 #include "export/export_arrays.h"
 #include "export/export_board.h"
 #include "export/export_file.h"
 #include "export/export_text.h"
 #include "export/export_walk.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <strings.h>
 
-enum { OFTEN = 64 }; /* values between two calls of progress */
+static sonde_err write_csv(sonde__export *work, const char *path, sonde_diag *diag)
+{
+    return work->options->values
+               ? sonde__export_elements(work, SONDE_EXPORT_CSV, path, diag)
+               : sonde__export_rows(work, SONDE_EXPORT_CSV, path, diag);
+}
 
-static const char *const kind_names[] = {
-    [SONDE_EXPORT_TENSORBOARD] = "tensorboard",
-    [SONDE_EXPORT_NPZ] = "npz",
-    [SONDE_EXPORT_SAFETENSORS] = "safetensors",
-    [SONDE_EXPORT_CSV] = "csv",
-    [SONDE_EXPORT_JSONL] = "jsonl",
+static sonde_err write_jsonl(sonde__export *work, const char *path, sonde_diag *diag)
+{
+    return work->options->values
+               ? sonde__export_elements(work, SONDE_EXPORT_JSONL, path, diag)
+               : sonde__export_rows(work, SONDE_EXPORT_JSONL, path, diag);
+}
+
+static const struct {
+    const char *name;
+    sonde_err (*write)(sonde__export *work, const char *path, sonde_diag *diag);
+    bool values; /* options.values applies to it */
+} kinds[] = {
+    [SONDE_EXPORT_TENSORBOARD] = {"tensorboard", sonde__export_tensorboard, false},
+    [SONDE_EXPORT_NPZ] = {"npz", sonde__export_npz, false},
+    [SONDE_EXPORT_SAFETENSORS] = {"safetensors", sonde__export_safetensors, false},
+    [SONDE_EXPORT_CSV] = {"csv", write_csv, true},
+    [SONDE_EXPORT_JSONL] = {"jsonl", write_jsonl, true},
 };
 
 sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
                                   sonde_diag *diag)
 {
-    for (size_t i = 0; i < SONDE_COUNT_OF(kind_names); i++) {
-        if (strcasecmp(text, kind_names[i]) == 0) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(kinds); i++) {
+        if (strcasecmp(text, kinds[i].name) == 0) {
             *kind = (sonde_export_kind)i;
             return SONDE_OK;
         }
@@ -39,454 +50,6 @@ sonde_err sonde_export_kind_parse(const char *text, sonde_export_kind *kind,
     return sonde__fail(diag, SONDE_EINVAL, NULL,
                        "tensorboard, npz, safetensors, csv or jsonl",
                        "unknown format '%s'", text);
-}
-
-sonde_export_options sonde_export_options_default(void)
-{
-    return (sonde_export_options){.mode = SONDE_MODE_GLOBAL, .worker = -1};
-}
-
-/* --- options ---------------------------------------------------------------------- */
-
-sonde_err sonde__export_check(const sonde_trial *trial,
-                              const sonde_export_options *options, sonde_diag *diag)
-{
-    const uint32_t known = sonde_catalogue_count(sonde_trial_catalogue(trial));
-
-    if ((unsigned)options->mode >= SONDE_MODE_COUNT) {
-        return sonde__fail(diag, SONDE_EINVAL, "mode", "a mode", "%d",
-                           (int)options->mode);
-    }
-    if (options->begin < 0 || options->end < 0 ||
-        (options->end != 0 && options->end <= options->begin)) {
-        return sonde__fail(diag, SONDE_EINVAL, "steps", "0 <= first < end",
-                           "%lld to %lld", (long long)options->begin,
-                           (long long)options->end);
-    }
-    if (options->elements < 0) {
-        return sonde__fail(diag, SONDE_EINVAL, "elements", "0 or more", "%lld",
-                           (long long)options->elements);
-    }
-    for (size_t i = 0; options->ids != NULL && i < options->id_count; i++) {
-        if (options->ids[i] >= known) {
-            return sonde__fail(diag, SONDE_ERANGE, "tensors", NULL,
-                               "id %u in a catalogue of %u", options->ids[i], known);
-        }
-    }
-    return SONDE_OK;
-}
-
-sonde_err sonde__export_progress(const sonde_export_options *options, uint64_t done,
-                                 uint64_t total, sonde_diag *diag)
-{
-    if (options->progress == NULL || options->progress(options->user, done, total)) {
-        return SONDE_OK;
-    }
-    return sonde__fail(diag, SONDE_EINTERRUPTED, "export", NULL, "stopped");
-}
-
-bool sonde__export_left_out(sonde__export *work, sonde_err err, const sonde_diag *why)
-{
-    char line[SONDE_DIAG_LINE];
-
-    if (err != SONDE_EFORMAT && err != SONDE_EUNSUPPORTED && err != SONDE_EIO) {
-        return false;
-    }
-    work->report->left_out++;
-    if (work->options->report_line != NULL) {
-        work->options->report_line(work->options->user,
-                                   sonde_diag_line(why, line, sizeof line));
-    }
-    return true;
-}
-
-bool sonde__export_has_step(const sonde_export_options *options,
-                            const sonde_coordinate *where)
-{
-    const bool global = options->mode == SONDE_MODE_GLOBAL;
-    const int64_t step = global ? where->global_step : where->mode_step;
-
-    return (global || where->mode == options->mode) && step >= options->begin &&
-           (options->end == 0 || step < options->end);
-}
-
-void sonde__export_choose(sonde__export *work, const sonde_stat *usual, size_t count)
-{
-    work->stats = work->options->stats;
-    work->stat_count = work->options->stat_count;
-    if (work->stats == NULL) {
-        work->stat_count = usual != NULL ? count : SONDE_STAT_ENTRIES;
-        for (size_t i = 0; i < work->stat_count; i++) {
-            work->usual[i] =
-                sonde_reduction_of_stat(usual != NULL ? usual[i] : (sonde_stat)i);
-        }
-        work->stats = work->usual;
-    }
-}
-
-/* --- walking over rows ------------------------------------------------------------ */
-
-typedef struct row_walk {
-    sonde__export *work;
-    sonde_export_row_fn *row;
-    void *user;
-    sonde_reduced *values;
-    bool plain;   /* only statistics of vital signs */
-    unsigned how; /* steps with any of this have a row */
-} row_walk;
-
-/* Fills in step, mode and time of a step, counted in the mode asked for. */
-static void place(const row_walk *walk, int64_t step, sonde_export_row *row)
-{
-    const sonde_mode mode = walk->work->options->mode;
-
-    row->step = row->mode_step = step;
-    row->mode = mode;
-    if (mode == SONDE_MODE_GLOBAL) {
-        (void)sonde_trial_mode_step(walk->work->trial, step, &row->mode, &row->mode_step);
-    } else {
-        (void)sonde_trial_global_step(walk->work->trial, mode, step, &row->step);
-    }
-    row->time = 0;
-    (void)sonde_trial_step_time(walk->work->trial, mode, step, row->worker, &row->time);
-}
-
-static sonde_trial_at whole_step(const row_walk *walk, const sonde_export_row *row,
-                                 int64_t step)
-{
-    return (sonde_trial_at){.mode = walk->work->options->mode,
-                            .step = step,
-                            .worker = row->worker,
-                            .micro_batch = -1,
-                            .replica = -1};
-}
-
-/* Reports an error that concerns one value alone, sets *bad and returns SONDE_OK. */
-static sonde_err leave_out(const row_walk *walk, sonde_err err, const sonde_diag *why,
-                           bool *bad, sonde_diag *diag)
-{
-    *bad = err != SONDE_OK;
-    if (err == SONDE_OK || sonde__export_left_out(walk->work, err, why)) {
-        return SONDE_OK;
-    }
-    if (diag != NULL) {
-        *diag = *why;
-    }
-    return err;
-}
-
-/* A reduction that vital signs do not answer. */
-static sonde_err reduce(const row_walk *walk, const sonde_export_row *row, int64_t step,
-                        size_t i, sonde_diag *diag)
-{
-    const sonde_trial_at at = whole_step(walk, row, step);
-    sonde_diag why = {0};
-    bool bad = false;
-    sonde_err err = sonde_trial_reduce(walk->work->trial, row->id, &at,
-                                       &walk->work->stats[i], &walk->values[i], &why);
-
-    err = leave_out(walk, err == SONDE_ENOTFOUND ? SONDE_OK : err, &why, &bad, diag);
-    return err;
-}
-
-static sonde_err give_row(const row_walk *walk, sonde_export_row *row, int64_t step,
-                          const sonde_vitals *vitals, sonde_diag *diag)
-{
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; err == SONDE_OK && i < walk->work->stat_count; i++) {
-        walk->values[i] = (sonde_reduced){.how = 0};
-        if (vitals != NULL) {
-            sonde_reduce_vitals(&walk->work->stats[i], vitals, &walk->values[i]);
-        }
-        if (walk->work->stats[i].kind != SONDE_REDUCTION_STAT) {
-            err = reduce(walk, row, step, i, diag);
-        }
-    }
-    if (err != SONDE_OK) {
-        return err;
-    }
-    place(walk, step, row);
-    row->vitals = vitals;
-    row->values = walk->values;
-    return walk->row(walk->user, row, diag);
-}
-
-static sonde_err walk_step(const row_walk *walk, sonde_export_row *row, int64_t step,
-                           sonde_diag *diag)
-{
-    const sonde_trial_at at = whole_step(walk, row, step);
-    const unsigned has = sonde_trial_has(walk->work->trial, row->id, &at) & walk->how;
-    sonde_vitals vitals;
-    sonde_diag why = {0};
-    bool bad = false;
-    sonde_err err = SONDE_OK;
-
-    if ((has & (SONDE_HOW_RAW | SONDE_HOW_VITALS)) == 0) {
-        return has != 0 ? give_row(walk, row, step, NULL, diag) : SONDE_OK;
-    }
-    err = sonde_trial_vitals(walk->work->trial, row->id, &at, &vitals, &why);
-    err = leave_out(walk, err, &why, &bad, diag);
-    return err == SONDE_OK && !bad ? give_row(walk, row, step, &vitals, diag) : err;
-}
-
-static sonde_err walk_steps(const row_walk *walk, sonde_export_row *row, sonde_diag *diag)
-{
-    const sonde_export_options *options = walk->work->options;
-    int64_t *steps = NULL;
-    size_t count = 0;
-    sonde_err err = sonde_trial_tensor_steps(walk->work->trial, row->id, options->mode,
-                                             walk->how, &steps, &count, diag);
-
-    if (err != SONDE_OK) {
-        return err;
-    }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
-        if (steps[i] >= options->begin &&
-            (options->end == 0 || steps[i] < options->end)) {
-            err = walk_step(walk, row, steps[i], diag);
-        }
-    }
-    sonde_trial_free(steps);
-    return err;
-}
-
-/* All rows of a tensor of a worker: at once if that suffices and nothing is damaged. */
-static sonde_err walk_series(const row_walk *walk, sonde_export_row *row,
-                             sonde_diag *diag)
-{
-    const sonde_export_options *options = walk->work->options;
-    int64_t *steps = NULL;
-    sonde_vitals *vitals = NULL;
-    size_t count = 0;
-    sonde_diag why = {0};
-    sonde_err err = SONDE_EUNSUPPORTED;
-
-    if (walk->plain) {
-        err = sonde_trial_vitals_series(walk->work->trial, row->id, options->mode,
-                                        row->worker, options->begin, options->end, &steps,
-                                        &vitals, &count, &why);
-    }
-    if (!walk->plain ||
-        (err == SONDE_OK && why.err != SONDE_OK)) { /* to report each damaged step */
-        sonde_trial_free(steps);
-        sonde_trial_free(vitals);
-        return walk_steps(walk, row, diag);
-    }
-    if (err != SONDE_OK && diag != NULL) {
-        *diag = why;
-    }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
-        err = give_row(walk, row, steps[i], &vitals[i], diag);
-    }
-    sonde_trial_free(steps);
-    sonde_trial_free(vitals);
-    return err == SONDE_ENOTFOUND ? SONDE_OK : err;
-}
-
-static sonde_err walk_tensor(const row_walk *walk, uint32_t id, bool first,
-                             sonde_diag *diag)
-{
-    sonde_trial *trial = walk->work->trial;
-    const int asked = walk->work->options->worker;
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; err == SONDE_OK && sonde_trial_worker(trial, i) >= 0; i++) {
-        sonde_export_row row = {
-            .id = id,
-            .tensor = sonde_catalogue_info(sonde_trial_catalogue(trial), id)->name,
-            .worker = sonde_trial_worker(trial, i)};
-        const sonde_trial_at anywhere = {.mode = SONDE_MODE_GLOBAL,
-                                         .step = -1,
-                                         .worker = row.worker,
-                                         .micro_batch = -1,
-                                         .replica = -1};
-
-        if (asked >= 0 && row.worker != asked) {
-            continue;
-        }
-        if ((sonde_trial_has(trial, id, &anywhere) & walk->how) == 0) {
-            continue;
-        }
-        err = walk_series(walk, &row, diag);
-        if (asked < 0 && first) {
-            break;
-        }
-    }
-    return err;
-}
-
-static sonde_err walk_all(const row_walk *walk, bool first, sonde_diag *diag)
-{
-    const sonde_export_options *options = walk->work->options;
-    const uint32_t *ids = options->ids;
-    const size_t count =
-        ids != NULL ? options->id_count
-                    : sonde_catalogue_count(sonde_trial_catalogue(walk->work->trial));
-    sonde_err err = sonde__export_check(walk->work->trial, options, diag);
-
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
-        err = sonde__export_progress(options, i, count, diag);
-        if (err == SONDE_OK) {
-            err = walk_tensor(walk, ids != NULL ? ids[i] : (uint32_t)i, first, diag);
-        }
-    }
-    return err;
-}
-
-sonde_err sonde__export_walk(sonde__export *work, bool first, sonde_export_row_fn *row,
-                             void *user, sonde_diag *diag)
-{
-    row_walk walk = {.work = work,
-                     .row = row,
-                     .user = user,
-                     .plain = true,
-                     .how = SONDE_HOW_RAW | SONDE_HOW_VITALS};
-    sonde_err err = SONDE_OK;
-
-    walk.values = sonde__calloc(work->stat_count, sizeof *walk.values);
-    if (walk.values == NULL) {
-        return sonde__fail_nomem(diag, "a row");
-    }
-    for (size_t i = 0; i < work->stat_count; i++) {
-        walk.plain = walk.plain && work->stats[i].kind == SONDE_REDUCTION_STAT;
-        walk.how |= sonde_reduction_evidence(&work->stats[i]);
-    }
-    err = walk_all(&walk, first, diag);
-    sonde__free(walk.values);
-    return err;
-}
-
-sonde_err sonde_trial_rows(sonde_trial *trial, const sonde_export_options *options,
-                           bool first, sonde_export_row_fn *row, void *user,
-                           sonde_diag *diag)
-{
-    const sonde_export_options usual = sonde_export_options_default();
-    sonde_export_report report = {0};
-    sonde__export work = {
-        .trial = trial, .options = options != NULL ? options : &usual, .report = &report};
-
-    sonde__export_choose(&work, NULL, 0);
-    return sonde__export_walk(&work, first, row, user, diag);
-}
-
-/* --- walking over raw values ------------------------------------------------------ */
-
-static const char *worker_name(const sonde__export *work, int rank)
-{
-    for (size_t i = 0; sonde_trial_worker_name(work->trial, i) != NULL; i++) {
-        if (sonde_trial_worker(work->trial, i) == rank) {
-            return sonde_trial_worker_name(work->trial, i);
-        }
-    }
-    return "";
-}
-
-/* The name of a value in npz and safetensors; new. NULL: out of memory. */
-static char *make_key(const sonde__export *work, const sonde_trial_record *record)
-{
-    const char *name =
-        sonde_catalogue_info(sonde_trial_catalogue(work->trial), record->id)->name;
-    const char *worker = work->many_workers ? worker_name(work, record->worker) : "";
-    const size_t size = strlen(worker) + strlen(name) + 96;
-    char *key = sonde__malloc(size);
-    int used = 0;
-
-    if (key == NULL) {
-        return NULL;
-    }
-    used = snprintf(key, size, "%s%s%010lld/%s/%s", worker, worker[0] != '\0' ? "/" : "",
-                    (long long)record->at.global_step, sonde_mode_name(record->at.mode),
-                    name);
-    if (record->at.micro_batch != 0 || record->at.replica != 0) {
-        (void)snprintf(key + used, size - (size_t)used, "@%d.%d", record->at.micro_batch,
-                       record->at.replica);
-    }
-    return key;
-}
-
-static sonde_err give_value(sonde__export *work, const sonde_trial_record *record,
-                            sonde__export_value_fn *value, void *user, sonde_diag *diag)
-{
-    const int asked = work->options->worker;
-    char *key = NULL;
-    sonde_err err = SONDE_OK;
-
-    if ((asked >= 0 && record->worker != asked) ||
-        !sonde__export_has_step(work->options, &record->at)) {
-        return SONDE_OK;
-    }
-    key = make_key(work, record);
-    if (key == NULL) {
-        return sonde__fail_nomem(diag, "a name");
-    }
-    err = value(user, key, record, diag);
-    sonde__free(key);
-    return err;
-}
-
-sonde_err sonde__export_values(sonde__export *work, sonde__export_value_fn *value,
-                               void *user, sonde_diag *diag)
-{
-    const bool global = work->options->mode == SONDE_MODE_GLOBAL;
-    const sonde_trial_cursor_options options = {
-        .ids = work->options->ids,
-        .id_count = work->options->id_count,
-        .how = SONDE_HOW_RAW,
-        .mode = work->options->mode,
-        .begin = global ? work->options->begin : 0,
-        .end = global ? work->options->end : 0,
-        .incomplete = true,
-    };
-    sonde_trial_cursor *cursor = NULL;
-    sonde_run_info info;
-    sonde_err err = SONDE_OK;
-
-    sonde_trial_describe(work->trial, &info);
-    err = sonde_trial_cursor_create(work->trial, &options, &cursor, diag);
-    for (uint64_t done = 0; err == SONDE_OK; done++) {
-        sonde_trial_record record;
-        sonde_diag why = {0};
-
-        if (done % OFTEN == 0) {
-            err = sonde__export_progress(work->options, SONDE_MIN(done, info.records),
-                                         info.records, diag);
-        }
-        if (err != SONDE_OK) {
-            break;
-        }
-        err = sonde_trial_next(cursor, &record, &why);
-        if (err == SONDE_OK) {
-            err = give_value(work, &record, value, user, diag);
-        } else if (err != SONDE_EEND) {
-            err = sonde__export_left_out(work, err, &why) ? SONDE_OK : err;
-            if (err != SONDE_OK && diag != NULL) {
-                *diag = why;
-            }
-        }
-    }
-    sonde_trial_cursor_destroy(cursor);
-    return err == SONDE_EEND ? SONDE_OK : err;
-}
-
-/* --- the call --------------------------------------------------------------------- */
-
-static sonde_err write_kind(sonde__export *work, sonde_export_kind kind, const char *path,
-                            sonde_diag *diag)
-{
-    switch (kind) {
-    case SONDE_EXPORT_TENSORBOARD:
-        return sonde__export_tensorboard(work, path, diag);
-    case SONDE_EXPORT_NPZ:
-        return sonde__export_npz(work, path, diag);
-    case SONDE_EXPORT_SAFETENSORS:
-        return sonde__export_safetensors(work, path, diag);
-    case SONDE_EXPORT_CSV:
-    case SONDE_EXPORT_JSONL:
-        return work->options->values ? sonde__export_elements(work, kind, path, diag)
-                                     : sonde__export_rows(work, kind, path, diag);
-    }
-    return sonde__fail(diag, SONDE_EINVAL, "kind", "a kind of export", "%d", (int)kind);
 }
 
 sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const char *path,
@@ -501,19 +64,24 @@ sonde_err sonde_trial_export(sonde_trial *trial, sonde_export_kind kind, const c
     sonde_run_info info;
     sonde_err err = sonde__export_out_free_place(path, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__export_check(trial, work.options, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && work.options->values && kind != SONDE_EXPORT_CSV &&
-        kind != SONDE_EXPORT_JSONL) {
-        err = sonde__fail(diag, SONDE_EINVAL, "values", "csv or jsonl",
-                          "values in place of statistics, which only those have");
+    err = sonde__export_check(trial, work.options, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        sonde_trial_describe(trial, &info);
-        work.many_workers = info.world > 1 || info.workers > 1;
-        err = write_kind(&work, kind, path, diag);
+    if ((size_t)kind >= SONDE_COUNT_OF(kinds)) {
+        return sonde__fail(diag, SONDE_EINVAL, "kind", "a kind of export", "%d",
+                           (int)kind);
     }
+    if (work.options->values && !kinds[kind].values) {
+        return sonde__fail(diag, SONDE_EINVAL, "values", "csv or jsonl",
+                           "values in place of statistics, which only those have");
+    }
+    sonde_trial_describe(trial, &info);
+    work.many_workers = info.world > 1 || info.workers > 1;
+    err = kinds[kind].write(&work, path, diag);
     if (err == SONDE_OK && report != NULL) {
         *report = counted;
     }

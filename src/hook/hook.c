@@ -522,3 +522,42 @@ sonde_err sonde_hook_scalar(sonde_hook *hook, const char *name, double value,
     }
     return SONDE_OK;
 }
+
+/* --- options ---------------------------------------------------------------------- */
+
+void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options *given)
+{
+    const sonde_hook_options nothing = {0};
+    const sonde_hook_options *over = given != NULL ? given : &nothing;
+    const sonde_recorder_options *over_record = &over->record;
+    sonde_recorder_options *record = &said->record;
+    const struct {
+        const char **field, *given;
+    } texts[] = {
+        {&record->path, over_record->path},       {&record->resume, over_record->resume},
+        {&record->program, over_record->program}, {&record->model, over_record->model},
+        {&record->graph, over_record->graph},     {&record->save, over_record->save}};
+
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
+        *texts[i].field = texts[i].given != NULL ? texts[i].given : *texts[i].field;
+    }
+    record->rank = over_record->rank;
+    record->world = over_record->world;
+    record->ring_bytes =
+        over_record->ring_bytes != 0 ? over_record->ring_bytes : record->ring_bytes;
+    record->segment_bytes = over_record->segment_bytes != 0 ? over_record->segment_bytes
+                                                            : record->segment_bytes;
+    record->segment_seconds = over_record->segment_seconds > 0.0
+                                  ? over_record->segment_seconds
+                                  : record->segment_seconds;
+    record->when_full = over_record->when_full != SONDE_WHEN_FULL_DEFAULT
+                            ? over_record->when_full
+                            : record->when_full;
+    record->compress = record->compress || over_record->compress;
+    said->save_all = said->save_all || over->save_all;
+    said->dry_run = said->dry_run || over->dry_run;
+    said->no_vitals = said->no_vitals || over->no_vitals;
+    said->vitals_every =
+        over->vitals_every != 0 ? over->vitals_every : said->vitals_every;
+    said->include = over->include;
+}

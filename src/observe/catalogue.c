@@ -321,3 +321,15 @@ sonde_err sonde_catalogue_find(const sonde_catalogue *catalogue, const char *nam
     sonde__free(spelt);
     return err;
 }
+
+bool sonde__observe_has_module(const sonde_catalogue *catalogue, const char *path)
+{
+    const uint32_t count = sonde_catalogue_count(catalogue);
+
+    for (uint32_t id = 0; id < count; id++) {
+        if (sonde__observe_in_module(sonde_catalogue_info(catalogue, id), path)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -11,6 +11,27 @@
 #include <stdio.h>
 #include <string.h>
 
+sonde_save_config sonde_save_config_unset(void)
+{
+    return (sonde_save_config){
+        .every = SONDE_UNSET, .start_step = SONDE_UNSET, .end_step = SONDE_UNSET};
+}
+
+void sonde__observe_unset_layers(sonde__observe_save_layers layers)
+{
+    for (size_t i = 0; i < 1 + SONDE_MODE_COUNT; i++) {
+        layers[i].config = sonde_save_config_unset();
+    }
+}
+
+void sonde__observe_forget_layers(sonde__observe_save_layers layers)
+{
+    for (size_t i = 0; i < 1 + SONDE_MODE_COUNT; i++) {
+        sonde__free(layers[i].steps);
+        sonde__free(layers[i].when_nan);
+    }
+}
+
 enum { LONGEST_NAME = 256 };
 
 const char *const sonde__observe_builtin_collections[] = {"weights",

@@ -1,5 +1,5 @@
 /*
- * names.c - nearest names, glob patterns and the optional "model." in front of a name.
+ * tensor_names.c - nearest names, glob patterns and the optional "model." in front of a name.
  */
 #include "observe/tensor_names.h"
 
@@ -232,18 +232,6 @@ bool sonde__observe_in_module(const sonde_tensor_info *info, const char *path)
 
     return strncmp(info->module, path, length) == 0 &&
            (info->module[length] == '\0' || info->module[length] == '.');
-}
-
-bool sonde__observe_has_module(const sonde_catalogue *catalogue, const char *path)
-{
-    const uint32_t count = sonde_catalogue_count(catalogue);
-
-    for (uint32_t id = 0; id < count; id++) {
-        if (sonde__observe_in_module(sonde_catalogue_info(catalogue, id), path)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* --- roles -------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * names.h - what the files of this room share about names: nearest ones, globs, "model.".
+ * tensor_names.h - what the files of this room share about names: nearest ones, globs, "model.".
  *
  * Internal. Everything here runs at configuration time, never within a step.
  */

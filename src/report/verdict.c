@@ -16,6 +16,29 @@
 #include <stdint.h>
 #include <string.h>
 
+uint32_t sonde__report_tensor(const sonde__report *report, const sonde_finding *finding)
+{
+    uint32_t id = SONDE_NO_TENSOR;
+
+    if (finding->tensor[0] == '\0' ||
+        sonde_catalogue_find(report->catalogue, finding->tensor, &id, NULL) != SONDE_OK) {
+        return SONDE_NO_TENSOR;
+    }
+    return id;
+}
+
+uint32_t sonde__report_loss(const sonde__report *report)
+{
+    for (uint32_t id = 0; id < sonde_catalogue_count(report->catalogue); id++) {
+        const sonde_tensor_info *info = sonde_catalogue_info(report->catalogue, id);
+
+        if (info->role == SONDE_ROLE_LOSS && info->same_as == id) {
+            return id;
+        }
+    }
+    return SONDE_NO_TENSOR;
+}
+
 typedef struct tally {
     size_t found[3];                /* findings, by severity */
     size_t judged, silent, tensors; /* rules; the most tensors that one rule checked */

@@ -67,7 +67,9 @@ void sonde_rules_destroy(sonde_rules *rules)
         sonde__free(rules->slots[i].users);
         sonde__free(rules->slots[i].watch);
     }
-    sonde__rules_free_attached(rules);
+    if (rules->free_attached != NULL) {
+        rules->free_attached(rules);
+    }
     sonde__rules_free_found(rules);
     sonde__free(rules->runs);
     sonde__free(rules->slots);
@@ -319,11 +321,6 @@ const sonde_coordinate *sonde_rule_at(const sonde_rule_run *run)
 bool sonde_rule_any_bad(const sonde_rule_run *run)
 {
     return run->rules->bad > 0;
-}
-
-const sonde_tensor_info *sonde_rule_info(const sonde_rule_run *run, uint32_t id)
-{
-    return sonde_catalogue_info(run->rules->catalogue, id);
 }
 
 size_t sonde_rule_find(sonde_rule_run *run, const char *prefix, const char *name)

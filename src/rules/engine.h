@@ -113,6 +113,7 @@ struct sonde_rules {
     sonde_rule_limits limits;                /* of rules in them */
     sonde_catalogue *own; /* the tensors of all attachments; NULL: there is none */
     sonde__rule_attached *attached;
+    void (*free_attached)(sonde_rules *rules); /* frees them and `own`; NULL: none */
 };
 
 /* The built-in rules by name, NULL-terminated: made by the build from the files of
@@ -130,8 +131,6 @@ sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,
 /* findings.c: passes a finding to the callback and to its file. */
 void sonde__rules_report(sonde_rules *rules, sonde__rule_found *found, bool again);
 void sonde__rules_free_found(sonde_rules *rules);
-/* rules_sink.c */
-void sonde__rules_free_attached(sonde_rules *rules);
 /* engine.c: accepts NULL and a half-built run. */
 void sonde__rule_run_destroy(sonde_rule_run *run);
 

@@ -354,3 +354,8 @@ void sonde_rules_on_finding(sonde_rules *rules, sonde_on_finding call, void *use
     rules->on_finding = call;
     rules->on_user = user;
 }
+
+const sonde_tensor_info *sonde_rule_info(const sonde_rule_run *run, uint32_t id)
+{
+    return sonde_catalogue_info(run->rules->catalogue, id);
+}

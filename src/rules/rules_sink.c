@@ -88,7 +88,7 @@ static void sink_end_step(sonde_sink *sink, const sonde_coordinate *at)
     rules->next_of_mode[placed.mode] = placed.mode_step + 1;
 }
 
-void sonde__rules_free_attached(sonde_rules *rules)
+static void free_attached(sonde_rules *rules)
 {
     while (rules->attached != NULL) {
         sonde__rule_attached *first = rules->attached;
@@ -271,6 +271,7 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
         return sonde__fail(diag, SONDE_ESTATE, "rules", "a new sonde_rules for each run",
                            "rules that are already at work");
     }
+    rules->free_attached = free_attached;
     if (rules->own == NULL) {
         err = sonde_catalogue_create(&rules->own, diag);
         if (err != SONDE_OK) {

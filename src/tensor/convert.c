@@ -16,6 +16,7 @@
 
 #include "tensor/vitals.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -352,4 +353,26 @@ void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
         load_exact[from_dtype](source + i * sonde_dtype_size(from_dtype), run, &carrier);
         store(&carrier, run, target + i * sonde_dtype_size(to_dtype));
     }
+}
+
+/* --- single elements -------------------------------------------------------------- */
+
+double sonde_element_get(sonde_dtype dtype, const void *element)
+{
+    double value = 0.0;
+    _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
+
+    assert(sonde_dtype_size(dtype) > 0);
+    memcpy(aligned, element, sonde_dtype_size(dtype));
+    sonde__tensor_load_f64(dtype, aligned, 1, &value);
+    return value;
+}
+
+void sonde_element_set(sonde_dtype dtype, void *element, double value)
+{
+    _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
+
+    assert(sonde_dtype_size(dtype) > 0);
+    sonde__tensor_store_f64(dtype, &value, 1, aligned);
+    memcpy(element, aligned, sonde_dtype_size(dtype));
 }

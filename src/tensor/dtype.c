@@ -272,25 +272,3 @@ uint8_t sonde_f32_to_f8_e5m2(float value)
     }
     return (uint8_t)(sign | round_off(size - (112U << 23), 21));
 }
-
-/* --- single elements -------------------------------------------------------------- */
-
-double sonde_element_get(sonde_dtype dtype, const void *element)
-{
-    double value = 0.0;
-    _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
-
-    assert(sonde_dtype_size(dtype) > 0);
-    memcpy(aligned, element, sonde_dtype_size(dtype));
-    sonde__tensor_load_f64(dtype, aligned, 1, &value);
-    return value;
-}
-
-void sonde_element_set(sonde_dtype dtype, void *element, double value)
-{
-    _Alignas(SONDE__ELEMENT) unsigned char aligned[SONDE__ELEMENT];
-
-    assert(sonde_dtype_size(dtype) > 0);
-    sonde__tensor_store_f64(dtype, &value, 1, aligned);
-    memcpy(element, aligned, sonde_dtype_size(dtype));
-}

@@ -3,6 +3,7 @@
  */
 #include "base/cpu.h"
 #include "base/fail.h"
+#include "tensor/vitals.h"
 
 #include <sonde/error.h>
 #include <sonde/stats.h>
@@ -171,4 +172,18 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
 const char *sonde_isa_name(void)
 {
     return sonde__isa_name();
+}
+
+const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
+{
+#if defined(__x86_64__)
+    if (isa == SONDE__AVX512) {
+        return &sonde__vitals_avx512;
+    }
+    if (isa == SONDE__AVX2) {
+        return &sonde__vitals_avx2;
+    }
+#endif
+    (void)isa;
+    return &sonde__vitals_generic;
 }

@@ -26,20 +26,6 @@ typedef struct block {
     bool wide;
 } block;
 
-const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
-{
-#if defined(__x86_64__)
-    if (isa == SONDE__AVX512) {
-        return &sonde__vitals_avx512;
-    }
-    if (isa == SONDE__AVX2) {
-        return &sonde__vitals_avx2;
-    }
-#endif
-    (void)isa;
-    return &sonde__vitals_generic;
-}
-
 void sonde_vitals_init(sonde_vitals *vitals)
 {
     *vitals = (sonde_vitals){.min = (double)INFINITY,

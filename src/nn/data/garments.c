@@ -11,6 +11,10 @@
 
 #include <math.h>
 
+const char *const sonde__data_garment_names[SONDE_NN_SYNTH_CLASSES] = {
+    "T-shirt", "Trouser", "Pullover", "Dress", "Coat",
+    "Sandal",  "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+
 float sonde__data_dice_between(sonde__data_dice *dice, float low, float high)
 {
     if (dice->next % 4 == 0) {

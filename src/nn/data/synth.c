@@ -19,10 +19,6 @@
 
 enum { PATH_SIZE = 4096, TRAIN_COUNT = 60000, TEST_COUNT = 10000, REPORT_EVERY = 500 };
 
-const char *const sonde__data_garment_names[SONDE_NN_SYNTH_CLASSES] = {
-    "T-shirt", "Trouser", "Pullover", "Dress", "Coat",
-    "Sandal",  "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
-
 const char *sonde_nn_garment_name(int label)
 {
     return label >= 0 && label < SONDE_NN_SYNTH_CLASSES ? sonde__data_garment_names[label]

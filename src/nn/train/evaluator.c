@@ -6,6 +6,19 @@
 #include "base/memory.h"
 
 #include <math.h>
+#include <string.h>
+
+void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batch *batch,
+                              sonde_view inputs[2])
+{
+    int64_t shape[SONDE_MAX_DIMS] = {batch->count};
+    const int rank = sonde_nn_loader_shape(loader, shape + 1);
+
+    inputs[0] =
+        sonde_view_of(sonde_nn_loader_dtype(loader), rank + 1, shape, batch->data);
+    inputs[1] = sonde_view_of(SONDE_I64, 1, shape, NULL);
+    memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
+}
 
 enum { SEED = 0 }; /* draws the samples of a partial evaluation, the same in every run */
 

@@ -4,6 +4,7 @@
 #include "nn/train/train_state.h"
 #include "base/fail.h"
 
+#include <sonde/log.h>
 #include <sonde/safetensors.h>
 
 #include <stdio.h>
@@ -11,6 +12,34 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#include <stdarg.h>
+
+sonde_err sonde__train_path(const char *folder, const char *name,
+                            char path[SONDE__TRAIN_PATH], sonde_diag *diag)
+{
+    const int length = snprintf(path, SONDE__TRAIN_PATH, "%s/%s", folder, name);
+
+    return length >= 0 && length < SONDE__TRAIN_PATH
+               ? SONDE_OK
+               : sonde__fail(diag, SONDE_EINVAL, name, "a shorter path",
+                             "a folder of %zu bytes", strlen(folder));
+}
+
+void sonde__train_warn(const sonde_nn_trainer *trainer, const char *format, ...)
+{
+    const sonde_nn_trainer_events *events = &trainer->options.events;
+    char text[SONDE__TRAIN_PATH + 256];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    if (events->warning != NULL) {
+        events->warning(events->user, text);
+    } else {
+        sonde_log(SONDE_LOG_WARNING, "train", "%s", text);
+    }
+}
 
 /* --- the hook ----------------------------------------------------------------------- */
 

@@ -15,46 +15,7 @@
 
 /* --- helpers ------------------------------------------------------------------------ */
 
-sonde_err sonde__train_path(const char *folder, const char *name,
-                            char path[SONDE__TRAIN_PATH], sonde_diag *diag)
-{
-    const int length = snprintf(path, SONDE__TRAIN_PATH, "%s/%s", folder, name);
-
-    return length >= 0 && length < SONDE__TRAIN_PATH
-               ? SONDE_OK
-               : sonde__fail(diag, SONDE_EINVAL, name, "a shorter path",
-                             "a folder of %zu bytes", strlen(folder));
-}
-
-void sonde__train_warn(const sonde_nn_trainer *trainer, const char *format, ...)
-{
-    const sonde_nn_trainer_events *events = &trainer->options.events;
-    char text[SONDE__TRAIN_PATH + 256];
-    va_list args;
-
-    va_start(args, format);
-    (void)vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (events->warning != NULL) {
-        events->warning(events->user, text);
-    } else {
-        sonde_log(SONDE_LOG_WARNING, "train", "%s", text);
-    }
-}
-
 /* --- feeds -------------------------------------------------------------------------- */
-
-void sonde__train_batch_views(const sonde_nn_loader *loader, const sonde_nn_batch *batch,
-                              sonde_view inputs[2])
-{
-    int64_t shape[SONDE_MAX_DIMS] = {batch->count};
-    const int rank = sonde_nn_loader_shape(loader, shape + 1);
-
-    inputs[0] =
-        sonde_view_of(sonde_nn_loader_dtype(loader), rank + 1, shape, batch->data);
-    inputs[1] = sonde_view_of(SONDE_I64, 1, shape, NULL);
-    memcpy(&inputs[1].data, &batch->labels, sizeof batch->labels);
-}
 
 static void start_loader(void *user, uint64_t epoch)
 {

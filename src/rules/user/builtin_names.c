@@ -1,0 +1,55 @@
+/*
+ * builtin_names.c - built-in rules by index and by name.
+ */
+#include "rules/engine.h"
+#include "base/fail.h"
+
+#include "observe/tensor_names.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+static size_t builtin_count(void)
+{
+    size_t count = 0;
+
+    while (sonde__rule_builtins[count] != NULL) {
+        count++;
+    }
+    return count;
+}
+
+const sonde_rule *sonde_rule_at_index(size_t i)
+{
+    return i < builtin_count() ? sonde__rule_builtins[i] : NULL;
+}
+
+static const char *rule_name_at(const void *list, size_t i)
+{
+    return ((const sonde_rule *const *)list)[i]->name;
+}
+
+sonde_err sonde_rule_by_name(const char *name, const sonde_rule **rule, sonde_diag *diag)
+{
+    const sonde_rule *const *table = sonde__rule_builtins;
+    const size_t count = builtin_count();
+    char near[SONDE__NEAREST_TEXT] = "";
+
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(table[i]->name, name) == 0) {
+            *rule = table[i];
+            return SONDE_OK;
+        }
+    }
+    (void)sonde__observe_nearest_names(name, table, rule_name_at, count, near,
+                                       sizeof near);
+    for (size_t i = 0; i < count && near[0] == '\0'; i++) {
+        if (strlen(name) > 2 && strcasestr(table[i]->name, name) != NULL) {
+            (void)snprintf(near, sizeof near, "%s", table[i]->name);
+        }
+    }
+    return sonde__fail(diag, SONDE_ENOTFOUND, NULL,
+                       near[0] != '\0' ? near : "one of 'sonde rules list'",
+                       "unknown rule '%s'", name);
+}
