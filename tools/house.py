@@ -66,6 +66,20 @@ def includes(text):
             for match in INCLUDE.finditer(text)]
 
 
+def circles(arrows):
+    """The groups of nodes that reach each other, of a graph {node: nodes}."""
+    reach = {}
+    for start in arrows:
+        found, ahead = set(), [start]
+        while ahead:
+            new = set(arrows.get(ahead.pop(), ())) - found
+            found |= new
+            ahead += new
+        reach[start] = found
+    return sorted({tuple(sorted(other for other in reach[node] if node in reach.get(other, ())))
+                   for node in reach if node in reach[node]})
+
+
 def allowed(root, name):
     """The entries of an allow-list, {what: reason}; a line is "what: reason", # comments."""
     entries = {}

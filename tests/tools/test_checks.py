@@ -320,6 +320,36 @@ class Tidy(_planted.Planted):
         self.assert_finds("src/base/a.c:4:", "zero", "check-tidy")
 
 
+class Circles(_planted.Planted):
+    def build(self, *pairs):
+        """Objects of files a0.c, b0.c ... where a uses b, and b uses a if ring."""
+        for number, ring in enumerate(pairs):
+            texts = {f"a{number}": f"int b{number}(void); int a{number}(void);"
+                                   f"int a{number}(void) {{ return b{number}(); }}",
+                     f"b{number}": f"int b{number}(void); int a{number}(void);"
+                                   f"int b{number}(void) {{ return "
+                                   + (f"a{number}()" if ring else "1") + "; }"}
+            for name, text in texts.items():
+                source = self.plant(f"src/base/{name}.c", text + "\n")
+                built = os.path.join(self.root, "build/release/CMakeFiles/sonde.dir/src/base",
+                                     name + ".c.o")
+                os.makedirs(os.path.dirname(built), exist_ok=True)
+                subprocess.run(["cc", "-c", "-o", built, source], check=True)
+
+    def test_more_circles_than_the_limit(self):
+        self.build(*[True] * 6)
+        self.assert_finds("src/base/a0.c src/base/b0.c", "6 circles", "check-circles")
+
+    def test_calls_one_way(self):
+        self.build(*[False] * 6)
+        self.assert_silent("check-circles")
+
+    def test_objects_of_sources_that_are_gone(self):
+        self.build(*[True] * 6)
+        os.remove(os.path.join(self.root, "src/base/b5.c"))
+        self.assert_silent("check-circles")
+
+
 class Symbols(_planted.Planted):
     def arrange(self, header, library, test, *link):
         self.plant("include/sonde/x.h", "#define SONDE_API\n" + header)
