@@ -279,11 +279,14 @@ static inline void run_steps(sonde_hook *hook, const five *of, int steps)
     }
 }
 
-/* Closes the hook with its watch. */
+/* Closes the hook, with its watch if it has one. */
 static inline sonde_err close_loop(sonde_hook *hook)
 {
-    (void)hook;
-    return sonde_watch_close(journal.watch, SONDE_RUN_FINISHED, NULL, NULL);
+    sonde_watch *watch = journal.watch;
+
+    journal.watch = NULL;
+    return watch != NULL ? sonde_watch_close(watch, SONDE_RUN_FINISHED, NULL, NULL)
+                         : sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL);
 }
 
 static inline void finish(sonde_hook *hook)
