@@ -13,7 +13,7 @@
 
 #include <sonde/error.h>
 
-#undef sonde__fail_errno /* what fail.h tells an analyzer */
+#undef sonde__fail_errno /* for an analyzer only, see fail.h */
 #undef sonde__fail_nomem
 
 const char *sonde_err_name(sonde_err err)

@@ -8,7 +8,7 @@
 
 #include <stddef.h>
 
-/* Its short name inside the library. An analyzer that sees one file is told the result. */
+/* Its short name inside the library. For an analyzer, which sees one file, the result too. */
 #ifndef __clang_analyzer__
 #define sonde__fail sonde_diag_set
 #else
