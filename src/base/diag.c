@@ -13,6 +13,9 @@
 
 #include <sonde/error.h>
 
+#undef sonde__fail_errno /* for an analyzer only, see fail.h */
+#undef sonde__fail_nomem
+
 const char *sonde_err_name(sonde_err err)
 {
     static const char *const names[] = {

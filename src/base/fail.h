@@ -8,8 +8,12 @@
 
 #include <stddef.h>
 
-/* Its short name inside the library. */
+/* Its short name inside the library. For an analyzer, which sees one file, the result too. */
+#ifndef __clang_analyzer__
 #define sonde__fail sonde_diag_set
+#else
+#define sonde__fail(diag, err, ...) ((void)sonde_diag_set(diag, err, __VA_ARGS__), (err))
+#endif
 
 /* The same with errno's text after found: "cannot open: No such file or directory". The
  * code is SONDE_ENOTFOUND for ENOENT, SONDE_ENOMEM for ENOMEM, SONDE_EEXIST for EEXIST,
@@ -18,6 +22,11 @@ SONDE_API sonde_err sonde__fail_errno(sonde_diag *diag, const char *where,
                                       const char *found);
 /* SONDE_ENOMEM; what: the object that could not be allocated. */
 SONDE_API sonde_err sonde__fail_nomem(sonde_diag *diag, const char *what);
+#ifdef __clang_analyzer__
+#define sonde__fail_errno(diag, where, found)                                            \
+    ((void)sonde__fail_errno(diag, where, found), SONDE_EIO)
+#define sonde__fail_nomem(diag, what) ((void)sonde__fail_nomem(diag, what), SONDE_ENOMEM)
+#endif
 
 /* Edit distance (Levenshtein) of two names, by their first 255 letters. */
 SONDE_API size_t sonde__edit_distance(const char *a, const char *b);

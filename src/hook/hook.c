@@ -62,13 +62,14 @@ static sonde_err add_defaults(sonde_hook *hook, sonde_diag *diag)
     if (err == SONDE_OK && hook->options.save_all) {
         err = sonde__observe_add(setup, "all", true, diag);
     }
-    if (err == SONDE_OK && hook->options.include != NULL) {
-        err = sonde__observe_add(setup, "default", true, diag);
-        if (err == SONDE_OK) {
-            err = sonde__observe_include(setup, "default", hook->options.include, diag);
-        }
+    if (err != SONDE_OK || hook->options.include == NULL) {
+        return err;
     }
-    return err;
+    err = sonde__observe_add(setup, "default", true, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__observe_include(setup, "default", hook->options.include, diag);
 }
 
 static void destroy(sonde_hook *hook)
@@ -108,18 +109,23 @@ sonde_err sonde_hook_create(const sonde_hook_options *options, sonde_hook **out,
     hook->sink = &hook->dry;
     sonde__observe_unset_layers(hook->setup.layers);
     err = copy_texts(hook, diag);
-    if (err == SONDE_OK) {
-        err = sonde_catalogue_create(&hook->catalogue, diag);
-    }
-    if (err == SONDE_OK) {
-        err = add_defaults(hook, diag);
-    }
     if (err != SONDE_OK) {
-        destroy(hook);
-        return err;
+        goto error;
+    }
+    err = sonde_catalogue_create(&hook->catalogue, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = add_defaults(hook, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = hook;
     return SONDE_OK;
+
+error:
+    destroy(hook);
+    return err;
 }
 
 const char *sonde_hook_path(const sonde_hook *hook)
@@ -193,11 +199,14 @@ sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag)
 {
     const sonde_err err = sonde__observe_settle(&hook->setup, diag);
 
-    if (err == SONDE_OK && hook->sketch == NULL && has_sketches(&hook->setup)) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (hook->sketch == NULL && has_sketches(&hook->setup)) {
         hook->sketch = sonde__malloc(sizeof *hook->sketch);
         return hook->sketch != NULL ? SONDE_OK : sonde__fail_nomem(diag, "a sketch");
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- tensors of the run ----------------------------------------------------------- */
@@ -272,14 +281,17 @@ static sonde_err open_recorder(sonde_hook *hook, sonde_diag *diag)
     }
     err = sonde_recorder_create(&options, hook->catalogue, &hook->recorder, diag);
     free(save);
-    if (err == SONDE_OK && options.resume != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (options.resume != NULL) {
         sonde_recorder_next(hook->recorder, next);
         for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
             hook->next_step[mode] = SONDE_MAX(hook->next_step[mode], next[mode]);
         }
         hook->next_global = SONDE_MAX(hook->next_global, next[SONDE_MODE_GLOBAL]);
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* The collections of the scalars that were given before configuration ended. */
@@ -315,14 +327,18 @@ sonde_err sonde_hook_open(sonde_hook *hook, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde__hook_settle(hook, diag);
-    if (err == SONDE_OK) {
-        err = place_scalars(hook, diag);
-    }
-    if (err == SONDE_OK && !hook->options.dry_run && hook->recorder == NULL) {
-        err = open_recorder(hook, diag);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    err = place_scalars(hook, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!hook->options.dry_run && hook->recorder == NULL) {
+        err = open_recorder(hook, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     hook->sink = hook->recorder != NULL
                      ? (sonde__record_sink *)(void *)sonde_recorder_sink(hook->recorder)
@@ -449,7 +465,25 @@ static void put_scalar(sonde_hook *hook, uint32_t id, double value)
     hook->sink->sink.put(&hook->sink->sink, &seen);
 }
 
-/* Declares a scalar; its collections are known once configuration has ended. */
+/* Finds the collections of a scalar of an open run, and prepares the sink for it. */
+static sonde_err join_scalar(sonde_hook *hook, uint32_t id, sonde_diag *diag)
+{
+    sonde__observe_member *members = sonde__calloc((size_t)id + 1, sizeof *members);
+    sonde_err err = SONDE_OK;
+
+    if (members == NULL) {
+        return sonde__fail_nomem(diag, "a scalar");
+    }
+    err = sonde__observe_members(&hook->setup, hook->catalogue, id, id + 1, false,
+                                 members, diag);
+    if (err == SONDE_OK) {
+        hook->tensors[id].in = members[id];
+    }
+    sonde__free(members);
+    return err == SONDE_OK ? prepare_tensor(hook, id, diag) : err;
+}
+
+/* Declares a scalar. Its collections are known once configuration has ended. */
 static sonde_err declare_scalar(sonde_hook *hook, const char *name, uint32_t *id,
                                 sonde_diag *diag)
 {
@@ -458,26 +492,20 @@ static sonde_err declare_scalar(sonde_hook *hook, const char *name, uint32_t *id
                                     .dtype = SONDE_F64,
                                     .same_as = SONDE_NO_TENSOR};
     const sonde__observe_member nothing = {0};
-    sonde__observe_member *members = NULL;
     uint32_t added = 0;
     sonde_err err = sonde__hook_add_tensor(hook, &info, &nothing, &added, diag);
 
-    if (err == SONDE_OK && hook->open) {
-        members = sonde__calloc((size_t)added + 1, sizeof *members);
-        err = members == NULL
-                  ? sonde__fail_nomem(diag, "a scalar")
-                  : sonde__observe_members(&hook->setup, hook->catalogue, added,
-                                           added + 1, false, members, diag);
-        if (err == SONDE_OK) {
-            hook->tensors[added].in = members[added];
-            err = prepare_tensor(hook, added, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (hook->open) {
+        err = join_scalar(hook, added, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
-        sonde__free(members);
     }
-    if (err == SONDE_OK) {
-        *id = added;
-    }
-    return err;
+    *id = added;
+    return SONDE_OK;
 }
 
 static sonde_err find_scalar(sonde_hook *hook, const char *name, uint32_t *id,

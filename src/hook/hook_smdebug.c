@@ -1,11 +1,11 @@
 /*
- * smdebug.c - a hook from smdebug's debughookconfig.json, as it is.
+ * hook_smdebug.c - makes a hook from an unchanged debughookconfig.json of smdebug.
  *
  * Values there are texts, mostly ("100", "1,2,3", "true"), and modes are prefixes of keys
- * ("train.save_interval"). What is different here, on purpose: save_steps replace the
- * interval; a listed `all` means all tensors; documented names of reductions that smdebug
- * refuses are accepted. What its authors left to the platform (S3OutputPath) or what is an
- * export here (TensorBoard) is said in the log and passed over, as are unknown keys.
+ * ("train.save_interval"). Deliberate differences from smdebug: save_steps replace the
+ * interval; a listed `all` means all tensors; the reader accepts documented names of
+ * reductions that smdebug refuses. It ignores keys for the platform (S3OutputPath), keys for
+ * TensorBoard (an export here) and unknown keys, with a message in the log.
  */
 #include "hook/hook_state.h"
 #include "base/fail.h"
@@ -41,7 +41,7 @@ static const char *own_name(const char *name)
     return name;
 }
 
-/* What smdebug includes in the collections of its frameworks by default. */
+/* The default regular expressions of smdebug for the collections of its frameworks. */
 static const char *framework_regex(const char *name)
 {
     static const char *const regexes[][2] = {
@@ -181,10 +181,11 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
     }
     if (list != NULL) {
         err = sonde__observe_reductions_parse(list->text, &config, &inner);
+        if (err != SONDE_OK) {
+            return sonde__observe_fail_at(file->reader, list, &inner);
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde_hook_reduce(file->hook, collection, &config, &inner);
-    }
+    err = sonde_hook_reduce(file->hook, collection, &config, &inner);
     return err == SONDE_OK
                ? err
                : sonde__observe_fail_at(file->reader, list != NULL ? list : map, &inner);
@@ -216,7 +217,7 @@ static sonde_err read_regexes(const reading *file, const sonde__yaml *map,
     return SONDE_OK;
 }
 
-/* Says which keys of a section nobody here knows. */
+/* Warns about unknown keys of a section. */
 static void warn_keys(const reading *file, const sonde__yaml *map,
                       const char *const *keys, size_t count)
 {
@@ -342,7 +343,7 @@ static sonde_err read_parameters(const reading *file, const sonde__yaml *paramet
     return err == SONDE_OK ? read_reductions(file, parameters, NULL) : err;
 }
 
-/* smdebug saves losses and what is listed, no more. */
+/* smdebug saves only losses and listed collections. */
 static sonde_err leave_losses(sonde_hook *hook, sonde_diag *diag)
 {
     static const char *const names[] = {"weights", "biases", "gradients"};
@@ -374,23 +375,29 @@ sonde_err sonde__hook_from_smdebug(const sonde__yaml_reader *reader,
         said.dry_run = true; /* one worker writes */
     }
     err = sonde_hook_create(&said, &file.hook, reader->diag);
-    if (err == SONDE_OK) {
-        err = leave_losses(file.hook, reader->diag);
-    }
-    if (err == SONDE_OK) {
-        err = read_parameters(&file, parameters);
-    }
-    if (err == SONDE_OK) {
-        err = read_collections(&file, root);
-    }
-    if (err == SONDE_OK &&
-        sonde__observe_check(&file.hook->setup, NULL, &inner) != SONDE_OK) {
-        err = sonde__observe_fail_at(reader, root, &inner);
-    }
     if (err != SONDE_OK) {
-        (void)sonde_hook_close(file.hook, SONDE_RUN_FAILED, NULL, NULL);
         return err;
+    }
+    err = leave_losses(file.hook, reader->diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = read_parameters(&file, parameters);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = read_collections(&file, root);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (sonde__observe_check(&file.hook->setup, NULL, &inner) != SONDE_OK) {
+        err = sonde__observe_fail_at(reader, root, &inner);
+        goto error;
     }
     *out = file.hook;
     return SONDE_OK;
+
+error:
+    (void)sonde_hook_close(file.hook, SONDE_RUN_FAILED, NULL, NULL);
+    return err;
 }

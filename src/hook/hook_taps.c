@@ -85,7 +85,7 @@ static void complete(sonde_hook *hook, sonde_observation *seen, sonde_vitals *vi
     }
 }
 
-/* Records the parts in how that are not recorded yet; returns these. */
+/* Records the parts in `how` that are not yet recorded, and returns them. */
 static unsigned record(sonde_hook *hook, uint32_t id, const sonde_observation *seen,
                        unsigned how)
 {
@@ -104,7 +104,7 @@ static unsigned record(sonde_hook *hook, uint32_t id, const sonde_observation *s
 
 /* --- holding ---------------------------------------------------------------------- */
 
-/* Bytes that a value of so many takes while it is held. */
+/* Bytes that the held copy of a value of this size takes. */
 static size_t held_size(size_t bytes)
 {
     return (bytes + SONDE__ALIGN - 1) / SONDE__ALIGN * SONDE__ALIGN;
@@ -199,7 +199,7 @@ static unsigned how_of(const sonde_hook *hook, uint64_t sets)
     return how;
 }
 
-/* These collections are wanted at this step: records what is held for them. */
+/* Records the held values of these collections, and the rest of their step. */
 static void trip(sonde_hook *hook, uint64_t sets)
 {
     sonde__hook_holding *held = &hook->held;
@@ -272,7 +272,7 @@ static void put(sonde_sink *sink, const sonde_observation *seen)
     }
 }
 
-/* Room for all that a step may have to hold. */
+/* Reserves room for all values that a step may hold. */
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,
                          unsigned how, const sonde_call_shape *shape, sonde_diag *diag)
 {
@@ -480,9 +480,10 @@ static sonde_err add_taps(attaching *work)
     const size_t collections = work->hook->setup.collection_count;
     sonde_err err = add_saves(work);
 
-    if (err == SONDE_OK) {
-        err = add_vitals(work);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = add_vitals(work);
     for (size_t i = 0; i < collections && err == SONDE_OK; i++) {
         err = add_watches(work, i);
     }
@@ -492,31 +493,37 @@ static sonde_err add_taps(attaching *work)
     return err;
 }
 
-/* The hook's own id of a tensor; an alias comes after its tensor. */
+/* Maps a tensor to an id of the hook; declares an alias after its tensor. */
 static sonde_err map_tensor(attaching *work, uint32_t id)
 {
     sonde_tensor_info info = *sonde_catalogue_info(work->attachment->catalogue, id);
     uint32_t known = sonde__hook_tensor_named(work->hook, info.name);
     sonde_err err = SONDE_OK;
 
-    if (known == SONDE_NO_TENSOR && info.same_as != id) {
+    if (known != SONDE_NO_TENSOR) {
+        work->attachment->map[id] = known;
+        return SONDE_OK;
+    }
+    if (info.same_as != id) {
         err = map_tensor(work, info.same_as);
-        if (err == SONDE_OK) {
-            sonde__observe_make_alias(&info, work->hook->catalogue,
-                                      work->attachment->map[info.same_as]);
+        if (err != SONDE_OK) {
+            return err;
         }
+        sonde__observe_make_alias(&info, work->hook->catalogue,
+                                  work->attachment->map[info.same_as]);
     } else {
         info.same_as = SONDE_NO_TENSOR;
     }
-    if (err == SONDE_OK && known == SONDE_NO_TENSOR) {
-        err = sonde__hook_add_tensor(work->hook, &info, &work->tensors[id], &known,
-                                     work->diag);
+    err =
+        sonde__hook_add_tensor(work->hook, &info, &work->tensors[id], &known, work->diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     work->attachment->map[id] = known;
-    return err;
+    return SONDE_OK;
 }
 
-/* The hook's own ids of the tensors that are ever recorded. */
+/* Maps the tensors that may be recorded to ids of the hook. */
 static sonde_err map_tensors(attaching *work)
 {
     sonde_err err = SONDE_OK;

@@ -1,5 +1,5 @@
 /*
- * load.c - a configuration file, of either kind, becomes a hook.
+ * load.c - makes a hook from a configuration file, of sonde or of smdebug.
  */
 #include "hook/hook_state.h"
 #include "base/fail.h"
@@ -31,7 +31,7 @@ static sonde_err read_when_full(const sonde__yaml_reader *reader, const sonde__y
                             "default, wait or drop", "when_full is '%s'", text);
 }
 
-/* Numbers of the recorder's. */
+/* The numeric options of the recorder. */
 static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml *root,
                             sonde_recorder_options *record)
 {
@@ -40,23 +40,26 @@ static sonde_err read_sizes(const sonde__yaml_reader *reader, const sonde__yaml 
     sonde_err err =
         sonde__yaml_int(reader, root, "ring_bytes", 1, (int64_t)1 << 40, &ring);
 
-    if (err == SONDE_OK) {
-        err =
-            sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_float(reader, root, "segment_seconds", &seconds);
+    err = sonde__yaml_int(reader, root, "segment_bytes", 1, (int64_t)1 << 40, &segment);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && sonde__yaml_get(root, "segment_seconds") != NULL &&
-        !(seconds > 0.0F)) {
-        err = sonde__yaml_fail(reader, sonde__yaml_get(root, "segment_seconds"),
-                               SONDE_EINVAL, "more than 0", "segment_seconds is %g",
-                               (double)seconds);
+    err = sonde__yaml_float(reader, root, "segment_seconds", &seconds);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde__yaml_get(root, "segment_seconds") != NULL && !(seconds > 0.0F)) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(root, "segment_seconds"),
+                                SONDE_EINVAL, "more than 0", "segment_seconds is %g",
+                                (double)seconds);
     }
     record->ring_bytes = (size_t)ring;
     record->segment_bytes = (size_t)segment;
     record->segment_seconds = (double)seconds;
-    return err;
+    return SONDE_OK;
 }
 
 /* Strings borrow from the tree. */
@@ -79,18 +82,20 @@ static sonde_err read_options(const sonde__yaml_reader *reader, const sonde__yam
     for (size_t i = 0; i < SONDE_COUNT_OF(flags) && err == SONDE_OK; i++) {
         err = sonde__yaml_bool(reader, root, flags[i].key, flags[i].to);
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, root, "vitals_every", 1, INT64_MAX,
-                              &options->vitals_every);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_when_full(reader, root, &options->record.when_full);
+    err = sonde__yaml_int(reader, root, "vitals_every", 1, INT64_MAX,
+                          &options->vitals_every);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_sizes(reader, root, &options->record);
+    err = read_when_full(reader, root, &options->record.when_full);
+    if (err != SONDE_OK) {
+        return err;
     }
     options->no_vitals = !vitals;
-    return err;
+    return read_sizes(reader, root, &options->record);
 }
 
 /* --- reading ---------------------------------------------------------------------- */
@@ -102,17 +107,19 @@ static sonde_err from_own(const sonde__yaml_reader *reader, const sonde__yaml *r
     sonde_hook *hook = NULL;
     sonde_err err = sonde__observe_check_keys(reader, root);
 
-    if (err == SONDE_OK) {
-        err = read_options(reader, root, &options);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_options(reader, root, &options);
     if (err != SONDE_OK) {
         return err;
     }
     sonde__hook_options_over(&options, given);
     err = sonde_hook_create(&options, &hook, reader->diag);
-    if (err == SONDE_OK) {
-        err = sonde__observe_read(reader, root, &hook->setup);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__observe_read(reader, root, &hook->setup);
     if (err != SONDE_OK) {
         (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
         return err;

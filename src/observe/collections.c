@@ -216,10 +216,11 @@ sonde_err sonde__observe_remove_collection(sonde__observe_setup *setup, const ch
     sonde__observe_collection *collection = NULL;
     const sonde_err err = sonde__observe_find_open(setup, name, &collection, diag);
 
-    if (err == SONDE_OK) {
-        collection->saved = false;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    collection->saved = false;
+    return SONDE_OK;
 }
 
 static sonde_err choose(sonde__observe_setup *setup, const char *collection,
@@ -417,10 +418,11 @@ static sonde_err judge(const pass *over, const sonde__observe_collection *collec
         return SONDE_OK;
     }
     err = fail_module(over, collection, choice);
-    if (err == SONDE_OK) {
-        warn(collection, choice, key);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    warn(collection, choice, key);
+    return SONDE_OK;
 }
 
 static sonde_err apply_choices(pass *over, sonde__observe_collection *collection,
@@ -457,9 +459,10 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
 
     memset(over->chosen, 0, over->count);
     err = apply_choices(over, collection, false);
-    if (err == SONDE_OK) {
-        err = apply_choices(over, collection, true);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = apply_choices(over, collection, true);
     for (uint32_t id = over->first_id; id < over->count && err == SONDE_OK; id++) {
         over->tensors[id].member |= over->chosen[id] != 0 ? bit : 0U;
     }

@@ -223,21 +223,23 @@ static sonde_err read_reductions(const reading *file, const sonde__yaml *map,
         err = told_at(file, child, sonde__observe_reduction_add(text, &config, &inner),
                       &inner);
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(file->reader, map, "histogram", &config.histogram);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(file->reader, map, "save_raw_tensor",
-                               &config.save_raw_tensor);
+    err = sonde__yaml_bool(file->reader, map, "histogram", &config.histogram);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(file->reader, map, "save_shape", &config.save_shape);
+    err = sonde__yaml_bool(file->reader, map, "save_raw_tensor", &config.save_raw_tensor);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__observe_reduce(file->setup, collection, &config, &inner);
-        err = told_at(file, map, err, &inner);
+    err = sonde__yaml_bool(file->reader, map, "save_shape", &config.save_shape);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    err = sonde__observe_reduce(file->setup, collection, &config, &inner);
+    return told_at(file, map, err, &inner);
 }
 
 /* --- collections ------------------------------------------------------------------ */
@@ -298,16 +300,16 @@ static sonde_err read_module(const reading *file, const sonde__yaml *node,
             err = sonde__yaml_bool(file->reader, node, "outputs", &outputs);
         }
     }
-    if (err == SONDE_OK && name == NULL) {
-        err = sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "name: a module",
-                               "an entry of modules has no name");
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK
-               ? told_at(file, node,
-                         sonde__observe_add_module(file->setup, collection, name, inputs,
-                                                   outputs, &inner),
-                         &inner)
-               : err;
+    if (name == NULL) {
+        return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "name: a module",
+                                "an entry of modules has no name");
+    }
+    err =
+        sonde__observe_add_module(file->setup, collection, name, inputs, outputs, &inner);
+    return told_at(file, node, err, &inner);
 }
 
 static sonde_err read_modules(const reading *file, const sonde__yaml *map,

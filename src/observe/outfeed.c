@@ -443,12 +443,15 @@ static sonde_err resolve_gradients(sonde_outfeed *queue, const sonde_catalogue *
         }
     }
     sonde__names_fini(&names);
-    if (err == SONDE_OK && found == 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (found == 0) {
         return sonde__fail(diag, SONDE_ENOTFOUND,
                            sonde__outfeed_where(queue, where, sizeof where),
                            "what trains", "no parameter has a gradient");
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err resolve_tensor(sonde_outfeed *queue, const sonde_catalogue *catalogue,
@@ -530,13 +533,14 @@ static sonde_err append(sonde_text *text, const char *format, ...)
         return SONDE_EINVAL;
     }
     err = sonde_text_reserve(text, text->length + (size_t)length);
-    if (err == SONDE_OK) {
-        va_start(list, format);
-        (void)vsnprintf(text->data + text->length, (size_t)length + 1, format, list);
-        va_end(list);
-        text->length += (size_t)length;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    va_start(list, format);
+    (void)vsnprintf(text->data + text->length, (size_t)length + 1, format, list);
+    va_end(list);
+    text->length += (size_t)length;
+    return SONDE_OK;
 }
 
 /* Columns that a key takes: characters of UTF-8, not bytes. */
@@ -606,11 +610,11 @@ static sonde_err append_row(size_t index, const sonde_outfed *entry, int name_wi
         err = append(text, " %-12s",
                      number_text(sonde_vitals_get(&vitals, columns[i]), buf));
     }
-    if (err == SONDE_OK) {
-        err = append(text, " %-7s %-7s\n", vitals.nan > 0 ? "True" : "False",
-                     vitals.pos_inf + vitals.neg_inf > 0 ? "True" : "False");
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    return append(text, " %-7s %-7s\n", vitals.nan > 0 ? "True" : "False",
+                  vitals.pos_inf + vitals.neg_inf > 0 ? "True" : "False");
 }
 
 sonde_err sonde_outfeed_table(const sonde_outfeed_batch *batch, const char *title,
@@ -619,19 +623,21 @@ sonde_err sonde_outfeed_table(const sonde_outfeed_batch *batch, const char *titl
     const int name_width = widest_key(batch) + BEYOND_NAME;
     sonde_err err = append(text, "\n%s\n", title);
 
-    if (err == SONDE_OK && (batch->count == 0 || batch->rows == 0)) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (batch->count == 0 || batch->rows == 0) {
         return append(text, "No data enqueued\n");
     }
-    if (err == SONDE_OK) {
-        err = append_keys(batch, text);
+    err = append_keys(batch, text);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = append(text,
-                     "Epoch %d - Summary Stats\n"
-                     "%-5s %-*s %-12s %-12s %-12s %-12s %-7s %-7s\n",
-                     epoch, "Index", name_width, "Name", "Mean", "Std", "Minimum",
-                     "Maximum", "NaNs", "infs");
-    }
+    err = append(text,
+                 "Epoch %d - Summary Stats\n"
+                 "%-5s %-*s %-12s %-12s %-12s %-12s %-7s %-7s\n",
+                 epoch, "Index", name_width, "Name", "Mean", "Std", "Minimum", "Maximum",
+                 "NaNs", "infs");
     for (size_t i = 0; i < batch->count && err == SONDE_OK; i++) {
         err = append_row(i, &batch->entries[i], name_width, text);
     }

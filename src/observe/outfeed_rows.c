@@ -107,11 +107,12 @@ static sonde_err prepare_column(sonde_outfeed *queue, sonde__outfeed_column *col
     }
     column->value = value;
     err = allocate(queue, column, shape->replicas, diag);
-    if (err == SONDE_OK) {
-        column->prepared = true;
-        queue->prepared++;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    column->prepared = true;
+    queue->prepared++;
+    return SONDE_OK;
 }
 
 static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info *info,

@@ -430,16 +430,20 @@ static sonde_err make_lists(sonde_observer *observer, sonde_diag *diag)
     lists made = {0};
     sonde_err err = allocate_lists(observer, &made, diag);
 
-    if (err == SONDE_OK) {
-        fill_lists(observer, &made);
-        err = prepare_sinks(observer, diag);
-    }
     if (err != SONDE_OK) {
-        free_lists(&made);
-        return err;
+        goto error;
+    }
+    fill_lists(observer, &made);
+    err = prepare_sinks(observer, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     install_lists(observer, &made);
     return SONDE_OK;
+
+error:
+    free_lists(&made);
+    return err;
 }
 
 sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *shape,

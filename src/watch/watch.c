@@ -2,8 +2,8 @@
  * watch.c - slots seen once a step.
  *
  * A slot is a tensor of the watch's own catalogue, and its number is the tensor's id. Until
- * the first step nothing is bound: `wants` are zeros of our own, so that a slot may be shown
- * at any time. From then on they are those of the observer.
+ * the first step nothing is bound: `wants` points to zeros that the watch owns, so that a slot
+ * may be shown at any time. From then on it points to the observer's.
  */
 #include <sonde/watch.h>
 
@@ -43,8 +43,8 @@ typedef struct watch {
     size_t capacity;
     uint8_t *zeros;
     size_t zero_capacity;
-    bool attached, ruled, bound, open; /* how far the first step has come */
-    bool calls;                        /* taps of the program's own expect begin_call */
+    bool attached, ruled, bound, open; /* completed parts of the first step */
+    bool calls;                        /* the program's own taps expect begin_call */
     bool stepping, due;
     int64_t next_global, next_step[SONDE_MODE_COUNT];
     sonde_coordinate at;
@@ -100,9 +100,10 @@ sonde_err sonde_watch_create(const sonde_watch_options *options, sonde_watch **o
         made->rules_raw_every = options->rules_raw_every;
     }
     err = sonde_catalogue_create(&made->catalogue, diag);
-    if (err == SONDE_OK) {
-        err = sonde_observer_create(made->catalogue, &made->observer, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = sonde_observer_create(made->catalogue, &made->observer, diag);
     if (err != SONDE_OK) {
         goto error;
     }
@@ -163,16 +164,19 @@ static sonde_err declare(watch *on, const sonde_tensor_info *info, uint32_t *id,
     return err;
 }
 
-/* The observer takes up a new tensor, at the step that is on too. */
+/* Adds a new tensor to the observer, for the current step too. */
 static sonde_err extend(watch *on, sonde_diag *diag)
 {
     const sonde_err err = sonde_observer_extend(on->observer, diag);
 
     on->face.wants = on->gate->wants;
-    if (err == SONDE_OK && on->stepping) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (on->stepping) {
         on->due = sonde_observer_begin_due(on->observer, &on->at);
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err reserve(watch *on, size_t count, sonde_diag *diag)
@@ -209,14 +213,18 @@ sonde_err sonde_watch_add(sonde_watch *face, const sonde_tensor_info *info,
     own.same_as = SONDE_NO_TENSOR;
     on->slots[count] = (slot){.step = -1};
     err = declare(on, &own, &id, diag);
-    if (err == SONDE_OK && on->bound) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (on->bound) {
         err = extend(on, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        on->slots[id].added = true;
-        *slot_out = id;
-    }
-    return err;
+    on->slots[id].added = true;
+    *slot_out = id;
+    return SONDE_OK;
 }
 
 sonde_err sonde_watch_add_view(sonde_watch *face, const char *name,
@@ -311,15 +319,16 @@ static sonde_err bind(watch *started, sonde_diag *diag)
     static const sonde_call_shape shape = {1, 1, 1};
     const sonde_err err = sonde_observer_bind(started->observer, &shape, diag);
 
-    if (err == SONDE_OK) {
-        started->bound = true;
-        started->face.wants = started->gate->wants;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    started->bound = true;
+    started->face.wants = started->gate->wants;
+    return SONDE_OK;
 }
 
-/* Attaches the hook and the rules, binds the observer and opens the run: each once, also
- * where an earlier call came only so far. */
+/* Attaches the hook and the rules, binds the observer and opens the run. Each happens once:
+ * after a failure, the next call continues there. */
 static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
@@ -327,17 +336,26 @@ static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
     if (!started->attached && started->hook != NULL) {
         err = sonde__hook_watch(started->hook, started->catalogue, mode,
                                 started->observer, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    started->attached = err == SONDE_OK;
-    if (err == SONDE_OK && !started->ruled && started->rules != NULL) {
+    started->attached = true;
+    if (!started->ruled && started->rules != NULL) {
         err = sonde_rules_attach(started->rules, started->catalogue, started->observer,
                                  started->rules_every, started->rules_raw_every, diag);
-        started->ruled = err == SONDE_OK;
+        if (err != SONDE_OK) {
+            return err;
+        }
+        started->ruled = true;
     }
-    if (err == SONDE_OK && !started->bound) {
+    if (!started->bound) {
         err = bind(started, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && started->hook != NULL) {
+    if (started->hook != NULL) {
         err = sonde_hook_open(started->hook, diag);
     }
     started->open = err == SONDE_OK;
@@ -421,8 +439,8 @@ static void subtract(const update *shown)
     }
 }
 
-/* Keeps the first value of a parameter in a step, and turns the second into the update;
- * whether that is there now. A value of another shape than declared is ignored. */
+/* Keeps the first value of a parameter in a step and turns the second into the update.
+ * Returns true once the update exists. Ignores a value whose shape is not the declared one. */
 static bool show_update(update *shown, const sonde_view *view)
 {
     if (!shown->kept) {

@@ -116,11 +116,10 @@ static sonde_nn_evaluator *make(sonde_nn_model *model,
 }
 
 static sonde_err finish_create(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
-                               sonde_err err, sonde_nn_evaluator **out, sonde_diag *diag)
+                               sonde_nn_evaluator **out, sonde_diag *diag)
 {
-    if (err == SONDE_OK) {
-        err = set_up(evaluator, loader, diag);
-    }
+    const sonde_err err = set_up(evaluator, loader, diag);
+
     if (err != SONDE_OK) {
         sonde_nn_evaluator_destroy(evaluator);
         return err;
@@ -135,7 +134,7 @@ sonde_err sonde_nn_evaluator_create(sonde_nn_model *model, sonde_nn_loader *load
 {
     sonde_nn_evaluator *evaluator = make(model, options);
 
-    return evaluator != NULL ? finish_create(evaluator, loader, SONDE_OK, out, diag)
+    return evaluator != NULL ? finish_create(evaluator, loader, out, diag)
                              : sonde__fail_nomem(diag, "an evaluation");
 }
 
@@ -160,12 +159,20 @@ sonde_err sonde_nn_evaluator_create_for_job(sonde_nn_job *job, sonde_nn_model *m
     if (count < all) {
         err = sonde_nn_dataset_split(set, count, SEED, &evaluator->part, NULL, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_job_loader(job, evaluator->part != NULL ? evaluator->part : set,
-                                  (count + batches - 1) / batches, false,
-                                  &evaluator->own_loader, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    return finish_create(evaluator, evaluator->own_loader, err, out, diag);
+    err = sonde_nn_job_loader(job, evaluator->part != NULL ? evaluator->part : set,
+                              (count + batches - 1) / batches, false,
+                              &evaluator->own_loader, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    return finish_create(evaluator, evaluator->own_loader, out, diag);
+
+error:
+    sonde_nn_evaluator_destroy(evaluator);
+    return err;
 }
 
 void sonde_nn_evaluator_destroy(sonde_nn_evaluator *evaluator)
@@ -194,20 +201,24 @@ static sonde_err take_batch(sonde_nn_evaluator *evaluator, const sonde_nn_batch 
 
     sonde__train_batch_views(evaluator->loader, batch, inputs);
     err = sonde_nn_session_run(session, inputs, lossy ? 2 : 1, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_output(session, 0, &scores, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_confusion_update(evaluator->matrix, &scores, &inputs[1], diag);
+    err = sonde_nn_session_output(session, 0, &scores, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && lossy) {
-        err = sonde_nn_session_output(session, evaluator->loss_output, &loss, diag);
+    err = sonde_nn_confusion_update(evaluator->matrix, &scores, &inputs[1], diag);
+    if (err != SONDE_OK || !lossy) {
+        return err;
     }
-    if (err == SONDE_OK && lossy) {
-        sonde_nn_running_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
-                                  (double)batch->count);
+    err = sonde_nn_session_output(session, evaluator->loss_output, &loss, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    sonde_nn_running_mean_add(&evaluator->loss, (double)*(const float *)loss.data,
+                              (double)batch->count);
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_evaluator_run(sonde_nn_evaluator *evaluator, sonde_diag *diag)

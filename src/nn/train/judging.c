@@ -42,7 +42,10 @@ static sonde_err make_rules(sonde_nn_trainer *trainer, const sonde_nn_job_rules 
     sonde_err err = sonde_rules_create(&trainer->own_rules, diag);
 
     trainer->rules = trainer->own_rules;
-    if (err == SONDE_OK && asked->judge.count == 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (asked->judge.count == 0) {
         err = sonde_rules_add_defaults(trainer->rules, diag);
     }
     for (size_t i = 0; err == SONDE_OK && i < asked->judge.count; i++) {

@@ -76,8 +76,11 @@ static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
     if (record->every > 0) {
         config.every = record->every;
         err = sonde_hook_save(hook, NULL, -1, &config, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && record->include.count > 0) {
+    if (record->include.count > 0) {
         err = sonde_hook_add_collection(hook, "default", diag);
     }
     for (size_t i = 0; err == SONDE_OK && i < record->include.count; i++) {
@@ -119,18 +122,25 @@ sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **o
     }
     err = file != NULL ? sonde_hook_load(file, &options, &hook, diag)
                        : sonde_nn_job_hook(trainer->job, &options, &hook, diag);
-    if (err == SONDE_OK) {
-        err = configure(record, hook, diag);
-    }
-    if (err == SONDE_OK && asked->resume != NULL) {
-        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resume_step, diag);
-    }
     if (err != SONDE_OK) {
-        (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
-        return err;
+        goto error;
+    }
+    err = configure(record, hook, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (asked->resume != NULL) {
+        err = sonde_hook_go_on(hook, SONDE_MODE_TRAIN, trainer->resume_step, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     *out = hook;
     return SONDE_OK;
+
+error:
+    (void)sonde_hook_close(hook, SONDE_RUN_FAILED, NULL, NULL);
+    return err;
 }
 
 void sonde__train_hook_close(sonde_nn_trainer *trainer, sonde_err err,
@@ -199,12 +209,14 @@ sonde_err sonde__train_resume_find(sonde_nn_trainer *trainer, sonde_diag *diag)
         err = sonde__fail(diag, SONDE_EINVAL, "resume", "a shorter path", "%zu bytes",
                           strlen(asked));
     }
-    if (err == SONDE_OK && asked[0] == '\0' && access(trainer->resume, F_OK) != 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (asked[0] == '\0' && access(trainer->resume, F_OK) != 0) {
         sonde__train_warn(trainer, "%s: no checkpoint yet; training begins at step 0",
                           trainer->resume);
         trainer->resume[0] = '\0';
         return SONDE_OK;
     }
-    return err == SONDE_OK ? read_step(trainer->resume, &trainer->resume_step, diag)
-                           : err;
+    return read_step(trainer->resume, &trainer->resume_step, diag);
 }

@@ -73,10 +73,11 @@ static sonde_err read_loss(const sonde_nn_trainer *trainer, double *loss,
     sonde_view view;
     const sonde_err err = sonde_nn_session_output(trainer->session, last, &view, diag);
 
-    if (err == SONDE_OK) {
-        *loss = (double)*(const float *)view.data;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *loss = (double)*(const float *)view.data;
+    return SONDE_OK;
 }
 
 static sonde_err train_batch(const sonde_nn_trainer *trainer,

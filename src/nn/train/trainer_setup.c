@@ -13,8 +13,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- helpers ------------------------------------------------------------------------ */
-
 /* --- feeds -------------------------------------------------------------------------- */
 
 static void start_loader(void *user, uint64_t epoch)
@@ -27,12 +25,13 @@ static sonde_err next_of_loader(void *user, sonde_nn_feed_batch *out, sonde_diag
     sonde_nn_batch batch;
     const sonde_err err = sonde_nn_loader_next(user, &batch, diag);
 
-    if (err == SONDE_OK) {
-        sonde__train_batch_views(user, &batch, out->inputs);
-        out->count = 2;
-        out->samples = batch.count;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    sonde__train_batch_views(user, &batch, out->inputs);
+    out->count = 2;
+    out->samples = batch.count;
+    return SONDE_OK;
 }
 
 sonde_nn_feed sonde_nn_loader_feed(sonde_nn_loader *loader)
@@ -85,12 +84,11 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     return err == SONDE_OK ? attach_judging(trainer, diag) : err;
 }
 
-static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_err err,
-                               sonde_nn_trainer **out, sonde_diag *diag)
+static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
+                               sonde_diag *diag)
 {
-    if (err == SONDE_OK) {
-        err = make_session(trainer, diag);
-    }
+    const sonde_err err = make_session(trainer, diag);
+
     if (err != SONDE_OK) {
         sonde_nn_trainer_destroy(trainer);
         return err;
@@ -119,7 +117,7 @@ sonde_err sonde_nn_trainer_create(sonde_nn_model *model, const sonde_nn_feed *fe
     if (options->test != NULL) {
         (void)sonde_nn_output_loss(model);
     }
-    return finish_create(trainer, SONDE_OK, out, diag);
+    return finish_create(trainer, out, diag);
 }
 
 sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
@@ -149,12 +147,14 @@ sonde_err sonde_nn_trainer_create_for_job(sonde_nn_job *job,
     trainer->model = options->model;
     if (trainer->model == NULL) {
         err = sonde_nn_job_build(job, &trainer->own_model, diag);
+        if (err != SONDE_OK) {
+            sonde_nn_trainer_destroy(trainer);
+            return err;
+        }
         trainer->model = trainer->own_model;
     }
-    if (err == SONDE_OK) {
-        (void)sonde_nn_output_loss(trainer->model);
-    }
-    return finish_create(trainer, err, out, diag);
+    (void)sonde_nn_output_loss(trainer->model);
+    return finish_create(trainer, out, diag);
 }
 
 void sonde_nn_trainer_destroy(sonde_nn_trainer *trainer)
