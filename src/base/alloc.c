@@ -8,7 +8,9 @@
 #include "base/memory.h"
 
 #include <sonde/alloc.h>
+#include <sonde/error.h>
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -124,4 +126,33 @@ bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed, size_t ele
     memcpy(array_ptr, &grown, sizeof grown);
     *capacity = wanted;
     return true;
+}
+
+/* --- arenas ------------------------------------------------------------------------- */
+
+sonde_err sonde__arena_init(sonde__arena *arena, size_t size)
+{
+    arena->used = 0;
+    arena->size = size;
+    arena->base = sonde__malloc_aligned(SONDE__ALIGN, size);
+    return arena->base != NULL ? SONDE_OK : SONDE_ENOMEM;
+}
+
+void sonde__arena_fini(sonde__arena *arena)
+{
+    sonde__free(arena->base);
+    *arena = (sonde__arena){0};
+}
+
+void *sonde__arena_take(sonde__arena *arena, size_t align, size_t size)
+{
+    const size_t start = (arena->used + align - 1) / align * align;
+
+    assert(align > 0 && align <= SONDE__ALIGN);
+    arena->used = start + size;
+    if (arena->base == NULL) {
+        return NULL;
+    }
+    assert(arena->used <= arena->size);
+    return arena->used <= arena->size ? arena->base + start : NULL;
 }

@@ -4,10 +4,11 @@
 #ifndef SONDE_BASE_MEMORY_H
 #define SONDE_BASE_MEMORY_H
 
+#include <sonde/error.h>
+#include <sonde/export.h>
+
 #include <stdbool.h>
 #include <stddef.h>
-
-#include <sonde/export.h>
 
 enum { SONDE__ALIGN = 64 }; /* a cache line, and the widest vector */
 
@@ -31,5 +32,27 @@ static inline bool sonde__mul(size_t a, size_t b, size_t *out)
  * elements. false if memory runs out; then nothing has changed. */
 SONDE_API bool sonde__reserve(void *array_ptr, size_t *capacity, size_t needed,
                               size_t element_size);
+
+/* --- arenas ----------------------------------------------------------------------- */
+
+/*
+ * One block of memory, handed out from front to back and freed as a whole:
+ *
+ *     base                          used            size
+ *      | object | pad | object | ... |     free      |
+ *
+ * With base NULL the space is only counted: the same code runs once to measure and once to
+ * place.
+ */
+typedef struct sonde__arena {
+    unsigned char *base;
+    size_t used, size;
+} sonde__arena;
+
+SONDE_API sonde_err sonde__arena_init(sonde__arena *arena,
+                                      size_t size); /* aligned block */
+SONDE_API void sonde__arena_fini(sonde__arena *arena);
+/* NULL while measuring, and if the block is full (asserted: the measured size was wrong). */
+SONDE_API void *sonde__arena_take(sonde__arena *arena, size_t align, size_t size);
 
 #endif

@@ -2,15 +2,102 @@
  * cmd_rules.c - `sonde rules`: judges runs that are recorded or being recorded.
  */
 #include "cli/cli_findings.h"
-#include "cli/kept.h"
 #include "cli/cli_run.h"
 
 #include <sonde/report.h>
 #include <sonde/rules.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+
+/* --- findings from earlier judging -------------------------------------------------- */
+
+typedef struct ids {
+    uint64_t *items;
+    size_t count, capacity;
+} ids;
+
+static bool has(const ids *list, uint64_t id)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        if (list->items[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Each once. */
+static bool add(ids *list, uint64_t id)
+{
+    if (has(list, id)) {
+        return true;
+    }
+    if (list->count == list->capacity) {
+        const size_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
+        uint64_t *grown = realloc(list->items, capacity * sizeof *grown);
+
+        if (grown == NULL) {
+            return false;
+        }
+        list->items = grown;
+        list->capacity = capacity;
+    }
+    list->items[list->count++] = id;
+    return true;
+}
+
+/* The ids at the beginnings of the lines of a file, if there is one. */
+static bool read_file(const char *path, ids *list)
+{
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t size = 0;
+    uint64_t id = 0;
+    bool good = true;
+
+    if (file == NULL) {
+        return true;
+    }
+    while (good && getline(&line, &size, file) > 0) {
+        if (sscanf(line, "{\"id\":\"%16" SCNx64 "\"", &id) == 1) {
+            good = add(list, id);
+        }
+    }
+    free(line);
+    (void)fclose(file);
+    return good;
+}
+
+/* How many findings of these rules are in RUN/findings that the rules have not found. */
+static size_t count_kept(const char *run, sonde_rules *rules)
+{
+    size_t count = 0, more = 0;
+    const sonde_finding *found = sonde_rules_findings(rules, &count);
+    ids now = {0}, kept = {0};
+    bool good = true;
+
+    for (size_t i = 0; i < count && good; i++) {
+        good = add(&now, found[i].id);
+    }
+    for (size_t i = 0; i < sonde_rules_count(rules) && good; i++) {
+        sonde_rule_account account;
+        char path[4096];
+
+        sonde_rules_account(rules, i, &account);
+        (void)snprintf(path, sizeof path, "%s/findings/%s.jsonl", run,
+                       account.rule->name);
+        good = read_file(path, &kept);
+    }
+    for (size_t i = 0; i < kept.count && good; i++) {
+        more += !has(&now, kept.items[i]);
+    }
+    free(now.items);
+    free(kept.items);
+    return more;
+}
 
 typedef struct rules_values {
     cli_list rules, names, params, others, other_trials, plugins;
@@ -117,7 +204,7 @@ static tally count_rules(const sonde_rules *rules)
 /* One line, and one each for damage and for findings that were made elsewhere. */
 static void print_verdict(const judged_run *run, size_t findings)
 {
-    const size_t kept = cli_kept_findings(run->path, run->rules);
+    const size_t kept = count_kept(run->path, run->rules);
     const size_t damage = cli_count_damage(run->trial);
     const tally counts = count_rules(run->rules);
     sonde_run_info info;

@@ -11,7 +11,7 @@
 #include "trial/row_files.h"
 #include "trial/run_file.h"
 #include "trial/trial_catalogue.h"
-#include "trial/trial_open.h"
+#include "trial/trial_state.h"
 #include "trial/worker.h"
 
 #include <dirent.h>

@@ -92,4 +92,12 @@ static inline bool sonde__trial_in_range(const sonde_trial *trial, int64_t globa
     return global >= trial->begin && (trial->end == 0 || global < trial->end);
 }
 
+/* --- opening to verify -------------------------------------------------------------- */
+
+/* sonde_trial_open that calls report with all damage as it is found, and reads superseded
+ * records too. */
+sonde_err sonde__trial_open_all(const char *path,
+                                void (*report)(void *user, const char *text), void *user,
+                                sonde_trial **out, sonde_diag *diag);
+
 #endif

@@ -5,7 +5,6 @@
  * follow the values, and the headers that closed segments have for other readers.
  */
 #include "base/fail.h"
-#include "trial/trial_open.h"
 #include "trial/trial_state.h"
 #include "trial/value.h"
 

@@ -3,7 +3,7 @@
  */
 #include "cmocka_all.h"
 
-#include "base/arena.h"
+#include "base/memory.h"
 #include "base/fail.h"
 #include "base/names.h"
 #include "base/random.h"

@@ -16,12 +16,147 @@
 #ifndef SONDE_NN_COMPILE_COMPILE_H
 #define SONDE_NN_COMPILE_COMPILE_H
 
-#include <stdio.h>
+#include "nn/graph/graph.h"
 
 #include <sonde/nn/session.h>
+#include <sonde/observer.h>
 
-#include "nn/compile/plan.h"
-#include "nn/graph/graph.h"
+#include <stdio.h>
+
+/* --- the plan ----------------------------------------------------------------------- */
+
+/*
+ * A flat list of steps over one block of memory: what a session runs. Immutable once made,
+ * except for the pointers to the caller's inputs and to wanted vital signs, which the
+ * executor sets.
+ *
+ *     steps   [ micro-batch: forward, backward, accumulate | update ]
+ *              0                                micro_steps   step_count
+ *
+ * With G = 1 everything is in the first part, updates included, as early as their weights
+ * are free.
+ */
+
+typedef enum sonde__plan_place {
+    SONDE__IN_ARENA = 0,
+    SONDE__IN_INPUT = 1, /* of the caller; moves with every micro-batch */
+    SONDE__IN_PARAM = 2,
+    SONDE__IN_STATE = 3
+} sonde__plan_place;
+
+/* Memory of one value in one layout. */
+typedef struct sonde__plan_buffer {
+    sonde__op_value value;
+    sonde__op_shape shape;
+    sonde__op_layout layout;
+    sonde__plan_place place;
+    int index;       /* of the input, parameter or state */
+    size_t bytes;    /* layout padding included */
+    size_t offset;   /* in the arena */
+    int first, last; /* steps that write it first and read it last */
+    void *data;      /* NULL for an input */
+} sonde__plan_buffer;
+
+/* A tensor to be shown to the observer once a step is done. */
+typedef struct sonde__plan_showing {
+    uint32_t id;
+    int buffer;      /* -1: only its vital signs exist */
+    sonde_view view; /* PLAIN; its data is NULL where that is known only while running */
+    int vitals_in, vitals_out; /* operand whose vital signs the kernel gives; -1: none */
+    int slot; /* of the plan's vitals; names of the same elements share one */
+} sonde__plan_showing;
+
+typedef struct sonde__plan_step {
+    const sonde__op_kind *kind;
+    const sonde__op_kernel *kernel;
+    sonde__op_attrs attrs;
+    sonde__op_call call; /* ready to run except for inputs */
+    int in_buffer[SONDE__MAX_OPERANDS];
+    int out_buffer[SONDE__MAX_OPERANDS]; /* -1: not kept */
+    sonde__op_value in_value[SONDE__MAX_OPERANDS];
+    sonde__op_value out_value[SONDE__MAX_OPERANDS];
+    int parts;
+    size_t scratch_bytes;
+    int first_showing, showing_count;
+    unsigned watched; /* bit k: output k exists only to be shown */
+    bool fuses;       /* the kernel provides vital signs of a value that is shown */
+    bool update;
+    uint32_t gradient; /* of an update: the tensor it reports as bad, see call.bad */
+    const char *module;
+} sonde__plan_step;
+
+/* An output that exists only to be shown: left out at steps at which no observer wants
+ * it. */
+typedef struct sonde__plan_watched {
+    int step, operand;
+} sonde__plan_watched;
+
+/* A value that shares another's buffer under its own shape: a reshape, an identity. */
+typedef struct sonde__plan_seen_as {
+    sonde__op_value value;
+    int buffer;
+} sonde__plan_seen_as;
+
+/* An output of a session: a PLAIN buffer, under the shape of the value, which may be a
+ * view. */
+typedef struct sonde__plan_returned {
+    int buffer;
+    sonde__op_shape shape;
+} sonde__plan_returned;
+
+/* An operand that points into the caller's input. */
+typedef struct sonde__plan_patch {
+    int step, operand, input;
+} sonde__plan_patch;
+
+/* An int64 input whose elements must be classes. */
+typedef struct sonde__plan_target {
+    int input;
+    int64_t classes;
+} sonde__plan_target;
+
+/* State of the optimiser, or an accumulator: kept between steps and in checkpoints. */
+typedef struct sonde__plan_state {
+    const char *name; /* of the value that the update makes */
+    sonde__op_shape shape;
+    float *data;
+    bool accumulator; /* zeroed when a step begins */
+} sonde__plan_state;
+
+typedef struct sonde__plan {
+    sonde__plan_step *steps;
+    size_t step_count, step_capacity;
+    size_t micro_steps;
+    sonde__plan_buffer *buffers;
+    size_t buffer_count, buffer_capacity;
+    sonde__plan_seen_as *views;
+    size_t view_count, view_capacity;
+    sonde__plan_showing *showings; /* after steps, in their order */
+    size_t showing_count, showing_capacity;
+    int first_start, start_count; /* showings when a micro-batch starts: inputs */
+    int first_end, end_count; /* when one ends, before an update that is not yet due */
+    sonde__plan_returned *outputs; /* alive at the end of a micro-batch */
+    size_t output_count;
+    sonde__plan_watched *watched;
+    size_t watched_count, watched_capacity;
+    bool watching; /* some of them are being computed just now */
+    sonde__plan_patch *patches;
+    size_t patch_count, patch_capacity;
+    sonde__plan_target *targets;
+    size_t target_count, target_capacity;
+    sonde__plan_state *states;
+    size_t state_count;
+    sonde_vitals *vitals; /* slots of showings, at most one for each */
+    uint8_t *bad;         /* updates' reports about their gradients, an entry a part */
+    float live[8];        /* numbers of the optimiser, see ops.h */
+    unsigned char *arena;
+    size_t arena_bytes, largest_live, state_bytes;
+    float *state_block;
+    void *show_scratch; /* a value reordered to PLAIN before it is shown */
+    int threads;
+} sonde__plan;
+
+void sonde__plan_fini(sonde__plan *plan);
 
 /* A parameter on its way to its update. */
 typedef struct sonde__plan_trained {

@@ -238,7 +238,303 @@ static void sum_run(const sonde__op_call *call, int part, int parts)
     }
 }
 
-#include "nn/kernels/conv2d_weight_fused.h"
+/* --- max-pool, ReLU and convolution in one ------------------------------------------ */
+
+/*
+ * The pooled gradient is expanded to two rows of dy at a time, in cache, and these go the
+ * way of the separate op, so the bits are its own: zeros are added like others, and a
+ * zero times an Inf in x is NaN in both.
+ */
+
+/* One row of windows of some channels, expanded to two rows of pixels. */
+typedef struct expand_row {
+    const float *dy, *y; /* of the pool: the row's first window */
+    const uint8_t *index;
+    float *relu, *conv; /* gradients; relu may be NULL */
+    float *sums;        /* [channels][2][16], see above */
+    int64_t windows, window_plane, columns, conv_plane, relu_plane, channels;
+} expand_row;
+
+static void expand_channel(const expand_row *row, int64_t c, int lane)
+{
+    const int64_t from = c * row->window_plane + lane, down = row->columns * LANES;
+    float *const conv = row->conv + c * row->conv_plane + lane;
+    float *const relu = row->relu == NULL ? NULL : row->relu + c * row->relu_plane + lane;
+    float *const sums = row->sums + c * CHANNEL_SUMS * LANES + lane;
+    vf even = vf_load(sums), odd = vf_load(sums + LANES);
+
+    for (int64_t i = 0; i < row->windows; i++) {
+        const vf dy = vf_load(row->dy + from + i * LANES);
+        const vf gated = vf_gate(vf_load(row->y + from + i * LANES), dy);
+        const vi index = vi_load_u8(row->index + from + i * LANES);
+        vf part[4];
+
+        VEC_UNROLL
+        for (int k = 0; k < 4; k++) {
+            const vm here = vm_equal(index, vi_set1(k));
+            const int64_t to = (2 * i + k % 2) * LANES + k / 2 * down;
+
+            part[k] = vf_keep(here, gated);
+            vf_store(conv + to, part[k]);
+            if (relu != NULL) {
+                vf_store(relu + to, vf_keep(here, dy));
+            }
+        }
+        /* Of both pixels one is +0 in every lane, and adding it would change nothing. */
+        even += (vf)((vi)part[0] | (vi)part[1]);
+        odd += (vf)((vi)part[2] | (vi)part[3]);
+    }
+    vf_store(sums, even);
+    vf_store(sums + LANES, odd);
+}
+
+static void zero_pixels(float *to, int64_t count)
+{
+    if (to != NULL) {
+        memset(to, 0, (size_t)count * LANES * sizeof(float));
+    }
+}
+
+static void expand(const expand_row *row)
+{
+    for (int64_t c = 0; c < row->channels; c++) {
+        for (int lane = 0; lane < LANES; lane += VF_WIDTH) {
+            expand_channel(row, c, lane);
+        }
+        for (int64_t i = 0; i < 2 && row->columns % 2 == 1; i++) { /* in no window */
+            const int64_t at = ((i + 1) * row->columns - 1) * LANES;
+
+            zero_pixels(row->conv + c * row->conv_plane + at, 1);
+            zero_pixels(row->relu == NULL ? NULL : row->relu + c * row->relu_plane + at,
+                        1);
+        }
+    }
+}
+
+/* The op's operands, and a part's memory. */
+typedef struct fused_job {
+    weight_plan plan;
+    const float *dy, *y, *x;
+    const uint8_t *index;
+    float *relu, *conv, *dw, *db; /* all but dw may be NULL */
+    float *sums, *former;         /* [channels * (taps + 2)][16]: of dw, then of db */
+    float *rows; /* [channels][2, or oh if padded][ow][16], unless conv is wanted */
+} fused_job;
+
+static void fused_sum(const fused_job *job, const weight_rows *in, bool fresh)
+{
+    for (int64_t i = 0; i < job->plan.tap_tiles; i++) {
+        const tap_tile *const tile = &job->plan.tiles[i];
+
+        sum_rows(&job->plan, in, tile, fresh,
+                 job->sums + tile->first * in->channels * LANES);
+    }
+}
+
+/* Expands row i of windows of channels o ...; conv and relu are where the upper row of
+ * pixels goes, relu may be NULL. */
+static void fused_expand(const fused_job *job, int64_t block, int64_t o, int64_t i,
+                         const weight_rows *in, float *conv, float *relu)
+{
+    const conv2d_geometry *const g = &job->plan.g;
+    const int64_t pw = g->ow / 2, windows = g->oh / 2 * pw;
+    const int64_t at = ((block * g->groups * g->o + o) * windows + i * pw) * LANES;
+    const expand_row row = {.dy = job->dy + at,
+                            .y = job->y + at,
+                            .index = job->index + at,
+                            .relu = relu,
+                            .conv = conv,
+                            .sums = job->sums + in->channels * g->taps * LANES,
+                            .windows = pw,
+                            .window_plane = windows * LANES,
+                            .columns = g->ow,
+                            .conv_plane = in->dy_plane,
+                            .relu_plane = g->oh * g->ow * LANES,
+                            .channels = in->channels};
+
+    if (2 * i + 1 < g->oh) {
+        expand(&row);
+        return;
+    }
+    for (int64_t c = 0; c < in->channels; c++) { /* a last row in no window */
+        zero_pixels(conv + c * row.conv_plane, g->ow);
+        zero_pixels(relu == NULL ? NULL : relu + c * row.relu_plane, g->ow);
+    }
+}
+
+/* Channels o ... o + channels - 1 of one block; x is that of their group. Two rows of dy
+ * at a time; all of them first if there is padding, where a sum does not take rows in
+ * order. */
+static void fused_block(const fused_job *job, int64_t block, int64_t o, int64_t channels,
+                        const float *x)
+{
+    const conv2d_geometry *const g = &job->plan.g;
+    const bool whole = conv2d_is_padded(g) || job->conv != NULL;
+    const int64_t plane = g->oh * g->ow * LANES,
+                  first = (block * g->groups * g->o + o) * plane;
+    float *const rows = job->conv != NULL ? job->conv + first : job->rows;
+    weight_rows in = {.dy = rows,
+                      .x = x,
+                      .dy_plane = whole ? plane : 2 * g->ow * LANES,
+                      .channels = channels};
+
+    for (int64_t i = 0; 2 * i < g->oh; i++) {
+        const int64_t at = 2 * i * g->ow * LANES;
+        float *const conv = whole ? rows + at : rows;
+
+        fused_expand(job, block, o, i, &in, conv,
+                     job->relu == NULL ? NULL : job->relu + first + at);
+        if (!conv2d_is_padded(g)) {
+            in.dy = conv;
+            in.first_row = 2 * i;
+            in.rows = SONDE_MIN(g->oh - 2 * i, (int64_t)2);
+            fused_sum(job, &in, block == 0 && i == 0);
+        }
+    }
+    if (conv2d_is_padded(g)) {
+        in.rows = g->oh;
+        fused_sum(job, &in, block == 0);
+    }
+}
+
+static conv2d_geometry fused_geometry(const sonde__op_call *call)
+{
+    return conv2d_geometry_of(&call->in[3].shape, &call->out[2].shape, call->attrs);
+}
+
+static bool fused_accepts(const sonde__op_call *call)
+{
+    const sonde__op_shape *const dy = &call->in[0].shape;
+    conv2d_geometry g;
+
+    if (!lanes_is_f32(dy, 4) || !lanes_is_f32(&call->in[3].shape, 4) ||
+        !lanes_is_f32(&call->out[2].shape, 4)) {
+        return false;
+    }
+    g = fused_geometry(call);
+    return dy->dim[2] == g.oh / 2 && dy->dim[3] == g.ow / 2;
+}
+
+static size_t fused_sums(const conv2d_geometry *g)
+{
+    return (size_t)(TILE_CHANNELS * (g->taps + CHANNEL_SUMS)) * LANES;
+}
+
+static size_t fused_part_size(const weight_plan *p)
+{
+    const int64_t height = conv2d_is_padded(&p->g) ? p->g.oh : 2;
+    const size_t rows = (size_t)(TILE_CHANNELS * height * p->g.ow) * LANES;
+
+    return plan_size(p) + (2 * fused_sums(&p->g) + rows) * sizeof(float);
+}
+
+static size_t fused_scratch(const sonde__op_call *call, int parts)
+{
+    const conv2d_geometry g = fused_geometry(call);
+    const weight_plan p = outline_plan(&g);
+
+    return fused_part_size(&p) * (size_t)parts;
+}
+
+static int fused_parts(const sonde__op_call *call, int max)
+{
+    const conv2d_geometry g = fused_geometry(call);
+    const weight_plan p = outline_plan(&g);
+
+    return lanes_parts(conv2d_operations(&g), g.groups * p.channel_tiles, max);
+}
+
+static void fused_store(const fused_job *job, int64_t o, int64_t channels)
+{
+    const weight_plan *const p = &job->plan;
+    const int64_t taps = p->g.taps;
+
+    for (int64_t i = 0; i < p->tap_tiles; i++) {
+        const tap_tile *const tile = &p->tiles[i];
+
+        store_weights(job->sums + tile->first * channels * LANES, channels, tile->count,
+                      job->dw + o * taps + tile->first, taps);
+    }
+    if (job->db != NULL) {
+        store_channel_sums(job->sums + channels * taps * LANES, channels, job->db + o);
+    }
+}
+
+/* A tile of channels, counted through all groups. */
+static void fused_channels(const fused_job *job, int64_t channel_tile)
+{
+    const conv2d_geometry *const g = &job->plan.g;
+    const int64_t group = channel_tile / job->plan.channel_tiles;
+    int64_t o, channels, rows;
+
+    channel_range(&job->plan, channel_tile - group * job->plan.channel_tiles, &o,
+                  &channels);
+    o += group * g->o;
+    rows = channels * (g->taps + CHANNEL_SUMS);
+    memset(job->sums, 0, (size_t)rows * LANES * sizeof(float));
+    for (int64_t block = 0; block < g->blocks; block++) {
+        begin_block(g->samples, block, job->sums, rows, job->former);
+        fused_block(job, block, o, channels,
+                    job->x + (block * g->groups + group) * g->c * g->h * g->w * LANES);
+        end_block(g->samples, block, job->sums, rows, job->former);
+    }
+    fused_store(job, o, channels);
+}
+
+static void gate_elements(const float *x, const float *gate, size_t n, float *to)
+{
+    for (size_t i = 0; i < n; i += VF_WIDTH) {
+        vf_store(to + i, vf_gate(vf_load(gate + i), vf_load(x + i)));
+    }
+}
+
+/* Vital signs of the gradients that are spread: every window's goes to one pixel, the rest
+ * are zeros. */
+static void fused_finish(const sonde__op_call *call, int parts)
+{
+    (void)parts;
+    if (call->out_vitals[0] != NULL) {
+        sonde__kernel_operand_vitals(&call->in[0], call->out_vitals[0]);
+        sonde__kernel_pad_vitals(call->out_vitals[0],
+                                 sonde__op_shape_count(&call->out[0].shape));
+    }
+    if (call->out_vitals[1] != NULL) {
+        sonde__kernel_gated_vitals(&call->in[0], call->in[2].data, gate_elements,
+                                   call->out_vitals[1]);
+        sonde__kernel_pad_vitals(call->out_vitals[1],
+                                 sonde__op_shape_count(&call->out[1].shape));
+    }
+}
+
+/* A part is a range of tiles of channels. */
+static void fused_run(const sonde__op_call *call, int part, int parts)
+{
+    const conv2d_geometry g = fused_geometry(call);
+    fused_job job = {.plan = outline_plan(&g),
+                     .dy = lanes_in(call, 0),
+                     .index = (const uint8_t *)call->in[1].data,
+                     .y = lanes_in(call, 2),
+                     .x = lanes_in(call, 3),
+                     .relu = lanes_out(call, 0),
+                     .conv = lanes_out(call, 1),
+                     .dw = lanes_out(call, 2),
+                     .db = lanes_out(call, 3)};
+    char *const scratch =
+        (char *)call->scratch + (size_t)part * fused_part_size(&job.plan);
+    int64_t first, last;
+
+    complete_plan(&job.plan, scratch);
+    job.sums = (float *)(void *)(scratch + plan_size(&job.plan));
+    job.former = job.sums + fused_sums(&g);
+    job.rows = job.former + fused_sums(&g);
+    lanes_split(g.groups * job.plan.channel_tiles, part, parts, &first, &last);
+    for (int64_t tile = first; tile < last; tile++) {
+        fused_channels(&job, tile);
+    }
+    if (parts == 1) {
+        fused_finish(call, 1);
+    }
+}
 
 /* --- rows of the table -------------------------------------------------------------- */
 

@@ -329,10 +329,10 @@ static void relu_signs_init(relu_signs *signs)
 /* The finish of kernels whose outputs are a value, perhaps not kept, and its ReLU. */
 static void relu_vitals_finish(const sonde__op_call *call, int parts)
 {
-    const sonde__operand *const of = &call->out[call->out[0].data != NULL ? 0 : 1];
-    const int64_t samples = of->shape.dim[0], inner = lanes_inner(&of->shape);
+    const sonde__operand *const value = &call->out[call->out[0].data != NULL ? 0 : 1];
+    const int64_t samples = value->shape.dim[0], inner = lanes_inner(&value->shape);
     const int64_t full = samples / LANES * inner;
-    const float *const x = of->data;
+    const float *const x = value->data;
     relu_signs signs;
 
     (void)parts;

@@ -7,7 +7,7 @@
  * with nothing due no observer: the loop runs kernels and nothing else. Which of team or
  * member 0 alone is faster is found by trying (team.h); bits do not differ.
  */
-#include "nn/run/execution.h"
+#include "nn/run/session_state.h"
 #include "base/clock.h"
 
 #include <math.h>

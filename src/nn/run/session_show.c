@@ -1,7 +1,7 @@
 /*
  * session_show.c - hands the values of a running step to the observer.
  */
-#include "nn/run/execution.h"
+#include "nn/run/session_state.h"
 
 #include "nn/kernels/operand_vitals.h"
 
