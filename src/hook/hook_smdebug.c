@@ -132,15 +132,20 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
         (void)snprintf(prefix, sizeof prefix, "%s.", sonde_mode_name((sonde_mode)mode));
     }
     err = read_number(file, map, prefix, "save_interval", 1, &config.every);
-    if (err == SONDE_OK) {
-        err = read_number(file, map, prefix, "start_step", 0, &config.start_step);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_number(file, map, prefix, "end_step", 0, &config.end_step);
+    err = read_number(file, map, prefix, "start_step", 0, &config.start_step);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_number(file, map, prefix, "end_step", 0, &config.end_step);
+    if (err != SONDE_OK) {
+        return err;
     }
     (void)snprintf(key, sizeof key, "%ssave_steps", prefix);
     list = sonde__yaml_get(map, key);
-    if (err == SONDE_OK && list != NULL) {
+    if (list != NULL) {
         err = sonde__observe_read_steps(file->reader, list, &steps,
                                         &config.save_step_count);
         config.save_steps = steps;
@@ -252,6 +257,22 @@ static void warn_keys(const reading *file, const sonde__yaml *map,
     "include_regex", "reductions", "save_raw_tensor", "save_shape", "save_interval",     \
         "save_steps", "start_step", "end_step"
 
+/* The settings of one collection. */
+static sonde_err read_settings(const reading *file, const sonde__yaml *parameters,
+                               const char *name)
+{
+    sonde_err err = read_regexes(file, parameters, name);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_schedules(file, parameters, name);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return read_reductions(file, parameters, name);
+}
+
 static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
 {
     static const char *const keys[] = {COMMON_KEYS, "save_histogram"};
@@ -272,16 +293,10 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
     }
     if (parameters != NULL && parameters->kind == SONDE__YAML_MAP) {
         warn_keys(file, parameters, keys, SONDE_COUNT_OF(keys));
-        err = read_regexes(file, parameters, name);
-        if (err == SONDE_OK) {
-            err = read_schedules(file, parameters, name);
+        err = read_settings(file, parameters, name);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            err = read_reductions(file, parameters, name);
-        }
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     regex = framework_regex(given->text);
     if (regex != NULL) {
@@ -338,12 +353,13 @@ static sonde_err read_parameters(const reading *file, const sonde__yaml *paramet
     }
     if (find(parameters, "include_regex") != NULL) {
         err = sonde__observe_add(&file->hook->setup, "default", true, file->reader->diag);
-        if (err == SONDE_OK) {
-            err = read_regexes(file, parameters, "default");
+        if (err != SONDE_OK) {
+            return err;
         }
-    }
-    if (err != SONDE_OK) {
-        return err;
+        err = read_regexes(file, parameters, "default");
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     err = read_schedules(file, parameters, NULL);
     if (err != SONDE_OK) {

@@ -48,13 +48,17 @@ static sonde_err make_session(const sonde_nn_evaluator *evaluator, int64_t batch
 
     session.batch_size = batch;
     err = sonde_nn_inference_session(evaluator->model, &session, out, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_attach_hook(*out, options->hook, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_nn_session_attach_hook(*out, options->hook, diag);
     if (err == SONDE_OK && options->attach != NULL) {
         err = sonde_nn_session_attach(*out, options->attach, options->attach_user, diag);
     }
-    return err == SONDE_OK ? sonde_nn_session_compile(*out, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_session_compile(*out, diag);
 }
 
 /* Columns of the scores: classes. */

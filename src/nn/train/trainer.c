@@ -21,10 +21,14 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (err == SONDE_OK && trainer->resume[0] != '\0') {
         err = sonde_nn_session_load(trainer->session, trainer->resume, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde__train_open_data(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? sonde__train_open_evaluation(trainer, diag) : err;
+    err = sonde__train_open_data(trainer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__train_open_evaluation(trainer, diag);
 }
 
 /* --- the set of evaluations ------------------------------------------------------- */
@@ -88,9 +92,10 @@ static sonde_err train_batch(const sonde_nn_trainer *trainer,
     sonde_err err =
         sonde_nn_session_run(trainer->session, batch->inputs, batch->count, diag);
 
-    if (err == SONDE_OK) {
-        err = read_loss(trainer, &step->loss, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_loss(trainer, &step->loss, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -101,8 +106,11 @@ static sonde_err train_batch(const sonde_nn_trainer *trainer,
     step->samples += batch->samples;
     if (events->step != NULL) {
         err = events->step(events->user, step, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err == SONDE_OK ? sonde_nn_session_heed(trainer->session, diag) : err;
+    return sonde_nn_session_heed(trainer->session, diag);
 }
 
 /* The first `skip` batches were trained on before the checkpoint. */
@@ -183,9 +191,10 @@ static sonde_err evaluate_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch
     epoch->eval_set = eval_set(trainer);
     epoch->score = sonde_nn_evaluator_score(trainer->between);
     err = record_number(trainer, "eval_loss", epoch->score.loss, diag);
-    return err == SONDE_OK
-               ? record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag)
-               : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return record_number(trainer, "eval_accuracy", epoch->score.accuracy, diag);
 }
 
 static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
@@ -197,14 +206,21 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
     if (err == SONDE_OK && is_evaluated(trainer, epoch->number)) {
         err = evaluate_epoch(trainer, epoch, diag);
     }
-    if (err == SONDE_OK && events->epoch_end != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (events->epoch_end != NULL) {
         epoch->step = sonde_nn_session_step(trainer->session);
         err = events->epoch_end(events->user, epoch, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_heed(trainer->session, diag);
+    err = sonde_nn_session_heed(trainer->session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? save_checkpoint(trainer, diag) : err;
+    return save_checkpoint(trainer, diag);
 }
 
 static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
@@ -343,18 +359,25 @@ static sonde_err finish(sonde_nn_trainer *trainer, sonde_diag *diag)
 
     if (options->out != NULL) {
         err = sonde__train_path(options->out, "model.safetensors", path, diag);
-    }
-    if (err == SONDE_OK && options->out != NULL) {
+        if (err != SONDE_OK) {
+            return err;
+        }
         err = sonde_nn_model_save(trainer->model, path, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && trainer->stopped == NULL && !options->no_evaluation &&
+    if (trainer->stopped == NULL && !options->no_evaluation &&
         (trainer->test != NULL || options->test != NULL)) {
         err = score(trainer, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && trainer->rules != NULL) {
+    if (trainer->rules != NULL) {
         sonde_rules_finish(trainer->rules);
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_trainer_run(sonde_nn_trainer *trainer, sonde_diag *diag)

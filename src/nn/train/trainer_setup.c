@@ -58,15 +58,15 @@ static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
     if (trainer->rules != NULL) {
         err = sonde_nn_session_attach(trainer->session, sonde__train_judging_attach,
                                       trainer, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (folder != NULL) {
         err = sonde__train_path(folder, "checkpoints", checkpoints, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     return sonde_nn_session_attach_control(trainer->session, trainer->control,
                                            folder != NULL ? checkpoints : NULL, diag);
@@ -77,17 +77,22 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     sonde_err err = sonde__train_resume_find(trainer, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_nn_training_session(trainer->model, &trainer->session_options,
-                                        &trainer->optimizer, &trainer->session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_nn_training_session(trainer->model, &trainer->session_options,
+                                    &trainer->optimizer, &trainer->session, diag);
     if (err == SONDE_OK && trainer->job != NULL) {
         err = sonde__train_hook_open(trainer, &trainer->hook, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? attach_judging(trainer, diag) : err;
+    err = sonde_nn_session_attach_hook(trainer->session, trainer->hook, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return attach_judging(trainer, diag);
 }
 
 static sonde_err finish_create(sonde_nn_trainer *trainer, sonde_nn_trainer **out,
