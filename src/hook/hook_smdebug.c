@@ -4,8 +4,8 @@
  * Values there are texts, mostly ("100", "1,2,3", "true"), and modes are prefixes of keys
  * ("train.save_interval"). Deliberate differences from smdebug: save_steps replace the
  * interval; a listed `all` means all tensors; the reader accepts documented names of
- * reductions that smdebug refuses. It ignores keys for the platform (S3OutputPath), keys for
- * TensorBoard (an export here) and unknown keys, with a message in the log.
+ * reductions that smdebug refuses. It ignores keys for the platform (S3OutputPath), keys
+ * for TensorBoard (an export here) and unknown keys, with a message in the log.
  */
 #include "hook/hook_state.h"
 #include "base/fail.h"
@@ -280,12 +280,17 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *entry)
             err = read_reductions(file, parameters, name);
         }
     }
-    regex = framework_regex(given->text);
-    if (err == SONDE_OK && regex != NULL) {
-        err = sonde__observe_include_regex(&file->hook->setup, name, regex, &inner);
-        err = err == SONDE_OK ? err : sonde__observe_fail_at(file->reader, given, &inner);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && strcmp(name, "default") == 0 &&
+    regex = framework_regex(given->text);
+    if (regex != NULL) {
+        err = sonde__observe_include_regex(&file->hook->setup, name, regex, &inner);
+        if (err != SONDE_OK) {
+            return sonde__observe_fail_at(file->reader, given, &inner);
+        }
+    }
+    if (strcmp(name, "default") == 0 &&
         sonde__observe_find_collection(&file->hook->setup, name)->choices.count == 0) {
         err = sonde_hook_remove_collection(file->hook, name, file->reader->diag);
     }
@@ -337,10 +342,14 @@ static sonde_err read_parameters(const reading *file, const sonde__yaml *paramet
             err = read_regexes(file, parameters, "default");
         }
     }
-    if (err == SONDE_OK) {
-        err = read_schedules(file, parameters, NULL);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? read_reductions(file, parameters, NULL) : err;
+    err = read_schedules(file, parameters, NULL);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return read_reductions(file, parameters, NULL);
 }
 
 /* smdebug saves only losses and listed collections. */

@@ -100,7 +100,7 @@ sonde_err sonde__hook_settle(sonde_hook *hook, sonde_diag *diag);
  * first. */
 sonde_err sonde__hook_watch(sonde_hook *hook, const sonde_catalogue *catalogue,
                             sonde_mode mode, sonde_observer *observer, sonde_diag *diag);
-/* Forgets what is held: the step is over. */
+/* Drops all held values at the end of a step. */
 void sonde__hook_drop_held(sonde_hook *hook);
 void sonde__hook_detach_all(sonde_hook *hook);
 

@@ -4,16 +4,16 @@
  * Each collection becomes up to three kinds of taps, all of which end in this file:
  *
  *     save     its tensors, on its schedule, as its reductions say
- *     watch    the tensors that its when_nan looks at: vital signs at every step
+ *     watch    the tensors that its when_nan selects: vital signs at every step
  *     hold     its tensors, raw, at every step, if it has a when_nan
  *
- * and two more record the vital signs that are recorded in any case. An observer hands a
- * value to its taps in the order in which they were added: save, watch, hold. So a value is
- * held with the knowledge of what is recorded of it. When a watch tap sees a NaN or an
- * infinity, the collection is tripped: what is held for it goes to the recorder, and so does
- * the rest of the step.
+ * Two more taps record the vital signs that are always recorded. An observer hands a value
+ * to its taps in the order in which they were added: save, watch, hold. A hold tap therefore
+ * knows which parts of a value are already recorded. When a watch tap sees a NaN or an
+ * infinity, it trips the collection: the recorder gets the values held for the collection
+ * and its values in the rest of the step.
  *
- * Held copies lie one after another in a block that grows to what a step needs and stays.
+ * Held copies lie one after another in a block that grows to the largest step and stays.
  */
 #include "hook/hook_state.h"
 #include "base/fail.h"

@@ -31,7 +31,7 @@ typedef struct anchor_slot {
     size_t next; /* of the same id */
     /* From prepare on: */
     sonde_view value;     /* dtype and shape of one value */
-    sonde_view kept;      /* what is returned; its data is ours */
+    sonde_view kept;      /* the returned view; the slot owns its data */
     size_t value_size;    /* bytes */
     sonde_call_shape run; /* as it counts for this tensor */
     int64_t expected;     /* values a call */
@@ -94,7 +94,7 @@ static int64_t kept_count(const anchor_slot *slot)
     return (one ? 1 : micro_batches(slot) / slot->period) * slot->run.replicas;
 }
 
-/* Shape of what is returned, as anchor.h defines it. */
+/* The shape of the returned view, as anchor.h defines it. */
 static sonde_err shape_kept(const anchor_slot *slot, bool axes, int64_t *shape, int *rank,
                             const char *where, sonde_diag *diag)
 {
@@ -145,9 +145,10 @@ static sonde_err prepare_slot(anchor_slot *slot, const sonde_tensor_info *info, 
         slot->run.micro_batches = 1;
     }
     err = check_slot(slot, where, diag);
-    if (err == SONDE_OK) {
-        err = shape_kept(slot, axes, shape, &rank, where, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = shape_kept(slot, axes, shape, &rank, where, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -217,13 +217,18 @@ sonde_err sonde_catalogue_declare(sonde_catalogue *catalogue,
                            "another tensor has this name");
     }
     err = check_enums(info, diag);
-    if (err == SONDE_OK) {
-        err = check_shape(info, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = check_alias(catalogue, info, diag);
+    err = check_shape(info, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? add_entry(catalogue, info, id, diag) : err;
+    err = check_alias(catalogue, info, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return add_entry(catalogue, info, id, diag);
 }
 
 void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,

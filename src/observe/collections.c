@@ -145,7 +145,7 @@ static sonde_err check_name(const char *name, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Takes the selector, whatever it returns. */
+/* Takes the selector, on failure too. */
 static sonde_err add_choice(sonde__observe_collection *collection, sonde_selector *what,
                             const char *module, bool exclude, sonde_diag *diag)
 {
@@ -230,10 +230,14 @@ static sonde_err choose(sonde__observe_setup *setup, const char *collection,
     sonde_selector *what = NULL;
     sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_selector_create(selector, &what, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? add_choice(found, what, NULL, exclude, diag) : err;
+    err = sonde_selector_create(selector, &what, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return add_choice(found, what, NULL, exclude, diag);
 }
 
 sonde_err sonde__observe_include(sonde__observe_setup *setup, const char *collection,
@@ -256,10 +260,14 @@ sonde_err sonde__observe_include_regex(sonde__observe_setup *setup,
     sonde_selector *what = NULL;
     sonde_err err = sonde__observe_find_open(setup, collection, &found, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_selector_create_regex(pattern, &what, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? add_choice(found, what, NULL, false, diag) : err;
+    err = sonde_selector_create_regex(pattern, &what, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return add_choice(found, what, NULL, false, diag);
 }
 
 /* A regular expression of a module's inputs or outputs, by name; a leading "model." may be
@@ -372,7 +380,7 @@ static const char *key_of(const sonde__observe_choice *choice)
     return choice->module != NULL ? "module" : choice->exclude ? "exclude" : "include";
 }
 
-/* Once, and only if somebody asked for the collection. */
+/* Warns once, and only for a collection that the user asked for. */
 static void warn(const sonde__observe_collection *collection,
                  sonde__observe_choice *choice, const char *key)
 {
@@ -408,7 +416,7 @@ void sonde__observe_warn_unmatched(sonde__observe_setup *setup)
     }
 }
 
-/* What the first pass has to say of a selector that matches nothing. */
+/* Reports, in the first pass, a selector that matches nothing. */
 static sonde_err judge(const pass *over, const sonde__observe_collection *collection,
                        sonde__observe_choice *choice, const char *key)
 {
@@ -483,7 +491,7 @@ static sonde_err mark_collection(pass *over, sonde__observe_collection *collecti
     return err;
 }
 
-/* Whose vital signs are recorded anyway. */
+/* How often the vital signs of a tensor are recorded in any case. */
 static uint8_t vital_of(const sonde_tensor_info *info, uint32_t id)
 {
     if (info->same_as != id) {

@@ -1,5 +1,5 @@
 /*
- * collections.h - a configuration: collections of tensors, when each is saved and what of it.
+ * collections.h - a configuration: collections of tensors, and when and how each is saved.
  *
  *     collections.c       collections and their selectors
  *     saving.c            schedules and reductions; settle ends configuration
@@ -136,7 +136,7 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
                                 sonde_diag *diag);
 /* Ends configuration: every collection's schedules, reductions and when_nan. */
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag);
-/* Finds what settle would refuse; *wrong (may be NULL) is the collection. */
+/* Makes the checks of settle; *wrong (may be NULL) is the faulty collection. */
 sonde_err sonde__observe_check(const sonde__observe_setup *setup,
                                const sonde__observe_collection **wrong, sonde_diag *diag);
 /* Whether any schedule was given for mode global. */

@@ -1,6 +1,6 @@
 /*
- * collections_file.c - a configuration from a configuration file of Sonde's: a tree of YAML (or JSON), each of
- * whose keys is one call of <sonde/hook.h>.
+ * collections_file.c - reads a configuration file of Sonde: a tree of YAML (or JSON), in
+ * which each key is one call of <sonde/hook.h>.
  *
  * Level by level: the setup; in it a schedule, its modes, reductions and collections; in a
  * collection again a schedule, its modes and reductions. An invalid value is reported with
@@ -145,18 +145,23 @@ static sonde_err read_schedule(const reading *file, const sonde__yaml *map,
     sonde_err err =
         sonde__yaml_int(file->reader, map, "every", 1, INT64_MAX, &config.every);
 
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
-                              &config.start_step);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(file->reader, map, "end_step", 0, INT64_MAX,
-                              &config.end_step);
+    err = sonde__yaml_int(file->reader, map, "start_step", 0, INT64_MAX,
+                          &config.start_step);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(file->reader, map, "when_nan", &config.when_nan);
+    err = sonde__yaml_int(file->reader, map, "end_step", 0, INT64_MAX, &config.end_step);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && list != NULL) {
+    err = sonde__yaml_text(file->reader, map, "when_nan", &config.when_nan);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (list != NULL) {
         err = sonde__observe_read_steps(file->reader, list, &steps,
                                         &config.save_step_count);
         config.save_steps = steps;
@@ -344,30 +349,35 @@ static sonde_err read_collection(const reading *file, const sonde__yaml *node,
         return err;
     }
     err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
-    if (err == SONDE_OK) {
-        err = read_selectors(file, node, "include", name, sonde__observe_include);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_selectors(file, node, "exclude", name, sonde__observe_exclude);
+    err = read_selectors(file, node, "include", name, sonde__observe_include);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_modules(file, node, name);
+    err = read_selectors(file, node, "exclude", name, sonde__observe_exclude);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_schedules(file, node, name);
+    err = read_modules(file, node, name);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_reductions(file, node, name);
+    err = read_schedules(file, node, name);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(file->reader, node, "save", &saved);
+    err = read_reductions(file, node, name);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && !saved) {
-        err =
-            told_at(file, node,
-                    sonde__observe_remove_collection(file->setup, name, &inner), &inner);
+    err = sonde__yaml_bool(file->reader, node, "save", &saved);
+    if (err != SONDE_OK || saved) {
+        return err;
     }
-    return err;
+    err = sonde__observe_remove_collection(file->setup, name, &inner);
+    return told_at(file, node, err, &inner);
 }
 
 /* A map by name, or a list of names. */
@@ -417,7 +427,7 @@ sonde_err sonde__observe_check_keys(const sonde__yaml_reader *reader,
     return sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
 }
 
-/* What contradicts itself only as a whole, told at the collection if that is in the file. */
+/* Checks the configuration as a whole; an error names the line of its collection. */
 static sonde_err check(const reading *file, const sonde__yaml *root)
 {
     const sonde__yaml *section = sonde__yaml_get(root, "collections"), *node = NULL;
@@ -444,14 +454,20 @@ sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yam
                 read_selectors(&file, root, "include", "default", sonde__observe_include);
         }
     }
-    if (err == SONDE_OK) {
-        err = read_schedules(&file, root, NULL);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_reductions(&file, root, NULL);
+    err = read_schedules(&file, root, NULL);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_collections(&file, root);
+    err = read_reductions(&file, root, NULL);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? check(&file, root) : err;
+    err = read_collections(&file, root);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return check(&file, root);
 }

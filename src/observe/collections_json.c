@@ -12,13 +12,13 @@
 
 #include <string.h>
 
-/* json_object_set_new takes the value, and says so of NULL too. */
+/* json_object_set_new takes the value, and fails for NULL. */
 static bool set(json_t *object, const char *key, json_t *value)
 {
     return json_object_set_new(object, key, value) == 0;
 }
 
-/* JSON is UTF-8, and who chooses tensors may write anything. */
+/* JSON is UTF-8, but a selector may hold any bytes. */
 static json_t *tell_text(const char *text)
 {
     json_t *told = json_string(text);

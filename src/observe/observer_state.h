@@ -24,7 +24,7 @@ typedef struct sonde__observe_tap {
     size_t count, capacity;
     size_t listed; /* of them, in the observer's lists */
     sonde_schedule when[SONDE_MODE_COUNT];
-    int64_t *steps[SONDE_MODE_COUNT]; /* what their steps point to, ours */
+    int64_t *steps[SONDE_MODE_COUNT]; /* the steps of the schedules, owned */
     unsigned how;
     uint32_t sink; /* index */
     bool due;      /* at the step that is on */

@@ -194,14 +194,17 @@ sonde_err sonde_outfeed_add(sonde_outfeed *queue, const char *tensor, const char
     }
     if (added.tensor == NULL || (key != NULL && added.key == NULL)) {
         err = sonde__fail_nomem(diag, "an outfeed queue");
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = add_request(queue, &added, diag);
-    }
+    err = add_request(queue, &added, diag);
     if (err != SONDE_OK) {
-        sonde__free(added.tensor);
-        sonde__free(added.key);
+        goto error;
     }
+    return SONDE_OK;
+
+error:
+    sonde__free(added.tensor);
+    sonde__free(added.key);
     return err;
 }
 

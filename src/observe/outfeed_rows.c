@@ -88,7 +88,7 @@ static sonde_err allocate(const sonde_outfeed *queue, sonde__outfeed_column *col
     return SONDE_OK;
 }
 
-/* Anew if its shape, or that of the call, is another than before. */
+/* Allocates a column again if its shape or the call's differs from before. */
 static sonde_err prepare_column(sonde_outfeed *queue, sonde__outfeed_column *column,
                                 const sonde_tensor_info *info,
                                 const sonde_call_shape *shape, sonde_diag *diag)
@@ -167,7 +167,7 @@ static void lose_partial(sonde_outfeed *queue)
               "a row is lost: not all of its tensors came in their shapes");
 }
 
-/* Counts a row that does not get in. Under the lock; what counted before. */
+/* Counts a refused row. The caller holds the lock. Returns the previous count. */
 static uint64_t refuse(sonde_outfeed *queue)
 {
     queue->overflowed +=
@@ -175,13 +175,13 @@ static uint64_t refuse(sonde_outfeed *queue)
     return queue->counts.refused++;
 }
 
-/* What of the step a row is: 0 where there is one a step. */
+/* The micro-batch of a row; 0 if the queue has one row a step. */
 static int part_of(const sonde_outfeed *queue, const sonde_coordinate *at)
 {
     return queue->options.per == SONDE_OUTFEED_STEP ? 0 : at->micro_batch;
 }
 
-/* Finds the place of a new row, waiting for it if that was asked for. */
+/* Finds the place of a new row, and waits for one if the queue is set to wait. */
 static void begin_row(sonde_outfeed *queue, const sonde_coordinate *at)
 {
     const sonde_outfeed_full when_full = queue->options.when_full;
@@ -279,7 +279,7 @@ static void end_row(sonde_outfeed *queue)
 
 /* --- as a sink -------------------------------------------------------------------- */
 
-/* A row that its step did not end is not whole. */
+/* A row is incomplete if its step did not end it. */
 static void begin_call(sonde_sink *sink)
 {
     sonde_outfeed *queue = (sonde_outfeed *)sink;
@@ -453,7 +453,7 @@ sonde_err sonde_outfeed_dequeue(sonde_outfeed *queue, sonde_outfeed_batch *out,
     return SONDE_OK;
 }
 
-/* now + seconds on the steady clock; far away if that cannot be said. */
+/* now + seconds on the steady clock, at most some thirty years. */
 static struct timespec deadline_in(double seconds)
 {
     const double most = 1e9; /* some thirty years */

@@ -76,7 +76,7 @@ struct sonde_outfeed {
     size_t column_count, column_capacity;
     size_t *by_id; /* first column of each tensor */
     size_t id_capacity;
-    sonde_outfed *entries; /* what dequeue returns */
+    sonde_outfed *entries; /* the result of dequeue */
     size_t entry_capacity;
     sonde_call_shape shape;
     size_t prepared; /* columns */
@@ -84,7 +84,7 @@ struct sonde_outfeed {
     sonde__outfeed_row row;
 
     pthread_mutex_t lock;
-    pthread_cond_t room, filled; /* for who waits in put, and in wait */
+    pthread_cond_t room, filled; /* waited for in put, and in wait */
     /* Under the lock: */
     int active;          /* bank */
     int64_t head, count; /* of its rows */

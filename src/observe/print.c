@@ -3,7 +3,7 @@
  *
  * A text is made whole in a buffer that prepare sized for the largest tensor, and goes
  * out by one fwrite under the stream's lock: on an unbuffered stream (stderr) one write
- * of the system. What cannot be printed is counted, and told once.
+ * of the system. Tensors that cannot be printed are counted, with one message.
  */
 #include <sonde/error.h>
 #include <sonde/print.h>

@@ -356,7 +356,7 @@ static bool is_summarised(int rank, const int64_t *shape,
     return options->summarise_threshold > 0 && count > options->summarise_threshold;
 }
 
-/* Whether the middle of a dimension is left out. */
+/* Whether an ellipsis replaces the middle of a dimension. */
 static bool is_cut(int64_t length, bool summarise, const sonde_print_options *options)
 {
     return summarise && length > 2 * (int64_t)options->edge_items;

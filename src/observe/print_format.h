@@ -1,5 +1,5 @@
 /*
- * format.h - what format.c (layout) needs of cell.c (single numbers). Internal.
+ * print_format.h - the layout of printed tensors and of single numbers.
  */
 #ifndef SONDE_OBSERVE_PRINT_FORMAT_H
 #define SONDE_OBSERVE_PRINT_FORMAT_H

@@ -1,5 +1,5 @@
 /*
- * save.c - when a collection is saved and what of it.
+ * saving.c - when a collection is saved, and in which forms.
  *
  * A save schedule is merged from four layers: hook, hook's mode, collection, collection's
  * mode. What is wrong within a layer is found when it is given, what contradicts itself
@@ -55,7 +55,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Copies what a config points to. */
+/* Copies the arrays and strings that a config points to. */
 static sonde_err copy_config(sonde__observe_save_layer *layer,
                              const sonde_save_config *config, sonde_diag *diag)
 {
@@ -88,13 +88,13 @@ static sonde_err copy_config(sonde__observe_save_layer *layer,
     return SONDE_OK;
 }
 
-/* Overwrites with what is set. */
+/* Overwrites a field with a value that is set. */
 static void set_field(int64_t *field, int64_t value)
 {
     *field = value != SONDE_UNSET ? value : *field;
 }
 
-/* What a layer says over what is there already. */
+/* Overwrites a result with the fields that a layer sets. */
 static void merge_config(sonde_save_config *merged, const sonde_save_config *layer)
 {
     const bool interval = layer->every != SONDE_UNSET ||
@@ -114,7 +114,7 @@ static void merge_config(sonde_save_config *merged, const sonde_save_config *lay
     merged->when_nan = layer->when_nan != NULL ? layer->when_nan : merged->when_nan;
 }
 
-/* What holds for a collection in a mode. */
+/* The settings of a collection in a mode, from all layers. */
 static sonde_save_config effective(const sonde__observe_setup *setup,
                                    const sonde__observe_collection *collection, int mode)
 {
@@ -168,13 +168,14 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     if (err == SONDE_OK && collection != NULL) {
         err = sonde__observe_find_open(setup, collection, &found, diag);
     }
-    if (err == SONDE_OK && (mode < -1 || mode >= SONDE_MODE_COUNT)) {
-        err =
-            sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d", mode);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = check_config(config, where, diag);
+    if (mode < -1 || mode >= SONDE_MODE_COUNT) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d",
+                           mode);
     }
+    err = check_config(config, where, diag);
     if (err == SONDE_OK && config->when_nan != NULL && config->when_nan[0] != '\0') {
         sonde_selector *what = NULL;
 
@@ -186,12 +187,13 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     }
     layer = found != NULL ? &found->layers[1 + mode] : &setup->layers[1 + mode];
     err = copy_config(layer, config, diag);
-    if (err == SONDE_OK) {
-        set_field(&layer->config.every, config->every);
-        set_field(&layer->config.start_step, config->start_step);
-        set_field(&layer->config.end_step, config->end_step);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    set_field(&layer->config.every, config->every);
+    set_field(&layer->config.start_step, config->start_step);
+    set_field(&layer->config.end_step, config->end_step);
+    return SONDE_OK;
 }
 
 bool sonde__observe_says_global(const sonde__observe_setup *setup)
@@ -217,12 +219,12 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
     if (err == SONDE_OK && collection != NULL) {
         err = sonde__observe_find_open(setup, collection, &found, diag);
     }
-    if (err == SONDE_OK && config->stats >> SONDE_STAT_ENTRIES != 0) {
-        err = sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
-                          "stats 0x%" PRIx32, config->stats);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    if (config->stats >> SONDE_STAT_ENTRIES != 0) {
+        return sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
+                           "stats 0x%" PRIx32, config->stats);
     }
     if (found != NULL) {
         found->reduces = true;
@@ -285,7 +287,7 @@ sonde_err sonde__observe_reductions_parse(const char *text,
 
 /* --- settling --------------------------------------------------------------------- */
 
-/* SONDE_HOW_ bits of what a collection keeps. */
+/* The SONDE_HOW_ bits of a collection. */
 static unsigned how_of(const sonde__observe_setup *setup,
                        const sonde__observe_collection *collection)
 {

@@ -1,5 +1,5 @@
 /*
- * schedule.c - due, next due, and what a schedule cannot be.
+ * schedule.c - whether a step is due, the next due step, and the checks of a schedule.
  *
  * A list of steps is searched by halves; `every` is a division.
  */

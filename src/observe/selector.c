@@ -43,7 +43,7 @@ struct sonde_selector {
     bool whole; /* the text is one item of its kind, commas included */
     sonde__observe_item *items;
     size_t count, capacity;
-    pcre2_general_context *memory; /* ours, so that PCRE2 allocates through the seam */
+    pcre2_general_context *memory; /* makes PCRE2 allocate through the seam */
 };
 
 enum { LONGEST_REGEX = 65536 };
@@ -418,7 +418,7 @@ static sonde_err fail_match(const sonde_selector *selector, const char *name, in
                        (const char *)wrong);
 }
 
-/* What is to be marked: tensors from an id on. */
+/* The tensors to mark, from first_id on. */
 typedef struct marking {
     const sonde_catalogue *catalogue;
     uint32_t first_id, count;

@@ -139,7 +139,7 @@ static sonde_err add_sink(sonde_observer *observer, sonde_sink *sink, uint32_t *
     return SONDE_OK;
 }
 
-/* Whether two taps differ in their tensors alone. */
+/* Whether two taps differ only in their tensors. */
 static bool is_same_tap(const sonde_observer *observer, const sonde__observe_tap *tap,
                         const sonde_tap *added)
 {
@@ -157,7 +157,7 @@ static bool is_same_tap(const sonde_observer *observer, const sonde__observe_tap
     return same;
 }
 
-/* Puts ids behind those of a tap. */
+/* Appends ids to those of a tap. */
 static sonde_err append_ids(const sonde_observer *observer, sonde__observe_tap *tap,
                             const uint32_t *ids, size_t count, sonde_diag *diag)
 {
@@ -188,24 +188,29 @@ static sonde_err add_tap(sonde_observer *observer, const sonde_tap *added, bool 
     if (err == SONDE_OK && resolves) {
         err = sonde__selector_copy(added->what, &copy.what, diag);
     }
-    if (err == SONDE_OK) {
-        err = copy_schedules(&copy, added, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK &&
-        !sonde__reserve(&observer->taps, &observer->tap_capacity, observer->tap_count + 1,
+    err = copy_schedules(&copy, added, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (!sonde__reserve(&observer->taps, &observer->tap_capacity, observer->tap_count + 1,
                         sizeof(sonde__observe_tap))) {
         err = sonde__fail_nomem(diag, "a tap");
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = add_sink(observer, added->where, &copy.sink, diag);
-    }
+    err = add_sink(observer, added->where, &copy.sink, diag);
     if (err != SONDE_OK) {
-        drop_tap(&copy);
-        return err;
+        goto error;
     }
     observer->taps[observer->tap_count++] = copy;
     observer->gate.looks_again |= copy.when_bad && count > 0;
     return SONDE_OK;
+
+error:
+    drop_tap(&copy);
+    return err;
 }
 
 static sonde_err check_open(const sonde_observer *observer, const sonde_tap *added,
@@ -224,14 +229,15 @@ sonde_err sonde_observer_add(sonde_observer *observer, const sonde_tap *added,
     size_t count = 0;
     sonde_err err = check_open(observer, added, diag);
 
-    if (err == SONDE_OK) {
-        err =
-            sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = add_tap(observer, added, true, ids, count, diag);
-        sonde_selector_free_ids(ids);
+    err = sonde_selector_resolve(added->what, observer->catalogue, &ids, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = add_tap(observer, added, true, ids, count, diag);
+    sonde_selector_free_ids(ids);
     if (err != SONDE_OK) {
         return err;
     }
@@ -300,7 +306,7 @@ static sonde_err check_call_shape(const sonde_call_shape *shape, sonde_diag *dia
     return SONDE_OK;
 }
 
-/* What is made anew when tensors are added (observer_state.h). */
+/* The parts that are rebuilt when tensors are added (observer_state.h). */
 typedef struct lists {
     uint32_t declared;
     uint8_t *wants, *ever, *sink_due;
@@ -375,7 +381,7 @@ static void fill_lists(const sonde_observer *observer, lists *made)
     }
 }
 
-/* Prepares the sinks for what the lists do not have yet. */
+/* Prepares the sinks for tensors that the lists do not have yet. */
 static sonde_err prepare_sinks(const sonde_observer *observer, sonde_diag *diag)
 {
     for (size_t i = 0; i < observer->tap_count; i++) {
@@ -466,7 +472,7 @@ sonde_err sonde_observer_bind(sonde_observer *observer, const sonde_call_shape *
 
 /* --- extending -------------------------------------------------------------------- */
 
-/* Appends what the tap's selector selects of the new tensors. */
+/* Appends the new tensors that the tap's selector selects. */
 static sonde_err select_new(const sonde_observer *observer, sonde__observe_tap *tap,
                             uint8_t *marks, sonde_diag *diag)
 {

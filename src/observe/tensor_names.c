@@ -1,5 +1,5 @@
 /*
- * tensor_names.c - nearest names, glob patterns and the optional "model." in front of a name.
+ * tensor_names.c - nearest names, glob patterns and the optional prefix "model.".
  */
 #include "observe/tensor_names.h"
 
@@ -15,7 +15,7 @@
 
 /* --- nearest names ---------------------------------------------------------------- */
 
-enum { NEAREST = 3, CONTAINS = 1000 /* ranks behind every edit distance */ };
+enum { NEAREST = 3, CONTAINS = 1000 /* ranks after every edit distance */ };
 
 /* Smaller is nearer; SIZE_MAX if the candidate was surely not meant. */
 static size_t rank_of(const char *name, const char *candidate)
@@ -84,7 +84,7 @@ size_t sonde__observe_nearest_names(const char *name, const void *list,
 
 /* --- globs ------------------------------------------------------------------------ */
 
-/* One byte of a class or a literal, a backslash taken off; *p moves behind it. */
+/* One byte of a class or a literal, without its backslash; moves *p past it. */
 static unsigned char take_byte(const char **p)
 {
     if (**p == '\\') {
@@ -93,7 +93,7 @@ static unsigned char take_byte(const char **p)
     return (unsigned char)*(*p)++;
 }
 
-/* Whether byte is in the class that starts behind '[' at *p, which moves behind ']'. */
+/* Whether byte is in the class after '[' at *p. Moves *p past ']'. */
 static bool match_class(const char **p, unsigned char byte)
 {
     const bool negated = **p == '!' || **p == '^';
@@ -116,7 +116,7 @@ static bool match_class(const char **p, unsigned char byte)
     return inside != negated;
 }
 
-/* Whether what stands at *p, which is no star and not the end, matches one byte. */
+/* Whether the pattern at *p, neither a star nor the end, matches one byte. */
 static bool match_one(const char **p, unsigned char byte)
 {
     switch (**p) {

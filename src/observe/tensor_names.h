@@ -1,5 +1,5 @@
 /*
- * tensor_names.h - what the files of this room share about names: nearest ones, globs, "model.".
+ * tensor_names.h - shared functions on names: nearest names, globs, "model.".
  *
  * Internal. Everything here runs at configuration time, never within a step.
  */
@@ -46,7 +46,7 @@ enum { SONDE__MODEL_LENGTH = 6 };
 SONDE_API sonde_err sonde__selector_create_exact(const char *name, sonde_selector **out,
                                                  sonde_diag *diag);
 
-/* The same selector once more. */
+/* Copies a selector. */
 sonde_err sonde__selector_copy(const sonde_selector *selector, sonde_selector **out,
                                sonde_diag *diag);
 /*

@@ -1,9 +1,9 @@
 /*
  * watch.c - slots seen once a step.
  *
- * A slot is a tensor of the watch's own catalogue, and its number is the tensor's id. Until
- * the first step nothing is bound: `wants` points to zeros that the watch owns, so that a slot
- * may be shown at any time. From then on it points to the observer's.
+ * A slot is a tensor of the watch's own catalogue, and its number is the tensor's id.
+ * Nothing is bound until the first step: `wants` points to zeros that the watch owns, so
+ * that a slot may be shown at any time. From then on it points to the observer's.
  */
 #include <sonde/watch.h>
 
@@ -327,8 +327,8 @@ static sonde_err bind(watch *started, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Attaches the hook and the rules, binds the observer and opens the run. Each happens once:
- * after a failure, the next call continues there. */
+/* Attaches the hook and the rules, binds the observer and opens the run, each once. After
+ * a failure, the next call continues there. */
 static sonde_err start(watch *started, sonde_mode mode, sonde_diag *diag)
 {
     sonde_err err = SONDE_OK;
@@ -440,7 +440,7 @@ static void subtract(const update *shown)
 }
 
 /* Keeps the first value of a parameter in a step and turns the second into the update.
- * Returns true once the update exists. Ignores a value whose shape is not the declared one. */
+ * Returns true once the update exists. Ignores a value of another shape than declared. */
 static bool show_update(update *shown, const sonde_view *view)
 {
     if (!shown->kept) {

@@ -81,10 +81,14 @@ static sonde_err set_up(sonde_nn_evaluator *evaluator, sonde_nn_loader *loader,
     evaluator->batch = sonde_nn_loader_batch(loader);
     evaluator->batch = count < evaluator->batch ? count : evaluator->batch;
     err = make_session(evaluator, evaluator->batch, &evaluator->whole, diag);
-    if (err == SONDE_OK) {
-        err = make_matrix(evaluator, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && count % evaluator->batch != 0) {
+    err = make_matrix(evaluator, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (count % evaluator->batch != 0) {
         err = make_session(evaluator, count % evaluator->batch, &evaluator->rest, diag);
     }
     return err;

@@ -1,5 +1,5 @@
 /*
- * judging.c - a trainer's rules, what findings cause, and the verdict.
+ * judging.c - a trainer's rules, the actions on findings, and the verdict.
  *
  * Vital signs of everything make a small network's step a third to a half longer. Taken
  * every twentieth step, together with the losses of each, they cost about five percent
@@ -85,13 +85,15 @@ static sonde_err make_actions(sonde_nn_trainer *trainer, const sonde_nn_job_rule
     for (size_t i = 0; err == SONDE_OK && i < asked->stop_on.count; i++) {
         err = add_stop(trainer->actions, asked->stop_on.text[i], diag);
     }
-    if (err == SONDE_OK && trainer->rules == NULL) {
-        err = sonde__fail(diag, SONDE_EINVAL, "rules",
-                          "rules, or neither stop_on nor on_finding",
-                          "no rule judges, so no finding can cause an action");
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? sonde_actions_check(trainer->actions, trainer->rules, diag)
-                           : err;
+    if (trainer->rules == NULL) {
+        return sonde__fail(diag, SONDE_EINVAL, "rules",
+                           "rules, or neither stop_on nor on_finding",
+                           "no rule judges, so no finding can cause an action");
+    }
+    return sonde_actions_check(trainer->actions, trainer->rules, diag);
 }
 
 sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,

@@ -66,7 +66,7 @@ static const char *any_given(const sonde_nn_job_record *record)
                                        : NULL;
 }
 
-/* What the options add to a hook. */
+/* Applies the recording options of a job to a hook. */
 static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
                            sonde_diag *diag)
 {

@@ -1,5 +1,5 @@
 /*
- * train_state.h - the inside of a trainer: what setting up, the loop and judging share.
+ * train_state.h - the state of a trainer, shared by setup, loop and judging.
  */
 #ifndef SONDE_NN_TRAIN_TRAIN_STATE_H
 #define SONDE_NN_TRAIN_TRAIN_STATE_H

@@ -152,13 +152,17 @@ static sonde_err save_checkpoint(const sonde_nn_trainer *trainer, sonde_diag *di
         return SONDE_OK;
     }
     err = sonde__train_path(trainer->options.out, "checkpoint.safetensors", path, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_save(trainer->session, path, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && events->checkpoint != NULL) {
+    err = sonde_nn_session_save(trainer->session, path, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (events->checkpoint != NULL) {
         events->checkpoint(events->user, path, sonde_nn_session_step(trainer->session));
     }
-    return err;
+    return SONDE_OK;
 }
 
 static bool is_evaluated(const sonde_nn_trainer *trainer, int epoch)
@@ -229,7 +233,7 @@ static sonde_err run_epoch(sonde_nn_trainer *trainer, int number, int64_t skip,
     return end_epoch(trainer, &epoch, diag);
 }
 
-/* An interruption or a request: saves what resuming needs. */
+/* After an interruption or a request: saves the checkpoint that a resumed run needs. */
 static sonde_err break_off(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_trainer_events *events = &trainer->options.events;
@@ -318,13 +322,17 @@ static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)
     result = sonde_nn_evaluator_score(last);
     trainer->matrix = sonde_nn_evaluator_matrix(last);
     err = record_number(trainer, "test_loss", result.loss, diag);
-    if (err == SONDE_OK) {
-        err = record_number(trainer, "accuracy", result.accuracy, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && events->scored != NULL) {
+    err = record_number(trainer, "accuracy", result.accuracy, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (events->scored != NULL) {
         events->scored(events->user, &result, trainer->matrix);
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err finish(sonde_nn_trainer *trainer, sonde_diag *diag)

@@ -52,18 +52,24 @@ static sonde_err attach_judging(sonde_nn_trainer *trainer, sonde_diag *diag)
     char checkpoints[SONDE__TRAIN_PATH];
     sonde_err err = sonde__train_judging_open(trainer, path, diag);
 
-    if (err == SONDE_OK && trainer->rules != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (trainer->rules != NULL) {
         err = sonde_nn_session_attach(trainer->session, sonde__train_judging_attach,
                                       trainer, diag);
     }
-    if (err == SONDE_OK && folder != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (folder != NULL) {
         err = sonde__train_path(folder, "checkpoints", checkpoints, diag);
     }
-    return err == SONDE_OK
-               ? sonde_nn_session_attach_control(trainer->session, trainer->control,
-                                                 folder != NULL ? checkpoints : NULL,
-                                                 diag)
-               : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_session_attach_control(trainer->session, trainer->control,
+                                           folder != NULL ? checkpoints : NULL, diag);
 }
 
 /* The session with its recording and rules, not compiled. */
@@ -196,24 +202,30 @@ static sonde_err open_training(sonde_nn_trainer *trainer, sonde_diag *diag)
     sonde_nn_session_info plan;
     sonde_err err = open_split(trainer, SONDE_NN_TRAIN, &trainer->train, diag);
 
-    if (err == SONDE_OK && share > 0.0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (share > 0.0) {
         const int64_t all = sonde_nn_dataset_get_traits(trainer->train)->count;
 
         err = sonde_nn_dataset_split(trainer->train, llround(share * (double)all), SEED,
                                      &trainer->held_out, &trainer->kept, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_describe(trainer->session, &plan, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_job_loader(trainer->job,
-                                  trainer->kept != NULL ? trainer->kept : trainer->train,
-                                  plan.combined_batch, true, &trainer->loader, diag);
+    err = sonde_nn_session_describe(trainer->session, &plan, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        trainer->feed = sonde_nn_loader_feed(trainer->loader);
+    err = sonde_nn_job_loader(trainer->job,
+                              trainer->kept != NULL ? trainer->kept : trainer->train,
+                              plan.combined_batch, true, &trainer->loader, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    trainer->feed = sonde_nn_loader_feed(trainer->loader);
+    return SONDE_OK;
 }
 
 sonde_err sonde__train_open_data(sonde_nn_trainer *trainer, sonde_diag *diag)
@@ -260,7 +272,8 @@ sonde_nn_evaluator_options sonde__train_evaluator_options(sonde_nn_trainer *trai
                                         .progress_user = trainer};
 }
 
-/* After the training session: only that has some of the names a hook may select. */
+/* Call after compiling the training session: some names that a hook may select exist only
+ * there. */
 sonde_err sonde__train_open_evaluation(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     const sonde_nn_evaluator_options options =
