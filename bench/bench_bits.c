@@ -68,21 +68,21 @@ static uint32_t *bits_of(const sonde_nn_model *model, size_t *count)
     return bits;
 }
 
-static uint32_t *train(const char *job, const variant *of, const bench_batches *batches,
-                       int64_t steps, size_t *count)
+static uint32_t *train(const char *job, const variant *setup,
+                       const bench_batches *batches, int64_t steps, size_t *count)
 {
-    const bench_tap tap = {.selector = of->selector,
-                           .when = sonde_schedule_every(SONDE_MAX(of->every, 1)),
-                           .how = of->how};
+    const bench_tap tap = {.selector = setup->selector,
+                           .when = sonde_schedule_every(SONDE_MAX(setup->every, 1)),
+                           .how = setup->how};
     bench_network net;
     uint32_t *bits = NULL;
 
-    bench_network_make(&net, job, of->threads, of->selector != NULL ? &tap : NULL);
+    bench_network_make(&net, job, setup->threads, setup->selector != NULL ? &tap : NULL);
     for (int64_t i = 0; i < steps; i++) {
         bench_network_step(&net, batches, i);
     }
-    if ((of->selector != NULL) != (net.sink.puts > 0)) {
-        (void)fprintf(stderr, "error: %s saw %llu values\n", of->name,
+    if ((setup->selector != NULL) != (net.sink.puts > 0)) {
+        (void)fprintf(stderr, "error: %s saw %llu values\n", setup->name,
                       (unsigned long long)net.sink.puts);
         exit(2);
     }

@@ -80,40 +80,40 @@ static void make(bench *out, const char *folder, const char *name, int64_t every
     }
 }
 
-static void finish(bench *of)
+static void finish(bench *rig)
 {
     char command[600];
 
-    bench_check(sonde_watch_close(of->watch, SONDE_RUN_FINISHED, NULL, &diag), &diag);
-    (void)snprintf(command, sizeof command, "rm -r '%s'", of->path);
+    bench_check(sonde_watch_close(rig->watch, SONDE_RUN_FINISHED, NULL, &diag), &diag);
+    (void)snprintf(command, sizeof command, "rm -r '%s'", rig->path);
     if (system(command) != 0) {
-        (void)fprintf(stderr, "bench_hook: cannot remove %s\n", of->path);
+        (void)fprintf(stderr, "bench_hook: cannot remove %s\n", rig->path);
         exit(2);
     }
 }
 
-static void begin(bench *of)
+static void begin(bench *rig)
 {
-    bench_check(sonde_watch_begin_step(of->watch, SONDE_MODE_TRAIN, &diag), &diag);
+    bench_check(sonde_watch_begin_step(rig->watch, SONDE_MODE_TRAIN, &diag), &diag);
 }
 
-static void drain(bench *of)
+static void drain(bench *rig)
 {
-    if (!sonde_recorder_drain(sonde_hook_recorder(of->hook), 60.0)) {
+    if (!sonde_recorder_drain(sonde_hook_recorder(rig->hook), 60.0)) {
         (void)fprintf(stderr, "bench_hook: the recorder does not drain\n");
         exit(2);
     }
 }
 
 /* Nanoseconds of a record of tensors first, first + 2 ... at the step that is on. */
-static double record_ns(bench *of, uint32_t first)
+static double record_ns(bench *rig, uint32_t first)
 {
     const double start = sonde__now();
 
     for (int round = 0; round < ROUNDS; round++) {
         for (uint32_t id = first; id < TENSORS; id += 2) {
             forget();
-            sonde_watch_see(of->watch, id, &views[id]);
+            sonde_watch_see(rig->watch, id, &views[id]);
         }
     }
     return (sonde__now() - start) * 1e9 / RECORDS;
@@ -123,65 +123,65 @@ static double measure_records(const char *folder, const char *name, bool due,
                               uint32_t first, uint32_t stats)
 {
     double ns[BURSTS];
-    bench of;
+    bench rig;
 
-    make(&of, folder, name, due ? 1 : 1 << 30, NULL, stats);
-    begin(&of); /* step 0 is due in any case */
-    sonde_watch_end_step(of.watch);
+    make(&rig, folder, name, due ? 1 : 1 << 30, NULL, stats);
+    begin(&rig); /* step 0 is due in any case */
+    sonde_watch_end_step(rig.watch);
     for (int i = -2; i < BURSTS; i++) { /* the first ones touch the ring */
-        begin(&of);
-        drain(&of);
-        ns[i < 0 ? 0 : i] = record_ns(&of, first);
-        sonde_watch_end_step(of.watch);
+        begin(&rig);
+        drain(&rig);
+        ns[i < 0 ? 0 : i] = record_ns(&rig, first);
+        sonde_watch_end_step(rig.watch);
     }
-    finish(&of);
+    finish(&rig);
     return bench_quantile(ns, BURSTS, 0.5);
 }
 
 static double measure_steps(const char *folder)
 {
     double ns[BURSTS];
-    bench of;
+    bench rig;
 
-    make(&of, folder, "steps", 1 << 30, NULL, 0);
-    begin(&of);
+    make(&rig, folder, "steps", 1 << 30, NULL, 0);
+    begin(&rig);
     for (int i = 0; i < BURSTS; i++) {
         double start = 0.0;
 
-        drain(&of);
+        drain(&rig);
         start = sonde__now();
         for (int k = 0; k < 1000; k++) {
-            begin(&of);
-            sonde_watch_end_step(of.watch);
+            begin(&rig);
+            sonde_watch_end_step(rig.watch);
         }
         ns[i] = (sonde__now() - start) * 1e6; /* of one step */
     }
-    finish(&of);
+    finish(&rig);
     return bench_quantile(ns, BURSTS, 0.5);
 }
 
 static double measure_when_nan(const char *folder)
 {
     double ns[BURSTS];
-    bench of;
+    bench rig;
 
-    make(&of, folder, "nan", 1 << 30, "0.weight", 0);
-    begin(&of);
+    make(&rig, folder, "nan", 1 << 30, "0.weight", 0);
+    begin(&rig);
     for (int i = 0; i < BURSTS; i++) {
         double start = 0.0;
 
-        drain(&of);
+        drain(&rig);
         start = sonde__now();
         for (int k = 0; k < 10; k++) {
-            begin(&of);
+            begin(&rig);
             for (uint32_t id = 0; id < TENSORS; id++) {
-                sonde_watch_see(of.watch, id, &views[id]);
+                sonde_watch_see(rig.watch, id, &views[id]);
             }
-            sonde_watch_end_step(of.watch);
+            sonde_watch_end_step(rig.watch);
         }
         ns[i] = (sonde__now() - start) * 1e8;
     }
-    finish(&of);
+    finish(&rig);
     return bench_quantile(ns, BURSTS, 0.5);
 }
 

@@ -144,9 +144,9 @@ static void bench_products(void)
 static const float live[7] = {0.001F, 0.9F, 0.0F, 0.0F, 0.0F, 1.0F, 0.0F};
 static const float adam_live[7] = {0.001F, 0.9F, 0.999F, 1e-8F, 0.0F, 0.0F, 1.0F};
 
-static void bench_stream(const char *text, const job *of)
+static void bench_stream(const char *text, const job *work)
 {
-    job j = *of;
+    job j = *work;
     double one, two;
 
     if (!bench_wanted(text)) {

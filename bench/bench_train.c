@@ -175,20 +175,20 @@ typedef struct bench {
     size_t rounds, tens; /* of all, of a block */
 } bench;
 
-static void run_steps(bench *run, lane *of, int64_t count)
+static void run_steps(bench *run, lane *track, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
-        bench_network_step(&of->net, &run->batches, of->steps++);
+        bench_network_step(&track->net, &run->batches, track->steps++);
     }
 }
 
 /* Seconds a step; *wall (may be NULL) likewise. */
-static double time_ten(bench *run, lane *of, double *wall)
+static double time_ten(bench *run, lane *track, double *wall)
 {
     const bool own = run->threads == 1;
     const double start = now_of(own), wall_start = now_of(false);
 
-    run_steps(run, of, TEN);
+    run_steps(run, track, TEN);
     if (wall != NULL) {
         *wall = (now_of(false) - wall_start) / TEN;
     }
@@ -196,19 +196,19 @@ static double time_ten(bench *run, lane *of, double *wall)
 }
 
 /* Brings the session back into the caches, then times its tens. */
-static void run_block(bench *run, lane *of, size_t round)
+static void run_block(bench *run, lane *track, size_t round)
 {
-    double *tens = of->tens + round * run->tens, sorted[MOST_TENS];
+    double *tens = track->tens + round * run->tens, sorted[MOST_TENS];
 
-    run_steps(run, of, 3);
+    run_steps(run, track, 3);
     for (size_t i = 0; i < run->tens; i++) {
-        tens[i] = time_ten(run, of, &of->walls[round * run->tens + i]);
+        tens[i] = time_ten(run, track, &track->walls[round * run->tens + i]);
     }
     memcpy(sorted, tens, run->tens * sizeof *tens);
-    of->blocks[round] = bench_quantile(sorted, run->tens, 0.25);
+    track->blocks[round] = bench_quantile(sorted, run->tens, 0.25);
 }
 
-static void open_lane(bench *run, lane *of, const mode *which)
+static void open_lane(bench *run, lane *track, const mode *which)
 {
     bench_tap tap = {.selector = which->selector,
                      .how = which->how,
@@ -217,10 +217,10 @@ static void open_lane(bench *run, lane *of, const mode *which)
     tap.when.every = which->interval;
     tap.when.start = which->start;
     tap.when.end = which->start > 0 ? SONDE_SCHEDULE_NEVER : 0;
-    of->mode = which;
-    bench_network_make(&of->net, run->bar->job, run->threads,
+    track->mode = which;
+    bench_network_make(&track->net, run->bar->job, run->threads,
                        which->selector != NULL ? &tap : NULL);
-    run_steps(run, of, TEN);
+    run_steps(run, track, TEN);
 }
 
 /* From the bare step's time: how much makes a block and how many blocks fit. */
@@ -319,29 +319,29 @@ static double doubt(double *values, size_t count)
 }
 
 /* A tap's cost; without a limit where the noise is as large as that. */
-static void report_tap(bench *run, lane *of, const double *bare)
+static void report_tap(bench *run, lane *track, const double *bare)
 {
     const char *limit =
-        strcmp(of->mode->name, "vitals_every_step") == 0   ? run->bar->vitals
-        : strcmp(of->mode->name, "vitals_every_10th") == 0 ? run->bar->tenth
-        : strcmp(of->mode->name, "bad_gradients") == 0     ? run->bar->tenth
-        : strcmp(of->mode->name, "vitals_of_all_every_step") == 0 && run->threads == 1
+        strcmp(track->mode->name, "vitals_every_step") == 0   ? run->bar->vitals
+        : strcmp(track->mode->name, "vitals_every_10th") == 0 ? run->bar->tenth
+        : strcmp(track->mode->name, "bad_gradients") == 0     ? run->bar->tenth
+        : strcmp(track->mode->name, "vitals_of_all_every_step") == 0 && run->threads == 1
             ? run->bar->all
             : "";
     double noise = 0.0;
 
     for (size_t round = 0; round < run->rounds; round++) {
-        of->blocks[round] = of->blocks[round] / bare[round] - 1.0;
+        track->blocks[round] = track->blocks[round] / bare[round] - 1.0;
     }
-    noise = doubt(of->blocks, run->rounds);
-    noise = fmax(noise,
-                 -bench_quantile(of->blocks, run->rounds, 0.5)); /* looking saves none */
+    noise = doubt(track->blocks, run->rounds);
+    noise = fmax(
+        noise, -bench_quantile(track->blocks, run->rounds, 0.5)); /* looking saves none */
     if (limit[0] != '\0' && noise > atof(limit + 2)) {
         (void)printf("# %s on %d threads: off by up to %.2g, so no verdict\n",
-                     of->mode->name, run->threads, noise);
+                     track->mode->name, run->threads, noise);
         limit = "";
     }
-    row(run, of->mode->name, bench_quantile(of->blocks, run->rounds, 0.5), "ratio",
+    row(run, track->mode->name, bench_quantile(track->blocks, run->rounds, 0.5), "ratio",
         limit);
 }
 

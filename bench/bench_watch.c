@@ -61,7 +61,7 @@ static void add_slots(sonde_watch *watch, bool scalars)
     }
 }
 
-static void tap_all(sonde_watch *watch, counter *into, kind of)
+static void tap_all(sonde_watch *watch, counter *into, kind load)
 {
     sonde_tap tap = {.how = SONDE_HOW_VITALS, .where = &into->sink};
     sonde_selector *what = NULL;
@@ -69,7 +69,7 @@ static void tap_all(sonde_watch *watch, counter *into, kind of)
     *into = (counter){.sink = {.put = count}};
     bench_check(sonde_selector_create("*", &what, &diag), &diag);
     tap.what = what;
-    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(of == IDLE ? 1 << 30 : 1);
+    tap.when[SONDE_MODE_TRAIN] = sonde_schedule_every(load == IDLE ? 1 << 30 : 1);
     bench_check(sonde_observer_add(sonde_watch_observer(watch), &tap, NULL, &diag),
                 &diag);
     sonde_selector_destroy(what);
@@ -86,7 +86,7 @@ static void step(sonde_watch *watch)
 }
 
 /* Nanoseconds of a step. */
-static double measure(const char *folder, kind of, bool scalars)
+static double measure(const char *folder, kind load, bool scalars)
 {
     char path[512], command[600];
     const sonde_hook_options options = {.record = {.path = path}, .vitals_every = 1};
@@ -97,19 +97,19 @@ static double measure(const char *folder, kind of, bool scalars)
     counter seen;
 
     (void)snprintf(path, sizeof path, "%s/bench-watch-%ld", folder, (long)getpid());
-    if (of == RECORDED || of == JUDGED) {
+    if (load == RECORDED || load == JUDGED) {
         never.end_step = 0;
         bench_check(sonde_hook_create(&options, &watched.hook, &diag), &diag);
         bench_check(sonde_hook_save(watched.hook, NULL, -1, &never, &diag), &diag);
     }
-    if (of == JUDGED) {
+    if (load == JUDGED) {
         bench_check(sonde_rules_create(&watched.rules, &diag), &diag);
         bench_check(sonde_rules_add_defaults(watched.rules, &diag), &diag);
     }
     bench_check(sonde_watch_create(&watched, &watch, &diag), &diag);
     add_slots(watch, scalars);
-    if (of == SEEN || of == IDLE) {
-        tap_all(watch, &seen, of);
+    if (load == SEEN || load == IDLE) {
+        tap_all(watch, &seen, load);
     }
     for (int i = -2; i < BURSTS; i++) {
         const double start = sonde__now();

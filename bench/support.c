@@ -164,16 +164,17 @@ typedef struct tapping {
 static sonde_err add_tap(void *user, const sonde_catalogue *catalogue,
                          sonde_observer *observer, sonde_diag *diag)
 {
-    const tapping *of = user;
+    const tapping *request = user;
     sonde_selector *what = NULL;
-    sonde_tap tap = {
-        .how = of->tap->how, .where = of->sink, .when_bad = of->tap->when_bad};
-    sonde_err err = sonde_selector_create(of->tap->selector, &what, diag);
+    sonde_tap tap = {.how = request->tap->how,
+                     .where = request->sink,
+                     .when_bad = request->tap->when_bad};
+    sonde_err err = sonde_selector_create(request->tap->selector, &what, diag);
 
     (void)catalogue;
     if (err == SONDE_OK) {
         tap.what = what;
-        tap.when[SONDE_MODE_TRAIN] = of->tap->when;
+        tap.when[SONDE_MODE_TRAIN] = request->tap->when;
         err = sonde_observer_add(observer, &tap, NULL, diag);
     }
     sonde_selector_destroy(what);

@@ -266,15 +266,15 @@ static inline five declare_net(sonde_hook *hook)
 }
 
 /* Steps of the mode that is on. */
-static inline void run_steps(sonde_hook *hook, const five *of, int steps)
+static inline void run_steps(sonde_hook *hook, const five *net, int steps)
 {
     for (int i = 0; i < steps; i++) {
         begin(hook);
-        record(hook, of->weight, 1.0F);
-        record(hook, of->bias, 2.0F);
-        record(hook, of->output, 3.0F);
-        record(hook, of->loss, 4.0F);
-        record(hook, of->gradient, 5.0F);
+        record(hook, net->weight, 1.0F);
+        record(hook, net->bias, 2.0F);
+        record(hook, net->output, 3.0F);
+        record(hook, net->loss, 4.0F);
+        record(hook, net->gradient, 5.0F);
         end_step(hook);
     }
 }

@@ -40,44 +40,45 @@ static sonde_err produce(producer *out, sonde_hook *hook, sonde_mode mode,
     return err == SONDE_OK ? sonde_hook_open(hook, diag) : err;
 }
 
-static void drop(producer *of)
+static void drop(producer *source)
 {
-    sonde_observer_destroy(of->observer);
-    sonde_catalogue_destroy(of->catalogue);
+    sonde_observer_destroy(source->observer);
+    sonde_catalogue_destroy(source->catalogue);
 }
 
-static void show(const producer *of, uint32_t id, int micro_batch, double first)
+static void show(const producer *source, uint32_t id, int micro_batch, double first)
 {
-    const sonde_tensor_info *info = sonde_catalogue_info(of->catalogue, id);
+    const sonde_tensor_info *info = sonde_catalogue_info(source->catalogue, id);
     unsigned char bytes[1024] = {0};
     const sonde_view view = sonde_view_of(info->dtype, info->rank, info->shape, bytes);
 
     assert_true((size_t)sonde_view_count(&view) * sonde_dtype_size(info->dtype) <=
                 sizeof bytes);
     sonde_element_set(info->dtype, bytes, first);
-    sonde_observer_observe(of->observer, id, &view, NULL, micro_batch, 0);
+    sonde_observer_observe(source->observer, id, &view, NULL, micro_batch, 0);
 }
 
-static void step(producer *of, int64_t at_least, uint32_t bad)
+static void step(producer *source, int64_t at_least, uint32_t bad)
 {
-    const sonde_observer_gate *gate = sonde_observer_get_gate(of->observer);
-    sonde_coordinate at = {.mode = of->mode};
+    const sonde_observer_gate *gate = sonde_observer_get_gate(source->observer);
+    sonde_coordinate at = {.mode = source->mode};
     bool due = false;
 
-    sonde_hook_next_step(of->hook, at_least, &at);
-    due = sonde_observer_begin_step(of->observer, gate, &at);
-    for (int g = 0; g < of->micro_batches && due; g++) {
+    sonde_hook_next_step(source->hook, at_least, &at);
+    due = sonde_observer_begin_step(source->observer, gate, &at);
+    for (int g = 0; g < source->micro_batches && due; g++) {
         for (uint32_t id = 0; id < NET_COUNT; id++) {
-            if (sonde_catalogue_info(of->catalogue, id)->same_as == id &&
+            if (sonde_catalogue_info(source->catalogue, id)->same_as == id &&
                 sonde_observer_wants(gate, id) != 0) {
-                show(of, id, g, id == bad ? (double)NAN : 100.0 * (double)g + (double)id);
+                show(source, id, g,
+                     id == bad ? (double)NAN : 100.0 * (double)g + (double)id);
             }
         }
     }
     if (due) {
-        sonde_observer_end_step(of->observer);
+        sonde_observer_end_step(source->observer);
     }
-    sonde_hook_step_done(of->hook);
+    sonde_hook_step_done(source->hook);
 }
 
 enum { GOOD = NET_COUNT };
@@ -85,15 +86,15 @@ enum { GOOD = NET_COUNT };
 static void test_aliases(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    producer of;
+    producer source;
     uint32_t alias = 0, tensor = 0;
 
     (void)state;
     save(hook, NULL, -1, every(2));
     assert_int_equal(sonde_hook_add_collection(hook, "inputs", NULL), SONDE_OK);
-    assert_int_equal(produce(&of, hook, SONDE_MODE_TRAIN, 1, NULL), SONDE_OK);
+    assert_int_equal(produce(&source, hook, SONDE_MODE_TRAIN, 1, NULL), SONDE_OK);
     for (int i = 0; i < 3; i++) {
-        step(&of, 0, GOOD);
+        step(&source, 0, GOOD);
     }
     assert_steps("fc1_input_0", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "");
@@ -106,7 +107,7 @@ static void test_aliases(void **state)
         SONDE_OK);
     assert_int_equal(sonde_catalogue_info(journal.catalogue, alias)->same_as, tensor);
     assert_true(journal.expected[alias] && !journal.expected[tensor]);
-    drop(&of);
+    drop(&source);
     finish(hook);
 }
 
@@ -140,7 +141,7 @@ static void test_held(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
     sonde_save_config config = every(3);
-    producer of;
+    producer source;
     size_t seen = 0;
 
     (void)state;
@@ -148,9 +149,9 @@ static void test_held(void **state)
     save(hook, "weights", -1, config);
     include(hook, "mine", "fc1.weight, input");
     save(hook, "mine", -1, config);
-    assert_int_equal(produce(&of, hook, SONDE_MODE_TRAIN, 2, NULL), SONDE_OK);
+    assert_int_equal(produce(&source, hook, SONDE_MODE_TRAIN, 2, NULL), SONDE_OK);
     for (int i = 0; i < 3; i++) {
-        step(&of, 0, i == 1 ? NET_LOSS : GOOD);
+        step(&source, 0, i == 1 ? NET_LOSS : GOOD);
     }
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 0 1 1 ");
     assert_steps("input", 'r', SONDE_MODE_TRAIN, "0 0 1 1 ");
@@ -163,15 +164,15 @@ static void test_held(void **state)
                 sonde_catalogue_info(journal.catalogue, entry->id);
             uint32_t id = 0;
 
-            assert_int_equal(sonde_catalogue_find(of.catalogue, info->name, &id, NULL),
-                             SONDE_OK);
+            assert_int_equal(
+                sonde_catalogue_find(source.catalogue, info->name, &id, NULL), SONDE_OK);
             assert_true(entry->value ==
                         100.0 * (double)entry->at.micro_batch + (double)id);
             seen++;
         }
     }
     assert_int_equal(seen, 2 * 3); /* two weights and the input, in two micro-batches */
-    drop(&of);
+    drop(&source);
     finish(hook);
 }
 
@@ -180,18 +181,18 @@ static void test_never(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
     sonde_save_config off = sonde_save_config_unset();
-    producer of;
+    producer source;
 
     (void)state;
     off.end_step = 0;
     save(hook, NULL, SONDE_MODE_TRAIN, off);
-    assert_int_equal(produce(&of, hook, SONDE_MODE_TRAIN, 1, NULL), SONDE_OK);
+    assert_int_equal(produce(&source, hook, SONDE_MODE_TRAIN, 1, NULL), SONDE_OK);
     for (uint32_t id = 0; id < NET_COUNT; id++) {
-        assert_int_equal(sonde_observer_ever_wants(of.observer, id), 0);
+        assert_int_equal(sonde_observer_ever_wants(source.observer, id), 0);
     }
-    step(&of, 0, GOOD);
+    step(&source, 0, GOOD);
     assert_int_equal(journal.count, 1);
-    drop(&of);
+    drop(&source);
     finish(hook);
 }
 
@@ -199,7 +200,7 @@ static sonde_err make_all(void)
 {
     sonde_save_config config = every(2);
     sonde_hook *hook = NULL;
-    producer of = {0};
+    producer source = {0};
     sonde_err err = sonde_hook_create(
         &(sonde_hook_options){.dry_run = true, .save_all = true}, &hook, NULL);
 
@@ -208,9 +209,9 @@ static sonde_err make_all(void)
         err = sonde_hook_save(hook, NULL, -1, &config, NULL);
     }
     if (err == SONDE_OK) {
-        err = produce(&of, hook, SONDE_MODE_TRAIN, 2, NULL);
+        err = produce(&source, hook, SONDE_MODE_TRAIN, 2, NULL);
     }
-    drop(&of);
+    drop(&source);
     (void)sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, NULL);
     return err;
 }
@@ -237,20 +238,20 @@ static void test_no_memory_in_steps(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.dry_run = true, .save_all = true});
     sonde_save_config config = every(2);
-    producer of;
+    producer source;
 
     (void)state;
     config.when_nan = "@losses";
     save(hook, NULL, -1, config);
-    assert_int_equal(produce(&of, hook, SONDE_MODE_TRAIN, 3, NULL), SONDE_OK);
+    assert_int_equal(produce(&source, hook, SONDE_MODE_TRAIN, 3, NULL), SONDE_OK);
     alloc_failure_begin(0);
     for (int i = 0; i < 6; i++) {
-        step(&of, 0, i == 3 ? NET_LOSS : GOOD);
+        step(&source, 0, i == 3 ? NET_LOSS : GOOD);
     }
     assert_int_equal(alloc_failure_count, 0);
     (void)alloc_failure_end();
     assert_true(hook->dry.values > 0);
-    drop(&of);
+    drop(&source);
     finish(hook);
 }
 

@@ -46,12 +46,12 @@ static void test_yaml(void **state)
                                "    end_step: 9\n"
                                "    every: 1\n";
     sonde_hook *hook = parse(text, NULL);
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
-    run_steps(hook, &of, 10);
+    run_steps(hook, &net, 10);
     set_mode(hook, SONDE_MODE_EVAL);
-    run_steps(hook, &of, 6);
+    run_steps(hook, &net, 6);
     assert_string_equal(hook->options.record.path, "runs/one");
     assert_int_equal(hook->options.record.segment_bytes, 1000000);
     assert_int_equal(hook->options.record.when_full, SONDE_WHEN_FULL_DROP);
@@ -65,8 +65,8 @@ static void test_yaml(void **state)
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "6 7 8 ");
     assert_steps("fc1.weight", 's', SONDE_MODE_TRAIN, "6 7 8 ");
     assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, "6 7 8 ");
-    assert_string_equal(collections_of(hook, of.output), "default,mine");
-    assert_string_equal(collections_of(hook, of.bias), "biases");
+    assert_string_equal(collections_of(hook, net.output), "default,mine");
+    assert_string_equal(collections_of(hook, net.bias), "biases");
     finish(hook);
 }
 
@@ -136,7 +136,7 @@ static void test_smdebug(void **state)
         "  ]\n"
         "}\n";
     sonde_hook *hook = parse(text, NULL);
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     assert_string_equal(hook->options.record.path, "/opt/somewhere");
@@ -144,9 +144,9 @@ static void test_smdebug(void **state)
                         "hook.yaml:9: 'sav_steps' is passed over; expected save_steps\n"
                         "TensorBoard files are not written while recording: export the "
                         "run\n");
-    run_steps(hook, &of, 5);
+    run_steps(hook, &net, 5);
     set_mode(hook, SONDE_MODE_EVAL);
-    run_steps(hook, &of, 4);
+    run_steps(hook, &net, 4);
     assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 4 ");
     assert_steps("loss", 'r', SONDE_MODE_EVAL, "0 3 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_EVAL, "0 3 ");
@@ -154,7 +154,7 @@ static void test_smdebug(void **state)
     assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_TRAIN, "1 2 ");
     assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_EVAL, "");
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, ""); /* weights are not listed */
-    assert_string_equal(collections_of(hook, of.weight), "mine");
+    assert_string_equal(collections_of(hook, net.weight), "mine");
     finish(hook);
 
     hook = parse("{\"S3OutputPath\": \"s3://b\", \"HookParameters\": null,"

@@ -10,10 +10,10 @@
 static void test_defaults(void **state)
 {
     sonde_hook *hook = hook_of(NULL);
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
-    run_steps(hook, &of, 1001);
+    run_steps(hook, &net, 1001);
     /* raw values of the four default collections, every 500 */
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 500 1000 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 500 1000 ");
@@ -24,9 +24,9 @@ static void test_defaults(void **state)
     assert_int_equal(journal_count('v'), 1001 + 3 * 101);
     assert_int_equal(journal_count('s'), 0);
     assert_int_equal(journal_count('e'), 1001);
-    assert_string_equal(collections_of(hook, of.weight), "weights");
-    assert_string_equal(collections_of(hook, of.loss), "losses");
-    assert_string_equal(collections_of(hook, of.output), "");
+    assert_string_equal(collections_of(hook, net.weight), "weights");
+    assert_string_equal(collections_of(hook, net.loss), "losses");
+    assert_string_equal(collections_of(hook, net.output), "");
     assert_string_equal(journal.log, "");
     finish(hook);
 }
@@ -34,16 +34,16 @@ static void test_defaults(void **state)
 static void test_layers(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, every(4));
     save(hook, NULL, SONDE_MODE_EVAL, every(3));
     save(hook, "biases", -1, every(5)); /* over the hook's mode, too */
     save(hook, "losses", SONDE_MODE_EVAL, every(2));
-    run_steps(hook, &of, 11);
+    run_steps(hook, &net, 11);
     set_mode(hook, SONDE_MODE_EVAL);
-    run_steps(hook, &of, 11);
+    run_steps(hook, &net, 11);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 4 8 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "0 3 6 9 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 5 10 ");
@@ -59,7 +59,7 @@ static void test_steps_and_ranges(void **state)
     static const int64_t steps[] = {7, 2, 3, 2}, two[] = {1, 4};
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
     sonde_save_config listed = sonde_save_config_unset(), range = every(2);
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     listed.save_steps = steps;
@@ -75,7 +75,7 @@ static void test_steps_and_ranges(void **state)
     range.start_step = 0;
     range.end_step = 0;
     save(hook, "losses", -1, range); /* off */
-    run_steps(hook, &of, 12);
+    run_steps(hook, &net, 12);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "2 3 7 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "4 6 ");
     assert_steps("gradient/fc1.weight", 'r', SONDE_MODE_TRAIN, "1 4 ");
@@ -89,16 +89,16 @@ static void test_mode_off(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
     sonde_save_config late = every(2), off = sonde_save_config_unset();
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     late.start_step = 4;
     off.end_step = 0;
     save(hook, NULL, -1, late);
     save(hook, NULL, SONDE_MODE_EVAL, off);
-    run_steps(hook, &of, 8);
+    run_steps(hook, &net, 8);
     set_mode(hook, SONDE_MODE_EVAL);
-    run_steps(hook, &of, 8);
+    run_steps(hook, &net, 8);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "4 6 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "");
     finish(hook);
@@ -109,7 +109,7 @@ static void test_mode_off(void **state)
 static void test_counts(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
     const int modes[] = {0, 0, 1, 0, 3, 2, 3};
     /* smdebug's example, then modes global and predict */
     const int64_t mode_steps[] = {0, 1, 0, 2, 4, 0, 6};
@@ -117,7 +117,7 @@ static void test_counts(void **state)
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(modes); i++) {
         set_mode(hook, (sonde_mode)modes[i]);
-        run_steps(hook, &of, 1);
+        run_steps(hook, &net, 1);
     }
     assert_int_equal(journal_count('e'), SONDE_COUNT_OF(modes));
     for (size_t i = 0, step = 0; i < journal.count; i++) {
@@ -138,15 +138,15 @@ static void test_counts(void **state)
 static void test_mode_global(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, every(4));
     save(hook, NULL, SONDE_MODE_GLOBAL, every(3));
-    run_steps(hook, &of, 1); /* train: its own schedule, and a warning */
+    run_steps(hook, &net, 1); /* train: its own schedule, and a warning */
     assert_non_null(strstr(journal.log, "mode global"));
     set_mode(hook, SONDE_MODE_GLOBAL);
-    run_steps(hook, &of, 7); /* global steps 1 ... 7 */
+    run_steps(hook, &net, 7); /* global steps 1 ... 7 */
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_GLOBAL, "3 6 ");
     finish(hook);
@@ -219,10 +219,10 @@ static void test_go_on(void **state)
 static void test_unended(void **state)
 {
     sonde_hook *hook = hook_of(NULL);
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
-    record(hook, of.weight, 1.0F);
+    record(hook, net.weight, 1.0F);
     assert_false(hook->open);
     begin(hook);
     begin(hook);
@@ -230,7 +230,7 @@ static void test_unended(void **state)
     end_step(hook);
     end_step(hook);
     assert_int_equal(journal_count('e'), 2);
-    record(hook, of.weight, 1.0F);
+    record(hook, net.weight, 1.0F);
     assert_int_equal(journal_count('r'), 0);
     begin(hook);
     finish(hook); /* ends it too */
@@ -245,7 +245,7 @@ static void test_reductions(void **state)
     const sonde_reduction_config both = {.histogram = true, .save_raw_tensor = true};
     char *text = NULL;
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, every(2));
@@ -253,7 +253,7 @@ static void test_reductions(void **state)
     assert_int_equal(sonde_hook_reduce(hook, "biases", &both, NULL), SONDE_OK);
     include(hook, "mine", "fc1.*"); /* reduced as the hook says */
     save(hook, "mine", -1, every(3));
-    run_steps(hook, &of, 4);
+    run_steps(hook, &net, 4);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "");
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 2 3 "); /* once at 0 */
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 2 ");
@@ -262,7 +262,7 @@ static void test_reductions(void **state)
     text = sonde__observe_setup_json(&hook->setup);
     assert_non_null(strstr(text, "\"reductions\":[\"mean\"]"));
     free(text);
-    assert_string_equal(collections_of(hook, of.weight), "weights,mine");
+    assert_string_equal(collections_of(hook, net.weight), "weights,mine");
     finish(hook);
 }
 
@@ -270,11 +270,11 @@ static void test_save_all(void **state)
 {
     sonde_hook *hook =
         hook_of(&(sonde_hook_options){.no_vitals = true, .save_all = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, "all", -1, every(2)); /* its own schedule */
-    run_steps(hook, &of, 5);
+    run_steps(hook, &net, 5);
     assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "0 2 4 ");
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 4 ");
     finish(hook);
@@ -284,7 +284,7 @@ static void test_choices(void **state)
 {
     sonde_hook *hook =
         hook_of(&(sonde_hook_options){.no_vitals = true, .include = "relu_output"});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, every(1));
@@ -292,11 +292,11 @@ static void test_choices(void **state)
     assert_int_equal(sonde_hook_exclude(hook, "most", "re:^gradient, loss", NULL),
                      SONDE_OK);
     assert_int_equal(sonde_hook_remove_collection(hook, "gradients", NULL), SONDE_OK);
-    run_steps(hook, &of, 1);
-    assert_string_equal(collections_of(hook, of.output), "default,most");
-    assert_string_equal(collections_of(hook, of.gradient), "");
-    assert_string_equal(collections_of(hook, of.loss), "losses");
-    assert_string_equal(collections_of(hook, of.weight), "weights,most");
+    run_steps(hook, &net, 1);
+    assert_string_equal(collections_of(hook, net.output), "default,most");
+    assert_string_equal(collections_of(hook, net.gradient), "");
+    assert_string_equal(collections_of(hook, net.loss), "losses");
+    assert_string_equal(collections_of(hook, net.weight), "weights,most");
     finish(hook);
 }
 
@@ -347,10 +347,10 @@ static void test_repeated(void **state)
 static void test_dry_run(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.dry_run = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
-    run_steps(hook, &of, 20);
+    run_steps(hook, &net, 20);
     assert_null(sonde_hook_recorder(hook));
     assert_int_equal(hook->dry.values, 4);
     assert_int_equal(hook->dry.rows, 20 + 3 * 2);
@@ -362,11 +362,11 @@ static void test_dry_run(void **state)
 static void test_scalars(void **state)
 {
     sonde_hook *hook = hook_of(NULL);
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     assert_int_equal(sonde_hook_scalar(hook, "lr", 0.5, NULL), SONDE_OK); /* early */
-    run_steps(hook, &of, 2);
+    run_steps(hook, &net, 2);
     assert_int_equal(sonde_hook_scalar(hook, "lr", 0.25, NULL), SONDE_OK); /* late */
     assert_int_equal(journal.entries[journal.count - 1].kind, 'e');
     assert_int_equal(journal.entries[journal.count - 1].at.global_step, 1);

@@ -7,9 +7,10 @@
 #include <math.h>
 
 /* Steps in which the given tensor of five is NaN at the given step. */
-static void run_bad(sonde_hook *hook, const five *of, int steps, int bad_step, int bad)
+static void run_bad(sonde_hook *hook, const five *net, int steps, int bad_step, int bad)
 {
-    const uint32_t ids[5] = {of->weight, of->bias, of->output, of->loss, of->gradient};
+    const uint32_t ids[5] = {net->weight, net->bias, net->output, net->loss,
+                             net->gradient};
 
     for (int i = 0; i < steps; i++) {
         begin(hook);
@@ -34,22 +35,22 @@ static void test_whole_step(void **state)
     (void)state;
     for (int bad = 0; bad < 5; bad++) {
         sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-        const five of = declare_net(hook);
+        const five net = declare_net(hook);
         size_t seen = 0;
 
         include(hook, "all", "@all");
         save(hook, NULL, -1, every(1000));
         save(hook, "all", -1, watching("*", 1000));
-        run_bad(hook, &of, 6, 3, bad);
+        run_bad(hook, &net, 6, 3, bad);
         assert_int_equal(journal_count('r'), 10); /* step 0, and step 3 */
         for (size_t i = 0; i < journal.count; i++) {
             const journal_entry *entry = &journal.entries[i];
 
             if (entry->kind == 'r' && entry->at.mode_step == 3) {
-                const int k = entry->id < 2              ? (int)entry->id
-                              : entry->id == of.gradient ? 4
-                              : entry->id == of.output   ? 2
-                                                         : 3;
+                const int k = entry->id < 2               ? (int)entry->id
+                              : entry->id == net.gradient ? 4
+                              : entry->id == net.output   ? 2
+                                                          : 3;
 
                 assert_true(k == bad ? isnan(entry->value)
                                      : entry->value == (double)(30 + k));
@@ -66,17 +67,17 @@ static void test_whole_step(void **state)
 static void test_collection(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, every(3));
     include(hook, "mine", "fc1.weight, relu_output_0");
     save(hook, "mine", -1, watching("loss", 4));
-    run_bad(hook, &of, 7, 3, 3); /* the loss, at a step when weights are due as well */
+    run_bad(hook, &net, 7, 3, 3); /* the loss, at a step when weights are due as well */
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 3 4 6 ");
     assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "0 3 4 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 3 6 ");
-    run_bad(hook, &of, 7, 2, 0); /* the weight is not what it looks at */
+    run_bad(hook, &net, 7, 2, 0); /* the weight is not what it looks at */
     assert_steps("relu_output_0", 'r', SONDE_MODE_TRAIN, "0 3 4 8 12 ");
     assert_string_equal(journal.log, "");
     finish(hook);
@@ -87,19 +88,19 @@ static void test_modes(void **state)
 {
     const sonde_reduction_config sketch = {.histogram = true};
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, watching("re:^loss$", 1000));
     save(hook, NULL, SONDE_MODE_EVAL, watching("", 1000));
     include(hook, "sketched", "fc1.*");
     assert_int_equal(sonde_hook_reduce(hook, "sketched", &sketch, NULL), SONDE_OK);
-    run_bad(hook, &of, 4, 2, 3);
+    run_bad(hook, &net, 4, 2, 3);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("fc1.weight", 's', SONDE_MODE_TRAIN, "0 2 ");
     assert_steps("loss", 'r', SONDE_MODE_TRAIN, "0 2 ");
     set_mode(hook, SONDE_MODE_EVAL);
-    run_bad(hook, &of, 4, 2, 3);
+    run_bad(hook, &net, 4, 2, 3);
     assert_steps("fc1.weight", 'r', SONDE_MODE_EVAL, "0 ");
     finish(hook);
 }
@@ -108,17 +109,17 @@ static void test_modes(void **state)
 static void test_infinity(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, watching("@losses", 1000));
-    run_bad(hook, &of, 1, -1, 0);
+    run_bad(hook, &net, 1, -1, 0);
     begin(hook);
-    record(hook, of.weight, 1.0F);
+    record(hook, net.weight, 1.0F);
     begin(hook);
-    record(hook, of.bias, 2.0F);
-    record(hook, of.loss, -INFINITY);
-    record(hook, of.gradient, 3.0F);
+    record(hook, net.bias, 2.0F);
+    record(hook, net.loss, -INFINITY);
+    record(hook, net.gradient, 3.0F);
     end_step(hook);
     assert_steps("fc1.weight", 'r', SONDE_MODE_TRAIN, "0 ");
     assert_steps("fc1.bias", 'r', SONDE_MODE_TRAIN, "0 2 ");
@@ -131,14 +132,14 @@ static void test_parts(void **state)
 {
     const sonde_reduction_config means = {.stats = 1U << SONDE_STAT_MEAN};
     sonde_hook *hook = hook_of(&(sonde_hook_options){.vitals_every = 1});
-    const five of = declare_net(hook);
+    const five net = declare_net(hook);
 
     (void)state;
     save(hook, NULL, -1, every(1000));
     include(hook, "mine", "fc1.weight, relu_output_0");
     assert_int_equal(sonde_hook_reduce(hook, "mine", &means, NULL), SONDE_OK);
     save(hook, "mine", -1, watching("gradient*", 1000));
-    run_bad(hook, &of, 3, 1, 4);
+    run_bad(hook, &net, 3, 1, 4);
     assert_steps("fc1.weight", 'v', SONDE_MODE_TRAIN, "0 1 2 "); /* once each */
     assert_steps("relu_output_0", 'v', SONDE_MODE_TRAIN, "0 1 ");
     finish(hook);

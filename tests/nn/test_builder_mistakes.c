@@ -44,8 +44,8 @@ static void expect_mistake(mistake make, sonde_err err, const char *want, int li
     sonde_nn_max_pool2d(m, "pool", x, &(sonde_nn_pool2d_options){__VA_ARGS__})
 #define NORM(...)                                                                        \
     sonde_nn_group_norm(m, "norm", x, &(sonde_nn_group_norm_options){__VA_ARGS__})
-#define LINEAR(name, of, n)                                                              \
-    sonde_nn_linear(m, name, of, &(sonde_nn_linear_options){.out = n})
+#define LINEAR(name, input, n)                                                           \
+    sonde_nn_linear(m, name, input, &(sonde_nn_linear_options){.out = n})
 
 MISTAKE(conv_without_out, CONV(.kernel = {3}))
 MISTAKE(conv_without_kernel, CONV(.out = 3))

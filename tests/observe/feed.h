@@ -181,20 +181,20 @@ static inline sonde_outfeed_batch feed_take(feed *f)
     return batch;
 }
 
-static inline float feed_number(const sonde_outfed *of, int64_t i)
+static inline float feed_number(const sonde_outfed *item, int64_t i)
 {
-    return ((const float *)of->value.data)[i];
+    return ((const float *)item->value.data)[i];
 }
 
-static inline void feed_expect_shape(const sonde_outfed *of, const char *key,
+static inline void feed_expect_shape(const sonde_outfed *item, const char *key,
                                      const char *want)
 {
     char text[128];
 
-    assert_string_equal(of->key, key);
+    assert_string_equal(item->key, key);
     assert_string_equal(
-        sonde_shape_text(of->value.rank, of->value.shape, text, sizeof text), want);
-    assert_true(sonde_view_is_contiguous(&of->value));
+        sonde_shape_text(item->value.rank, item->value.shape, text, sizeof text), want);
+    assert_true(sonde_view_is_contiguous(&item->value));
 }
 
 /* --- what is logged --------------------------------------------------------------- */

@@ -103,16 +103,16 @@ static void draw_tap(model *m, sonde_observer *observer, sonde_selector **select
 }
 
 /* Due by the definition: in the step's mode, or by the global count. */
-static bool model_due(const model_tap *of, const sonde_coordinate *at)
+static bool model_due(const model_tap *tap, const sonde_coordinate *at)
 {
-    return sonde_schedule_due(&of->when[at->mode], at->mode_step) ||
-           sonde_schedule_due(&of->when[SONDE_MODE_GLOBAL], at->global_step);
+    return sonde_schedule_due(&tap->when[at->mode], at->mode_step) ||
+           sonde_schedule_due(&tap->when[SONDE_MODE_GLOBAL], at->global_step);
 }
 
-static bool selects_any(const model_tap *of)
+static bool selects_any(const model_tap *tap)
 {
     for (int id = 0; id < NET_COUNT; id++) {
-        if (of->selected[id]) {
+        if (tap->selected[id]) {
             return true;
         }
     }
@@ -149,19 +149,19 @@ static unsigned expect_puts(model *m, const sonde_coordinate *at, uint32_t tenso
     unsigned wanted = 0;
 
     for (int t = 0; t < m->tap_count; t++) {
-        const model_tap *of = &m->taps[t];
+        const model_tap *tap = &m->taps[t];
 
-        for (uint32_t id = 0; id < NET_COUNT && model_due(of, at); id++) {
+        for (uint32_t id = 0; id < NET_COUNT && model_due(tap, at); id++) {
             const uint32_t real = id == NET_FC_IN ? NET_RELU_OUT : id;
 
-            if (of->selected[id] && real == tensor) {
-                wanted |= of->how;
+            if (tap->selected[id] && real == tensor) {
+                wanted |= tap->how;
                 expect_record(m, (record){.kind = 'p',
                                           .id = id,
-                                          .sink = of->sink,
-                                          .vitals = (of->how & SONDE_HOW_VITALS) != 0,
-                                          .sketch = (of->how & SONDE_HOW_SKETCH) != 0,
-                                          .hash = (of->how & SONDE_HOW_HASH) ? hash : 0,
+                                          .sink = tap->sink,
+                                          .vitals = (tap->how & SONDE_HOW_VITALS) != 0,
+                                          .sketch = (tap->how & SONDE_HOW_SKETCH) != 0,
+                                          .hash = (tap->how & SONDE_HOW_HASH) ? hash : 0,
                                           .at = *at,
                                           .value = value});
             }
@@ -229,10 +229,10 @@ static void model_step(model *m, sonde_observer *observer, sonde_mode mode, int 
     sonde_observer_end_step(observer);
     for (int i = 0; i < sinks; i++) {
         for (int t = 0; t < m->tap_count; t++) {
-            const model_tap *of = &m->taps[t];
+            const model_tap *tap = &m->taps[t];
 
-            if (of->sink == order[i] && selects_any(of) && model_due(of, &at)) {
-                expect_record(m, (record){.kind = 'e', .sink = of->sink, .at = at});
+            if (tap->sink == order[i] && selects_any(tap) && model_due(tap, &at)) {
+                expect_record(m, (record){.kind = 'e', .sink = tap->sink, .at = at});
                 break;
             }
         }

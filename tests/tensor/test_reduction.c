@@ -23,18 +23,18 @@ enum { MOST = 9000 };
 
 static sonde_reduction named(const char *name)
 {
-    sonde_reduction of;
+    sonde_reduction reduction;
 
-    assert_int_equal(sonde_reduction_parse(name, &of, NULL), SONDE_OK);
-    return of;
+    assert_int_equal(sonde_reduction_parse(name, &reduction, NULL), SONDE_OK);
+    return reduction;
 }
 
 static sonde_reduced reduced(const char *name, const sonde_view *view)
 {
-    const sonde_reduction of = named(name);
+    const sonde_reduction reduction = named(name);
     sonde_reduced out = {0};
 
-    assert_int_equal(sonde_reduce(&of, view, &out, NULL), SONDE_OK);
+    assert_int_equal(sonde_reduce(&reduction, view, &out, NULL), SONDE_OK);
     assert_int_equal(out.how, SONDE_HOW_RAW);
     return out;
 }
@@ -89,32 +89,33 @@ static void names_are_understood(void **state)
                                         "abs_count",
                                         "pnan",
                                         "quantile:0.50000000000000000000000001"};
-    sonde_reduction of = {.q = 7.0};
+    sonde_reduction reduction = {.q = 7.0};
     sonde_diag diag = {0};
 
     (void)state;
     for (size_t i = 0; i < SONDE_COUNT_OF(known); i++) {
-        of = named(known[i].text);
-        assert_int_equal(of.kind, known[i].kind);
-        assert_int_equal(of.stat, known[i].stat);
-        assert_int_equal(of.absolute, known[i].absolute);
-        assert_true(fabs(of.q - known[i].q) < 1e-15);
-        assert_int_equal(sonde_reduction_evidence(&of), known[i].evidence);
-        assert_int_equal(strcasecmp(of.name, known[i].text), 0);
+        reduction = named(known[i].text);
+        assert_int_equal(reduction.kind, known[i].kind);
+        assert_int_equal(reduction.stat, known[i].stat);
+        assert_int_equal(reduction.absolute, known[i].absolute);
+        assert_true(fabs(reduction.q - known[i].q) < 1e-15);
+        assert_int_equal(sonde_reduction_evidence(&reduction), known[i].evidence);
+        assert_int_equal(strcasecmp(reduction.name, known[i].text), 0);
     }
     for (int s = 0; s < SONDE_STAT_ENTRIES; s++) {
         const sonde_reduction stat = sonde_reduction_of_stat((sonde_stat)s);
 
-        of = named(sonde_stat_name((sonde_stat)s));
-        assert_memory_equal(&of.name, &stat.name, strlen(stat.name) + 1);
-        assert_int_equal(of.stat, s);
+        reduction = named(sonde_stat_name((sonde_stat)s));
+        assert_memory_equal(&reduction.name, &stat.name, strlen(stat.name) + 1);
+        assert_int_equal(reduction.stat, s);
     }
-    of.q = 7.0;
+    reduction.q = 7.0;
     for (size_t i = 0; i < SONDE_COUNT_OF(wrong); i++) {
-        assert_int_equal(sonde_reduction_parse(wrong[i], &of, &diag), SONDE_EINVAL);
-        assert_true(of.q == 7.0 && diag.expected[0] != '\0');
+        assert_int_equal(sonde_reduction_parse(wrong[i], &reduction, &diag),
+                         SONDE_EINVAL);
+        assert_true(reduction.q == 7.0 && diag.expected[0] != '\0');
     }
-    assert_int_equal(sonde_reduction_parse("medain", &of, &diag), SONDE_EINVAL);
+    assert_int_equal(sonde_reduction_parse("medain", &reduction, &diag), SONDE_EINVAL);
     assert_string_equal(diag.expected, "median");
 }
 
@@ -165,15 +166,16 @@ static void quantiles_are_those_of_sorting(void **state)
         sonde_sketch_init(&sketch);
         sonde_sketch_add(&sketch, &view);
         for (size_t s = 0; s < 2 * SONDE_COUNT_OF(shares); s++) {
-            sonde_reduction of = {.kind = SONDE_REDUCTION_QUANTILE,
-                                  .q = shares[s / 2],
-                                  .absolute = s % 2 == 1};
-            const double wanted = sorted_quantile(x, counts[c], of.q, of.absolute);
+            sonde_reduction reduction = {.kind = SONDE_REDUCTION_QUANTILE,
+                                         .q = shares[s / 2],
+                                         .absolute = s % 2 == 1};
+            const double wanted =
+                sorted_quantile(x, counts[c], reduction.q, reduction.absolute);
             sonde_reduced exact, near;
 
-            assert_int_equal(sonde_reduce(&of, &view, &exact, NULL), SONDE_OK);
+            assert_int_equal(sonde_reduce(&reduction, &view, &exact, NULL), SONDE_OK);
             assert_same(exact.number, wanted);
-            sonde_reduce_sketch(&of, &sketch, &near);
+            sonde_reduce_sketch(&reduction, &sketch, &near);
             assert_int_equal(near.how, SONDE_HOW_SKETCH);
             assert_true(near.number == wanted ||
                         fabs(near.number - wanted) <= SONDE_SKETCH_ERROR * fabs(wanted));
@@ -245,31 +247,31 @@ static void kept_and_raw_agree_bit_for_bit(void **state)
         sonde_sketch_init(&sketch);
         sonde_sketch_add(&sketch, &view);
         for (int s = 0; s < SONDE_STAT_ENTRIES; s++) {
-            const sonde_reduction of = sonde_reduction_of_stat((sonde_stat)s);
+            const sonde_reduction reduction = sonde_reduction_of_stat((sonde_stat)s);
             sonde_reduced kept, none;
 
-            sonde_reduce_vitals(&of, &vitals, &kept);
+            sonde_reduce_vitals(&reduction, &vitals, &kept);
             assert_int_equal(kept.how, SONDE_HOW_VITALS);
-            assert_same(kept.number, reduced(of.name, &view).number);
-            sonde_reduce_sketch(&of, &sketch, &none);
+            assert_same(kept.number, reduced(reduction.name, &view).number);
+            sonde_reduce_sketch(&reduction, &sketch, &none);
             assert_int_equal(none.how, 0);
         }
         for (size_t n = 0; n < SONDE_COUNT_OF(names); n++) {
-            const sonde_reduction of = named(names[n]);
+            const sonde_reduction reduction = named(names[n]);
             const sonde_reduced whole = reduced(names[n], &view);
             const sonde_view parts[2] = {flat(dtype, 1000, data),
                                          flat(dtype, MOST - 1000, data + 1000 * size)};
             sonde__reducer reducer;
             sonde_reduced pieces;
 
-            sonde__reducer_init(&reducer, &of);
+            sonde__reducer_init(&reducer, &reduction);
             assert_int_equal(sonde__reducer_add(&reducer, &parts[0], NULL), SONDE_OK);
             assert_int_equal(sonde__reducer_add(&reducer, &parts[1], NULL), SONDE_OK);
             sonde__reducer_finish(&reducer, &pieces);
             sonde__reducer_fini(&reducer);
             assert_same(pieces.number, whole.number);
             assert_true(pieces.hash == whole.hash);
-            sonde_reduce_vitals(&of, &vitals, &pieces);
+            sonde_reduce_vitals(&reduction, &vitals, &pieces);
             assert_int_equal(pieces.how, 0);
         }
         assert_true(reduced("hash", &view).hash == XXH3_64bits(data, MOST * size));
