@@ -295,18 +295,21 @@ static sonde_err read_module(const reading *file, const sonde__yaml *node,
 
     if (name == NULL) {
         err = sonde__yaml_check_keys(file->reader, node, keys, SONDE_COUNT_OF(keys));
-        if (err == SONDE_OK) {
-            err = sonde__yaml_text(file->reader, node, "name", &name);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            err = sonde__yaml_bool(file->reader, node, "inputs", &inputs);
+        err = sonde__yaml_text(file->reader, node, "name", &name);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            err = sonde__yaml_bool(file->reader, node, "outputs", &outputs);
+        err = sonde__yaml_bool(file->reader, node, "inputs", &inputs);
+        if (err != SONDE_OK) {
+            return err;
         }
-    }
-    if (err != SONDE_OK) {
-        return err;
+        err = sonde__yaml_bool(file->reader, node, "outputs", &outputs);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (name == NULL) {
         return sonde__yaml_fail(file->reader, node, SONDE_EINVAL, "name: a module",
@@ -449,13 +452,13 @@ sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yam
 
     if (sonde__yaml_get(root, "include") != NULL) {
         err = sonde__observe_add(setup, "default", true, reader->diag);
-        if (err == SONDE_OK) {
-            err =
-                read_selectors(&file, root, "include", "default", sonde__observe_include);
+        if (err != SONDE_OK) {
+            return err;
         }
-    }
-    if (err != SONDE_OK) {
-        return err;
+        err = read_selectors(&file, root, "include", "default", sonde__observe_include);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     err = read_schedules(&file, root, NULL);
     if (err != SONDE_OK) {

@@ -111,17 +111,23 @@ sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
         trainer->rules_every = asked->every;
         err = asked->none ? SONDE_OK : make_rules(trainer, asked, diag);
     }
+    if (err != SONDE_OK) {
+        return err;
+    }
     trainer->rules_every = trainer->rules_every > 0 ? trainer->rules_every : EVERY;
-    if (err == SONDE_OK && trainer->rules != NULL && path != NULL) {
+    if (trainer->rules != NULL && path != NULL) {
         err = sonde_rules_write_to(trainer->rules, path, diag);
     }
     if (err == SONDE_OK && asked != NULL) {
         err = make_actions(trainer, asked, diag);
     }
-    if (err == SONDE_OK && trainer->rules != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (trainer->rules != NULL) {
         sonde_rules_on_finding(trainer->rules, on_finding, trainer);
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__train_judging_attach(void *user, const sonde_catalogue *catalogue,
