@@ -327,10 +327,13 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
     const sonde_err err =
         sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
 
-    if (err == SONDE_OK && sonde_nn_trainer_actions(run->trainer) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde_nn_trainer_actions(run->trainer) != NULL) {
         cli_actions_log();
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Taps for --print's selectors and for those of the job's taps that print. */
@@ -367,18 +370,24 @@ static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
     sonde_err err = cli_job_open(job, &run->job, diag);
 
-    if (err == SONDE_OK) {
-        err = set_options(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = cli_make_folder(run->out, diag);
+    err = set_options(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        sonde_nn_job_get_info(run->job)->options.on_progress =
-            run->silent ? NULL : cli_compile_progress;
-        err = make_trainer(run, job, diag);
+    err = cli_make_folder(run->out, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? add_prints(run, diag) : err;
+    sonde_nn_job_get_info(run->job)->options.on_progress =
+        run->silent ? NULL : cli_compile_progress;
+    err = make_trainer(run, job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return add_prints(run, diag);
 }
 
 /* --- running ---------------------------------------------------------------------- */
@@ -436,9 +445,14 @@ static int run_train(const void *values, int argc, char **argv)
     cli_catch_interrupt();
     err = train(&run, argc > 0 ? argv[0] : NULL, &diag);
     stopped = run.trainer != NULL ? sonde_nn_trainer_stopped(run.trainer) : NULL;
-    if (err == SONDE_OK && stopped != NULL) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (stopped != NULL) {
         code = stopped->by == SONDE_BY_RULE ? CLI_VERDICT : CLI_INTERRUPTED;
     }
+
+done:
     sonde_nn_trainer_destroy(run.trainer);
     sonde_printer_destroy(run.printer);
     sonde_nn_job_destroy(run.job);
