@@ -336,7 +336,7 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
     return SONDE_OK;
 }
 
-/* Taps for --print's selectors and for those of the job's taps that print. */
+/* Taps for --print's selectors and for the job's entries of `observe`. */
 static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
@@ -349,21 +349,28 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde_printer_create(NULL, NULL, &run->printer, diag);
-    for (size_t i = 0; err == SONDE_OK && i < asked->count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < asked->count; i++) {
         err = sonde_nn_session_tap(session, asked->text[i], &always, SONDE_HOW_RAW,
                                    sonde_printer_sink(run->printer), diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; err == SONDE_OK && i < taps; i++) {
+    for (size_t i = 0; i < taps; i++) {
         const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
         const sonde_schedule schedule = {
             .every = tap->every, .start = tap->start, .end = tap->end};
 
-        if (tap->print) {
-            err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
-                                       sonde_printer_sink(run->printer), diag);
+        err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
+                                   sonde_printer_sink(run->printer), diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)

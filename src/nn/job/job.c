@@ -71,37 +71,43 @@ static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *e
                           sonde_nn_job_tap *tap)
 {
     static const char *const keys[] = {"tensors", "every", "start", "end", "print"};
+    const struct {
+        const char *key;
+        int64_t least;
+        int64_t *value;
+    } numbers[] = {
+        {"every", 1, &tap->every}, {"start", 0, &tap->start}, {"end", 0, &tap->end}};
+    bool print = true;
     sonde_err err = sonde__yaml_check_keys(reader, entry, keys, SONDE_COUNT_OF(keys));
 
-    *tap = (sonde_nn_job_tap){.every = 1, .print = true};
     if (err != SONDE_OK) {
         return err;
     }
+    *tap = (sonde_nn_job_tap){.every = 1};
     err = sonde__yaml_text(reader, entry, "tensors", &tap->tensors);
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_int(reader, entry, "every", 1, INT64_MAX, &tap->every);
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        err = sonde__yaml_int(reader, entry, numbers[i].key, numbers[i].least, INT64_MAX,
+                              numbers[i].value);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    err = sonde__yaml_bool(reader, entry, "print", &print);
     if (err != SONDE_OK) {
         return err;
     }
-    err = sonde__yaml_int(reader, entry, "start", 0, INT64_MAX, &tap->start);
-    if (err != SONDE_OK) {
-        return err;
+    if (!print) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(entry, "print"), SONDE_EINVAL,
+                                "true: use the section record to save without printing",
+                                "print is false");
     }
-    err = sonde__yaml_int(reader, entry, "end", 0, INT64_MAX, &tap->end);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    err = sonde__yaml_bool(reader, entry, "print", &tap->print);
-    if (err != SONDE_OK) {
-        return err;
-    }
-    if (tap->tensors == NULL) {
-        err = sonde__yaml_fail(reader, entry, SONDE_EINVAL, "tensors: a selector",
-                               "an entry of observe says no tensors");
-    }
-    return err;
+    return tap->tensors != NULL
+               ? SONDE_OK
+               : sonde__yaml_fail(reader, entry, SONDE_EINVAL, "tensors: a selector",
+                                  "an entry of observe says no tensors");
 }
 
 static sonde_err read_observe(const sonde__yaml_reader *reader,
