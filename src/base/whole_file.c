@@ -241,12 +241,12 @@ sonde_err sonde__whole_put(const char *path, const void *bytes, size_t n,
     sonde__whole_file file;
     sonde_err err = sonde__whole_open(&file, path, diag);
 
-    if (err == SONDE_OK && !sonde__whole_write(&file, bytes, n)) {
-        err = sonde__fail_errno(diag, path, "cannot be written");
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__whole_commit(&file, SONDE__REPLACE, diag);
-    }
+    err = sonde__whole_write(&file, bytes, n)
+              ? sonde__whole_commit(&file, SONDE__REPLACE, diag)
+              : sonde__fail_errno(diag, path, "cannot be written");
     sonde__whole_close(&file);
     return err;
 }

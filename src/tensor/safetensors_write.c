@@ -99,15 +99,24 @@ static sonde_err check_request(const request *r)
 
     sonde__names_init(&tensors);
     sonde__names_init(&keys);
-    for (size_t i = 0; err == SONDE_OK && i < r->count; i++) {
+    for (size_t i = 0; i < r->count; i++) {
         err = check_tensor(r, &tensors, &r->tensors[i]);
-    }
-    for (size_t i = 0; err == SONDE_OK && i < r->metadata_count; i++) {
-        err = check_name(r, &keys, "metadata", r->metadata[i].key);
-        if (err == SONDE_OK) {
-            err = check_text(r, "metadata value", r->metadata[i].value);
+        if (err != SONDE_OK) {
+            goto error;
         }
     }
+    for (size_t i = 0; i < r->metadata_count; i++) {
+        err = check_name(r, &keys, "metadata", r->metadata[i].key);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+        err = check_text(r, "metadata value", r->metadata[i].value);
+        if (err != SONDE_OK) {
+            goto error;
+        }
+    }
+
+error:
     sonde__names_fini(&tensors);
     sonde__names_fini(&keys);
     return err;
@@ -261,12 +270,16 @@ static sonde_err publish(const request *r, const sonde_text *header)
     sonde__whole_file file;
     sonde_err err = sonde__whole_open(&file, r->path, r->diag);
 
-    if (err == SONDE_OK) {
-        err = write_file(r, header, file.fd);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = sonde__whole_commit(&file, SONDE__REPLACE, r->diag);
+    err = write_file(r, header, file.fd);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = sonde__whole_commit(&file, SONDE__REPLACE, r->diag);
+
+error:
     sonde__whole_close(&file);
     return err;
 }
@@ -279,12 +292,16 @@ sonde_err sonde_safetensors_write(const char *path, const sonde_named_view *tens
     sonde_text header = {0};
     sonde_err err = check_request(&r);
 
-    if (err == SONDE_OK) {
-        err = put_header(&header, &r);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = publish(&r, &header);
+    err = put_header(&header, &r);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = publish(&r, &header);
+
+error:
     sonde_text_fini(&header);
     return err;
 }
