@@ -36,12 +36,18 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
         own->shown[own->shown_count++] = (sonde__record_shown){0};
     }
     err = sonde__recorder_check_name(info->name, diag);
-    if (err == SONDE_OK && own->recorder != NULL) {
-        err = sonde_recorder_expect(own->recorder, id, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK && own->witness != NULL && own->witness->prepare != NULL
+    if (own->recorder != NULL) {
+        err = sonde_recorder_expect(own->recorder, id, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return own->witness != NULL && own->witness->prepare != NULL
                ? own->witness->prepare(own->witness, id, info, how, shape, diag)
-               : err;
+               : SONDE_OK;
 }
 
 /* A call that is broken off and made again shows its values again: they are new. */

@@ -1,6 +1,6 @@
 /*
- * test_export_files.c - files that appear whole or not at all, and checksums against their
- * published values and zlib's.
+ * test_export_files.c - files that appear whole or not at all, and checksums against
+ * their published values and zlib's.
  */
 #include "export_folder.h"
 
