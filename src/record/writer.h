@@ -68,13 +68,12 @@ typedef struct sonde__record_writer {
     atomic_bool closing;
 } sonde__record_writer;
 
-SONDE_API void sonde__record_writer_init(sonde__record_writer *writer);
+void sonde__record_writer_init(sonde__record_writer *writer);
 /* Also if never started; open files stay .part. */
-SONDE_API void sonde__record_writer_fini(sonde__record_writer *writer);
+void sonde__record_writer_fini(sonde__record_writer *writer);
 /* Starts the thread, with all signals blocked. */
-SONDE_API sonde_err sonde__record_writer_start(sonde__record_writer *writer,
-                                               sonde_diag *diag);
+sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag);
 /* Drains the ring, closes the files and ends the thread. */
-SONDE_API void sonde__record_writer_stop(sonde__record_writer *writer);
+void sonde__record_writer_stop(sonde__record_writer *writer);
 
 #endif
