@@ -13,7 +13,7 @@ typedef enum sonde__isa {
 } sonde__isa;
 /* The best that the processor supports and SONDE_ISA allows; determined once. */
 SONDE_API sonde__isa sonde__cpu_isa(void);
-const char *sonde__isa_name(void);    /* "generic", "avx2", "avx512" */
-SONDE_API int sonde__cpu_count(void); /* processors this process may use */
+SONDE_API const char *sonde__isa_name(void); /* "generic", "avx2", "avx512" */
+SONDE_API int sonde__cpu_count(void);        /* processors this process may use */
 
 #endif

@@ -15,7 +15,7 @@
 /* What the writer knows about a tensor. */
 enum {
     SONDE__UNKNOWN = 0,
-    SONDE__EXPECTED = 1, /* announced by sonde_recorder_expect */
+    SONDE__EXPECTED = 1, /* announced by sonde__recorder_expect */
     SONDE__LISTED = 2
 };
 
