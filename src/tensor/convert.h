@@ -24,14 +24,14 @@ enum { SONDE__ELEMENT = 16 /* bytes of the largest, and its alignment */ };
 /* IEEE binary16, bfloat16 and float8 (Micikevicius et al. 2022, "FP8 formats for deep
  * learning"); to_* round to nearest even and keep NaN. A value too large for e4m3fn, which has
  * no infinity, becomes NaN; saturating to 448, as newer versions of torch do, would hide it. */
-SONDE_API float sonde__f16_to_f32(uint16_t bits);
-SONDE_API uint16_t sonde__f32_to_f16(float value);
-SONDE_API float sonde__bf16_to_f32(uint16_t bits);
-SONDE_API uint16_t sonde__f32_to_bf16(float value);
-SONDE_API float sonde__f8_e4m3_to_f32(uint8_t bits);
-SONDE_API uint8_t sonde__f32_to_f8_e4m3(float value);
-SONDE_API float sonde__f8_e5m2_to_f32(uint8_t bits);
-SONDE_API uint8_t sonde__f32_to_f8_e5m2(float value);
+SONDE_API float sonde__dtype_f16_to_f32(uint16_t bits);
+SONDE_API uint16_t sonde__dtype_f32_to_f16(float value);
+SONDE_API float sonde__dtype_bf16_to_f32(uint16_t bits);
+SONDE_API uint16_t sonde__dtype_f32_to_bf16(float value);
+SONDE_API float sonde__dtype_f8_e4m3_to_f32(uint8_t bits);
+SONDE_API uint8_t sonde__dtype_f32_to_f8_e4m3(float value);
+SONDE_API float sonde__dtype_f8_e5m2_to_f32(uint8_t bits);
+SONDE_API uint8_t sonde__dtype_f32_to_f8_e5m2(float value);
 
 /* --- runs (convert.c) ------------------------------------------------------------- */
 
