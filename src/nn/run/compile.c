@@ -222,8 +222,10 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                            sonde_diag *diag)
 {
     const sonde__plan_program *program = &session->program;
-    const int threads =
-        session->options.threads > 0 ? session->options.threads : sonde__cpu_count();
+    const int processors = sonde__cpu_count();
+    const int threads = session->options.threads > 0
+                            ? SONDE_MIN(session->options.threads, processors)
+                            : processors;
     sonde__plan *plan = &session->plan;
     sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
 
@@ -246,7 +248,7 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                                plan->threads);
         }
     }
-    sonde__session_pace_init(&session->pace, session->options.threads > 0);
+    sonde__session_pace_init(&session->pace);
     return sonde__session_make_outputs(session, diag);
 }
 
