@@ -147,8 +147,8 @@ static void in_process_global_is_training(void **state)
         const sonde_coordinate at = {
             .global_step = step, .mode = SONDE_MODE_GLOBAL, .mode_step = step};
 
-        assert_true(sonde_observer_begin_step(observer,
-                                              sonde_observer_get_gate(observer), &at));
+        assert_true(
+            sonde_observer_begin_step(observer, sonde_observer_get_gate(observer), &at));
         sonde_observer_observe(observer, id, &view, NULL, 0, 0);
         sonde_observer_end_step(observer);
     }
