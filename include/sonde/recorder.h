@@ -9,8 +9,9 @@
  *     producer --put--> ring --writer thread--> segment, statistics, sketches, steps
  *
  * A fault in recording never stops the producer: a full disk or a missing folder is logged
- * once, counted by cause and retried; get_stats and close report it. Configuration errors
- * are errors of create.
+ * once and retried after 1, 2, 4 ms and so on. The records wait in the ring; after
+ * wait_seconds they are lost and counted by cause; get_stats and close report them.
+ * Configuration errors are errors of create.
  *
  * One producing thread per recorder. put costs a memcpy and about 10 ns. It allocates only
  * for values larger than a quarter of the ring, and for tensors beyond the 65,536th that are
@@ -57,6 +58,9 @@ typedef struct sonde_recorder_options {
     size_t segment_bytes;   /* 0: 64 MiB */
     double segment_seconds; /* 0: 30 s */
     sonde_when_full when_full;
+    /* How long records wait for a disk that fails or hangs before they are lost, and how
+     * long close waits without progress; 0: 30 s; INFINITY: for ever. */
+    double wait_seconds;
     bool compress;       /* zstd level 1, bytes shuffled where that helps */
     const char *program; /* these four go to run.json; NULL: omitted */
     const char *model;
@@ -91,7 +95,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
     const sonde_recorder_options *options, const sonde_catalogue *catalogue,
     sonde_recorder **out, sonde_diag *diag);
 /* Drains the ring, closes all files, writes end.json and frees the recorder in any case.
- * SONDE_EIO if anything was lost; diag says how much and why. text may be NULL. */
+ * What fails is retried for wait_seconds. SONDE_EIO if anything was lost; diag says how much
+ * and why. text may be NULL. */
 SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                          const char *text, sonde_diag *diag);
 

@@ -578,6 +578,8 @@ void sonde__hook_options_over(sonde_hook_options *said, const sonde_hook_options
     record->segment_seconds = over_record->segment_seconds > 0.0
                                   ? over_record->segment_seconds
                                   : record->segment_seconds;
+    record->wait_seconds = over_record->wait_seconds > 0.0 ? over_record->wait_seconds
+                                                           : record->wait_seconds;
     record->when_full = over_record->when_full != SONDE_WHEN_FULL_DEFAULT
                             ? over_record->when_full
                             : record->when_full;

@@ -20,9 +20,8 @@ sonde__record_run_begin(sonde__record_writer *writer,
 SONDE_API void sonde__record_run_undo(sonde__record_writer *writer);
 /* Replaces state.json. Returns an errno. */
 SONDE_API int sonde__record_writer_beat(sonde__record_writer *writer, bool running);
-/* Writes end.json. Returns an errno. */
-SONDE_API int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
-                                    const char *text);
+/* Writes end.json, with the reason and text of the writer. Returns an errno. */
+SONDE_API int sonde__record_run_end(sonde__record_writer *writer);
 
 /* Closes every .part of the worker's folder, cuts off bytes without an index line, and sets
  * the writer's numbers and the counters before it (recover.c). The catalogue is restored.

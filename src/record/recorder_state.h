@@ -37,6 +37,7 @@ struct sonde_recorder {
     sonde__record_collected *collected; /* by id */
     size_t collected_count, collected_capacity;
     bool complained;
+    uint64_t stuck_at;      /* the ring's tail when a wait lasted too long; UINT64_MAX */
     bool anything;          /* was put since the last end of a step */
     bool has_quiet;         /* nothing was put at the last step that ended, which is */
     sonde_coordinate quiet; /* not written yet */
@@ -55,7 +56,7 @@ static inline bool sonde__recorder_waits(const sonde_recorder *recorder, bool ra
     return recorder->options.when_full == SONDE_WHEN_FULL_WAIT ||
            (recorder->options.when_full == SONDE_WHEN_FULL_DEFAULT && raw);
 }
-/* Room in the ring; waits for it if waits, otherwise NULL if there is none. */
+/* Room in the ring. NULL if there is none: now, or if waits for wait_seconds. */
 SONDE_API void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind,
                                         size_t size, bool waits);
 /* Counts a record lost to a full ring; and one that is invalid. */

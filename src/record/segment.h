@@ -130,8 +130,7 @@ static inline bool sonde__record_segment_is_open(const sonde__record_segment *se
 }
 
 /* Creates the files of the next number. size: bytes the segment shall hold; value: bytes of
- * the first value (0: unknown); name: bytes of its name. Returns an errno, EEXIST if files
- * of that number exist. */
+ * the first value (0: unknown); name: bytes of its name. Returns an errno. */
 SONDE_API int sonde__record_segment_open(sonde__record_segment *segment, uint64_t size,
                                          uint64_t value, size_t name);
 
