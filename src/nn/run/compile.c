@@ -334,6 +334,14 @@ error:
     return err;
 }
 
+sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag)
+{
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    return err != SONDE_OK || session->compiled ? err
+                                                : sonde_nn_session_compile(session, diag);
+}
+
 sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FILE *stream,
                                 sonde_diag *diag)
 {

@@ -435,14 +435,6 @@ sonde_err sonde_nn_session_set_optimizer(sonde_nn_session *session,
     return SONDE_OK;
 }
 
-sonde_err sonde__session_ready(sonde_nn_session *session, sonde_diag *diag)
-{
-    const sonde_err err = sonde__graph_expect(session, "session", diag);
-
-    return err != SONDE_OK || session->compiled ? err
-                                                : sonde_nn_session_compile(session, diag);
-}
-
 sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inputs,
                                size_t count, sonde_diag *diag)
 {
