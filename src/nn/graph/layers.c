@@ -297,15 +297,15 @@ sonde_nn_value sonde_nn_reshape(sonde_nn_model *model, const char *name, sonde_n
     if (model == NULL) {
         return 0;
     }
-    if (shape == NULL && rank > 0) {
-        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
-                                 name != NULL ? name : "Reshape", "a pointer",
-                                 "shape is NULL");
-    }
     if (rank < 0 || rank > SONDE_MAX_DIMS) {
         return sonde__graph_fail(&model->graph, SONDE_ESHAPE,
                                  name != NULL ? name : "Reshape", "at most 8 dimensions",
                                  "%d dimensions", rank);
+    }
+    if (shape == NULL && rank > 0) {
+        return sonde__graph_fail(&model->graph, SONDE_EINVAL,
+                                 name != NULL ? name : "Reshape", "a pointer",
+                                 "shape is NULL");
     }
     for (int i = 0; i < rank; i++) {
         attrs.dims[i] = shape[i];

@@ -282,11 +282,16 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
     if (err != SONDE_OK) {
         return err;
     }
-    if (schedule == NULL || sink == NULL) {
-        return sonde__graph_expect(NULL, schedule == NULL ? "schedule" : "sink", diag);
+    err = sonde__graph_expect(schedule, "schedule", diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     request.schedule = *schedule;
     err = sonde_schedule_check(schedule, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__graph_expect(sink, "sink", diag);
     if (err != SONDE_OK) {
         return err;
     }
