@@ -214,7 +214,7 @@ class ClippedAway(Plant):
 
 @plant("stale-copies", ("FrozenParameter",))
 class Stale(Plant):
-    fits = classmethod(lambda cls, f: own_rate(f))
+    fits = classmethod(lambda cls, f: own_rate(f) and single(f))
 
     def ready(self):
         for optimizer in self.program.optimizers:

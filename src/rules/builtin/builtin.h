@@ -78,6 +78,15 @@ static inline bool sonde__builtin_is_input(const sonde_tensor_info *info, uint32
            sonde__builtin_is_own(info, id) && sonde_dtype_is_float(info->dtype);
 }
 
+/* Whether a tensor may hold -Inf on purpose: a mask of attention, scores that are masked, a
+ * logarithm of 0. */
+static inline bool sonde__builtin_may_be_masked(const sonde_tensor_info *info)
+{
+    return info->role == SONDE_ROLE_OUTPUT || info->role == SONDE_ROLE_ACTIVATION ||
+           info->role == SONDE_ROLE_INPUT || info->role == SONDE_ROLE_BUFFER ||
+           info->role == SONDE_ROLE_OTHER;
+}
+
 /* True if the last word of the name, after dots and underscores, begins with "bias". */
 bool sonde__builtin_is_bias(const sonde_tensor_info *info);
 /* The activation that a tensor goes into, "relu", "tanh" ..., by its name (relu1_input_0)
