@@ -134,6 +134,16 @@ int sonde__builtin_wants_any(sonde_rule_run *run, const sonde_tensor_info *info,
 int sonde__builtin_wants_weight(sonde_rule_run *run, const sonde_tensor_info *info,
                                 uint32_t id);
 
+/* What a loss is to its run. Parts of a sum and the losses of two players need not fall,
+ * and what they do says little by itself. */
+typedef enum sonde__builtin_loss {
+    SONDE__LOSS_WHOLE, /* the only loss of the run, or the total of others by its name */
+    SONDE__LOSS_PART   /* one of several */
+} sonde__builtin_loss;
+/* Losses whose names begin with val, eval or test are not counted. Cost: one pass over the
+ * catalogue. */
+sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id);
+
 /* --- while judging ------------------------------------------------------------------ */
 
 /* The index of one of the rule's tensors, for sonde_rule_found. */

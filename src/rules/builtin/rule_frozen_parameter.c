@@ -43,6 +43,8 @@ typedef struct frozen {
     size_t weights, still,
         first_moving; /* weights; that never changed; the first other */
     bool looked;      /* for weights that are cut off */
+    bool reported;    /* idle, of parameter: */
+    size_t idlest;
 } frozen;
 
 typedef struct tensor_memory {
@@ -222,6 +224,26 @@ static void judge_alone(sonde_rule_run *run, size_t i, double rate)
 
 /* --- idle --------------------------------------------------------------------------- */
 
+static void report_idle(sonde_rule_run *run, int64_t needed)
+{
+    const frozen *state = sonde_rule_state(run);
+    size_t count = 0;
+    const sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
+    const tensor_memory *memory = tensors[state->idlest].memory;
+    const sonde_vitals *g = tensors[memory->gradient].vitals;
+
+    if (sonde_rule_found(run, state->idlest, SONDE_SEVERITY_ERROR, "steps_unchanged",
+                         (double)state->idle_now, (double)needed)) {
+        sonde_rule_say(run,
+                       "Check that the optimiser holds these parameters and is called, "
+                       "that gradients are not cleared or clipped away before it is, and "
+                       "that the learning rate is not 0.",
+                       "No parameter changed at the last %lld observed steps, although "
+                       "there are gradients; that of this one is the largest (%.3g).",
+                       (long long)state->idle_now, g->abs_max);
+    }
+}
+
 /* Judges the step as a whole. */
 static void judge_idle(sonde_rule_run *run)
 {
@@ -261,18 +283,10 @@ static void judge_idle(sonde_rule_run *run)
     if (state->idle_most == 0 && state->changed >= IDLE_AFTER && needed > IDLE_AFTER) {
         needed = IDLE_AFTER;
     }
-    if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most &&
-        sonde_rule_found(run, most, SONDE_SEVERITY_ERROR, "steps_unchanged",
-                         (double)state->idle_now, (double)needed)) {
-        sonde_rule_say(
-            run,
-            "Check that the optimiser holds these parameters and is called, "
-            "that gradients are not cleared or clipped away before it is, and "
-            "that the learning rate is not 0.",
-            "No parameter changed at the last %lld observed steps, although "
-            "there are gradients; that of this one is the largest (%.3g).",
-            (long long)state->idle_now,
-            tensors[((tensor_memory *)tensors[most].memory)->gradient].vitals->abs_max);
+    if (state->idle_now >= needed && state->idle_now > 3 * state->idle_most) {
+        state->idlest = state->reported ? state->idlest : most;
+        state->reported = true;
+        report_idle(run, needed);
     }
 }
 
