@@ -1,6 +1,7 @@
 /*
- * test_print_session.c - prints inside a model: forward in the order of the program, gradients
- * in the opposite one, to stderr; gone, with a warning, if its result is unused what they return.
+ * test_print_session.c - prints inside a model: forward in the order of the program,
+ * gradients in the opposite one, to stderr; gone, with a warning, if its result is
+ * unused what they return.
  */
 #include "nn/engine.h"
 
@@ -55,8 +56,8 @@ static void keep_warning(void *user, sonde_log_level level, const char *room,
 /* --- a model that can be reckoned by hand ----------------------------------------- */
 
 /*
- * x (2, 1), y = w x with w = 3; printed; z = y y; printed; loss = mean z. With x = (1, 2):
- * y = (3, 6), z = (9, 36), dz = (0.5, 0.5), dy = 2 y dz = (3, 6).
+ * x (2, 1), y = w x with w = 3; printed; z = y y; printed; loss = mean z. With x = (1,
+ * 2): y = (3, 6), z = (9, 36), dz = (0.5, 0.5), dy = 2 y dz = (3, 6).
  */
 typedef struct printed {
     const char *first, *second; /* titles */
@@ -84,7 +85,8 @@ static sonde_nn_model *build(const printed *p)
     return m;
 }
 
-/* One step (of micro-batches) with a learning rate of 0; what was printed is in caught. */
+/* One step (of micro-batches) with a learning rate of 0; what was printed is in caught.
+ */
 static void train(const printed *p, int micro_batches)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.0F, 0.0F);
@@ -139,10 +141,10 @@ static void untitled_prints_bear_names(void **state)
 {
     (void)state;
     train(&(printed){.second = "", .gradients = true, .use = true}, 1);
-    assert_string_equal(caught, "Identity:0: (\n (3.000)\n (6.000)\n)\n"
-                                "Identity:1: (\n ( 9.00)\n (36.00)\n)\n"
-                                "Gradient___Identity:1: (\n (0.5000)\n (0.5000)\n)\n"
-                                "Gradient___Identity:0: (\n (3.000)\n (6.000)\n)\n");
+    assert_string_equal(caught, "fc_output_0: (\n (3.000)\n (6.000)\n)\n"
+                                "Mul:0: (\n ( 9.00)\n (36.00)\n)\n"
+                                "Gradient___Mul:0: (\n (0.5000)\n (0.5000)\n)\n"
+                                "Gradient___fc_output_0: (\n (3.000)\n (6.000)\n)\n");
 }
 
 static void a_print_has_options_of_its_own(void **state)

@@ -1,7 +1,7 @@
 /*
- * test_recorder_memory.c - every allocation may fail: nothing leaks, nothing half-made is
- * left, and once a recorder runs it loses what it has no memory for, and counts it. Putting
- * allocates nothing.
+ * test_recorder_memory.c - every allocation may fail: nothing leaks, nothing half-made
+ * is left, and once a recorder runs it loses what it has no memory for, and counts it.
+ * Putting allocates nothing.
  */
 #include "record/run_dir.h"
 
@@ -25,6 +25,7 @@ static sonde_err record(const char *path, const char *resume, bool compress,
                                                         .resume = resume,
                                                         .compress = compress,
                                                         .program = "test",
+                                                        .wait_seconds = 1e-6,
                                                         .ring_bytes = 1 << 20},
                               catalogue, &recorder, &diag);
 

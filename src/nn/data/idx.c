@@ -104,16 +104,17 @@ static void swap_elements(unsigned char *data, size_t bytes, size_t size)
     }
 }
 
-static sonde_err read_array(sonde__data_input *input, sonde_nn_idx *array,
+static sonde_err read_array(sonde__data_input *input, sonde__data_idx *array,
                             sonde_diag *diag)
 {
     sonde_view header = {0};
     size_t bytes = 0;
     sonde_err err = read_magic(input, &header, diag);
 
-    if (err == SONDE_OK) {
-        err = read_shape(input, &header, &bytes, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_shape(input, &header, &bytes, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -133,39 +134,45 @@ static sonde_err read_array(sonde__data_input *input, sonde_nn_idx *array,
     return err;
 }
 
-static sonde_err load(sonde__data_input *input, sonde_nn_idx **out, sonde_diag *diag)
+static sonde_err load(sonde__data_input *input, sonde__data_idx **out, sonde_diag *diag)
 {
-    sonde_nn_idx *array = sonde__calloc(1, sizeof *array);
+    sonde__data_idx *array = sonde__calloc(1, sizeof *array);
     sonde_err err = array != NULL ? read_array(input, array, diag)
                                   : sonde__fail_nomem(diag, "an array");
 
     sonde__data_input_close(input);
     if (err != SONDE_OK) {
-        sonde_nn_idx_destroy(array);
+        sonde__data_idx_destroy(array);
         return err;
     }
     *out = array;
     return SONDE_OK;
 }
 
-sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *diag)
+sonde_err sonde__data_idx_load(const char *path, sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
     const sonde_err err = sonde__data_input_open(&input, path, diag);
 
-    return err == SONDE_OK ? load(&input, out, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return load(&input, out, diag);
 }
 
-sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
-                             sonde_nn_idx **out, sonde_diag *diag)
+sonde_err sonde__data_idx_parse(const void *bytes, size_t size, const char *name,
+                                sonde__data_idx **out, sonde_diag *diag)
 {
     sonde__data_input input;
     const sonde_err err = sonde__data_input_of_memory(&input, bytes, size, name, diag);
 
-    return err == SONDE_OK ? load(&input, out, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return load(&input, out, diag);
 }
 
-void sonde_nn_idx_destroy(sonde_nn_idx *array)
+void sonde__data_idx_destroy(sonde__data_idx *array)
 {
     if (array != NULL) {
         sonde__free(array->data);
@@ -173,12 +180,12 @@ void sonde_nn_idx_destroy(sonde_nn_idx *array)
     }
 }
 
-const sonde_view *sonde_nn_idx_view(const sonde_nn_idx *array)
+const sonde_view *sonde__data_idx_view(const sonde__data_idx *array)
 {
     return &array->view;
 }
 
-void *sonde__data_idx_take(sonde_nn_idx *array)
+void *sonde__data_idx_take(sonde__data_idx *array)
 {
     void *data = array->data;
 
@@ -276,15 +283,16 @@ static sonde_err write_elements(sonde__data_output *output, const sonde_view *vi
     return err == SONDE_OK ? sonde__data_output_write(output, chunk, used, diag) : err;
 }
 
-sonde_err sonde_nn_idx_write(const char *path, const sonde_view *view, bool gzip,
-                             sonde_diag *diag)
+sonde_err sonde__data_idx_write(const char *path, const sonde_view *view, bool gzip,
+                                sonde_diag *diag)
 {
     sonde__data_output output;
     sonde_err err = check_view(path, view, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__data_output_open(&output, path, gzip, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__data_output_open(&output, path, gzip, diag);
     if (err != SONDE_OK) {
         return err;
     }

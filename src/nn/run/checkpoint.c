@@ -43,6 +43,11 @@ static size_t collect(const sonde_nn_session *session, sonde_named_view *named)
 static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
                       size_t *count, sonde_diag *diag)
 {
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (!session->compiled) {
         return sonde__fail(diag, SONDE_ESTATE, "session",
                            "a call of compile or run before", "it has not been compiled");
@@ -58,7 +63,9 @@ static sonde_err list(const sonde_nn_session *session, sonde_named_view **named,
 
 static const char *optimizer_name(const sonde_nn_session *session)
 {
-    return session->training ? sonde_nn_optimizer_name(session->optimizer.kind) : "none";
+    return session != NULL && session->training
+               ? sonde_nn_optimizer_name(session->optimizer.kind)
+               : "none";
 }
 
 sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *path,
@@ -70,13 +77,18 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
                                        {"sonde.optimizer", optimizer_name(session)}};
     sonde_named_view *named = NULL;
     size_t count = 0;
-    sonde_err err = list(session, &named, &count, diag);
+    sonde_err err = sonde__graph_expect(path, "path", diag);
 
-    (void)snprintf(step, sizeof step, "%" PRId64, session->step);
-    if (err == SONDE_OK) {
-        err = sonde_safetensors_write(path, named, count, metadata,
-                                      SONDE_COUNT_OF(metadata), diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = list(session, &named, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    (void)snprintf(step, sizeof step, "%" PRId64, session->step);
+    err = sonde_safetensors_write(path, named, count, metadata, SONDE_COUNT_OF(metadata),
+                                  diag);
     sonde__free(named);
     return err;
 }
@@ -129,25 +141,36 @@ sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
     sonde_named_view *named = NULL;
     size_t count = 0;
     int64_t step = 0;
-    sonde_err err =
-        session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
+    sonde_err err = sonde__graph_expect(path, "path", diag);
 
-    if (err == SONDE_OK) {
-        err = list(session, &named, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde_safetensors_open(path, &file, diag);
+    err = sonde__session_ready(session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = check(session, file, path, named, count, &step, diag);
+    err = list(session, &named, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    err = sonde_safetensors_open(path, &file, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = check(session, file, path, named, count, &step, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    for (size_t i = 0; i < count; i++) {
         err = sonde_view_copy(&named[i].view, sonde_safetensors_find(file, named[i].name),
                               diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err == SONDE_OK) {
-        session->step = step;
-    }
+    session->step = step;
+error:
     sonde_safetensors_destroy(file);
     sonde__free(named);
     return err;

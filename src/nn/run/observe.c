@@ -51,7 +51,10 @@ sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag
     const sonde_anchor_options options = anchor_options(session);
     sonde_err err = sonde_anchors_create(&options, &session->anchors, diag);
 
-    for (size_t i = 0; err == SONDE_OK && i < session->anchor_count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < session->anchor_count; i++) {
         const sonde__session_anchor_request *request = &session->anchor_requests[i];
         sonde_anchor_mode mode =
             request->mode == SONDE_ANCHOR_DEFAULT ? options.mode : request->mode;
@@ -64,18 +67,27 @@ sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag
             session->anchors, request->user_name,
             final_name(session, request->tensor_name, mode, name, sizeof name),
             request->mode, request->period, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde_anchors_attach(session->anchors, session->catalogue,
-                                   session->observer, diag);
-    }
-    return err;
+    return sonde_anchors_attach(session->anchors, session->catalogue, session->observer,
+                                diag);
 }
 
 sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
                                     const char *user_name, sonde_view *view,
                                     sonde_diag *diag)
 {
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (user_name == NULL || view == NULL) {
+        return sonde__graph_expect(NULL, user_name == NULL ? "anchor name" : "view",
+                                   diag);
+    }
     if (session->anchors == NULL) {
         return sonde__fail(diag, SONDE_ENOTFOUND, user_name, "an anchor, before compile",
                            "this session has no anchors");
@@ -103,11 +115,10 @@ static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag 
         info.shape[k] = shape->dim[k];
     }
     err = sonde_catalogue_declare(session->output_catalogue, &info, &id, diag);
-    if (err == SONDE_OK) {
-        err = sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1,
-                                diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    return sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1, diag);
 }
 
 sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *diag)
@@ -118,25 +129,32 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
                                     session->options.replication_factor};
     sonde_err err = sonde_catalogue_create(&session->output_catalogue, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_anchors_create(&options, &session->outputs, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < session->plan.output_count; i++) {
+    err = sonde_anchors_create(&options, &session->outputs, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < session->plan.output_count; i++) {
         err = declare_output(session, i, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_observer_create(session->output_catalogue, &session->output_observer,
-                                    diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_anchors_attach(session->outputs, session->output_catalogue,
-                                   session->output_observer, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_observer_bind(session->output_observer, &shape, diag);
-        if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
-            (void)snprintf(diag->where, sizeof diag->where, "output_mode");
+        if (err != SONDE_OK) {
+            return err;
         }
+    }
+    err =
+        sonde_observer_create(session->output_catalogue, &session->output_observer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_anchors_attach(session->outputs, session->output_catalogue,
+                               session->output_observer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_observer_bind(session->output_observer, &shape, diag);
+    if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
+        (void)snprintf(diag->where, sizeof diag->where, "output_mode");
     }
     return err;
 }
@@ -176,14 +194,21 @@ void sonde__session_outputs_end_step(sonde_nn_session *session)
 
 size_t sonde_nn_session_output_count(const sonde_nn_session *session)
 {
-    return session->plan.output_count;
+    return session != NULL ? session->plan.output_count : 0;
 }
 
 sonde_err sonde_nn_session_output(const sonde_nn_session *session, size_t i,
                                   sonde_view *view, sonde_diag *diag)
 {
     char name[24];
+    const sonde_err err = sonde__graph_expect(session, "session", diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (view == NULL) {
+        return sonde__graph_expect(NULL, "view", diag);
+    }
     if (session->outputs == NULL) {
         return sonde__fail(diag, SONDE_ESTATE, "output", "a call of run before",
                            "the session has not been compiled");
@@ -208,16 +233,33 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
     sonde_tap tap = {.how = SONDE_HOW_RAW, .where = sonde_printer_sink(printer)};
     sonde_err err = sonde_selector_create(info->name, &what, diag);
 
-    if (err == SONDE_OK && title != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (title != NULL) {
         err = sonde_printer_title(printer, id, title, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err == SONDE_OK) {
-        tap.what = what;
-        tap.when[session->mode] = sonde_schedule_always();
-        err = sonde_observer_add(session->observer, &tap, NULL, diag);
-    }
+    tap.what = what;
+    tap.when[session->mode] = sonde_schedule_always();
+    err = sonde_observer_add(session->observer, &tap, NULL, diag);
+error:
     sonde_selector_destroy(what);
     return err;
+}
+
+/* The name of the value that a print shows: the print has a name of its own. */
+static const char *printed_name(const sonde__op_graph *graph, sonde__op_value value)
+{
+    size_t op = sonde__plan_producer(graph, value);
+
+    while (op != SIZE_MAX && graph->ops[op].kind == &sonde__op_identity) {
+        value = graph->ops[op].in[0];
+        op = sonde__plan_producer(graph, value);
+    }
+    return graph->values[value].name;
 }
 
 static sonde_err add_print(sonde_nn_session *session,
@@ -225,6 +267,7 @@ static sonde_err add_print(sonde_nn_session *session,
                            const uint32_t *id_of, sonde_diag *diag)
 {
     const sonde__op_value gradient = session->program.gradient_of[request->value];
+    const char *name = printed_name(&session->program.graph, request->value);
     sonde_printer *printer = NULL;
     char title[560];
     sonde_err err = sonde_printer_create(&request->options, NULL, &printer, diag);
@@ -233,15 +276,19 @@ static sonde_err add_print(sonde_nn_session *session,
         return err;
     }
     session->printers[session->printer_count++] = printer;
-    err = print_value(session, printer, id_of[request->value], request->title, diag);
-    if (err == SONDE_OK && request->gradient && gradient != 0 &&
-        id_of[gradient] != SONDE_NO_TENSOR) {
-        (void)snprintf(title, sizeof title, "%s_gradient",
-                       request->title != NULL ? request->title : "");
-        err = print_value(session, printer, id_of[gradient],
-                          request->title != NULL ? title : NULL, diag);
+    err = print_value(session, printer, id_of[request->value],
+                      request->title != NULL ? request->title : name, diag);
+    if (err != SONDE_OK || !request->gradient || gradient == 0 ||
+        id_of[gradient] == SONDE_NO_TENSOR) {
+        return err;
     }
-    return err;
+    if (request->title != NULL) {
+        (void)snprintf(title, sizeof title, "%s_gradient", request->title);
+    } else if (name != NULL) {
+        (void)snprintf(title, sizeof title, "Gradient___%s", name);
+    }
+    return print_value(session, printer, id_of[gradient],
+                       request->title != NULL || name != NULL ? title : NULL, diag);
 }
 
 sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,
@@ -254,14 +301,18 @@ sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *i
     if (session->printers == NULL) {
         return sonde__fail_nomem(diag, "prints");
     }
-    for (size_t i = 0; err == SONDE_OK && i < graph->print_count; i++) {
+    for (size_t i = 0; i < graph->print_count; i++) {
         const sonde__op_value value = graph->prints[i].value;
 
-        if (value != 0 && id_of[value] != SONDE_NO_TENSOR) {
-            err = add_print(session, &graph->prints[i], id_of, diag);
+        if (value == 0 || id_of[value] == SONDE_NO_TENSOR) {
+            continue;
+        }
+        err = add_print(session, &graph->prints[i], id_of, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 void sonde__session_release_sinks(sonde_nn_session *session)

@@ -10,6 +10,9 @@
 
 void sonde_nn_options_init(sonde_nn_options *options)
 {
+    if (options == NULL) {
+        return;
+    }
     *options = (sonde_nn_options){.device_iterations = 1,
                                   .gradient_accumulation = 1,
                                   .replication_factor = 1,
@@ -20,48 +23,62 @@ void sonde_nn_options_init(sonde_nn_options *options)
 
 sonde_nn_options *sonde_nn_options_set_device_iterations(sonde_nn_options *options, int n)
 {
-    options->device_iterations = n;
+    if (options != NULL) {
+        options->device_iterations = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_gradient_accumulation(sonde_nn_options *options,
                                                              int n)
 {
-    options->gradient_accumulation = n;
+    if (options != NULL) {
+        options->gradient_accumulation = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_replication_factor(sonde_nn_options *options,
                                                           int n)
 {
-    options->replication_factor = n;
+    if (options != NULL) {
+        options->replication_factor = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_output_mode(sonde_nn_options *options,
                                                    sonde_anchor_mode mode, int period)
 {
-    options->output_mode = mode;
-    options->output_period = period;
+    if (options != NULL) {
+        options->output_mode = mode;
+        options->output_period = period;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_random_seed(sonde_nn_options *options,
                                                    uint64_t seed)
 {
-    options->random_seed = seed;
+    if (options != NULL) {
+        options->random_seed = seed;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_batch_size(sonde_nn_options *options, int64_t n)
 {
-    options->batch_size = n;
+    if (options != NULL) {
+        options->batch_size = n;
+    }
     return options;
 }
 
 sonde_nn_options *sonde_nn_options_set_threads(sonde_nn_options *options, int n)
 {
-    options->threads = n;
+    if (options != NULL) {
+        options->threads = n;
+    }
     return options;
 }
 
@@ -102,18 +119,24 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag 
     enum { FIRST_FREE = 3 }; /* of numbers: those before it make the batch */
     sonde_err err = SONDE_OK;
 
-    for (size_t i = options->fixed_batch ? FIRST_FREE : 0;
-         err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+    for (size_t i = options->fixed_batch ? FIRST_FREE : 0; i < SONDE_COUNT_OF(numbers);
+         i++) {
         err = override_number(numbers[i].variable, numbers[i].value, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && mode != NULL && mode[0] != '\0') {
+    if (mode != NULL && mode[0] != '\0') {
         err = sonde_anchor_mode_parse(mode, &options->output_mode, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     options->device_iterations = (int)iterations;
     options->gradient_accumulation = (int)accumulation;
     options->threads = (int)threads;
     options->random_seed = (uint64_t)seed;
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t value,
