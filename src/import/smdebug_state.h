@@ -4,7 +4,6 @@
 #ifndef SONDE_IMPORT_SMDEBUG_STATE_H
 #define SONDE_IMPORT_SMDEBUG_STATE_H
 
-#include "record/format.h"
 #include "trial/trial_state.h"
 
 enum {
