@@ -127,13 +127,13 @@ def judge(args, run, rule):
 
 def shows(args, run, rule, finding):
     """True if the values that smdebug saved have that fault at that tensor and step."""
-    command = [args.sonde, "query", run, finding["tensor"], "--json", "--step",
-               str(finding["step"]), "--stat"]
     stat = {"VanishingGradient": "abs_mean", "ExplodingTensor": "nonfinite"}[rule]
-    done = subprocess.run(command + [stat], capture_output=True, text=True, check=False)
+    command = [args.sonde, "query", run, finding["tensor"], "--format", "jsonl", "--stat", stat,
+               "--steps", f"{finding['step']}:{finding['step'] + 1}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(done.stderr)
-    value = float(json.loads(done.stdout.splitlines()[0])["value"])
+    value = float(json.loads(done.stdout.splitlines()[0])[stat])
     return value < 1e-7 if rule == "VanishingGradient" else value > 0 or math.isnan(value)
 
 

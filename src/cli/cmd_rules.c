@@ -273,13 +273,39 @@ static bool append_value(char *text, size_t size, const char *value)
     return fits;
 }
 
-/* A rule as it was named, with the parameters of --param and --other. */
-static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
+/* True if the rule, which the invoker names, has that parameter. */
+static bool has_param(const char *name, const char *param)
+{
+    char rule_name[128];
+    const sonde_rule *rule = NULL;
+
+    (void)snprintf(rule_name, sizeof rule_name, "%.*s", (int)strcspn(name, ":"), name);
+    if (sonde_rule_by_name(rule_name, &rule, NULL) != SONDE_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        if (strcmp(rule->params[i].name, param) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rule as it was named, with the parameters of --param and --other. invoked: by
+ * --rule-name: the rule is that of smdebug. */
+static sonde_err add_rule(const judged_run *run, const char *name, bool invoked,
+                          sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
     char text[4096] = "";
     bool fits = append(text, sizeof text, name);
     bool colon = strchr(name, ':') != NULL;
+
+    if (invoked && has_param(name, "smdebug")) {
+        fits =
+            fits && append(text, sizeof text, colon ? ",smdebug=true" : ":smdebug=true");
+        colon = true;
+    }
 
     for (size_t i = 0; i < asked->params.count; i++) {
         fits = fits && append(text, sizeof text, colon ? "," : ":") &&
@@ -347,14 +373,14 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     if (asked->rules.count + asked->names.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
         if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
-            err = add_rule(run, "SimilarAcrossRuns", diag);
+            err = add_rule(run, "SimilarAcrossRuns", false, diag);
         }
     }
     for (size_t i = 0; i < asked->rules.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->rules.text[i], diag);
+        err = add_rule(run, asked->rules.text[i], false, diag);
     }
     for (size_t i = 0; i < asked->names.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->names.text[i], diag);
+        err = add_rule(run, asked->names.text[i], true, diag);
     }
     return err;
 }
@@ -559,7 +585,8 @@ static const cli_option options[] = {
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
     CLI_ACTING_OPTIONS(rules_values),
     {"trial-dir", 0, CLI_TEXT, "RUN", "same as RUN", AT(trial_dir)},
-    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule", AT(names)},
+    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule, judged as smdebug documents it",
+     AT(names)},
     {"other-trials", 0, CLI_LIST, "RUN", "same as --other", AT(other_trials)},
     {"raise-rule-eval-cond-exception", 0, CLI_MAYBE, "BOOL", "stop at the first finding",
      AT(raise)},
