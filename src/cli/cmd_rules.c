@@ -385,6 +385,55 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     return err;
 }
 
+/* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL: none. Up to
+ * a comma. */
+static const char *value_in(const cli_list *texts, const char *param)
+{
+    const size_t length = strlen(param);
+
+    for (size_t i = 0; i < texts->count; i++) {
+        const char *found = strstr(texts->text[i], param);
+
+        if (found != NULL && found[length] == '=') {
+            return found + length + 1;
+        }
+    }
+    return NULL;
+}
+
+static const char *value_of(const rules_values *asked, const char *param)
+{
+    const cli_list *const lists[] = {&asked->rules, &asked->names, &asked->params};
+    const char *value = NULL;
+
+    for (size_t i = 0; i < CLI_COUNT_OF(lists) && value == NULL; i++) {
+        value = value_in(lists[i], param);
+    }
+    for (size_t i = 0; i < asked->settings.count && value == NULL; i++) {
+        value = strcmp(asked->settings.text[i], param) == 0
+                    ? asked->settings_values.text[i]
+                    : NULL;
+    }
+    return value;
+}
+
+/* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire and
+ * training_job_name_prefix. */
+static bool stops_if_stalled(const judged_run *run)
+{
+    const char *stop = value_of(run->asked, "stop_training_on_fire");
+    const char *prefix = value_of(run->asked, "training_job_name_prefix");
+    const char *slash = strrchr(run->path, '/');
+
+    if (stop == NULL || (strncasecmp(stop, "true", 4) != 0 &&
+                         strncasecmp(stop, "yes", 3) != 0 && stop[0] != '1')) {
+        return false;
+    }
+    return prefix == NULL || strcmp(prefix, "None") == 0 ||
+           strncmp(slash != NULL ? slash + 1 : run->path, prefix, strcspn(prefix, ",")) ==
+               0;
+}
+
 /* --- judging ---------------------------------------------------------------------- */
 
 static bool stop(void *user)
@@ -398,6 +447,7 @@ static bool stop(void *user)
 static sonde_err prepare(judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
+    cli_acting acting;
     sonde_run_info info;
     sonde_err err = sonde_rules_create(&run->rules, diag);
 
@@ -419,7 +469,11 @@ static sonde_err prepare(judged_run *run, sonde_diag *diag)
             return err;
         }
     }
-    err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
+    acting = asked->acting;
+    if (stops_if_stalled(run) && acting.on_finding.count < CLI_LIST_MOST) {
+        acting.on_finding.text[acting.on_finding.count++] = "StalledTraining=stop";
+    }
+    err = cli_actions_open(&acting, run->path, &run->actions, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -5,12 +5,6 @@
  * ended is not stalled.
  */
 #include "rules/builtin/builtin.h"
-#include "rules/engine.h"
-
-#include <sonde/control.h>
-#include <sonde/log.h>
-
-#include <string.h>
 
 typedef struct stalled {
     double threshold;
@@ -21,7 +15,7 @@ typedef struct stalled {
 static const sonde_rule_param params[] = {
     SONDE__REAL(stalled, threshold, "1800", 0, 1e9, "seconds without a new step"),
     SONDE__FLAG(stalled, stop_training_on_fire, "false",
-                "ask the run to stop, as the action 'stop' does"),
+                "sonde rules asks the run to stop, as the action 'stop' does"),
     SONDE__TEXT(stalled, training_job_name_prefix, NULL,
                 "stop it only if the name of its folder begins so"),
 };
@@ -34,30 +28,6 @@ static int wants(sonde_rule_run *run, const sonde_tensor_info *info, uint32_t id
     return SONDE_RULE_IGNORE;
 }
 
-/* Asks the run to stop; it does so when its loop comes to the next step. */
-static void stop_run(sonde_rule_run *run)
-{
-    const stalled *state = sonde_rule_state(run);
-    const char *prefix = state->training_job_name_prefix, *name = NULL;
-    sonde_diag diag = {0};
-    char line[SONDE_DIAG_LINE];
-    sonde_run_info info;
-
-    if (run->rules->trial == NULL) {
-        return;
-    }
-    sonde_trial_describe(run->rules->trial, &info);
-    name = strrchr(info.path, '/') != NULL ? strrchr(info.path, '/') + 1 : info.path;
-    if (prefix != NULL && strncmp(name, prefix, strlen(prefix)) != 0) {
-        return;
-    }
-    if (sonde_control_send(info.path, SONDE_REQUEST_STOP, SONDE_BY_RULE,
-                           "StalledTraining: no new step", &diag) != SONDE_OK) {
-        sonde_log(SONDE_LOG_WARNING, "rules", "the stalled run cannot be stopped: %s",
-                  sonde_diag_line(&diag, line, sizeof line));
-    }
-}
-
 static void idle(sonde_rule_run *run, double seconds)
 {
     stalled *state = sonde_rule_state(run);
@@ -67,9 +37,6 @@ static void idle(sonde_rule_run *run, double seconds)
         sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_ERROR, "seconds",
                          seconds, state->threshold)) {
         sonde_rule_say(run, NULL, "The run has had no new step for %.0f s.", seconds);
-        if (state->stop_training_on_fire) {
-            stop_run(run);
-        }
     }
 }
 

@@ -272,8 +272,8 @@ static void judge_as_smdebug(sonde_rule_run *run)
 
     for (size_t i = 0; i < count; i++) {
         const sonde_vitals *v = tensors[i].vitals;
-        const double mean =
-            v != NULL && v->count > 0 ? v->l1 / (double)v->count : (double)NAN;
+        const bool finite = v != NULL && v->count > 0 && sonde__builtin_bad(v) == 0;
+        const double mean = finite ? v->l1 / (double)v->count : (double)NAN;
 
         if (tensors[i].need == GRADIENTS && mean < state->threshold &&
             sonde_rule_found(run, i, SONDE_SEVERITY_ERROR, "abs_mean", mean,
@@ -321,12 +321,47 @@ static void judge(sonde_rule_run *run, double largest)
     }
 }
 
+/* Whether any gradient of this step can be judged. */
+static void note_bad(sonde_rule_run *run, const sonde_rule_tensor *tensors, size_t count)
+{
+    vanishing *state = sonde_rule_state(run);
+    size_t bad = 0, finite = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        const sonde_vitals *v = tensors[i].vitals;
+
+        if (tensors[i].need == GRADIENTS && v != NULL && v->count > 0) {
+            bad += sonde__builtin_bad(v) > 0;
+            finite += sonde__builtin_bad(v) == 0;
+        }
+    }
+    if (finite > 0) {
+        state->bad = false;
+    } else if (bad > 0 && !state->bad) {
+        state->bad = true;
+        state->bad_from = sonde_rule_at(run)->global_step;
+    }
+}
+
+static void finish(sonde_rule_run *run)
+{
+    const vanishing *state = sonde_rule_state(run);
+
+    if (state->bad) {
+        sonde_rule_lacked(run,
+                          "all gradients are NaN or infinite from step %lld on, see "
+                          "NonFinite",
+                          (long long)state->bad_from);
+    }
+}
+
 static void step(sonde_rule_run *run)
 {
     vanishing *state = sonde_rule_state(run);
     size_t count = 0;
     sonde_rule_tensor *tensors = sonde_rule_tensors(run, &count);
 
+    note_bad(run, tensors, count);
     if (state->smdebug) {
         judge_as_smdebug(run);
         return;
@@ -358,4 +393,5 @@ const sonde_rule sonde__builtin_vanishing_gradient = {
     .wants = wants,
     .bind = bind,
     .step = step,
+    .finish = finish,
 };
