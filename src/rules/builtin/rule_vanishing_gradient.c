@@ -45,6 +45,8 @@ typedef struct vanishing {
     int64_t last;            /* see sonde__builtin_steps_since */
     double first_loss, loss; /* NaN: none yet */
     bool any, all;           /* a step had gradients; at the last, all had vanished */
+    bool bad;         /* no gradient of the last step with gradients is finite ... */
+    int64_t bad_from; /* ... since this one */
 } vanishing;
 
 typedef struct tensor_memory {
