@@ -368,7 +368,7 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
     };
 }
 
-void sonde_recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
+void sonde__recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
 {
     memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
 }
@@ -395,18 +395,6 @@ static sonde_err judge(const sonde_recorder *recorder, sonde_diag *diag)
         return SONDE_EIO;
     }
     return SONDE_OK;
-}
-
-bool sonde__recorder_stop(sonde_recorder *recorder, sonde_run_end reason,
-                          const char *text)
-{
-    sonde__record_writer *const writer = &recorder->writer;
-
-    if (writer->started && writer->text == NULL) {
-        writer->reason = reason;
-        writer->text = text != NULL ? sonde__strdup(text) : NULL;
-    }
-    return sonde__record_writer_stop(writer);
 }
 
 sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,

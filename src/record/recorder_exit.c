@@ -7,12 +7,26 @@
  */
 #include "record/recorder_state.h"
 
+#include "base/memory.h"
+
 #include <pthread.h>
 #include <stdlib.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static sonde_recorder *first;
+
+bool sonde__recorder_stop(sonde_recorder *recorder, sonde_run_end reason,
+                          const char *text)
+{
+    sonde__record_writer *const writer = &recorder->writer;
+
+    if (writer->started && writer->text == NULL) {
+        writer->reason = reason;
+        writer->text = text != NULL ? sonde__strdup(text) : NULL;
+    }
+    return sonde__record_writer_stop(writer);
+}
 
 /* The program may still call close. */
 static void keep(void *user)

@@ -167,47 +167,44 @@ SONDE_API void sonde__record_ring_wake(sonde__record_ring *ring);
 
 /* Moves an empty ring into a new file; run is its id, of 32 characters. Returns an errno: then
  * the ring stays as it is, in memory. path is copied. */
-SONDE_API int sonde__record_ring_keep(sonde__record_ring *ring, const char *path,
-                                      const char *run, int worker);
+int sonde__record_ring_keep(sonde__record_ring *ring, const char *path, const char *run,
+                            int worker);
 /* Opens the ring that a process left in a file, instead of the memory of an empty one, with
  * its blocks from the last checkpoint on. ENOENT: there is none. ESTALE: the machine was restarted, or is another one. EBADMSG:
  * damaged. */
-SONDE_API int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path,
-                                        const char *run, int worker,
-                                        sonde__record_checkpoint *mark);
+int sonde__record_ring_reopen(sonde__record_ring *ring, const char *path, const char *run,
+                              int worker, sonde__record_checkpoint *mark);
 /* Ends the ring before the first block that is damaged: not of its place, or not valid.
  * Returns the bytes cut off. */
-SONDE_API uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
-                                          bool (*valid)(sonde__record_ring *ring,
-                                                        sonde__record_block *block));
+uint64_t sonde__record_ring_cut(sonde__record_ring *ring,
+                                bool (*valid)(sonde__record_ring *ring,
+                                              sonde__record_block *block));
 static inline bool sonde__record_ring_is_kept(const sonde__record_ring *ring)
 {
     return ring->file >= 0 && !ring->left;
 }
 /* Notes how far the files have come with all blocks that next has returned. */
-SONDE_API void sonde__record_ring_mark(sonde__record_ring *ring,
-                                       sonde__record_checkpoint *mark);
+void sonde__record_ring_mark(sonde__record_ring *ring, sonde__record_checkpoint *mark);
 /* The file keeps the blocks after the last checkpoint, whatever is released. */
 static inline void sonde__record_ring_leave(sonde__record_ring *ring)
 {
     ring->left = true;
 }
 /* Notes in the file that the run was closed. */
-SONDE_API void sonde__record_ring_close(sonde__record_ring *ring, uint32_t reason);
+void sonde__record_ring_close(sonde__record_ring *ring, uint32_t reason);
 /* Removes the file; the ring stays usable until fini. */
-SONDE_API void sonde__record_ring_remove(sonde__record_ring *ring);
+void sonde__record_ring_remove(sonde__record_ring *ring);
 /* The file's table of ids: 4 bytes for each id of the producer. Return an errno. */
-SONDE_API int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id,
-                                        uint32_t value);
+int sonde__record_ring_set_id(sonde__record_ring *ring, uint32_t id, uint32_t value);
 /* *value: SONDE_NO_TENSOR if none is noted. False: the table ends before id. */
-SONDE_API bool sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
-                                         uint32_t *value);
+bool sonde__record_ring_get_id(const sonde__record_ring *ring, uint32_t id,
+                               uint32_t *value);
 /* Memory for a value that is larger than the ring takes; one at a time. It is kept in a file
  * beside the ring's, if there is one. NULL: no memory. */
-SONDE_API void *sonde__record_ring_large(sonde__record_ring *ring, size_t size);
+void *sonde__record_ring_large(sonde__record_ring *ring, size_t size);
 /* Frees memory or mapping. */
 void sonde__record_ring_unmap(sonde__record_ring *ring);
 /* Makes the pages that the producer comes to next, in the first lap. */
-SONDE_API void sonde__record_ring_populate(sonde__record_ring *ring);
+void sonde__record_ring_populate(sonde__record_ring *ring);
 
 #endif

@@ -16,12 +16,12 @@
 
 /* Opens the ring's file of the worker in writer->ring, which is empty, and sets
  * writer->mark. Without a file: SONDE_OK, and the ring stays in memory. */
-SONDE_API SONDE_CHECKED sonde_err sonde__record_salvage_find(sonde__record_writer *writer,
-                                                             const char *where,
-                                                             sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__record_salvage_find(sonde__record_writer *writer,
+                                                   const char *where, sonde_diag *diag);
 /* Leaves ring, counters and numbers as for a writer that continues; before->... count all
  * of the worker's files. *records: those that were only in the ring. */
-SONDE_API SONDE_CHECKED sonde_err sonde__record_salvage_finish(
-    sonde__record_writer *writer, const char *where, uint64_t *records, sonde_diag *diag);
+SONDE_CHECKED sonde_err sonde__record_salvage_finish(sonde__record_writer *writer,
+                                                     const char *where, uint64_t *records,
+                                                     sonde_diag *diag);
 
 #endif
