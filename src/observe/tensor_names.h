@@ -63,8 +63,6 @@ sonde_err sonde__selector_mark(const sonde_selector *selector,
 void sonde__observe_make_alias(sonde_tensor_info *info, const sonde_catalogue *catalogue,
                                uint32_t tensor);
 
-/* The role of a foreign tensor by its name (docs/recording.md). */
-SONDE_API sonde_role sonde__observe_role_by_name(const char *name);
 /* Whether a tensor belongs to that module or to one inside it. path is not empty. */
 bool sonde__observe_in_module(const sonde_tensor_info *info, const char *path);
 /* The same of any tensor of the catalogue. */
