@@ -102,20 +102,6 @@ SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end
 
 /* The sink for taps; owned by the recorder. */
 SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
-/* Announces values of a tensor. At the first value, all announced tensors are written to the
- * catalogue in the order of their ids, which trials and rules keep; any other tensor is
- * listed at its own first value. Taps that lead to the sink announce their tensors.
- * SONDE_ERANGE, SONDE_ENOMEM. */
-SONDE_API SONDE_CHECKED sonde_err sonde_recorder_expect(sonde_recorder *recorder,
-                                                        uint32_t id, sonde_diag *diag);
-/* The collections of a tensor, for its line of the catalogue. Call before its first put; of
- * an announced tensor, before any put. Copied. */
-SONDE_API SONDE_CHECKED sonde_err sonde_recorder_collections(sonde_recorder *recorder,
-                                                             uint32_t id,
-                                                             const char *const *names,
-                                                             size_t count,
-                                                             sonde_diag *diag);
-
 /* Records a value of the catalogue's tensor id; the view may be strided. */
 SONDE_API void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
                                   const sonde_coordinate *at, const sonde_view *view);
@@ -134,10 +120,6 @@ SONDE_API void sonde_recorder_end_step(sonde_recorder *recorder,
 /* Waits until every put is in the files (not yet synced) or counted as lost; false when the
  * time is over. */
 SONDE_API bool sonde_recorder_drain(sonde_recorder *recorder, double seconds);
-/* The first step of each mode, and of SONDE_MODE_GLOBAL the first global step; 0 for a new
- * run. */
-SONDE_API void sonde_recorder_next(const sonde_recorder *recorder,
-                                   int64_t next[SONDE_MODE_COUNT]);
 SONDE_API void sonde_recorder_get_stats(const sonde_recorder *recorder,
                                         sonde_recorder_stats *stats);
 

@@ -87,10 +87,10 @@ struct sonde__record_file {
  * *attempts begins with 0. False after 255 ms in total:
  *
  *     do { failed = ...; } while (sonde__record_try_again(&attempts, failed)); */
-SONDE_API bool sonde__record_try_again(int *attempts, int failed);
+bool sonde__record_try_again(int *attempts, int failed);
 /* Creates a file; one of the same name, which a failed attempt left, is emptied. */
-SONDE_API int sonde__record_claim(sonde__record_backend *backend, const char *name,
-                                  sonde__record_file **out);
+int sonde__record_claim(sonde__record_backend *backend, const char *name,
+                        sonde__record_file **out);
 
 /* Stores in a folder of this machine. path is copied. */
 SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,

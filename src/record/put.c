@@ -161,9 +161,9 @@ sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag)
     return SONDE_OK;
 }
 
-sonde_err sonde_recorder_collections(sonde_recorder *recorder, uint32_t id,
-                                     const char *const *names, size_t count,
-                                     sonde_diag *diag)
+sonde_err sonde__recorder_collections(sonde_recorder *recorder, uint32_t id,
+                                      const char *const *names, size_t count,
+                                      sonde_diag *diag)
 {
     sonde_text text = {0};
 
@@ -312,7 +312,7 @@ bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits)
     return listed == LISTED;
 }
 
-sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_diag *diag)
+sonde_err sonde__recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_diag *diag)
 {
     uint32_t also = SONDE_NO_TENSOR; /* the original of an alias */
 
@@ -328,7 +328,7 @@ sonde_err sonde_recorder_expect(sonde_recorder *recorder, uint32_t id, sonde_dia
         recorder->expected++;
     }
     also = sonde_catalogue_info(recorder->catalogue, id)->same_as;
-    return also != id ? sonde_recorder_expect(recorder, also, diag) : SONDE_OK;
+    return also != id ? sonde__recorder_expect(recorder, also, diag) : SONDE_OK;
 }
 
 /* --- values ----------------------------------------------------------------------- */

@@ -304,7 +304,7 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
     };
 }
 
-void sonde_recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
+void sonde__recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
 {
     memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
 }

@@ -86,14 +86,13 @@ typedef struct sonde__record_writer {
 /* Whether the thread has ended (1) or was left alone (2); the second to set it frees. */
 enum { SONDE__STAYS = 0, SONDE__ENDED = 1, SONDE__LEFT = 2 };
 
-SONDE_API void sonde__record_writer_init(sonde__record_writer *writer);
+void sonde__record_writer_init(sonde__record_writer *writer);
 /* Also if never started; open files stay .part. */
-SONDE_API void sonde__record_writer_fini(sonde__record_writer *writer);
+void sonde__record_writer_fini(sonde__record_writer *writer);
 /* Starts the thread, with all signals blocked. */
-SONDE_API sonde_err sonde__record_writer_start(sonde__record_writer *writer,
-                                               sonde_diag *diag);
+sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag);
 /* Drains the ring, closes the files and ends the thread. False if a system call hangs for
  * longer than wait_seconds: the thread still uses the writer and calls left at its end. */
-SONDE_API bool sonde__record_writer_stop(sonde__record_writer *writer);
+bool sonde__record_writer_stop(sonde__record_writer *writer);
 
 #endif
