@@ -144,13 +144,12 @@ SONDE_API sonde_nn_value sonde_nn_flatten(sonde_nn_model *model, const char *nam
 
 /* --- layers by name ----------------------------------------------------------------- */
 
-/* A key of a layer and its value: {"negative_slope", {0.2}}, {"kernel", {3, 2}, .count = 2},
- * {"approximate", .word = "tanh"}. */
+/* A key of a layer and its value. */
 typedef struct sonde_nn_setting {
     const char *key;
     double values[SONDE_MAX_DIMS];
-    int count; /* of values; 0: one */
-    const char *word;
+    int count;        /* of values; 0: one */
+    const char *word; /* instead of numbers, where the key has words */
 } sonde_nn_setting;
 
 /*
@@ -160,7 +159,7 @@ typedef struct sonde_nn_setting {
  * of range.
  *
  *     sonde_nn_layer(model, "leaky_relu", "act", &x, 1,
- *                    &(sonde_nn_setting){"negative_slope", {0.2}}, 1);
+ *                    &(sonde_nn_setting){.key = "negative_slope", .values = {0.2}}, 1);
  */
 SONDE_API sonde_nn_value sonde_nn_layer(sonde_nn_model *model, const char *kind,
                                         const char *name, const sonde_nn_value *in,

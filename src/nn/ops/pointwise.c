@@ -249,7 +249,7 @@ SONDE__POINTWISE(tanhshrink, "Tanhshrink", "x - tanh(x)",
 SONDE__POINTWISE(softplus, "Softplus", "log(1 + exp(beta x)) / beta; x where beta x > threshold",
     A * x > B ? x : soft_plus(A * x) / A, A * x > B ? 1.0 : logistic(A * x),
     FIRST("beta", 1.0), SECOND("threshold", 20.0))
-SONDE__POINTWISE(softsign, "Softsign", "x / (1 + |x|)",
+SONDE__POINTWISE(softsign, "Softsign", "x / (1 + abs(x))",
     x / (1.0 + fabs(x)), 1.0 / ((1.0 + fabs(x)) * (1.0 + fabs(x))), {0})
 SONDE__POINTWISE(logsigmoid, "LogSigmoid", "-log(1 + exp(-x))",
     -soft_plus(-x), logistic(-x), {0})
@@ -260,7 +260,7 @@ SONDE__POINTWISE(threshold, "Threshold", "x, or value where x is at most thresho
 /* --- arithmetic ------------------------------------------------------------------------- */
 
 SONDE__POINTWISE(neg, "Neg", "-x", -x, -1.0, {0})
-SONDE__POINTWISE(abs, "Abs", "|x|", fabs(x), x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0, {0})
+SONDE__POINTWISE(abs, "Abs", "the absolute value", fabs(x), x > 0.0 ? 1.0 : x < 0.0 ? -1.0 : 0.0, {0})
 SONDE__POINTWISE(exp, "Exp", "exp(x)", exp(x), exp(x), {0})
 SONDE__POINTWISE(expm1, "Expm1", "exp(x) - 1", expm1(x), exp(x), {0})
 SONDE__POINTWISE(log, "Log", "log(x)", log(x), 1.0 / x, {0})
