@@ -402,64 +402,17 @@ static const layer_kind layer_kinds[] = {
 
 /* --- rows of src/nn/ops ------------------------------------------------------------- */
 
-/* The value of one key of a row; *given: it is there. */
-static sonde_err read_setting(const job_builder *b, const sonde__yaml *entry,
-                              const sonde__op_field *field, sonde_nn_setting *setting,
-                              bool *given)
-{
-    int64_t numbers[SONDE_MAX_DIMS] = {0};
-    size_t count = 0;
-    float number = 0.0F;
-    bool flag = false;
-    sonde_err err = SONDE_OK;
-
-    *given = sonde__yaml_get(entry, field->key) != NULL;
-    if (!*given) {
-        return SONDE_OK;
-    }
-    *setting = (sonde_nn_setting){.key = field->key, .count = 1};
-    switch (field->kind) {
-    case SONDE__FIELD_WORD:
-        return sonde__yaml_text(&b->reader, entry, field->key, &setting->word);
-    case SONDE__FIELD_FLAG:
-        err = sonde__yaml_bool(&b->reader, entry, field->key, &flag);
-        setting->values[0] = flag ? 1.0 : 0.0;
-        return err;
-    case SONDE__FIELD_NUMBER:
-        err = sonde__yaml_float(&b->reader, entry, field->key, &number);
-        setting->values[0] = (double)number;
-        return err;
-    case SONDE__FIELD_WHOLE:
-    case SONDE__FIELD_AXIS:
-    case SONDE__FIELD_PAIR:
-    case SONDE__FIELD_DIMS:
-        break;
-    }
-    err =
-        sonde__yaml_ints(&b->reader, entry, field->key, numbers, SONDE_MAX_DIMS, &count);
-    setting->count = (int)count;
-    for (size_t i = 0; i < count; i++) {
-        setting->values[i] = (double)numbers[i];
-    }
-    return err;
-}
-
 static sonde_err build_row(job_builder *b, const sonde__yaml *entry, const char *name,
                            const sonde_nn_value *in, sonde_nn_value *out)
 {
     const sonde__op_layer *row = b->row;
     sonde_nn_setting settings[SONDE__MAX_FIELDS];
     size_t count = 0;
+    const sonde_err err =
+        sonde__job_read_settings(&b->reader, entry, row, settings, &count);
 
-    for (int i = 0; i < sonde__op_field_count(row); i++) {
-        bool given = false;
-        const sonde_err err =
-            read_setting(b, entry, &row->fields[i], &settings[count], &given);
-
-        if (err != SONDE_OK) {
-            return err;
-        }
-        count += given ? 1 : 0;
+    if (err != SONDE_OK) {
+        return err;
     }
     *out = sonde_nn_layer(b->model, row->name, name, in, (size_t)row->inputs, settings,
                           count);
