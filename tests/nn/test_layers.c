@@ -2,7 +2,7 @@
  * test_layers.c - layers by name: every row of the table builds, trains and is on the page;
  * what is refused; the same layers in jobs.
  *
- * SONDE_FIX_DOCS=1 writes the table of docs/jobs.md.
+ * FIX_DOCS=1 writes the table of docs/jobs.md.
  */
 #include "engine.h"
 #include "base/macros.h"
@@ -239,14 +239,14 @@ static void the_page_has_the_table(void **state)
     assert_in_range(length, 1, (1 << 18) - 2);
     (void)fclose(file);
     wanted = page_with_table(page, table_of_layers());
-    if (getenv("SONDE_FIX_DOCS") != NULL) {
+    if (getenv("FIX_DOCS") != NULL) {
         file = fopen(path, "w");
         assert_non_null(file);
         assert_true(fputs(wanted, file) >= 0);
         (void)fclose(file);
     } else {
         assert_string_equal(page,
-                            wanted); /* else: SONDE_FIX_DOCS=1 tests_nn test_layers */
+                            wanted); /* else: FIX_DOCS=1 tests_nn test_layers */
     }
     free(page);
     free(wanted);
