@@ -245,8 +245,7 @@ static void the_page_has_the_table(void **state)
         assert_true(fputs(wanted, file) >= 0);
         (void)fclose(file);
     } else {
-        assert_string_equal(page,
-                            wanted); /* else: FIX_DOCS=1 tests_nn test_layers */
+        assert_string_equal(page, wanted); /* else: FIX_DOCS=1 tests_nn test_layers */
     }
     free(page);
     free(wanted);
