@@ -3,9 +3,9 @@
  *
  *     bench_bits [--job fashion_cnn] [--steps 500]
  *
- * Each row is the number of weights whose bits differ from those of a run without taps on one
- * thread, for several sets of taps, repeated runs and numbers of threads. The program fails if a
- * sink is never called, because such a run proves nothing.
+ * Each row is the number of weights whose bits differ from those of a run without taps
+ * on one thread, for several sets of taps, repeated runs and numbers of threads. The
+ * program fails if a sink is never called, because such a run proves nothing.
  */
 #include "support.h"
 

@@ -8,8 +8,9 @@
  *                            directory): raw, and vital signs, in bursts that fit its ring
  *     step, when_nan         64 tensors of 4 KiB, none of which is saved in the end
  *
- * in nanoseconds, next to a memcpy of 4 KiB between the same blocks in the same run. Medians of
- * bursts; a burst of due values starts when the recorder has drained the previous one.
+ * in nanoseconds, next to a memcpy of 4 KiB between the same blocks in the same run.
+ * Medians of bursts; a burst of due values starts when the recorder has drained the
+ * previous one.
  */
 #include "base/clock.h"
 #include "base/random.h"
@@ -39,7 +40,8 @@ typedef struct bench {
     char path[512];
 } bench;
 
-/* What a value is must not be known to the compiler from one turn of a loop to the next. */
+/* What a value is must not be known to the compiler from one turn of a loop to the next.
+ */
 static void forget(void)
 {
     __asm__ __volatile__("" ::: "memory");

@@ -1,15 +1,15 @@
 /*
- * bench_kernels_conv.c - the kernels over LANES of convolution, pooling, group norm, softmax and NLL
- * against the peak of the processor, measured in the same run.
+ * bench_kernels_conv.c - the kernels over LANES of convolution, pooling, group norm,
+ * softmax and NLL against the peak of the processor, measured in the same run.
  *
  *     bench_kernels_conv [filter]        only lines whose name contains filter
  *
- * One thread, warm operands, on every instruction set that the processor has and SONDE_ISA allows.
- * The first lines are the training step of a small CNN of batch 16: 1 -> 5 channels 3 x 3, ReLU,
- * 2 x 2 max-pool, 5 -> 12 channels 5 x 5, ReLU, group norm, ten classes; then layers of other shapes.
- * A time is the second percentile of many runs; peak is multiply-adds in registers, run between them.
- * Operations are those of the definition, 2 per multiply-add; lines without them are bound by
- * memory.
+ * One thread, warm operands, on every instruction set that the processor has and
+ * SONDE_ISA allows. The first lines are the training step of a small CNN of batch 16: 1
+ * -> 5 channels 3 x 3, ReLU, 2 x 2 max-pool, 5 -> 12 channels 5 x 5, ReLU, group norm,
+ * ten classes; then layers of other shapes. A time is the second percentile of many
+ * runs; peak is multiply-adds in registers, run between them. Operations are those of
+ * the definition, 2 per multiply-add; lines without them are bound by memory.
  */
 #include "kernels_conv_peak.h"
 #include "base/clock.h"

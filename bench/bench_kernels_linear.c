@@ -1,13 +1,14 @@
 /*
- * bench_kernels_linear.c - the kernels of linear layers, updates and reorders against the peak of the
- * machine, measured in the same run, and against oneDNN's matrix product.
+ * bench_kernels_linear.c - the kernels of linear layers, updates and reorders against
+ * the peak of the machine, measured in the same run, and against oneDNN's matrix
+ * product.
  *
  *     bench_kernels_linear [filter]      only lines whose text contains filter
  *
- * Shapes are those of three networks: (a) the dense layers of a small CNN, batch 16; (b) a perceptron
- * 784-320-100-10, batch 1000; (c) 784-256-128-10, batch 32. Times are the second percentile of many
- * runs, with operands as warm as the previous run left them. Whole steps run every kernel of a
- * training step except the loss.
+ * Shapes are those of three networks: (a) the dense layers of a small CNN, batch 16; (b)
+ * a perceptron 784-320-100-10, batch 1000; (c) 784-256-128-10, batch 32. Times are the
+ * second percentile of many runs, with operands as warm as the previous run left them.
+ * Whole steps run every kernel of a training step except the loss.
  */
 #include "kernels_linear.h"
 #include "base/clock.h"

@@ -3,9 +3,9 @@
  *
  *     bench_loader [batch] [epochs]
  *
- * 60,000 samples of 28 x 28 uint8 with labels, shuffled, to_float and normalise, as float32 batches.
- * The limit is a memcpy of the output bytes, from a buffer of one batch to a ring as large as the
- * loader's, on one thread. Rows:
+ * 60,000 samples of 28 x 28 uint8 with labels, shuffled, to_float and normalise, as
+ * float32 batches. The limit is a memcpy of the output bytes, from a buffer of one batch
+ * to a ring as large as the loader's, on one thread. Rows:
  *
  *     made       one thread, no workers: making alone
  *     handed     workers make batches, the consumer reads one number of each

@@ -3,10 +3,10 @@
  *
  *     bench_losses JOB FILE [steps [threads]]
  *
- * FILE becomes a safetensors file: the initial parameters under their names; "samples" (batches,
- * batch, 1, 28, 28) and "labels" (batches, batch), drawn garments, of which step i uses batch i mod
- * batches; "losses" (steps); and the final parameters with the prefix "after.". Metadata:
- * learning_rate, momentum.
+ * FILE becomes a safetensors file: the initial parameters under their names; "samples"
+ * (batches, batch, 1, 28, 28) and "labels" (batches, batch), drawn garments, of which
+ * step i uses batch i mod batches; "losses" (steps); and the final parameters with the
+ * prefix "after.". Metadata: learning_rate, momentum.
  */
 #include "support.h"
 

@@ -6,8 +6,8 @@
  *     due tap            observe() of one tensor by one tap, raw, into a sink that does nothing
  *     due step           begin_step and end_step around nothing, with 1 and with 64 taps
  *
- * in nanoseconds, and as a ratio to one call through a function pointer in the same run. Each
- * figure is the smallest of several repetitions.
+ * in nanoseconds, and as a ratio to one call through a function pointer in the same run.
+ * Each figure is the smallest of several repetitions.
  */
 #include "base/clock.h"
 #include "base/macros.h"

@@ -1,13 +1,14 @@
 /*
- * bench_record.c - what recording costs the producing thread, and the speed of the writer next to
- * a plain writer on the same disk.
+ * bench_record.c - what recording costs the producing thread, and the speed of the
+ * writer next to a plain writer on the same disk.
  *
  *     bench_record [FOLDER [MEGABYTES]]       files are created in FOLDER (.) and removed
  *
- * put over memcpy: bursts that fit the ring, against a memcpy of the same source into memory that is
- * traversed in the same way, in turns; medians of the thread's own time. writer over plain: from the
- * first put until the recorder is closed and everything is synced, against the better of a buffered
- * and a direct writer of 4 MiB blocks with one fdatasync at the end, in turns; medians.
+ * put over memcpy: bursts that fit the ring, against a memcpy of the same source into
+ * memory that is traversed in the same way, in turns; medians of the thread's own time.
+ * writer over plain: from the first put until the recorder is closed and everything is
+ * synced, against the better of a buffered and a direct writer of 4 MiB blocks with one
+ * fdatasync at the end, in turns; medians.
  */
 #include "support.h"
 

@@ -3,10 +3,10 @@
  *
  *     bench_recording [--job fashion_cnn] [--seconds 3] [--dir FOLDER]
  *
- * A bare session and one that records take turns in blocks of a few hundredths of a second,
- * in four modes: weights and gradients raw at every step; everything raw at every step; vital
- * signs of everything at every step; weights and gradients raw at every 10th step. Rows,
- * behind the job and the mode:
+ * A bare session and one that records take turns in blocks of a few hundredths of a
+ * second, in four modes: weights and gradients raw at every step; everything raw at
+ * every step; vital signs of everything at every step; weights and gradients raw at
+ * every 10th step. Rows, behind the job and the mode:
  *
  *     bytes            a step, of raw values
  *     thread_added     seconds of the training thread's processor time that recording adds
@@ -21,8 +21,9 @@
  *                      this adds by the wall
  *     lost             records that the recorder says it lost
  *
- * The disk's rate is that of one sequential writer of 4 MB blocks with as many bytes, synced
- * at the end, buffered or past the cache, whichever is faster, in the same folder.
+ * The disk's rate is that of one sequential writer of 4 MB blocks with as many bytes,
+ * synced at the end, buffered or past the cache, whichever is faster, in the same
+ * folder.
  */
 #include "support.h"
 
@@ -142,8 +143,8 @@ static void time_block(bench *b, bench_network *net, int64_t first, int64_t coun
     *wall += now_of(CLOCK_MONOTONIC) - start;
 }
 
-/* Both sessions in turns, until the seconds or the bytes are used up; then the run is closed,
- * in the recording's time. */
+/* Both sessions in turns, until the seconds or the bytes are used up; then the run is
+ * closed, in the recording's time. */
 static void measure(bench *b, sonde_recorder_stats *stats)
 {
     double ignored = 0.0, step = 0.0;

@@ -1,12 +1,13 @@
 /*
- * bench_rules.c - the cost of judging: all default rules during training, over vital signs alone,
- * with raw values, and as `sonde train` does by default, next to the bare step; over a recorded run
- * of 100,000 steps; and the delay until another process that follows a run reports a fault.
+ * bench_rules.c - the cost of judging: all default rules during training, over vital
+ * signs alone, with raw values, and as `sonde train` does by default, next to the bare
+ * step; over a recorded run of 100,000 steps; and the delay until another process that
+ * follows a run reports a fault.
  *
  *     rules [FOLDER]     where the run is written and removed again; default /tmp
  *
- * Prints name,value,unit,limit,verdict per line, and on stderr the findings in the training, which is
- * healthy and should have none.
+ * Prints name,value,unit,limit,verdict per line, and on stderr the findings in the
+ * training, which is healthy and should have none.
  */
 #include "support.h"
 
@@ -29,7 +30,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* STEPS: in which all that is looked at seldom is due equally often, wherever they begin. */
+/* STEPS: in which all that is looked at seldom is due equally often, wherever they
+ * begin. */
 enum { STEPS = 200, RECORDED = 100000, TENSORS = 12 };
 
 /* --- in process ------------------------------------------------------------------- */

@@ -1,12 +1,12 @@
 /*
- * bench_train.c - the cost of a training step against the limit of the processor, and what
- * observation adds to it.
+ * bench_train.c - the cost of a training step against the limit of the processor, and
+ * what observation adds to it.
  *
  *     bench_train [--job fashion_cnn] [--threads 1] [--seconds 5] [--bare]
  *
- * Several sessions of one job, which differ in their taps, take turns in blocks of a few hundredths
- * of a second, with a loop of multiply-adds in registers in between, so that other load affects all
- * of them alike. Rows, after the job and the threads:
+ * Several sessions of one job, which differ in their taps, take turns in blocks of a few
+ * hundredths of a second, with a loop of multiply-adds in registers in between, so that
+ * other load affects all of them alike. Rows, after the job and the threads:
  *
  *     peak                 of one core, in this process: the fast decile of all blocks
  *     step, step_p10       median and fast decile of the bare step, without taps
@@ -19,9 +19,10 @@
  *     not_due, ...         each tap's step over the bare one of the same round, minus 1; the median
  *                          of all rounds
  *
- * Times are of ten consecutive steps, because some taps are due at every tenth. The time of a block
- * is the lower quartile of its tens. There are many different batches: a network that repeats one
- * batch grows denormal momenta, which real training does not have.
+ * Times are of ten consecutive steps, because some taps are due at every tenth. The time
+ * of a block is the lower quartile of its tens. There are many different batches: a
+ * network that repeats one batch grows denormal momenta, which real training does not
+ * have.
  *
  * --bare measures only the bare step, for a comparison of two builds.
  */

@@ -1,11 +1,12 @@
 /*
- * bench_trial.c - the cost of reading a run: opening a million records, one value at one step, the
- * vital signs of one tensor over 100,000 steps, a cursor over everything, a live refresh.
+ * bench_trial.c - the cost of reading a run: opening a million records, one value at one
+ * step, the vital signs of one tensor over 100,000 steps, a cursor over everything, a
+ * live refresh.
  *
  *     trial [FOLDER]     where the runs are written and removed again; default TMPDIR or /tmp
  *
- * Prints name,value,unit,limit,verdict per line. The recorder writes the runs, and they are read from
- * the page cache; each figure is the best of several.
+ * Prints name,value,unit,limit,verdict per line. The recorder writes the runs, and they
+ * are read from the page cache; each figure is the best of several.
  */
 #include "support.h"
 

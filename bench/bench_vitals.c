@@ -1,9 +1,10 @@
 /*
- * bench_vitals.c - the cost of observation: vital signs against reading, in memory and in L2, fused
- * into the loop of an optimiser, and the sketch.
+ * bench_vitals.c - the cost of observation: vital signs against reading, in memory and
+ * in L2, fused into the loop of an optimiser, and the sketch.
  *
- * Prints name,value,unit,limit per line; limit is empty if there is none. Each figure is the best of
- * several runs, with the reference measured in between. n of the fused rows is a multiple of 16.
+ * Prints name,value,unit,limit per line; limit is empty if there is none. Each figure is
+ * the best of several runs, with the reference measured in between. n of the fused rows
+ * is a multiple of 16.
  */
 #include "vitals_fused.h"
 

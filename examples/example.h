@@ -1,5 +1,6 @@
 /*
- * example.h - what the examples have in common: ending with a message when something fails.
+ * example.h - what the examples have in common: ending with a message when something
+ * fails.
  */
 #ifndef SONDE_EXAMPLES_EXAMPLE_H
 #define SONDE_EXAMPLES_EXAMPLE_H

@@ -1,12 +1,12 @@
 /*
- * fashion_cnn.c - a small convolutional network on Fashion-MNIST: train, save, evaluate, draw the
- * confusion matrix, load, classify an image of your own.
+ * fashion_cnn.c - a small convolutional network on Fashion-MNIST: train, save, evaluate,
+ * draw the confusion matrix, load, classify an image of your own.
  *
  *     fashion_cnn [DATA_FOLDER] [IMAGE]
  *
- * Without DATA_FOLDER the program looks for the data where `sonde data fetch fashion-mnist` puts it.
- * It writes sample_images.png, classifier.safetensors, confusion_matrix.png and transformed.png into
- * the current folder.
+ * Without DATA_FOLDER the program looks for the data where `sonde data fetch
+ * fashion-mnist` puts it. It writes sample_images.png, classifier.safetensors,
+ * confusion_matrix.png and transformed.png into the current folder.
  */
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>
@@ -23,7 +23,8 @@ enum { BATCH = 16, EVAL_BATCH = 32, EPOCHS = 5, SEED = 42 };
 static sonde_diag diag;
 static const float half = 0.5F;
 
-/* Three kinds of layers: with parameters, without, and the loss, which is part of the model. */
+/* Three kinds of layers: with parameters, without, and the loss, which is part of the
+ * model. */
 static sonde_nn_model *build_model(void)
 {
     sonde_nn_model *model = NULL;

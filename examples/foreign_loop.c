@@ -3,9 +3,9 @@
  *
  *     foreign_loop RUN [STEPS [CONFIG]]
  *
- * A network of two layers learns by hand-written gradient descent which of two rings a point
- * lies on. RUN is the folder to record to; CONFIG, a hook's configuration (YAML, JSON or
- * smdebug's JSON), says which of the tensors below are saved, and when.
+ * A network of two layers learns by hand-written gradient descent which of two rings a
+ * point lies on. RUN is the folder to record to; CONFIG, a hook's configuration (YAML,
+ * JSON or smdebug's JSON), says which of the tensors below are saved, and when.
  */
 #include <sonde/watch.h>
 

@@ -1,11 +1,12 @@
 /*
- * gradient_histogram.c - anchors: a histogram of the magnitudes of the gradients of a small network on
- * MNIST after one epoch.
+ * gradient_histogram.c - anchors: a histogram of the magnitudes of the gradients of a
+ * small network on MNIST after one epoch.
  *
  *     gradient_histogram [DATA_FOLDER]
  *
- * The histogram shows whether gradients underflow or overflow: log2 of |g| in 50 bins, with zeros two
- * below the smallest. The log-softmax of the network runs over the batch (axis 0).
+ * The histogram shows whether gradients underflow or overflow: log2 of |g| in 50 bins,
+ * with zeros two below the smallest. The log-softmax of the network runs over the batch
+ * (axis 0).
  */
 #include <sonde/nn/dataset.h>
 #include <sonde/nn/loader.h>

@@ -8,12 +8,12 @@
  *                       [--gradients-filters TEXT ...] [--activations-filters TEXT ...]
  *                       [--data FOLDER]
  *
- * Steps are batches of 32, as Keras counts them. With pipelining (the default) the network has
- * three layers in two stages, which run one after the other, and gradients are summed over four
- * batches before they are applied; without, it has two layers, and sums gradients on request. The
- * filter "none" selects everything. An execution is one call of the session: fewer steps per call
- * need less memory and change nothing else. Without --data, the program looks for MNIST where
- * `sonde data fetch mnist` puts it.
+ * Steps are batches of 32, as Keras counts them. With pipelining (the default) the
+ * network has three layers in two stages, which run one after the other, and gradients
+ * are summed over four batches before they are applied; without, it has two layers, and
+ * sums gradients on request. The filter "none" selects everything. An execution is one
+ * call of the session: fewer steps per call need less memory and change nothing else.
+ * Without --data, the program looks for MNIST where `sonde data fetch mnist` puts it.
  */
 #include <sonde/log.h>
 #include <sonde/nn/dataset.h>
@@ -158,7 +158,8 @@ typedef struct layer {
     const char *dense, *activation; /* names */
 } layer;
 
-/* A list of layers, each fed by the one before; the last one's activation is a softmax. */
+/* A list of layers, each fed by the one before; the last one's activation is a softmax.
+ */
 static sonde_nn_value build_sequential(sonde_nn_model *model, sonde_nn_value x,
                                        bool pipelined)
 {

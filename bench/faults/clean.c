@@ -109,8 +109,9 @@ static void of_data(int variant, uint64_t seed, const char *record, sonde_rules 
     finish(&plan, rules);
 }
 
-/* Small batches, until all is known by heart: losses and gradients of most batches are next to
- * nothing by then, and scatter. Of every other seed rules see what they see in `sonde train`. */
+/* Small batches, until all is known by heart: losses and gradients of most batches are
+ * next to nothing by then, and scatter. Of every other seed rules see what they see in
+ * `sonde train`. */
 static void long_run(int variant, uint64_t seed, const char *record, sonde_rules **rules)
 {
     faults_plan plan = faults_usual((faults_net)variant, seed);

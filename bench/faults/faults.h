@@ -32,7 +32,8 @@ enum { FEATURES = 32, SIDE = 14, PIXELS = SIDE * SIDE, CLASSES = 10 };
 
 /* Numbers of a sample. */
 int64_t faults_sample(faults_data_kind kind);
-/* Batch number `step` of a seed: x (batch, sample); y (batch), of regression t (batch) instead. */
+/* Batch number `step` of a seed: x (batch, sample); y (batch), of regression t (batch)
+ * instead. */
 void faults_batch(faults_data_kind kind, uint64_t seed, int64_t step, int64_t batch,
                   float *x, int64_t *y, float *t);
 /* Uniform in 0 ... 1, and standard normal, pure functions of all three. */
@@ -89,8 +90,8 @@ sonde_rules *faults_default_rules(void);
 
 /* --- faults ----------------------------------------------------------------------- */
 
-/* Who may find a fault: a rule and the tensors that are right, as patterns of fnmatch parted by
- * blanks; "-" stands for the run as a whole. */
+/* Who may find a fault: a rule and the tensors that are right, as patterns of fnmatch
+ * parted by blanks; "-" stands for the run as a whole. */
 typedef struct faults_answer {
     const char *rule, *tensors;
 } faults_answer;

@@ -62,7 +62,8 @@ static void unmake(loop *training)
 
 /* --- steps ------------------------------------------------------------------------ */
 
-/* Words of a class are more frequent in it than others; every batch touches few of them. */
+/* Words of a class are more frequent in it than others; every batch touches few of them.
+ */
 static void draw_tokens(const loop *training, loop_net *net, uint64_t number)
 {
     for (int64_t i = 0; i < training->plan.batch; i++) {

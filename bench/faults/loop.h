@@ -1,8 +1,8 @@
 /*
- * loop.h - networks of dense layers with a training loop of their own, in plain C: what a
- * foreign program is to libsonde. It has what the engine lacks (dropout, batch norm, tanh and
- * sigmoid, embeddings, evaluation in the same process, replicas, layers that are frozen) and
- * can make the mistakes that programs make.
+ * loop.h - networks of dense layers with a training loop of their own, in plain C: what
+ * a foreign program is to libsonde. It has what the engine lacks (dropout, batch norm,
+ * tanh and sigmoid, embeddings, evaluation in the same process, replicas, layers that
+ * are frozen) and can make the mistakes that programs make.
  *
  *     hidden layer   z = x W' + b; batch norm?; activation; op?; dropout?; x + that?
  *
@@ -24,8 +24,8 @@ typedef enum loop_activation {
     ACT_SIGMOID = 2
 } loop_activation;
 
-/* An op after the first activation h, as people write them: log(1.01 + h), sqrt(1.01 + h), and
- * h / rms(h); of a value that `shift` was taken from, which is the fault. */
+/* An op after the first activation h, as people write them: log(1.01 + h), sqrt(1.01 +
+ * h), and h / rms(h); of a value that `shift` was taken from, which is the fault. */
 typedef enum loop_op {
     OP_NONE = 0,
     OP_LOG = 1,

@@ -30,7 +30,8 @@ static float flipped(float value, unsigned bit)
     return value;
 }
 
-/* Flips a bit of an element that stands out by it; the sign bit: of any that is above the mean. */
+/* Flips a bit of an element that stands out by it; the sign bit: of any that is above
+ * the mean. */
 static void flip(const loop *training, float *values, int64_t count, unsigned bit)
 {
     float mean = 0.0F, most = 0.0F;

@@ -1,6 +1,6 @@
 /*
- * main.c - plants faults in networks that really train, and judges them and clean runs with all
- * default rules.
+ * main.c - plants faults in networks that really train, and judges them and clean runs
+ * with all default rules.
  *
  *     faults [--short] [--seeds N] [--first SEED] [--only NUMBER] [--clean | --planted]
  *            [--record FOLDER [--every N]] [--rows] [--markdown] [--verbose]
@@ -13,8 +13,8 @@
  *   --rows      a line a row instead of a line a fault
  *   --verbose   every finding of every run, not only of those that were missed
  *
- * Ends with status 1 if a bar is missed: 95 % found, 90 % at the right tensor, no clean run
- * alarmed, nothing that is found in one way only. Notes do not count as alarms.
+ * Ends with status 1 if a bar is missed: 95 % found, 90 % at the right tensor, no clean
+ * run alarmed, nothing that is found in one way only. Notes do not count as alarms.
  */
 #include "faults.h"
 #include "record.h"

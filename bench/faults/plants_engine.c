@@ -250,8 +250,8 @@ static void on_residual(const faults_row *row, uint64_t seed, double severity,
 
 /* clang-format off */
 #define BAD(at) {"NonFinite", at}, {"ExplodingTensor", at}
-/* The rate is that of all weights, and the loss shows it. What becomes NaN, or spikes, on the way
- * between the two is found, but is not where it comes from. */
+/* The rate is that of all weights, and the loss shows it. What becomes NaN, or spikes,
+ * on the way between the two is found, but is not where it comes from. */
 #define TOO_FAST {"WeightUpdateRatio", "*weight"}, {"LossSpike", "loss*"}, \
     {"LossNotDecreasing", "loss*"}, {"NonFinite", "*.weight loss*"}, \
     {"GradientSpike", "Gradient___*.weight"}

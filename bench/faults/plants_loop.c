@@ -14,7 +14,8 @@
 
 enum { SHOWS = 40 };
 
-/* Three networks: a plain one of ReLUs, one of tanh with batch norm, a deep residual one. */
+/* Three networks: a plain one of ReLUs, one of tanh with batch norm, a deep residual
+ * one. */
 typedef enum loop_net_kind { LOOP_RELU = 0, LOOP_NORM = 1, LOOP_DEEP = 2 } loop_net_kind;
 
 static loop_plan usual(loop_net_kind kind, uint64_t seed)
@@ -166,7 +167,8 @@ static void wrong_head(const faults_row *row, uint64_t seed, double severity,
 
 /* --- loss curves -------------------------------------------------------------------- */
 
-/* Few samples, a third of them with wrong labels: what is learnt of them holds nowhere else. */
+/* Few samples, a third of them with wrong labels: what is learnt of them holds nowhere
+ * else. */
 static void overfit(const faults_row *row, uint64_t seed, double severity,
                     const char *record, sonde_rules **rules)
 {

@@ -1,7 +1,8 @@
 /*
- * record.h - a run recorded as rules look at it inside the process: vital signs of everything
- * at every step, raw values at every tenth, and those that rules ask for at each step. So what
- * is found afterwards has to be what was found at once, with the same ids.
+ * record.h - a run recorded as rules look at it inside the process: vital signs of
+ * everything at every step, raw values at every tenth, and those that rules ask for at
+ * each step. So what is found afterwards has to be what was found at once, with the same
+ * ids.
  */
 #ifndef SONDE_BENCH_FAULTS_RECORD_H
 #define SONDE_BENCH_FAULTS_RECORD_H
@@ -10,13 +11,13 @@
 
 #include <sonde/recorder.h>
 
-/* Before the observer is bound. The rules write into the run what they find, and others follow
- * it from a thread of their own. */
+/* Before the observer is bound. The rules write into the run what they find, and others
+ * follow it from a thread of their own. */
 sonde_recorder *faults_record(const char *path, const sonde_catalogue *catalogue,
                               sonde_observer *observer, sonde_rules *rules);
 void faults_record_end(sonde_recorder *recorder); /* NULL is fine */
-/* Judges what lies in path anew, and compares: how many findings of the process, of those who
- * followed and of this have no twin in the others. */
+/* Judges what lies in path anew, and compares: how many findings of the process, of
+ * those who followed and of this have no twin in the others. */
 size_t faults_record_compare(const char *path, sonde_rules *found);
 void faults_record_remove(const char *path);
 

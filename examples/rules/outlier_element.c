@@ -1,6 +1,6 @@
 /*
- * outlier_element.c - a rule in C to copy: one element of a weight outgrows all others, as after a
- * flipped bit.
+ * outlier_element.c - a rule in C to copy: one element of a weight outgrows all others,
+ * as after a flipped bit.
  *
  *     cc -shared -fPIC -o outlier_element.so outlier_element.c $(pkg-config --cflags sonde) -lm
  *     sonde rules RUN --rule ./outlier_element.so:factor=50

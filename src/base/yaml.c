@@ -73,18 +73,22 @@ static sonde_err add_child(builder *b, sonde__yaml *parent, char *key,
     sonde__yaml *child = NULL;
     sonde_err err = build(b, event, depth + 1, &child);
 
-    if (err == SONDE_OK && !sonde__reserve(&parent->children, &parent->capacity,
-                                           parent->count + 1, sizeof(sonde__yaml *))) {
-        sonde__yaml_destroy(child);
-        err = sonde__fail_nomem(b->diag, "YAML");
-    }
     if (err != SONDE_OK) {
-        sonde__free(key);
-        return err;
+        goto error;
+    }
+    if (!sonde__reserve(&parent->children, &parent->capacity, parent->count + 1,
+                        sizeof(sonde__yaml *))) {
+        err = sonde__fail_nomem(b->diag, "YAML");
+        goto error;
     }
     child->key = key;
     parent->children[parent->count++] = child;
     return SONDE_OK;
+
+error:
+    sonde__yaml_destroy(child);
+    sonde__free(key);
+    return err;
 }
 
 /* The scalar of a map's key, checked: a plain text that the map does not have yet. */
@@ -380,19 +384,23 @@ sonde_err sonde__yaml_text(const sonde__yaml_reader *reader, const sonde__yaml *
                            const char *key, const char **out)
 {
     const sonde__yaml *node = sonde__yaml_get(map, key);
-    sonde_err err = node != NULL ? read_scalar(reader, node, "a text") : SONDE_OK;
+    sonde_err err = SONDE_OK;
 
-    if (err == SONDE_OK && node != NULL) {
-        *out = node->text;
+    if (node == NULL) {
+        return SONDE_OK;
     }
-    return err;
+    err = read_scalar(reader, node, "a text");
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = node->text;
+    return SONDE_OK;
 }
 
 sonde_err sonde__yaml_ints(const sonde__yaml_reader *reader, const sonde__yaml *map,
                            const char *key, int64_t *out, size_t most, size_t *count)
 {
     const sonde__yaml *node = sonde__yaml_get(map, key);
-    sonde_err err = SONDE_OK;
 
     *count = 0;
     if (node == NULL) {
@@ -406,9 +414,14 @@ sonde_err sonde__yaml_ints(const sonde__yaml_reader *reader, const sonde__yaml *
         return sonde__yaml_fail(reader, node, SONDE_EINVAL, "a number or a short list",
                                 "%s is too long or no list", key);
     }
-    for (size_t i = 0; err == SONDE_OK && i < node->count; i++) {
-        err = read_int(reader, node->children[i], INT32_MIN, INT32_MAX, &out[i]);
-    }
     *count = node->count;
-    return err;
+    for (size_t i = 0; i < node->count; i++) {
+        const sonde_err err =
+            read_int(reader, node->children[i], INT32_MIN, INT32_MAX, &out[i]);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
 }

@@ -190,16 +190,22 @@ sonde_err cli_actions_open(const cli_acting *asked, const char *run, sonde_actio
         return SONDE_OK;
     }
     err = sonde_actions_create(&options, &actions, diag);
-    for (size_t i = 0; err == SONDE_OK && i < asked->on_finding.count; i++) {
-        err = sonde_actions_add(actions, asked->on_finding.text[i], diag);
-    }
     if (err != SONDE_OK) {
-        sonde_actions_destroy(actions);
-        return err;
+        goto error;
+    }
+    for (size_t i = 0; i < asked->on_finding.count; i++) {
+        err = sonde_actions_add(actions, asked->on_finding.text[i], diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     cli_actions_log();
     *out = actions;
     return SONDE_OK;
+
+error:
+    sonde_actions_destroy(actions);
+    return err;
 }
 
 void cli_actions_close(sonde_actions *actions)

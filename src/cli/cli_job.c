@@ -79,12 +79,14 @@ static sonde_err draw_stand_in(const char *name, sonde_diag *diag)
     sonde_err err = sonde_nn_data_cache(name, path, sizeof path, diag);
 
     /* the test set is written last */
-    if (err == SONDE_OK &&
-        sonde_nn_dataset_open_named(name, SONDE_NN_TEST, path, &test, NULL) == SONDE_OK) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde_nn_dataset_open_named(name, SONDE_NN_TEST, path, &test, NULL) == SONDE_OK) {
         sonde_nn_dataset_destroy(test);
         return SONDE_OK;
     }
-    return err == SONDE_OK ? sonde_nn_synth(path, &synth, diag) : err;
+    return sonde_nn_synth(path, &synth, diag);
 }
 
 /* Fetched into the cache, or drawn there: then the job names the stand-in, for both splits. */

@@ -75,13 +75,17 @@ sonde_err cli_range_parse(const char *mode, const char *steps, int64_t worker,
     if (mode != NULL) {
         err = parse_mode(mode, &parsed.mode, diag);
     }
-    if (err == SONDE_OK && steps != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (steps != NULL) {
         err = parse_steps(steps, &parsed, diag);
     }
-    if (err == SONDE_OK) {
-        *range = parsed;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *range = parsed;
+    return SONDE_OK;
 }
 
 sonde_err cli_stats_parse(const char *text, const char *usual, cli_stats *stats,
@@ -188,10 +192,13 @@ sonde_err cli_select(const sonde_trial *trial, const char *text, uint32_t **ids,
 {
     const sonde_err err = cli_resolve(trial, text != NULL ? text : "*", ids, count, diag);
 
-    if (err == SONDE_OK && *count == 0 && text != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (*count == 0 && text != NULL) {
         cli_warn("'%s' matches no tensor", text);
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t **ids,
@@ -201,16 +208,22 @@ sonde_err cli_select_some(const sonde_trial *trial, const char *text, uint32_t *
     size_t found_count = 0;
     sonde_err err = cli_resolve(trial, text, &found, &found_count, diag);
 
-    if (err == SONDE_OK && found_count == 0) {
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (found_count == 0) {
         err = sonde_diag_set(diag, SONDE_ENOTFOUND, text, "", "matches no tensor");
     }
     if (err != SONDE_OK) {
-        sonde_selector_free_ids(found);
-        return err;
+        goto error;
     }
     *ids = found;
     *count = found_count;
     return SONDE_OK;
+
+error:
+    sonde_selector_free_ids(found);
+    return err;
 }
 
 bool cli_is_number(const sonde_tensor_info *info)

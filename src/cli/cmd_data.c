@@ -56,15 +56,19 @@ static int run_fetch(const void *values, int argc, char **argv)
 
     (void)argc;
     cli_catch_interrupt();
-    if (err == SONDE_OK) {
-        cli_progress_begin(&progress, argv[0], "B", 0, asked->quiet);
-        err = sonde_nn_data_fetch(argv[0], path, &options, &diag);
-        cli_progress_end(&progress);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
     }
-    if (err == SONDE_OK && !asked->quiet) {
+    cli_progress_begin(&progress, argv[0], "B", 0, asked->quiet);
+    err = sonde_nn_data_fetch(argv[0], path, &options, &diag);
+    cli_progress_end(&progress);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    if (!asked->quiet) {
         (void)printf("%s is in %s\n", argv[0], path);
     }
-    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    return CLI_OK;
 }
 
 static const cli_option fetch_options[] = {
@@ -102,13 +106,17 @@ static int run_synth(const void *values, int argc, char **argv)
     options.seed = asked->seed != CLI_NOT_GIVEN ? (uint64_t)asked->seed : 0;
     options.train = asked->train != CLI_NOT_GIVEN ? asked->train : 0;
     options.test = asked->test != CLI_NOT_GIVEN ? asked->test : 0;
-    if (err == SONDE_OK) {
-        err = sonde_nn_synth(path, &options, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
     }
-    if (err == SONDE_OK && !asked->quiet) {
+    err = sonde_nn_synth(path, &options, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
+    }
+    if (!asked->quiet) {
         (void)printf("drawn into %s\n", path);
     }
-    return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
+    return CLI_OK;
 }
 
 static const cli_option synth_options[] = {
@@ -200,9 +208,10 @@ static int run_info(const void *values, int argc, char **argv)
     sonde_err err = describe(argv[0], asked->folder, SONDE_NN_TRAIN, asked->json, &diag);
 
     (void)argc;
-    if (err == SONDE_OK) {
-        err = describe(argv[0], asked->folder, SONDE_NN_TEST, asked->json, &diag);
+    if (err != SONDE_OK) {
+        return cli_fail(&diag);
     }
+    err = describe(argv[0], asked->folder, SONDE_NN_TEST, asked->json, &diag);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 

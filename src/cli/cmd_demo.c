@@ -308,7 +308,10 @@ static sonde_err open_rules(showing *show, sonde_diag *diag)
 {
     sonde_err err = sonde_rules_create(&show->rules, diag);
 
-    err = err == SONDE_OK ? sonde_rules_add_defaults(show->rules, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_rules_add_defaults(show->rules, diag);
     err = err == SONDE_OK && show->demo->pair ? add_comparison(show, show->rules, diag)
                                               : err;
     return err;
@@ -350,7 +353,10 @@ static sonde_err train(showing *show, bool judged, sonde_diag *diag)
     options.rules = show->rules;
     options.on_finding = on_finding;
     options.user = show;
-    return err == SONDE_OK ? cli_demo_train(show->file, &options, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return cli_demo_train(show->file, &options, diag);
 }
 
 static void conclude(showing *show)

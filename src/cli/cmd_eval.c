@@ -76,16 +76,19 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
         info->data_path = asked->data;
     }
     err = sonde_nn_job_build(run->job, &run->model, diag);
-    if (err == SONDE_OK) {
-        err = cli_weights_load(run->model, weights, asked->model, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag);
+    err = cli_weights_load(run->model, weights, asked->model, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK
-               ? sonde_nn_evaluator_create_for_job(run->job, run->model, run->set, 0,
-                                                   &options, &run->evaluator, diag)
-               : err;
+    err = cli_data_open(run->job, SONDE_NN_TEST, asked->quiet, &run->set, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_evaluator_create_for_job(run->job, run->model, run->set, 0, &options,
+                                             &run->evaluator, diag);
 }
 
 static sonde_err evaluate(evaluation *run, sonde_diag *diag)
@@ -124,12 +127,16 @@ static int run_eval(const void *values, int argc, char **argv)
 
     cli_catch_interrupt();
     err = set_up(&run, argc > 0 ? argv[0] : NULL, &diag);
-    if (err == SONDE_OK) {
-        err = evaluate(&run, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = show(&run, &diag);
+    err = evaluate(&run, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = show(&run, &diag);
+
+done:
     sonde_nn_evaluator_destroy(run.evaluator);
     sonde_nn_dataset_destroy(run.set);
     sonde_nn_model_destroy(run.model);

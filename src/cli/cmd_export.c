@@ -64,11 +64,9 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
     sonde_err err = SONDE_OK;
 
     if (asked->format == NULL) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--to",
-                             .found = "is missing",
-                             .expected = "tensorboard, npz, safetensors, csv or jsonl"};
-        return SONDE_EINVAL;
+        return sonde_diag_set(diag, SONDE_EINVAL, "--to",
+                              "tensorboard, npz, safetensors, csv or jsonl",
+                              "is missing");
     }
     err = sonde_export_kind_parse(asked->format, kind, diag);
     if (err != SONDE_OK) {
@@ -76,34 +74,35 @@ static sonde_err set_up(const export_values *asked, sonde_export_kind *kind,
         return err;
     }
     err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
-    if (err == SONDE_OK && asked->stats != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (asked->stats != NULL) {
         err = cli_stats_parse(asked->stats, NULL, stats, diag);
         options->stats = stats->item;
         options->stat_count = stats->count;
     }
-    if (err == SONDE_OK && asked->values && asked->stats != NULL) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--values",
-                             .found = "and --stat",
-                             .expected = "one of them"};
-        return SONDE_EINVAL;
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && !asked->values && asked->elements != CLI_NOT_GIVEN) {
-        *diag = (sonde_diag){.err = SONDE_EINVAL,
-                             .where = "--elements",
-                             .found = "without --values",
-                             .expected = "both"};
-        return SONDE_EINVAL;
+    if (asked->values && asked->stats != NULL) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--values", "one of them",
+                              "and --stat");
     }
-    if (err == SONDE_OK) {
-        options->values = asked->values;
-        options->elements = asked->elements != CLI_NOT_GIVEN ? asked->elements : 0;
-        options->mode = range.mode;
-        options->begin = range.begin;
-        options->end = range.end;
-        options->worker = range.worker;
+    if (!asked->values && asked->elements != CLI_NOT_GIVEN) {
+        return sonde_diag_set(diag, SONDE_EINVAL, "--elements", "both",
+                              "without --values");
     }
-    return err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    options->values = asked->values;
+    options->elements = asked->elements != CLI_NOT_GIVEN ? asked->elements : 0;
+    options->mode = range.mode;
+    options->begin = range.begin;
+    options->end = range.end;
+    options->worker = range.worker;
+    return SONDE_OK;
 }
 
 static sonde_err export_run(const export_values *asked, int argc, char **argv,
@@ -117,24 +116,34 @@ static sonde_err export_run(const export_values *asked, int argc, char **argv,
     cli_stats stats;
     sonde_err err = set_up(asked, &kind, &stats, &options, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_trial_open(argv[0], NULL, &trial, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && argc > 2) {
+    err = sonde_trial_open(argv[0], NULL, &trial, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (argc > 2) {
         err = cli_select_some(trial, argv[2], &ids, &options.id_count, diag);
         options.ids = ids;
     }
-    if (err == SONDE_OK) {
-        options.progress = on_progress;
-        options.report_line = on_left_out;
-        options.user = work;
-        cli_progress_begin(&work->progress, "Export", "parts", 0, asked->quiet);
-        err = sonde_trial_export(trial, kind, argv[1], &options, &report, diag);
-        cli_progress_end(&work->progress);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && !asked->quiet) {
+    options.progress = on_progress;
+    options.report_line = on_left_out;
+    options.user = work;
+    cli_progress_begin(&work->progress, "Export", "parts", 0, asked->quiet);
+    err = sonde_trial_export(trial, kind, argv[1], &options, &report, diag);
+    cli_progress_end(&work->progress);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (!asked->quiet) {
         print_report(&report, argv[1]);
     }
+
+done:
     sonde_selector_free_ids(ids);
     sonde_trial_close(trial);
     return err;

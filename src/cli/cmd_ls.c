@@ -176,12 +176,14 @@ static sonde_err count_kinds(sonde_trial *trial, uint32_t id, saved *kinds,
 
     *kinds = (saved){.first = -1, .last = -1};
     err = count_steps(trial, id, SONDE_HOW_RAW, &kinds->raw, kinds, diag);
-    if (err == SONDE_OK) {
-        err = count_steps(trial, id, SONDE_HOW_VITALS, &kinds->vitals, kinds, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK
-               ? count_steps(trial, id, SONDE_HOW_SKETCH, &kinds->sketch, kinds, diag)
-               : err;
+    err = count_steps(trial, id, SONDE_HOW_VITALS, &kinds->vitals, kinds, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return count_steps(trial, id, SONDE_HOW_SKETCH, &kinds->sketch, kinds, diag);
 }
 
 /* --- the run ---------------------------------------------------------------------- */
@@ -485,12 +487,16 @@ static int run_ls(const void *values, int argc, char **argv)
         list_runs(argv[0], asked->names, asked->json)) {
         return CLI_OK;
     }
-    if (err == SONDE_OK) {
-        err = cli_select(trial, argc > 1 ? argv[1] : NULL, &ids, &count, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = list(asked, trial, ids, count, &diag);
+    err = cli_select(trial, argc > 1 ? argv[1] : NULL, &ids, &count, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = list(asked, trial, ids, count, &diag);
+
+done:
     sonde_selector_free_ids(ids);
     sonde_trial_close(trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);

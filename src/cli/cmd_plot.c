@@ -470,15 +470,19 @@ static sonde_err plot_curves(plotting *p, int argc, char **argv, sonde_diag *dia
 {
     sonde_err err = SONDE_OK;
 
-    for (int i = 0; err == SONDE_OK && i < argc; i++) {
+    for (int i = 0; i < argc; i++) {
         err = add_selected(p, argv[i], diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
     }
-    if (err == SONDE_OK) {
-        err = read_points(p, diag);
+    err = read_points(p, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = draw_curves(p, diag);
-    }
+    err = draw_curves(p, diag);
+
+done:
     for (size_t i = 0; i < p->series_count; i++) {
         free(p->series[i].x);
         free(p->series[i].y);
@@ -497,9 +501,11 @@ static sonde_err plot_heat(plotting *p, const char *name, sonde_diag *diag)
     if (p->asked->title == NULL) {
         page.title = name;
     }
-    return err == SONDE_OK ? draw_heat(p->trial, id, &p->range, x_label(p), &page,
-                                       &p->left_out, p->asked->out, diag)
-                           : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return draw_heat(p->trial, id, &p->range, x_label(p), &page, &p->left_out,
+                     p->asked->out, diag);
 }
 
 /* --- the command ------------------------------------------------------------------ */
@@ -533,11 +539,8 @@ static sonde_err check(plotting *p, int argc, sonde_diag *diag)
     }
     for (size_t i = 0; err == SONDE_OK && i < p->stats.count; i++) {
         if (p->stats.item[i].kind == SONDE_REDUCTION_HASH) {
-            *diag = (sonde_diag){.err = SONDE_EINVAL,
-                                 .where = "--stat",
-                                 .found = "a curve of hashes",
-                                 .expected = "a statistic that is a number"};
-            err = diag->err;
+            err = sonde_diag_set(diag, SONDE_EINVAL, "--stat",
+                                 "a statistic that is a number", "a curve of hashes");
         }
     }
     return err == SONDE_OK ? cli_range_parse(p->asked->mode, p->asked->steps,
@@ -552,14 +555,18 @@ static int run_plot(const void *values, int argc, char **argv)
     sonde_err err = check(&p, argc, &diag);
 
     cli_catch_interrupt();
-    if (err == SONDE_OK) {
-        err = sonde_trial_open(argv[0], NULL, &p.trial, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        make_title(&p);
-        err = p.asked->histogram ? plot_heat(&p, argv[1], &diag)
-                                 : plot_curves(&p, argc - 1, argv + 1, &diag);
+    err = sonde_trial_open(argv[0], NULL, &p.trial, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    make_title(&p);
+    err = p.asked->histogram ? plot_heat(&p, argv[1], &diag)
+                             : plot_curves(&p, argc - 1, argv + 1, &diag);
+
+done:
     sonde_trial_close(p.trial);
     return err == SONDE_OK ? cli_left_out_end(p.left_out) : cli_fail(&diag);
 }

@@ -71,13 +71,18 @@ static sonde_err transform(prediction *run, sonde_nn_sample *sample, sonde_diag 
 
     run->input =
         aligned_alloc(64, (sonde_nn_pipeline_bytes(run->pipeline) + 63) / 64 * 64);
-    if (err == SONDE_OK && (run->input == NULL || (scratch > 0 && room == NULL))) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (run->input == NULL || (scratch > 0 && room == NULL)) {
         err = diag->err = SONDE_ENOMEM;
     }
-    if (err == SONDE_OK) {
-        err =
-            sonde_nn_pipeline_run(run->pipeline, sample, 0, 0, 0, room, run->input, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde_nn_pipeline_run(run->pipeline, sample, 0, 0, 0, room, run->input, diag);
+
+done:
     free(room);
     return err;
 }
@@ -160,26 +165,33 @@ static sonde_err predict_image(prediction *run, const char *path, sonde_diag *di
     int64_t shape[4] = {1};
     sonde_err err = sonde_nn_dataset_open_image(path, &run->image, diag);
 
-    if (err == SONDE_OK) {
-        err = make_pipeline(run, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = transform(run, &sample, diag);
+    err = make_pipeline(run, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        memcpy(shape + 1, run->info->sample_shape, 3 * sizeof *shape);
-        input = sonde_view_of(SONDE_F32, 4, shape, run->input);
-        err = sonde_nn_session_run(run->session, &input, 1, diag);
+    err = transform(run, &sample, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_output(run->session, 0, &scores, diag);
+    memcpy(shape + 1, run->info->sample_shape, 3 * sizeof *shape);
+    input = sonde_view_of(SONDE_F32, 4, shape, run->input);
+    err = sonde_nn_session_run(run->session, &input, 1, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        print_scores(run, &scores, path);
+    err = sonde_nn_session_output(run->session, 0, &scores, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && run->asked->picture != NULL) {
+    print_scores(run, &scores, path);
+    if (run->asked->picture != NULL) {
         err = draw(run, &sample, path, diag);
     }
+
+done:
     free(run->input);
     sonde_nn_pipeline_destroy(run->pipeline);
     sonde_nn_dataset_destroy(run->image);
@@ -200,22 +212,34 @@ static int run_predict(const void *values, int argc, char **argv)
 
     sonde_nn_options_init(&options);
     sonde_nn_options_set_batch_size(&options, 1);
-    if (err == SONDE_OK) {
-        run.info = sonde_nn_job_get_info(job);
-        err = sonde_nn_job_build(job, &model, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = cli_weights_load(model, run.asked->weights, run.asked->model, &diag);
+    run.info = sonde_nn_job_get_info(job);
+    err = sonde_nn_job_build(job, &model, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_inference_session(model, &options, &run.session, &diag);
+    err = cli_weights_load(model, run.asked->weights, run.asked->model, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = sonde_nn_session_set_mode(run.session, SONDE_MODE_PREDICT, &diag);
+    err = sonde_nn_inference_session(model, &options, &run.session, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    for (int i = 0; err == SONDE_OK && i < argc; i++) {
+    err = sonde_nn_session_set_mode(run.session, SONDE_MODE_PREDICT, &diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    for (int i = 0; i < argc; i++) {
         err = predict_image(&run, argv[i], &diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
     }
+
+done:
     sonde_nn_session_destroy(run.session);
     sonde_nn_model_destroy(model);
     sonde_nn_job_destroy(job);

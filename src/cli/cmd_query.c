@@ -163,16 +163,18 @@ static sonde_err print_rows(query *q, sonde_trial *trial,
     } else if (q->format == QUERY_JSON) {
         (void)putchar('[');
     }
-    if (err == SONDE_OK) {
-        err = sonde_trial_rows(trial, options, true, print_row, q, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && q->format == QUERY_JSON) {
+    err = sonde_trial_rows(trial, options, true, print_row, q, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (q->format == QUERY_JSON) {
         (void)puts("\n]");
     }
-    if (err == SONDE_OK) {
-        warn_of_answers(q);
-    }
-    return err;
+    warn_of_answers(q);
+    return SONDE_OK;
 }
 
 /* --- the command ------------------------------------------------------------------ */
@@ -217,34 +219,42 @@ static sonde_err answer(const query_values *asked, const char *run, const char *
     cli_range range;
     sonde_err err = parse_format(asked->format, &q->format, diag);
 
-    if (err == SONDE_OK) {
-        err = cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
+    err = cli_stats_parse(asked->stats, "mean,std,min,max", &q->stats, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = sonde_trial_open(run, NULL, &trial, diag);
+    err = cli_range_parse(asked->mode, asked->steps, asked->worker, &range, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = cli_select(trial, selector, &ids, &count, diag);
+    err = sonde_trial_open(run, NULL, &trial, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = prepare(q, trial, ids, count, &range, diag);
+    err = cli_select(trial, selector, &ids, &count, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        options.ids = ids != NULL ? ids : &none;
-        options.id_count = count;
-        options.mode = range.mode;
-        options.begin = range.begin;
-        options.end = range.end;
-        options.worker = range.worker;
-        options.stats = q->stats.item;
-        options.stat_count = q->stats.count;
-        options.report_line = cli_left_out;
-        options.user = &q->left_out;
-        err = print_rows(q, trial, &options, diag);
+    err = prepare(q, trial, ids, count, &range, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    options.ids = ids != NULL ? ids : &none;
+    options.id_count = count;
+    options.mode = range.mode;
+    options.begin = range.begin;
+    options.end = range.end;
+    options.worker = range.worker;
+    options.stats = q->stats.item;
+    options.stat_count = q->stats.count;
+    options.report_line = cli_left_out;
+    options.user = &q->left_out;
+    err = print_rows(q, trial, &options, diag);
+
+done:
     sonde_selector_free_ids(ids);
     sonde_trial_close(trial);
     return err;

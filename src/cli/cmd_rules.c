@@ -306,10 +306,13 @@ static sonde_err load_plugins(const judged_run *run, sonde_diag *diag)
         limits.memory = (uint64_t)asked->rule_memory << 20;
     }
     sonde_rules_set_limits(run->rules, &limits);
-    for (size_t i = 0; i < asked->plugins.count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < asked->plugins.count; i++) {
         err = sonde_rules_load(run->rules, asked->plugins.text[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
@@ -350,12 +353,14 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     sonde_run_info info;
     sonde_err err = sonde_rules_create(&run->rules, diag);
 
-    if (err == SONDE_OK) {
-        err = add_rules(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde_trial_open(run->path, NULL, &run->trial, diag);
+    err = add_rules(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_trial_open(run->path, NULL, &run->trial, diag);
     if (err != SONDE_OK) {
         return err;
     }

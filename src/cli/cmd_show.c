@@ -125,9 +125,10 @@ static sonde_err show_elements(const shown *what, sonde_diag *diag)
     char shape[96];
     sonde_err err = print_options(what->asked, &options, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_trial_value(what->trial, what->id, &what->at, &view, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_trial_value(what->trial, what->id, &what->at, &view, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -379,9 +380,10 @@ static sonde_err find(shown *what, const char *name, sonde_diag *diag)
     cli_range range;
     sonde_err err = cli_range_parse(asked->mode, NULL, asked->worker, &range, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_catalogue_find(catalogue, name, &what->id, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_catalogue_find(catalogue, name, &what->id, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -415,14 +417,18 @@ static int run_show(const void *values, int argc, char **argv)
         return cli_fail_text("show: --stats and --histogram (expected one of them)");
     }
     err = sonde_trial_open(argv[0], NULL, &what.trial, &diag);
-    if (err == SONDE_OK) {
-        err = find(&what, argv[1], &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = what.asked->histogram ? show_histogram(&what, &diag)
-              : what.asked->stats   ? show_stats(&what, &diag)
-                                    : show_elements(&what, &diag);
+    err = find(&what, argv[1], &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = what.asked->histogram ? show_histogram(&what, &diag)
+          : what.asked->stats   ? show_stats(&what, &diag)
+                                : show_elements(&what, &diag);
+
+done:
     sonde_trial_close(what.trial);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }

@@ -51,13 +51,14 @@ static sonde_err select_tensors(tail *t, bool live, sonde_diag *diag)
     if (err == SONDE_ENOTFOUND && live && t->asked->follow && count == 0) {
         return SONDE_OK;
     }
-    if (err == SONDE_OK) {
-        sonde_selector_free_ids(t->ids);
-        t->ids = ids;
-        t->id_count = id_count;
-        t->known = count;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    sonde_selector_free_ids(t->ids);
+    t->ids = ids;
+    t->id_count = id_count;
+    t->known = count;
+    return SONDE_OK;
 }
 
 /* --- a line ----------------------------------------------------------------------- */
@@ -279,10 +280,14 @@ static sonde_err start(tail *t, const char *run, sonde_diag *diag)
 {
     sonde_err err = cli_stats_parse(t->asked->stats, "mean,std,min,max", &t->stats, diag);
 
-    if (err == SONDE_OK) {
-        err = cli_range_parse(t->asked->mode, NULL, t->asked->worker, &t->range, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? sonde_trial_open(run, NULL, &t->trial, diag) : err;
+    err = cli_range_parse(t->asked->mode, NULL, t->asked->worker, &t->range, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_trial_open(run, NULL, &t->trial, diag);
 }
 
 static int run_tail(const void *values, int argc, char **argv)

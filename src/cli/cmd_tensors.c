@@ -49,14 +49,18 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
         info->options.threads = (int)asked->threads;
     }
     err = sonde_nn_job_build(work->job, &work->model, diag);
-    if (err == SONDE_OK) {
-        err = asked->inference
-                  ? sonde_nn_inference_session(work->model, &info->options,
-                                               &work->session, diag)
-                  : sonde_nn_training_session(work->model, &info->options,
-                                              &info->optimizer, &work->session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? sonde_nn_session_compile(work->session, diag) : err;
+    err = asked->inference
+              ? sonde_nn_inference_session(work->model, &info->options, &work->session,
+                                           diag)
+              : sonde_nn_training_session(work->model, &info->options, &info->optimizer,
+                                          &work->session, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_session_compile(work->session, diag);
 }
 
 static void print_tensor_json(const sonde_tensor_info *info, uint32_t id,
@@ -139,9 +143,12 @@ static int run_tensors(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = compile(values, argc > 0 ? argv[0] : NULL, &work, &diag);
 
-    if (err == SONDE_OK) {
-        err = list(values, &work, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = list(values, &work, &diag);
+
+done:
     release(&work);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
@@ -152,16 +159,17 @@ static sonde_err describe(const compiled *work, sonde_diag *diag)
     const sonde_err err = sonde_nn_session_describe(work->session, &info, diag);
     char arena[32], live[32], state[32];
 
-    if (err == SONDE_OK) {
-        (void)printf("compiled in %.2f ms: %zu steps, %d thread%s, %lld samples a call\n"
-                     "arena %s (largest live set %s), state %s\n",
-                     1e3 * info.compile_seconds, info.op_count, info.threads,
-                     info.threads == 1 ? "" : "s", (long long)info.combined_batch,
-                     cli_bytes_text((double)info.arena_bytes, arena, sizeof arena),
-                     cli_bytes_text((double)info.largest_live, live, sizeof live),
-                     cli_bytes_text((double)info.state_bytes, state, sizeof state));
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    (void)printf("compiled in %.2f ms: %zu steps, %d thread%s, %lld samples a call\n"
+                 "arena %s (largest live set %s), state %s\n",
+                 1e3 * info.compile_seconds, info.op_count, info.threads,
+                 info.threads == 1 ? "" : "s", (long long)info.combined_batch,
+                 cli_bytes_text((double)info.arena_bytes, arena, sizeof arena),
+                 cli_bytes_text((double)info.largest_live, live, sizeof live),
+                 cli_bytes_text((double)info.state_bytes, state, sizeof state));
+    return SONDE_OK;
 }
 
 static int run_compile(const void *values, int argc, char **argv)
@@ -171,11 +179,14 @@ static int run_compile(const void *values, int argc, char **argv)
     sonde_diag diag = {0};
     sonde_err err = compile(asked, argc > 0 ? argv[0] : NULL, &work, &diag);
 
-    if (err == SONDE_OK) {
-        err = asked->dump != NULL
-                  ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
-                  : describe(&work, &diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = asked->dump != NULL
+              ? sonde_nn_session_dump(work.session, asked->dump, stdout, &diag)
+              : describe(&work, &diag);
+
+done:
     release(&work);
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }

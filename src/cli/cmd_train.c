@@ -327,13 +327,16 @@ static sonde_err make_trainer(training *run, const char *job, sonde_diag *diag)
     const sonde_err err =
         sonde_nn_trainer_create_for_job(run->job, &options, &run->trainer, diag);
 
-    if (err == SONDE_OK && sonde_nn_trainer_actions(run->trainer) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (sonde_nn_trainer_actions(run->trainer) != NULL) {
         cli_actions_log();
     }
-    return err;
+    return SONDE_OK;
 }
 
-/* Taps for --print's selectors and for those of the job's taps that print. */
+/* Taps for --print's selectors and for the job's entries of `observe`. */
 static sonde_err add_prints(training *run, sonde_diag *diag)
 {
     const cli_list *asked = &run->asked->print;
@@ -346,39 +349,52 @@ static sonde_err add_prints(training *run, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde_printer_create(NULL, NULL, &run->printer, diag);
-    for (size_t i = 0; err == SONDE_OK && i < asked->count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < asked->count; i++) {
         err = sonde_nn_session_tap(session, asked->text[i], &always, SONDE_HOW_RAW,
                                    sonde_printer_sink(run->printer), diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; err == SONDE_OK && i < taps; i++) {
+    for (size_t i = 0; i < taps; i++) {
         const sonde_nn_job_tap *tap = sonde_nn_job_get_tap(run->job, i);
         const sonde_schedule schedule = {
             .every = tap->every, .start = tap->start, .end = tap->end};
 
-        if (tap->print) {
-            err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
-                                       sonde_printer_sink(run->printer), diag);
+        err = sonde_nn_session_tap(session, tap->tensors, &schedule, SONDE_HOW_RAW,
+                                   sonde_printer_sink(run->printer), diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err set_up(training *run, const char *job, sonde_diag *diag)
 {
     sonde_err err = cli_job_open(job, &run->job, diag);
 
-    if (err == SONDE_OK) {
-        err = set_options(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = cli_make_folder(run->out, diag);
+    err = set_options(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        sonde_nn_job_get_info(run->job)->options.on_progress =
-            run->silent ? NULL : cli_compile_progress;
-        err = make_trainer(run, job, diag);
+    err = cli_make_folder(run->out, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? add_prints(run, diag) : err;
+    sonde_nn_job_get_info(run->job)->options.on_progress =
+        run->silent ? NULL : cli_compile_progress;
+    err = make_trainer(run, job, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return add_prints(run, diag);
 }
 
 /* --- running ---------------------------------------------------------------------- */
@@ -436,9 +452,14 @@ static int run_train(const void *values, int argc, char **argv)
     cli_catch_interrupt();
     err = train(&run, argc > 0 ? argv[0] : NULL, &diag);
     stopped = run.trainer != NULL ? sonde_nn_trainer_stopped(run.trainer) : NULL;
-    if (err == SONDE_OK && stopped != NULL) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (stopped != NULL) {
         code = stopped->by == SONDE_BY_RULE ? CLI_VERDICT : CLI_INTERRUPTED;
     }
+
+done:
     sonde_nn_trainer_destroy(run.trainer);
     sonde_printer_destroy(run.printer);
     sonde_nn_job_destroy(run.job);

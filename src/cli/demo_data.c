@@ -137,24 +137,31 @@ sonde_err cli_demo_data(const sonde_nn_demo *demo, const char *folder,
 
     out->pixels = malloc((size_t)count * PIXELS * sizeof *out->pixels);
     out->labels = malloc((size_t)count * sizeof *out->labels);
-    if (err == SONDE_OK && (out->pixels == NULL || out->labels == NULL)) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (out->pixels == NULL || out->labels == NULL) {
         *diag = (sonde_diag){.err = SONDE_ENOMEM, .found = "out of memory"};
         err = SONDE_ENOMEM;
     }
-    if (err == SONDE_OK) {
-        err = fill(demo, &place, folder, count, out, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        if (demo->shuffled && split == SONDE_NN_TRAIN) {
-            shuffle_labels(out->labels, count, seed);
-        }
-        if (demo->hole && split == SONDE_NN_TRAIN) {
-            out->pixels[(count / 2) * PIXELS + PIXELS / 2] = NAN;
-        }
-        pixels = sonde_view_of(SONDE_F32, 4, shape, out->pixels);
-        labels = sonde_view_of(SONDE_I64, 1, shape, out->labels);
-        err = sonde_nn_dataset_from_memory(&pixels, &labels, &options, &out->set, diag);
+    err = fill(demo, &place, folder, count, out, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    if (demo->shuffled && split == SONDE_NN_TRAIN) {
+        shuffle_labels(out->labels, count, seed);
+    }
+    if (demo->hole && split == SONDE_NN_TRAIN) {
+        out->pixels[(count / 2) * PIXELS + PIXELS / 2] = NAN;
+    }
+    pixels = sonde_view_of(SONDE_F32, 4, shape, out->pixels);
+    labels = sonde_view_of(SONDE_I64, 1, shape, out->labels);
+    err = sonde_nn_dataset_from_memory(&pixels, &labels, &options, &out->set, diag);
+
+done:
     sonde_nn_dataset_destroy(place.folder);
     return err;
 }

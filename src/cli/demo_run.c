@@ -166,14 +166,16 @@ static sonde_err open_training(running *run, sonde_diag *diag)
     sonde_err err = cli_demo_data(run->demo, run->asked->data, SONDE_NN_TRAIN,
                                   run->info->seed, &run->train, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_nn_job_loader(run->job, run->train.set, run->info->options.batch_size,
-                                  true, &run->loader, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        run->feed = sonde_nn_loader_feed(run->loader);
+    err = sonde_nn_job_loader(run->job, run->train.set, run->info->options.batch_size,
+                              true, &run->loader, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    run->feed = sonde_nn_loader_feed(run->loader);
+    return SONDE_OK;
 }
 
 /* The trainer takes the test set. */
@@ -184,11 +186,12 @@ static sonde_err open_test(void *user, sonde_nn_split split, sonde_nn_dataset **
     const sonde_err err = cli_demo_data(run->demo, run->asked->data, split,
                                         run->info->seed, &run->test, diag);
 
-    if (err == SONDE_OK) {
-        *out = run->test.set;
-        run->test.set = NULL;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = run->test.set;
+    run->test.set = NULL;
+    return SONDE_OK;
 }
 
 /* --- events ----------------------------------------------------------------------- */
@@ -303,7 +306,10 @@ static sonde_err set_up(running *run, const cli_demo_file *file, sonde_diag *dia
     set_weights(run);
     leave_out(run);
     err = open_training(run, diag);
-    return err == SONDE_OK ? make_trainer(run, file->name, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return make_trainer(run, file->name, diag);
 }
 
 sonde_err cli_demo_train(const cli_demo_file *file, const cli_demo_options *options,

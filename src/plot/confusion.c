@@ -97,9 +97,10 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
     double largest = 0;
 
     *m = (matrix){.plot = plot, .whole = true};
-    if (err == SONDE_OK) {
-        err = sonde__plot_colours_check(plot->colours, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__plot_colours_check(plot->colours, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -108,8 +109,11 @@ static sonde_err read_matrix(const sonde_confusion_plot *plot, matrix *m,
     if (m->values == NULL) {
         return sonde__fail_nomem(diag, "a confusion matrix");
     }
-    for (int i = 0; err == SONDE_OK && i < m->classes * m->classes; i++) {
+    for (int i = 0; i < m->classes * m->classes; i++) {
         err = read_value(m, i / m->classes, i % m->classes, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (plot->shares) {
         to_shares(m);
@@ -392,16 +396,18 @@ sonde_err sonde__plot_build_confusion(const void *description, sonde__plot_scene
     char subtitle[120] = "";
     sonde_err err = read_matrix(plot, &m, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__plot_page_begin(scene, &plot->page,
-                                     summary(&m, subtitle, sizeof subtitle), NULL, 0,
-                                     &page, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = lay_out(&m, scene, page.space) ? draw(&m, scene, &page, diag)
-                                             : sonde__plot_no_room(scene, diag);
-        sonde__plot_page_fini(&page);
+    err = sonde__plot_page_begin(
+        scene, &plot->page, summary(&m, subtitle, sizeof subtitle), NULL, 0, &page, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = lay_out(&m, scene, page.space) ? draw(&m, scene, &page, diag)
+                                         : sonde__plot_no_room(scene, diag);
+    sonde__plot_page_fini(&page);
+done:
     sonde__free(m.values);
     return err;
 }

@@ -57,11 +57,14 @@ static sonde_err check_series(const sonde_plot_series *series, const char *where
 {
     sonde_err err = check_line(&series->y, where, "y", diag);
 
-    if (err == SONDE_OK && series->x.data != NULL) {
-        err = check_line(&series->x, where, "x", diag);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    if (series->x.data != NULL) {
+        err = check_line(&series->x, where, "x", diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (series->y.shape[0] < 1 || series->y.data == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, where, "at least one point",

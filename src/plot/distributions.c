@@ -537,9 +537,10 @@ static sonde_err build_map(map *m, sonde__plot_scene *scene, sonde_diag *diag)
     char note[80] = "", count[40] = "";
     sonde_err err = sonde__plot_colours_check(plot->colours, diag);
 
-    if (err == SONDE_OK) {
-        err = read_steps(m, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_steps(m, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -313,24 +313,26 @@ static sonde_err read_grid(const sonde_images_plot *plot, grid *g, sonde_diag *d
     sonde_err err =
         sonde__plot_pictures_of(&plot->images, true, "images", &g->pictures, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__plot_colours_check(plot->colours, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && plot->columns < 0) {
-        err =
-            sonde__fail(diag, SONDE_EINVAL, "columns", "1 or more", "%d", plot->columns);
+    err = sonde__plot_colours_check(plot->colours, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err =
-            sonde__plot_span_of(&g->pictures, 0, plot->each_range ? 0 : g->pictures.count,
-                                plot->low, plot->high, "images", &g->span, diag);
+    if (plot->columns < 0) {
+        return sonde__fail(diag, SONDE_EINVAL, "columns", "1 or more", "%d",
+                           plot->columns);
+    }
+    err = sonde__plot_span_of(&g->pictures, 0, plot->each_range ? 0 : g->pictures.count,
+                              plot->low, plot->high, "images", &g->span, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     g->columns = plot->columns > 0 ? plot->columns : COLUMNS;
     g->columns = SONDE_MIN(g->columns, g->pictures.count);
-    if (err == SONDE_OK) {
-        g->rows = (g->pictures.count + g->columns - 1) / g->columns;
-    }
-    return err;
+    g->rows = (g->pictures.count + g->columns - 1) / g->columns;
+    return SONDE_OK;
 }
 
 static const char *label_of(const sonde_images_plot *plot, int64_t i)
@@ -429,19 +431,24 @@ sonde_err sonde__plot_build_images(const void *description, sonde__plot_scene *s
     }
     if (!lay_out_grid(plot, scene, page.space, &g)) {
         err = sonde__plot_no_room(scene, diag);
-    } else if ((g.h + g.label + CELL_GAP) * (double)g.rows * scene->scale >
-               SONDE__PAGE_LONGEST) {
+        goto done;
+    }
+    if ((g.h + g.label + CELL_GAP) * (double)g.rows * scene->scale >
+        SONDE__PAGE_LONGEST) {
         err = sonde__fail(diag, SONDE_EINVAL, "images", "more columns or fewer images",
                           "%lld rows do not fit on a page", (long long)g.rows);
+        goto done;
     }
-    for (int64_t i = 0; err == SONDE_OK && i < g.pictures.count; i++) {
+    for (int64_t i = 0; i < g.pictures.count; i++) {
         err = draw_cell(plot, scene, &g, i, page.space.y, diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde__plot_page_end(
-            scene, &page,
-            page.space.y + (double)g.rows * (g.h + g.label + CELL_GAP) - CELL_GAP, diag);
-    }
+    err = sonde__plot_page_end(
+        scene, &page,
+        page.space.y + (double)g.rows * (g.h + g.label + CELL_GAP) - CELL_GAP, diag);
+done:
     sonde__plot_page_fini(&page);
     return err;
 }
@@ -468,31 +475,34 @@ typedef struct row {
 static sonde_err read_panels(const sonde_panels_plot *plot, row *r,
                              sonde__plot_oddities *odd, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (plot->count < 1 || plot->count > PANELS_MAX || plot->panels == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, "panels", "1 to 8", "%zu", plot->count);
     }
-    for (size_t i = 0; err == SONDE_OK && i < plot->count; i++) {
+    for (size_t i = 0; i < plot->count; i++) {
         const sonde_plot_panel *const panel = &plot->panels[i];
+        sonde__plot_oddities more = {0};
         char where[32] = "";
+        sonde_err err = SONDE_OK;
 
         (void)snprintf(where, sizeof where, "panel %zu", i);
         err = sonde__plot_pictures_of(&panel->image, false, where, &r->pictures[i], diag);
-        if (err == SONDE_OK) {
-            err = sonde__plot_colours_check(panel->colours, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            const sonde__plot_oddities more =
-                sonde__plot_oddities_of(&r->pictures[i], 0, 1);
-
-            err = sonde__plot_span_of(&r->pictures[i], 0, 1, panel->low, panel->high,
-                                      where, &r->span[i], diag);
-            odd->nan += more.nan;
-            odd->infinite += more.infinite;
+        err = sonde__plot_colours_check(panel->colours, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        more = sonde__plot_oddities_of(&r->pictures[i], 0, 1);
+        odd->nan += more.nan;
+        odd->infinite += more.infinite;
+        err = sonde__plot_span_of(&r->pictures[i], 0, 1, panel->low, panel->high, where,
+                                  &r->span[i], diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static bool lay_out_panels(const sonde_panels_plot *plot, sonde__plot_scene *scene,

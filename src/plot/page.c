@@ -153,9 +153,11 @@ sonde_err sonde__plot_draw(const char *path, const sonde_plot_page *page,
         return err;
     }
     err = build(plot, &scene, diag);
-    if (err == SONDE_OK) {
-        err = sonde__plot_scene_save(&scene, path, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = sonde__plot_scene_save(&scene, path, diag);
+done:
     sonde__plot_scene_fini(&scene);
     return err;
 }

@@ -340,12 +340,14 @@ static sonde_err begin_again(sonde__record_writer *writer,
         return fail(diag, options, failed, "the worker's folder cannot be used");
     }
     err = sonde__record_tensors_restore(&writer->tensors, options->path, diag);
-    if (err == SONDE_OK) {
-        err = sonde__record_run_recover(writer, options->path, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = resume(writer, options, diag);
+    err = sonde__record_run_recover(writer, options->path, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = resume(writer, options, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -647,15 +649,19 @@ static sonde_err resume(sonde__record_writer *writer,
     history past = {.writer = writer, .where = options->path, .diag = diag};
     sonde_err err = read_generations(&past);
 
+    int64_t begin = 0;
+
     for (uint64_t n = 0; n < writer->steps.number && err == SONDE_OK; n++) {
         err = read_steps(&past, n);
     }
-    if (err == SONDE_OK) {
-        const int64_t begin = find_begin(&past, options);
-
-        count_modes(&past, options, begin);
-        err = is_empty(&past) ? SONDE_OK : write_generation(&past, begin);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    begin = find_begin(&past, options);
+    count_modes(&past, options, begin);
+    err = is_empty(&past) ? SONDE_OK : write_generation(&past, begin);
+
+error:
     sonde__free(past.generations);
     sonde__free(past.rows);
     sonde_text_fini(&past.lines);

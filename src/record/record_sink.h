@@ -33,6 +33,9 @@ void sonde__record_sink_fini(sonde__record_sink *sink);
 /* SONDE_HOW_ bits that are recorded of the value of a tensor at a place. */
 unsigned sonde__record_sink_done(const sonde__record_sink *sink, uint32_t id,
                                  const sonde_coordinate *where);
+/* As put, of a value that the sink knows by another id than the observation has. */
+void sonde__record_sink_take(sonde__record_sink *sink, uint32_t id,
+                             const sonde_observation *seen);
 /* Records the parts that how says of a value that was shown earlier and was held since. */
 void sonde__record_sink_put(sonde__record_sink *sink, const sonde_observation *seen,
                             unsigned how);

@@ -210,20 +210,18 @@ static sonde_err restore_lines(sonde__record_tensors *tensors, const char *text,
                                size_t size, const char *where, sonde_diag *diag)
 {
     const char *next = text, *newline = NULL;
-    sonde_err err = SONDE_OK;
 
-    while (err == SONDE_OK &&
-           (newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
-        err = restore_line(tensors, next, (size_t)(newline - next), where, diag);
+    while ((newline = memchr(next, '\n', size - (size_t)(next - text))) != NULL) {
+        const sonde_err err =
+            restore_line(tensors, next, (size_t)(newline - next), where, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
         next = newline + 1;
     }
-    if (err == SONDE_OK) {
-        sonde_text_put(&tensors->lines, text, (size_t)(next - text));
-        if (tensors->lines.failed) {
-            err = sonde__fail_nomem(diag, "the catalogue");
-        }
-    }
-    return err;
+    sonde_text_put(&tensors->lines, text, (size_t)(next - text));
+    return tensors->lines.failed ? sonde__fail_nomem(diag, "the catalogue") : SONDE_OK;
 }
 
 sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const char *where,
@@ -242,20 +240,26 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
     if (failed == ENOENT) { /* it died before the first tensor */
         return SONDE_OK;
     }
-    if (failed == 0) {
-        err = restore_lines(tensors, text, size, where, diag);
-        sonde__free(text);
-    }
-    if (failed == 0 && err == SONDE_OK) {
-        failed = ops->open(stream->backend, path, &stream->file);
-    }
-    if (failed == 0 && err == SONDE_OK) {
-        stream->end = tensors->lines.length;
-        failed = ops->truncate(stream->file, stream->end);
-    }
     if (failed != 0) {
-        errno = failed;
-        return sonde__fail_errno(diag, where, "cannot be read");
+        goto error;
     }
-    return err;
+    err = restore_lines(tensors, text, size, where, diag);
+    sonde__free(text);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    failed = ops->open(stream->backend, path, &stream->file);
+    if (failed != 0) {
+        goto error;
+    }
+    stream->end = tensors->lines.length;
+    failed = ops->truncate(stream->file, stream->end);
+    if (failed != 0) {
+        goto error;
+    }
+    return SONDE_OK;
+
+error:
+    errno = failed;
+    return sonde__fail_errno(diag, where, "cannot be read");
 }

@@ -178,13 +178,14 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
 {
     const sonde_catalogue *catalogue = recorder->catalogue;
     const uint32_t count = sonde_catalogue_count(catalogue);
-    sonde_err err = SONDE_OK;
 
-    for (uint32_t id = 0; id < count && err == SONDE_OK; id++) {
-        err = sonde__recorder_check_name(sonde_catalogue_info(catalogue, id)->name, diag);
-    }
-    if (err != SONDE_OK) {
-        return err;
+    for (uint32_t id = 0; id < count; id++) {
+        const sonde_err err =
+            sonde__recorder_check_name(sonde_catalogue_info(catalogue, id)->name, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     sonde__record_sink_init(&recorder->sink, recorder);
     recorder->state_count = SONDE_MAX((size_t)count * 2, STATES);

@@ -449,15 +449,17 @@ static sonde_err recover_file(recovery *r, const found *seen, const found_file *
 
 static sonde_err recover_all(recovery *r, found *seen)
 {
-    sonde_err err = SONDE_OK;
-
     if (seen->count > 0) {
         qsort(seen->files, seen->count, sizeof *seen->files, in_order);
     }
-    for (size_t i = 0; i < seen->count && err == SONDE_OK; i++) {
-        err = recover_file(r, seen, &seen->files[i]);
+    for (size_t i = 0; i < seen->count; i++) {
+        const sonde_err err = recover_file(r, seen, &seen->files[i]);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__record_run_recover(sonde__record_writer *writer, const char *where,

@@ -284,21 +284,22 @@ static sonde_err draw_row(sonde__report *report, table *tensors, uint32_t id,
 static sonde_err draw_table(sonde__report *report, table *tensors, sonde_diag *diag)
 {
     sonde_text *page = &report->page;
-    sonde_err err = SONDE_OK;
 
     sonde_text_format(
         page, "<div class=\"wide\"><table><thead><tr><th>tensor</th><th>role</th>"
               "<th class=\"n\">shape</th><th>over the run</th>"
               "<th class=\"n\">from … to</th><th class=\"n\">last</th></tr></thead>"
               "<tbody>\n");
-    for (uint32_t id = 0;
-         err == SONDE_OK && id < sonde_catalogue_count(report->catalogue); id++) {
-        if (tensors->shown[id]) {
-            err = draw_row(report, tensors, id, diag);
+    for (uint32_t id = 0; id < sonde_catalogue_count(report->catalogue); id++) {
+        const sonde_err err =
+            tensors->shown[id] ? draw_row(report, tensors, id, diag) : SONDE_OK;
+
+        if (err != SONDE_OK) {
+            return err;
         }
     }
     sonde_text_format(page, "</tbody></table></div>\n");
-    return err;
+    return SONDE_OK;
 }
 
 static void draw_rest(sonde__report *report, const table *tensors, size_t chosen)
@@ -579,15 +580,21 @@ static sonde_err draw_page(sonde__report *report, sonde_diag *diag)
     sonde__report_verdict(report);
     sonde__report_when(report);
     err = sonde__report_loss_curve(report, diag);
-    err = err == SONDE_OK ? sonde__report_cards(report, diag) : err;
-    err = err == SONDE_OK ? draw_tensors(report, diag) : err;
-    if (err == SONDE_OK) {
-        draw_judged(report);
-        draw_facts(report);
-        sonde_text_format(&report->page, "</main>\n</body>\n</html>\n");
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK && report->page.failed ? sonde__fail_nomem(diag, "a report")
-                                                  : err;
+    err = sonde__report_cards(report, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = draw_tensors(report, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    draw_judged(report);
+    draw_facts(report);
+    sonde_text_format(&report->page, "</main>\n</body>\n</html>\n");
+    return report->page.failed ? sonde__fail_nomem(diag, "a report") : SONDE_OK;
 }
 
 static void find_steps(sonde__report *report)
@@ -617,10 +624,15 @@ sonde_err sonde_report_write(const char *path, sonde_trial *trial, sonde_rules *
     sonde_trial_describe(trial, &report.info);
     find_steps(&report);
     err = group_findings(&report, diag);
-    err = err == SONDE_OK ? draw_page(&report, diag) : err;
-    err = err == SONDE_OK
-              ? sonde__whole_put(path, report.page.data, report.page.length, diag)
-              : err;
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = draw_page(&report, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    err = sonde__whole_put(path, report.page.data, report.page.length, diag);
+done:
     sonde_text_fini(&report.page);
     sonde__free(report.groups);
     sonde__free(report.members);

@@ -243,22 +243,29 @@ static sonde_err draw_figure(sonde__report *report, uint32_t id,
     lines[1].track = tracks + 1;
     err = sonde__report_track_read(report->trial, id, mode, &quantity, report->begin,
                                    report->end, SONDE__COLUMNS, &tracks[0], diag);
-    if (err == SONDE_OK && loss) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (loss) {
         err = sonde__report_track_read(report->trial, id, SONDE_MODE_EVAL, &quantity,
                                        report->begin, report->end, SONDE__COLUMNS,
                                        &tracks[1], diag);
-        curve.line_count = err == SONDE_OK && tracks[1].steps > 0 ? 2 : 1;
+        if (err != SONDE_OK) {
+            goto done;
+        }
+        curve.line_count = tracks[1].steps > 0 ? 2 : 1;
     }
-    if (err == SONDE_OK && loss &&
-        tracks[0].steps == 0) { /* the run does not record modes */
+    if (loss && tracks[0].steps == 0) { /* the run does not record modes */
         err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
                                        report->begin, report->end, SONDE__COLUMNS,
                                        &tracks[0], diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
         curve.line_count = 1;
     }
-    if (err == SONDE_OK) {
-        sonde__report_curve_draw(&report->page, &curve);
-    }
+    sonde__report_curve_draw(&report->page, &curve);
+done:
     sonde__free(tracks);
     return err;
 }
@@ -359,7 +366,6 @@ static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
 {
     sonde_text *page = &report->page;
     const uint32_t id = sonde__report_tensor(report, finding);
-    sonde_err err = SONDE_OK;
 
     sonde_text_format(page, "<tr><td>");
     draw_where(report, finding);
@@ -375,15 +381,17 @@ static sonde_err draw_row(sonde__report *report, const sonde_finding *finding,
         const sonde__report_quantity quantity = sonde__report_quantity_of(
             finding->statistic, sonde_catalogue_info(report->catalogue, id)->role, &same);
         sonde__report_track track;
+        const sonde_err err =
+            sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
+                                     report->begin, report->end, 60, &track, diag);
 
-        err = sonde__report_track_read(report->trial, id, SONDE_MODE_GLOBAL, &quantity,
-                                       report->begin, report->end, 60, &track, diag);
-        if (err == SONDE_OK) {
-            sonde__report_spark_draw(page, &track);
+        if (err != SONDE_OK) {
+            return err;
         }
+        sonde__report_spark_draw(page, &track);
     }
     sonde_text_format(page, "</td></tr>\n");
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err draw_others(sonde__report *report, const sonde__report_group *group,
@@ -391,7 +399,6 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
 {
     sonde_text *page = &report->page;
     const size_t shown = SONDE_MIN(group->count, report->options.places);
-    sonde_err err = SONDE_OK;
 
     if (group->count < 2) {
         return SONDE_OK;
@@ -403,8 +410,12 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
                           "<th class=\"n\">value</th><th>over the run</th></tr></thead>"
                           "<tbody>\n");
     }
-    for (size_t i = 1; err == SONDE_OK && i < shown; i++) {
-        err = draw_row(report, &report->findings[group->member[i]], diag);
+    for (size_t i = 1; i < shown; i++) {
+        const sonde_err err = draw_row(report, &report->findings[group->member[i]], diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (shown > 1) {
         sonde_text_format(page, "</tbody></table></div>\n");
@@ -416,7 +427,7 @@ static sonde_err draw_others(sonde__report *report, const sonde__report_group *g
         sonde__report_html_count(page, (uint64_t)SONDE_MAX(group->last, 0));
         sonde_text_format(page, "</p>\n");
     }
-    return err;
+    return SONDE_OK;
 }
 
 static void draw_what(sonde__report *report, const sonde__report_group *group,
@@ -460,29 +471,37 @@ static sonde_err draw_card(sonde__report *report, size_t i, sonde_diag *diag)
     draw_what(report, group, finding);
     if (id != SONDE_NO_TENSOR && report->any_step) {
         err = draw_figure(report, id, finding, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     sonde_text_format(page, "<p class=\"advice\"><b>What to try</b> ");
     sonde__report_html_text(page, finding->advice);
     sonde_text_format(page, "</p>\n");
-    err = err == SONDE_OK ? draw_others(report, group, diag) : err;
+    err = draw_others(report, group, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
     if (group->rule != NULL) {
         sonde_text_format(page, "<details><summary>When this rule fires</summary><p>");
         sonde__report_html_text(page, group->rule->condition);
         sonde_text_format(page, "</p></details>\n");
     }
     sonde_text_format(page, "</article>\n");
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__report_cards(sonde__report *report, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     if (report->group_count > 0) {
         sonde_text_format(&report->page, "<h2 class=\"part\">What was found</h2>\n");
     }
-    for (size_t i = 0; err == SONDE_OK && i < report->group_count; i++) {
-        err = draw_card(report, i, diag);
+    for (size_t i = 0; i < report->group_count; i++) {
+        const sonde_err err = draw_card(report, i, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }

@@ -93,10 +93,16 @@ sonde_err plugin_open(const char *path, rule_source *source, sonde_diag *diag)
                            "no symbol " SONDE_RULE_PLUGIN_NAME);
     }
     err = check_table(path, table, diag);
-    for (size_t i = 0; err == SONDE_OK && i < table->count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < table->count; i++) {
         err = check_rule(path, table->rules[i], i, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
         source->rules[i] = table->rules[i];
         source->count = i + 1;
     }
-    return err;
+    return SONDE_OK;
 }

@@ -119,8 +119,6 @@ static sonde_err answer_findings(host_server *server)
 {
     const sonde_rule_run *run = server->rules->runs[0];
     const size_t count = server->rules->found_count;
-    sonde_err err = SONDE_OK;
-
     if (!sonde__reserve(&server->sent, &server->sent_capacity, count,
                         sizeof *server->sent)) {
         return SONDE_ENOMEM;
@@ -129,16 +127,17 @@ static sonde_err answer_findings(host_server *server)
         server->sent[server->sent_count] =
             (sent_finding){.tensor = tensor_of(run, server->sent_count)};
     }
-    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         const bool about_failure = run->failed && run->run_finding == (int64_t)i;
 
         if (server->rules->found[i]->finding.steps > server->sent[i].steps &&
             !about_failure) {
-            err = answer_finding(server, i);
+            const sonde_err err = answer_finding(server, i);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
-    }
-    if (err != SONDE_OK) {
-        return err;
     }
     return run->failed ? answer_failed(server) : answer_done(server);
 }
@@ -193,7 +192,6 @@ static sonde_err handle_setup(host_server *server, sonde__user_message *message)
     const sonde_rule *rule = rule_named(server, sonde__user_need_text(message));
     const char *params = sonde__user_need_text(message);
     sonde_diag diag = {0};
-    sonde_err err = SONDE_OK;
 
     if (message->bad || server->rules != NULL) {
         return SONDE_EFORMAT;
@@ -203,14 +201,12 @@ static sonde_err handle_setup(host_server *server, sonde__user_message *message)
                           "the file has changed and no longer has the rule");
         return answer_error(server, &diag);
     }
-    err = sonde_catalogue_create(&server->catalogue, &diag);
-    if (err == SONDE_OK) {
-        err = sonde_rules_create(&server->rules, &diag);
+    if (sonde_catalogue_create(&server->catalogue, &diag) != SONDE_OK ||
+        sonde_rules_create(&server->rules, &diag) != SONDE_OK ||
+        sonde_rules_add_rule(server->rules, rule, params, &diag) != SONDE_OK) {
+        return answer_error(server, &diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde_rules_add_rule(server->rules, rule, params, &diag);
-    }
-    return err == SONDE_OK ? answer_done(server) : answer_error(server, &diag);
+    return answer_done(server);
 }
 
 static bool in_collection(const void *user, uint32_t id, const char *collection)
@@ -262,20 +258,22 @@ static sonde_err handle_declare(host_server *server, sonde__user_message *messag
     }
     run = server->rules->runs[0];
     before = run->count;
-    err = sonde_catalogue_declare(server->catalogue, &info, &id, &diag);
-    if (err == SONDE_OK && id != given) {
-        err = sonde__fail(&diag, SONDE_ESTATE, info.name, NULL, "tensors out of order");
+    if (sonde_catalogue_declare(server->catalogue, &info, &id, &diag) != SONDE_OK) {
+        return answer_error(server, &diag);
     }
-    if (err == SONDE_OK) {
-        err = server->rules->catalogue == NULL
-                  ? sonde_rules_begin(server->rules, server->catalogue, in_collection,
-                                      server, &diag)
-                  : sonde_rules_refresh(server->rules, &diag);
+    if (id != given) {
+        (void)sonde__fail(&diag, SONDE_ESTATE, info.name, NULL, "tensors out of order");
+        return answer_error(server, &diag);
     }
-    if (err == SONDE_OK && run->failed) {
-        err = sonde__fail(&diag, SONDE_EINVAL, NULL, NULL, "%s", run->lacked);
-    }
+    err = server->rules->catalogue == NULL
+              ? sonde_rules_begin(server->rules, server->catalogue, in_collection, server,
+                                  &diag)
+              : sonde_rules_refresh(server->rules, &diag);
     if (err != SONDE_OK) {
+        return answer_error(server, &diag);
+    }
+    if (run->failed) {
+        (void)sonde__fail(&diag, SONDE_EINVAL, NULL, NULL, "%s", run->lacked);
         return answer_error(server, &diag);
     }
     sonde__user_wire_begin(&server->wire, SONDE__WIRE_NEED);
@@ -401,24 +399,30 @@ static sonde_err handle(host_server *server, sonde__user_message *message)
     }
 }
 
+/* Takes one question and answers it; SONDE_EEND: there is none left. */
+static sonde_err serve_one(host_server *server)
+{
+    sonde__user_message message = {0};
+    sonde_err err = sonde__user_wire_take(&server->wire, &message);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    begin_limits(server); /* no limits before OPEN */
+    err = handle(server, &message);
+    end_limits();
+    return err != SONDE_OK ? err : sonde__user_wire_flush(&server->wire);
+}
+
 int serve(int fd)
 {
     host_server server = {0};
-    sonde__user_message message = {0};
     sonde_err err = SONDE_OK;
 
     sonde__user_wire_init(&server.wire, fd, 0, 0);
-    while (err == SONDE_OK) {
-        err = sonde__user_wire_take(&server.wire, &message);
-        if (err == SONDE_OK) {
-            begin_limits(&server); /* no limits before OPEN */
-            err = handle(&server, &message);
-            end_limits();
-        }
-        if (err == SONDE_OK) {
-            err = sonde__user_wire_flush(&server.wire);
-        }
-    }
+    do {
+        err = serve_one(&server);
+    } while (err == SONDE_OK);
     begin_limits(&server);
     sonde_rules_destroy(server.rules);
     sonde_catalogue_destroy(server.catalogue);

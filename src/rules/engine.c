@@ -104,10 +104,14 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
         return sonde__fail_nomem(diag, rule->name);
     }
     err = sonde__rule_read_params(run, params, diag);
-    if (err == SONDE_OK) {
-        err = sonde__rule_make_selectors(run, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK && rule->init != NULL ? rule->init(run, diag) : err;
+    err = sonde__rule_make_selectors(run, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return rule->init != NULL ? rule->init(run, diag) : SONDE_OK;
 }
 
 sonde_err sonde_rules_add_rule(sonde_rules *rules, const sonde_rule *rule,
@@ -235,15 +239,21 @@ static sonde_err watch_all(sonde_rule_run *run, size_t first, size_t end,
 {
     sonde_err err = sonde__rule_mark(run, first, end, diag);
 
-    for (size_t id = first; id < end && err == SONDE_OK; id++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t id = first; id < end; id++) {
         const int need = run->rule->wants(
             run, sonde_catalogue_info(run->rules->catalogue, (uint32_t)id), (uint32_t)id);
 
         if (need != SONDE_RULE_IGNORE) {
             err = watch(run, (uint32_t)id, need, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_rules_begin(sonde_rules *rules, const sonde_catalogue *catalogue,

@@ -120,23 +120,25 @@ static sonde_err store(sonde_rule_run *run, size_t i, const char *text, sonde_di
 
 static sonde_err set_defaults(sonde_rule_run *run, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
-    for (size_t i = 0; i < run->rule->param_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < run->rule->param_count; i++) {
         const sonde_rule_param *param = &run->rule->params[i];
         char *field = (char *)run->state + param->offset;
         const double no_number = NAN;
         const int64_t no_count = INT64_MIN;
 
         if (param->initial != NULL) {
-            err = store(run, i, param->initial, diag);
+            const sonde_err err = store(run, i, param->initial, diag);
+
+            if (err != SONDE_OK) {
+                return err;
+            }
         } else if (param->kind == SONDE_RULE_REAL) {
             memcpy(field, &no_number, sizeof no_number);
         } else if (param->kind == SONDE_RULE_COUNT) {
             memcpy(field, &no_count, sizeof no_count);
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err fail_unknown(const sonde_rule_run *run, const char *name,
@@ -204,22 +206,29 @@ sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text, sonde_d
     sonde_err err = SONDE_OK;
 
     if (copy == NULL || given == NULL) {
-        sonde__free(given);
-        sonde__free(copy);
-        return sonde__fail_nomem(diag, "parameters");
+        err = sonde__fail_nomem(diag, "parameters");
+        goto done;
     }
     err = set_defaults(run, diag);
-    while (err == SONDE_OK && rest != NULL && *rest != '\0') {
-        err = read_one(run, next_item(&rest), given, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    for (size_t i = 0; err == SONDE_OK && i < run->rule->param_count; i++) {
+    while (rest != NULL && *rest != '\0') {
+        err = read_one(run, next_item(&rest), given, diag);
+        if (err != SONDE_OK) {
+            goto done;
+        }
+    }
+    for (size_t i = 0; i < run->rule->param_count; i++) {
         const sonde_rule_param *param = &run->rule->params[i];
 
         if (param->required && !given[i]) {
             err = sonde__fail(diag, SONDE_EINVAL, run->rule->name, param->help,
                               "parameter '%s' is missing", param->name);
+            goto done;
         }
     }
+done:
     sonde__free(given);
     sonde__free(copy);
     return err;
@@ -327,13 +336,16 @@ static sonde_err mark_selected(sonde_rule_run *run, size_t i, size_t first,
     const sonde_err err = sonde_selector_resolve(run->selectors[i], run->rules->catalogue,
                                                  &ids, &count, diag);
 
-    for (size_t j = 0; err == SONDE_OK && j < count; j++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t j = 0; j < count; j++) {
         if (ids[j] >= first) {
             run->marks[i][ids[j]] = 1;
         }
     }
     sonde_selector_free_ids(ids);
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__rule_mark(sonde_rule_run *run, size_t first, size_t end,

@@ -116,9 +116,8 @@ typedef struct attaching {
 /* Maps the tensors of the catalogue to those of the rules' catalogue. */
 static sonde_err map_tensors(attaching *work)
 {
-    sonde_err err = SONDE_OK;
-
-    for (uint32_t id = work->first; id < work->count && err == SONDE_OK; id++) {
+    for (uint32_t id = work->first; id < work->count; id++) {
+        sonde_err err = SONDE_OK;
         sonde_tensor_info info = *sonde_catalogue_info(work->catalogue, id);
 
         if (info.same_as == id) {
@@ -133,8 +132,11 @@ static sonde_err map_tensors(attaching *work)
             err = sonde_catalogue_find(work->rules->own, info.name,
                                        &work->attached->map[id], work->diag);
         }
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Collects what rules need in a mode, by the ids of the catalogue. */
@@ -175,7 +177,10 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
     sonde_selector *what = NULL;
     sonde_err err = sonde__selector_create_exact("what rules want", &what, work->diag);
 
-    for (unsigned how = 1; how < HOWS && err == SONDE_OK; how++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (unsigned how = 1; how < HOWS; how++) {
         sonde_tap tap = {.what = what,
                          .how = how,
                          .where = &work->attached->sinks[how].sink,
@@ -192,6 +197,9 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
             tap.when[mode].first = when_bad ? CLOSELY : 0;
             err = sonde__observer_add_ids(work->attached->observer, &tap, work->ids, n,
                                           work->diag);
+            if (err != SONDE_OK) {
+                break;
+            }
         }
     }
     sonde_selector_destroy(what);
@@ -201,20 +209,25 @@ static sonde_err add_taps(attaching *work, const uint8_t *hows, int mode, int64_
 static sonde_err add_all_taps(attaching *work)
 {
     const sonde__rule_attached *attached = work->attached;
-    sonde_err err = SONDE_OK;
+    for (int mode = 0; mode < SONDE_MODE_COUNT; mode++) {
+        sonde_err err = SONDE_OK;
 
-    for (int mode = 0; mode < SONDE_MODE_COUNT && err == SONDE_OK; mode++) {
         collect(work, mode);
         err = add_taps(work, work->hows, mode, 1, false);
-        if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + work->count, mode, attached->every, true);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            err = add_taps(work, work->hows + 2 * (size_t)work->count, mode,
-                           attached->raw_every, false);
+        err = add_taps(work, work->hows + work->count, mode, attached->every, true);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        err = add_taps(work, work->hows + 2 * (size_t)work->count, mode,
+                       attached->raw_every, false);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Adds the tensors of an attachment, from an id on, to the rules' catalogue and as taps.
@@ -240,14 +253,16 @@ static sonde_err attach_from(sonde__rule_attached *attached, uint32_t first,
         goto done;
     }
     err = map_tensors(&work);
-    if (err == SONDE_OK) {
-        err = rules->catalogue == NULL
-                  ? sonde_rules_begin(rules, rules->own, NULL, NULL, diag)
-                  : sonde_rules_refresh(rules, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = add_all_taps(&work);
+    err = rules->catalogue == NULL
+              ? sonde_rules_begin(rules, rules->own, NULL, NULL, diag)
+              : sonde_rules_refresh(rules, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = add_all_taps(&work);
 done:
     sonde__free(work.hows);
     sonde__free(work.ids);
@@ -296,6 +311,6 @@ sonde_err sonde_rules_attach(sonde_rules *rules, const sonde_catalogue *catalogu
     }
     rules->attached = attached; /* stays, since the taps do */
     err = attach_from(attached, 0, diag);
-    return err == SONDE_OK ? sonde__observer_on_extend(observer, extend, attached, diag)
-                           : err;
+    return err != SONDE_OK ? err
+                           : sonde__observer_on_extend(observer, extend, attached, diag);
 }

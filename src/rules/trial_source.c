@@ -111,21 +111,22 @@ static unsigned wants(const trial_source *source, uint32_t id)
 static sonde_err read_block(trial_source *source, int64_t begin, int64_t end,
                             sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     free_block(source);
-    for (uint32_t id = 0; id < source->count && err == SONDE_OK; id++) {
+    for (uint32_t id = 0; id < source->count; id++) {
         series *rows = &source->series[id];
+        sonde_err err = SONDE_OK;
 
-        if (wants(source, id) & SONDE_HOW_VITALS) {
-            err = sonde_trial_vitals_series(source->trial, id, SONDE_MODE_GLOBAL, -1,
-                                            begin, end, &rows->steps, &rows->vitals,
-                                            &rows->count, diag);
-            err = err == SONDE_ENOTFOUND ? SONDE_OK
-                                         : err; /* not recorded under this name */
+        if ((wants(source, id) & SONDE_HOW_VITALS) == 0) {
+            continue;
+        }
+        err = sonde_trial_vitals_series(source->trial, id, SONDE_MODE_GLOBAL, -1, begin,
+                                        end, &rows->steps, &rows->vitals, &rows->count,
+                                        diag);
+        if (err != SONDE_OK && err != SONDE_ENOTFOUND) { /* not under this name */
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Reads the next record that is intact; the trial reports damage. */
@@ -168,10 +169,13 @@ static sonde_err open_cursor(trial_source *source, sonde_diag *diag)
         err = sonde_trial_cursor_create(source->trial, &options, &source->cursor, diag);
     }
     sonde__free(ids);
-    if (err == SONDE_OK && source->cursor != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (source->cursor != NULL) {
         next_record(source);
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Puts it under every name of the tensor for which any of how is needed. */
@@ -281,6 +285,30 @@ static sonde_err fail_stopped(sonde_diag *diag)
     return sonde__fail(diag, SONDE_EINTERRUPTED, "rules", NULL, "interrupted");
 }
 
+/* Judges these steps, at most BLOCK. */
+static sonde_err judge_block(trial_source *source, const int64_t *steps, size_t count,
+                             sonde_diag *diag)
+{
+    sonde_err err = read_block(source, steps[0], steps[count - 1] + 1, diag);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    /* open the cursor afterwards: reading the block can reuse the memory of a compressed
+     * record */
+    err = open_cursor(source, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (stopped(source)) {
+            return fail_stopped(diag);
+        }
+        judge_step(source, steps[i]);
+    }
+    return SONDE_OK;
+}
+
 /* Judges all complete steps from next on. Sets *any if there were any. */
 static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
 {
@@ -290,8 +318,12 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
     sonde_err err = sonde_rules_refresh(source->rules, diag);
 
-    if (err == SONDE_OK) {
-        err = grow(source, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = grow(source, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     while (first < count && steps[first] < source->next) {
         first++;
@@ -300,23 +332,14 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
         count--;
     }
     *any = first < count;
-    while (err == SONDE_OK && first < count) {
-        const size_t last = SONDE_MIN(first + BLOCK, count) - 1;
-
-        err = read_block(source, steps[first], steps[last] + 1, diag);
-        /* open the cursor afterwards: reading the block can reuse the memory of a
-         * compressed record */
-        if (err == SONDE_OK) {
-            err = open_cursor(source, diag);
-        }
-        for (; err == SONDE_OK && first <= last; first++) {
-            err = stopped(source) ? fail_stopped(diag) : SONDE_OK;
-            if (err == SONDE_OK) {
-                judge_step(source, steps[first]);
-            }
+    for (; first < count; first += BLOCK) {
+        err = judge_block(source, steps + first, SONDE_MIN((size_t)BLOCK, count - first),
+                          diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err fail_stalled(const trial_source *source, double limit, sonde_diag *diag)
@@ -341,9 +364,10 @@ static sonde_err follow(trial_source *source, sonde_diag *diag)
         bool changed = false, any = false;
 
         err = sonde_trial_refresh(source->trial, &changed, diag);
-        if (err == SONDE_OK) {
-            err = judge_new(source, &any, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
+        err = judge_new(source, &any, diag);
         if (err != SONDE_OK) {
             return err;
         }
@@ -376,12 +400,15 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     source.next = source.pace->begin;
     err = sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection, trial,
                             diag);
-    if (err == SONDE_OK) {
-        err = judge_new(&source, &any, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && source.pace->follow) {
-        err = follow(&source, diag);
+    err = judge_new(&source, &any, diag);
+    if (err != SONDE_OK || !source.pace->follow) {
+        goto done;
     }
+    err = follow(&source, diag);
+done:
     sonde_rules_finish(rules);
     free_block(&source);
     sonde__free(source.series);

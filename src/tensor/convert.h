@@ -8,6 +8,8 @@
 #ifndef SONDE_TENSOR_CONVERT_H
 #define SONDE_TENSOR_CONVERT_H
 
+#include "base/whole_file.h"
+
 #include <sonde/export.h>
 #include <sonde/tensor.h>
 
@@ -43,6 +45,11 @@ SONDE_API void sonde__tensor_load_f32(sonde_dtype dtype, const void *in, size_t 
 /* n elements of any dtype to any other, each rounded once. */
 SONDE_API void sonde__tensor_convert(sonde_dtype from_dtype, const void *in, size_t n,
                                      sonde_dtype to_dtype, void *out);
+
+/* --- files (safetensors_write.c) ---------------------------------------------------- */
+
+/* Writes a view's elements, row-major; whole_status has the error. */
+void sonde__tensor_write(sonde__whole_file *file, const sonde_view *view);
 
 /* --- walking (view.c) ------------------------------------------------------------- */
 

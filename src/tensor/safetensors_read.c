@@ -173,17 +173,19 @@ static sonde_err read_entry(const place *spot, const json_t *value, unsigned cha
         return fail(spot, SONDE_EFORMAT, "an object", "a description of another kind");
     }
     err = read_dtype(spot, json_object_get(value, "dtype"), &dtype);
-    if (err == SONDE_OK) {
-        err = read_shape(spot, json_object_get(value, "shape"), dtype, &e->view, &bytes);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_extent(spot, json_object_get(value, "data_offsets"), bytes, data_size,
-                          e);
+    err = read_shape(spot, json_object_get(value, "shape"), dtype, &e->view, &bytes);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        e->view.data = data + e->begin;
+    err = read_extent(spot, json_object_get(value, "data_offsets"), bytes, data_size, e);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    e->view.data = data + e->begin;
+    return SONDE_OK;
 }
 
 /* --- the header ------------------------------------------------------------------- */
@@ -334,13 +336,17 @@ static sonde_err read_header(sonde_safetensors *file, unsigned char *bytes, size
         return err;
     }
     err = read_entries(file, &spot, header, bytes + LENGTH_SIZE + length, data_size);
-    if (err == SONDE_OK) {
-        qsort(file->entries, file->count, sizeof *file->entries, in_data_order);
-        err = check_cover(file, &spot, data_size);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = keep_names(file, diag);
+    qsort(file->entries, file->count, sizeof *file->entries, in_data_order);
+    err = check_cover(file, &spot, data_size);
+    if (err != SONDE_OK) {
+        goto error;
     }
+    err = keep_names(file, diag);
+
+error:
     json_decref(header);
     return err;
 }
@@ -421,15 +427,19 @@ sonde_err sonde_safetensors_open(const char *path, sonde_safetensors **out,
     err = file != NULL ? map_file(file, fd, diag)
                        : sonde__fail_nomem(diag, "a safetensors file");
     (void)close(fd); /* the mapping stays */
-    if (err == SONDE_OK) {
-        err = read_header(file, file->mapped, file->mapped_size, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_safetensors_destroy(file);
-        return err;
+        goto error;
+    }
+    err = read_header(file, file->mapped, file->mapped_size, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = file;
     return SONDE_OK;
+
+error:
+    sonde_safetensors_destroy(file);
+    return err;
 }
 
 void sonde_safetensors_destroy(sonde_safetensors *file)

@@ -173,16 +173,18 @@ sonde_err sonde__trial_end_read(sonde_trial *trial, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde__trial_load_object(trial, SONDE__END_FILE, &found, &end, diag);
-    if (err == SONDE_OK && found) { /* the run has ended, even if the file is damaged */
-        if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
-                            !take_string(end, "text", &trial->end_text))) {
-            err = sonde__fail_nomem(diag, path);
-        } else {
-            trial->ended = trial->changed = true;
-            trial->ended_at =
-                sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));
-        }
+    if (err != SONDE_OK || !found) {
+        goto error;
     }
+    if (end != NULL && (!take_string(end, "reason", &trial->end_reason) ||
+                        !take_string(end, "text", &trial->end_text))) {
+        err = sonde__fail_nomem(diag, path);
+        goto error;
+    }
+    trial->ended = trial->changed = true; /* even if the file is damaged */
+    trial->ended_at =
+        sonde__trial_seconds(json_string_value(json_object_get(end, "ended")));
+error:
     json_decref(end);
     return err;
 }

@@ -74,7 +74,8 @@ static void arena_measures_what_it_places(void **state)
     sonde__arena_fini(&place);
 }
 
-/* Known answers of Philox4x32-10, from the authors' Random123 distribution (kat_vectors). */
+/* Known answers of Philox4x32-10, from the authors' Random123 distribution
+ * (kat_vectors). */
 static void philox_gives_the_known_answers(void **state)
 {
     uint32_t out[4];

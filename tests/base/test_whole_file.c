@@ -1,6 +1,6 @@
 /*
- * test_whole_file.c - files that appear whole or not at all: what was there stays until the new
- * one is, links are followed, and what is no file keeps its name.
+ * test_whole_file.c - files that appear whole or not at all: what was there stays until
+ * the new one is, links are followed, and what is no file keeps its name.
  */
 #include "cmocka_all.h"
 #include "base/memory.h"

@@ -1,5 +1,6 @@
 /*
- * test_control.c - requests from this process and from another, over a run's folder. tsan: yes
+ * test_control.c - requests from this process and from another, over a run's folder.
+ * tsan: yes
  */
 #include "cmocka_all.h"
 

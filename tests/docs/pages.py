@@ -225,6 +225,14 @@ def bad_links(page, text):
             yield f"{page}: {whole} has no heading for the link {target}"
 
 
+def bad_paths(page, text):
+    """Files of the source tree that a page names between backquotes and that do not exist."""
+    rooms = "src|include|tests|tools|bench|docs|examples|cmake"
+    for path in re.findall(rf"`((?:{rooms})/[\w./-]+)`", text):
+        if not os.path.exists(os.path.join(ROOT, path)):
+            yield f"{page}: there is no file {path}"
+
+
 def options_of(sonde):
     """Every option that the help of a command knows."""
     def help_of(*words):
@@ -275,6 +283,7 @@ def check(sonde):
     for page in all_pages():
         text = read(page)
         bad += bad_links(page, text)
+        bad += bad_paths(page, text) if page != "CHANGELOG.md" else []
         if page != "CHANGELOG.md":
             bad += bad_names(page, text, options, commands, sources)
     if bad:

@@ -1,6 +1,6 @@
 /*
- * export_folder.h - a folder for files that are written, and what was written, for the tests of
- * exports.
+ * export_folder.h - a folder for files that are written, and what was written, for the
+ * tests of exports.
  */
 #ifndef SONDE_TESTS_EXPORT_FOLDER_H
 #define SONDE_TESTS_EXPORT_FOLDER_H

@@ -1,6 +1,7 @@
 /*
- * test_export.c - exports of a run whose every element is known. What the files are to other
- * people's readers is looked at by tests/python/test_exports.py; here by Sonde's own.
+ * test_export.c - exports of a run whose every element is known. What the files are to
+ * other people's readers is looked at by tests/python/test_exports.py; here by Sonde's
+ * own.
  */
 #include "alloc_failure.h"
 #include "export_folder.h"
@@ -268,8 +269,8 @@ static void a_board_has_a_folder_for_each_mode(void **state)
     assert_int_equal(stat(in_folder("board/train"), &status), 0);
     assert_int_equal(stat(in_folder("board/eval"), &status), 0);
     assert_int_not_equal(stat(in_folder("board/predict"), &status), 0);
-    /* 48 losses, 4 odd scalars; six statistics of 40 + 40 + 4 x 4 steps; histograms of the
-     * weight at 8, the gradient at 8 and the others at 4 steps each */
+    /* 48 losses, 4 odd scalars; six statistics of 40 + 40 + 4 x 4 steps; histograms of
+     * the weight at 8, the gradient at 8 and the others at 4 steps each */
     assert_int_equal(report.scalars, 52 + 6 * 96);
     assert_int_equal(report.histograms, 32);
     assert_int_equal(count_files(false), 2); /* the run and the board */

@@ -1,6 +1,6 @@
 /*
- * test_export_events.c - TensorBoard's events against a decoder of its own; and that writers
- * survive when there is no memory.
+ * test_export_events.c - TensorBoard's events against a decoder of its own; and that
+ * writers survive when there is no memory.
  */
 #include "alloc_failure.h"
 #include "export_folder.h"
@@ -142,7 +142,8 @@ static void expect_buckets(const field *histogram, const double (*wanted)[2], si
 
 static void events_can_be_decoded(void **state)
 {
-    /* -3 in [-3.5, -3), 0 twice, 1 twice in [1, 1.25), 4 in [4, 5); and what is no number */
+    /* -3 in [-3.5, -3), 0 twice, 1 twice in [1, 1.25), 4 in [4, 5); and what is no
+     * number */
     static const double wanted[][2] = {
         {-3.0, 1}, {-2.2250738585072014e-308, 0}, {0.0, 2}, {1.0, 0}, {1.25, 2}, {4.0, 0},
         {5.0, 1}};

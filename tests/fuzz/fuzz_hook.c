@@ -1,6 +1,6 @@
 /*
- * fuzz_hook.c - any bytes as a hook's configuration, Sonde's or smdebug's; one that is read
- * makes a step.
+ * fuzz_hook.c - any bytes as a hook's configuration, Sonde's or smdebug's; one that is
+ * read makes a step.
  */
 #include <sonde/watch.h>
 

@@ -1,6 +1,6 @@
 /*
- * fuzz_rule_wire.c - any bytes as what a host says of its rules; what is taken is a row that an
- * engine can work with.
+ * fuzz_rule_wire.c - any bytes as what a host says of its rules; what is taken is a row
+ * that an engine can work with.
  */
 #include "rules/user/hosted.h"
 

@@ -3,7 +3,8 @@
  *
  *     i an index   c collections   e an event's payload   else a whole event file
  *
- * A payload is also wrapped as a record whose checksums are right, which an index then names.
+ * A payload is also wrapped as a record whose checksums are right, which an index then
+ * names.
  */
 #include "run_folder.h"
 

@@ -1,7 +1,8 @@
 /*
- * fuzz_stats.c - the small files of a run, from any bytes. The first byte chooses: 'n' closed
- * statistics, 'p' a part of them, 't' steps, 'g' generations, otherwise sketches. If it is a
- * capital letter, rows and records get the right check, so that the code after it is reached.
+ * fuzz_stats.c - the small files of a run, from any bytes. The first byte chooses: 'n'
+ * closed statistics, 'p' a part of them, 't' steps, 'g' generations, otherwise sketches.
+ * If it is a capital letter, rows and records get the right check, so that the code
+ * after it is reached.
  */
 #include "run_folder.h"
 

@@ -1,6 +1,6 @@
 /*
- * journal.h - the witness of a dry run, which remembers what would be recorded, for the tests
- * of hooks; and a small program with a loop of its own.
+ * journal.h - the witness of a dry run, which remembers what would be recorded, for the
+ * tests of hooks; and a small program with a loop of its own.
  */
 #ifndef SONDE_TESTS_HOOK_JOURNAL_H
 #define SONDE_TESTS_HOOK_JOURNAL_H

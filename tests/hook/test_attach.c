@@ -9,8 +9,8 @@
 
 #include <math.h>
 
-/* A producer that has an observer: each tensor of the network at every step, its values its
- * id, but for one that may be NaN. */
+/* A producer that has an observer: each tensor of the network at every step, its values
+ * its id, but for one that may be NaN. */
 typedef struct producer {
     sonde_catalogue *catalogue;
     sonde_observer *observer;

@@ -27,8 +27,8 @@ static void set_all(const engine_net *net, const char *name, float first, float 
     }
 }
 
-/* An MLP whose forward pass stays finite for samples as large as float32 has them, while the
- * gradient of fc1.weight, and it alone, overflows. */
+/* An MLP whose forward pass stays finite for samples as large as float32 has them, while
+ * the gradient of fc1.weight, and it alone, overflows. */
 static void overflowing_mlp(engine_net *net)
 {
     engine_mlp(net, 8);
@@ -129,8 +129,8 @@ static void nothing_is_recorded_twice(void **state)
     }
 }
 
-/* Every kernel of updates: convolutions and norms, SGD and Adam, one thread and two, micro-
- * batches, of which the sum is told. */
+/* Every kernel of updates: convolutions and norms, SGD and Adam, one thread and two,
+ * micro- batches, of which the sum is told. */
 static void every_gradient_is_told(void **state)
 {
     const sonde_nn_optimizer optimizers[] = {sonde_nn_optimizer_sgd(0.01F, 0.9F),

@@ -1,6 +1,7 @@
 /*
- * A hook on sessions of Sonde's engine: what is recorded there, steps over several sessions,
- * when_nan where values cannot be looked at again, and that weights do not notice.
+ * A hook on sessions of Sonde's engine: what is recorded there, steps over several
+ * sessions, when_nan where values cannot be looked at again, and that weights do not
+ * notice.
  */
 #include "hook/journal.h"
 
@@ -38,7 +39,8 @@ static void infer(const engine_net *net, sonde_nn_session *session, int calls)
     engine_batch_fini(&batch);
 }
 
-/* What a kind of entry of a tensor was at a step; the test fails if it is not there once. */
+/* What a kind of entry of a tensor was at a step; the test fails if it is not there
+ * once. */
 static const journal_entry *entry_of(const char *name, char kind, int64_t global_step)
 {
     const journal_entry *found = NULL;
@@ -248,7 +250,8 @@ static void test_when_nan(void **state)
     finish(hook);
 }
 
-/* A value that is let go is what it was when it was held, not what the arena has since. */
+/* A value that is let go is what it was when it was held, not what the arena has since.
+ */
 static void test_held_values(void **state)
 {
     sonde_hook *hooks[2] = {NULL};

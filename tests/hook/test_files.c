@@ -1,6 +1,6 @@
 /*
- * Configuration files: Sonde's own in YAML and JSON, smdebug's as it is, and what is wrong
- * with either, by line.
+ * Configuration files: Sonde's own in YAML and JSON, smdebug's as it is, and what is
+ * wrong with either, by line.
  */
 #include "hook/journal.h"
 #include "base/macros.h"

@@ -1,6 +1,6 @@
 /*
- * A hook in a program with a loop of its own: schedules and their layers, modes, reductions,
- * vital signs, the gate, scalars, tensors that come late.
+ * A hook in a program with a loop of its own: schedules and their layers, modes,
+ * reductions, vital signs, the gate, scalars, tensors that come late.
  */
 #include "hook/journal.h"
 #include "base/macros.h"

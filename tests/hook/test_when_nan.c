@@ -1,6 +1,6 @@
 /*
- * when_nan in a program with a loop of its own: a step is saved as a whole, whichever of its
- * tensors was first.
+ * when_nan in a program with a loop of its own: a step is saved as a whole, whichever of
+ * its tensors was first.
  */
 #include "hook/journal.h"
 
@@ -29,7 +29,8 @@ static sonde_save_config watching(const char *what, int64_t interval)
     return config;
 }
 
-/* Before, in between and after the one that is NaN: all are there, once, with their values. */
+/* Before, in between and after the one that is NaN: all are there, once, with their
+ * values. */
 static void test_whole_step(void **state)
 {
     (void)state;
@@ -63,7 +64,8 @@ static void test_whole_step(void **state)
     }
 }
 
-/* Only that collection; the others keep to their schedules. A tensor in both comes once. */
+/* Only that collection; the others keep to their schedules. A tensor in both comes once.
+ */
 static void test_collection(void **state)
 {
     sonde_hook *hook = hook_of(&(sonde_hook_options){.no_vitals = true});

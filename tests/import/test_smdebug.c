@@ -1,7 +1,8 @@
 /*
  * test_smdebug.c - directories of smdebug's: one that smdebug 1.0.34 itself wrote
- * (golden/runs/smdebug: two workers, steps 0, 1, 2 and 1000, of which 2 is evaluation, nine
- * tensors of as many dtypes, of which worker 1 has two), whole, growing and damaged.
+ * (golden/runs/smdebug: two workers, steps 0, 1, 2 and 1000, of which 2 is evaluation,
+ * nine tensors of as many dtypes, of which worker 1 has two), whole, growing and
+ * damaged.
  */
 #include "alloc_failure.h"
 #include "trial/run_folder.h"

@@ -1,5 +1,6 @@
 /*
- * test_activations.c - sigmoid and tanh by the builder and by a job; the loss in inference.
+ * test_activations.c - sigmoid and tanh by the builder and by a job; the loss in
+ * inference.
  */
 #include "engine.h"
 
@@ -10,7 +11,8 @@
 static float sample[2] = {-1.5F, 0.25F};
 static int64_t label = 1;
 
-/* The model's outputs for the sample: its values, and its loss, which is marked as one. */
+/* The model's outputs for the sample: its values, and its loss, which is marked as one.
+ */
 static void run(sonde_nn_model *model, double y[2], double *loss)
 {
     const sonde_view inputs[2] = {

@@ -1,5 +1,6 @@
 /*
- * test_data_split.c - a part of a data set and its rest: every sample in one of them, in order.
+ * test_data_split.c - a part of a data set and its rest: every sample in one of them, in
+ * order.
  */
 #include "nn/data_loader.h"
 

@@ -132,7 +132,7 @@ static const char whole[] =
     "          eval_samples: 12, seed: 5, device_iterations: 2,\n"
     "          gradient_accumulation: 3, threads: 1, reduction: sum}\n"
     "observe:\n"
-    "  - {tensors: 'Gradient___fc.weight', every: 5, start: 10, end: 100, print: false}\n"
+    "  - {tensors: 'Gradient___fc.weight', every: 5, start: 10, end: 100, print: true}\n"
     "  - tensors: '@loss'\n";
 
 static void every_key_is_read(void **state)
@@ -167,10 +167,10 @@ static void every_key_is_read(void **state)
     assert_int_equal(sonde_nn_job_tap_count(job), 2);
     tap = sonde_nn_job_get_tap(job, 0);
     assert_string_equal(tap->tensors, "Gradient___fc.weight");
-    assert_true(tap->every == 5 && tap->start == 10 && tap->end == 100 && !tap->print);
+    assert_true(tap->every == 5 && tap->start == 10 && tap->end == 100);
     tap = sonde_nn_job_get_tap(job, 1);
     assert_string_equal(tap->tensors, "@loss");
-    assert_true(tap->every == 1 && tap->start == 0 && tap->end == 0 && tap->print);
+    assert_true(tap->every == 1 && tap->start == 0 && tap->end == 0);
     must(sonde_nn_job_build(job, &model, &engine_diag));
     must(sonde_nn_training_session(model, &info->options, o, &session, &engine_diag));
     must(sonde_nn_session_compile(session, &engine_diag));
@@ -391,6 +391,10 @@ static void values_that_cannot_be_are_refused(void **state)
             "job:2: observe is no list (expected a list)");
     refused(MLP "observe:\n  - {every: 3}\n", SONDE_EINVAL,
             "job:3: an entry of observe says no tensors (expected tensors: a selector)");
+    refused(
+        MLP "observe:\n  - {tensors: '@loss', print: false}\n", SONDE_EINVAL,
+        "job:3: print is false (expected true: use the section record to save without "
+        "printing)");
     refused(
         MLP "observe: [{tensors: a, every: 0}]\n", SONDE_EINVAL,
         "job:2: every is '0' (expected a whole number from 1 to 9223372036854775807)");

@@ -1,6 +1,6 @@
 /*
- * test_job_options.c - the table of options: defaults, texts, the environment; and the section
- * `demo`.
+ * test_job_options.c - the table of options: defaults, texts, the environment; and the
+ * section `demo`.
  */
 #include "engine.h"
 

@@ -54,7 +54,8 @@ static sonde_vitals vitals_of_output(const op_run *run, int i, void *data)
     return vitals;
 }
 
-/* Everything kept and in one part, against the values; then all other ways against that. */
+/* Everything kept and in one part, against the values; then all other ways against that.
+ */
 static void check_kernel(const op_run *run, const sonde__op_kernel *kernel,
                          sonde_vitals *first)
 {
@@ -148,8 +149,8 @@ static op_run layer_run(const layer_case *c, const sonde__op_kind *kind)
     return run;
 }
 
-/* Inputs that sums do not tell all of: no NaN, then with; hardly any deviation; a bias that
- * leaves no negative value; zeros everywhere. */
+/* Inputs that sums do not tell all of: no NaN, then with; hardly any deviation; a bias
+ * that leaves no negative value; zeros everywhere. */
 static void alter(op_run *run, int kind)
 {
     float *x = run->in[0].data, *b = run->in[2].data;

@@ -338,8 +338,8 @@ static void defaults_are_pytorchs(void **state)
     assert_string_equal(sonde_nn_optimizer_name((sonde_nn_optimizer_kind)3), "?");
 }
 
-/* A parameter that the optimiser does not have: it stays, its gradient is there to be looked at,
- * and the others go on without it. */
+/* A parameter that the optimiser does not have: it stays, its gradient is there to be
+ * looked at, and the others go on without it. */
 static void a_parameter_left_out_stays(void **state)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.1F, 0.9F);

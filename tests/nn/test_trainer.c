@@ -1,6 +1,6 @@
 /*
- * test_trainer.c - a trainer does what a loop by hand does, to the bit: epochs, evaluation,
- * checkpoints, resuming; it judges, stops and is interrupted.
+ * test_trainer.c - a trainer does what a loop by hand does, to the bit: epochs,
+ * evaluation, checkpoints, resuming; it judges, stops and is interrupted.
  */
 #include "engine.h"
 

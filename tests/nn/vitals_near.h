@@ -20,8 +20,8 @@
  * 1e-13 of what they add up in magnitude, m2 by 64 times that (see vitals.c). */
 bool vitals_near(const sonde_vitals *a, const sonde_vitals *b);
 
-/* Of a row-major array in the order of LANES: 16 samples side by side, the next element of
- * them, ... */
+/* Of a row-major array in the order of LANES: 16 samples side by side, the next element
+ * of them, ... */
 sonde_vitals vitals_in_lanes(sonde_dtype dtype, int64_t samples, int64_t inner,
                              const void *data);
 

@@ -1,7 +1,7 @@
 /*
- * feed.h - a producer by hand for the tests of outfeed queues: a weight "w" (2), a scalar
- * "s", their gradients, accumulated gradients and updates; every value is a number that says
- * where it comes from.
+ * feed.h - a producer by hand for the tests of outfeed queues: a weight "w" (2), a
+ * scalar "s", their gradients, accumulated gradients and updates; every value is a
+ * number that says where it comes from.
  */
 #ifndef SONDE_TESTS_OBSERVE_FEED_H
 #define SONDE_TESTS_OBSERVE_FEED_H

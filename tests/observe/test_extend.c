@@ -216,7 +216,8 @@ static void one_at_a_time(void **state)
     drop(&producer);
 }
 
-/* A sink that refuses a tensor: the observer works as before, and may be extended later. */
+/* A sink that refuses a tensor: the observer works as before, and may be extended later.
+ */
 static void a_refusal(void **state)
 {
     loop producer;

@@ -1,5 +1,6 @@
 /*
- * test_look_again.c - a producer repeats a step: only taps that were not due see the repetition.
+ * test_look_again.c - a producer repeats a step: only taps that were not due see the
+ * repetition.
  */
 #include "cmocka_all.h"
 

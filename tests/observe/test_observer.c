@@ -84,8 +84,8 @@ static void global_schedules_hold_across_modes(void **state)
     sonde_observer_destroy(observer);
 }
 
-/* Vital signs of what is not finite come to the taps that ask for them, in steps that are due
- * and in others, and not twice to one that is. */
+/* Vital signs of what is not finite come to the taps that ask for them, in steps that
+ * are due and in others, and not twice to one that is. */
 static void what_is_bad_is_told_at_any_step(void **state)
 {
     record records[64];

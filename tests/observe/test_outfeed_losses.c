@@ -1,5 +1,6 @@
 /*
- * test_outfeed_losses.c - rows that do not get in, or not stay: counted, told, never torn.
+ * test_outfeed_losses.c - rows that do not get in, or not stay: counted, told, never
+ * torn.
  */
 #include "observe/feed.h"
 #include "base/macros.h"

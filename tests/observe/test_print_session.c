@@ -1,6 +1,7 @@
 /*
- * test_print_session.c - prints inside a model: forward in the order of the program, gradients
- * in the opposite one, to stderr; gone, with a warning, if its result is unused what they return.
+ * test_print_session.c - prints inside a model: forward in the order of the program,
+ * gradients in the opposite one, to stderr; gone, with a warning, if its result is
+ * unused what they return.
  */
 #include "nn/engine.h"
 
@@ -55,8 +56,8 @@ static void keep_warning(void *user, sonde_log_level level, const char *room,
 /* --- a model that can be reckoned by hand ----------------------------------------- */
 
 /*
- * x (2, 1), y = w x with w = 3; printed; z = y y; printed; loss = mean z. With x = (1, 2):
- * y = (3, 6), z = (9, 36), dz = (0.5, 0.5), dy = 2 y dz = (3, 6).
+ * x (2, 1), y = w x with w = 3; printed; z = y y; printed; loss = mean z. With x = (1,
+ * 2): y = (3, 6), z = (9, 36), dz = (0.5, 0.5), dy = 2 y dz = (3, 6).
  */
 typedef struct printed {
     const char *first, *second; /* titles */
@@ -84,7 +85,8 @@ static sonde_nn_model *build(const printed *p)
     return m;
 }
 
-/* One step (of micro-batches) with a learning rate of 0; what was printed is in caught. */
+/* One step (of micro-batches) with a learning rate of 0; what was printed is in caught.
+ */
 static void train(const printed *p, int micro_batches)
 {
     const sonde_nn_optimizer sgd = sonde_nn_optimizer_sgd(0.0F, 0.0F);

@@ -19,7 +19,8 @@
 
 /* --- scenes ------------------------------------------------------------------------- */
 
-/* A picture's scene; err is what building gave. To be freed with sonde__plot_scene_fini. */
+/* A picture's scene; err is what building gave. To be freed with sonde__plot_scene_fini.
+ */
 static inline sonde_err build_scene(sonde__plot_builder build, const void *plot,
                                     double width, sonde__plot_scene *scene)
 {

@@ -1,6 +1,6 @@
 /*
- * faulty.h - a store that fails when it is told to, and the values that the tests of faults
- * record in it.
+ * faulty.h - a store that fails when it is told to, and the values that the tests of
+ * faults record in it.
  */
 #ifndef SONDE_TESTS_RECORD_FAULTY_H
 #define SONDE_TESTS_RECORD_FAULTY_H

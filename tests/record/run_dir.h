@@ -1,6 +1,7 @@
 /*
- * run_dir.h - what the tests of recording share: folders that are thrown away, catalogues,
- * and a reader that checks every record of a run against docs/format.md, slowly.
+ * run_dir.h - what the tests of recording share: folders that are thrown away,
+ * catalogues, and a reader that checks every record of a run against docs/format.md,
+ * slowly.
  *
  * Whatever goes wrong here is an assertion of the test that runs.
  */

@@ -1,6 +1,6 @@
 /*
- * test_faults.c - disks that are full or gone: the producer goes on, what is lost is counted
- * by its cause, and recording goes on when it can.
+ * test_faults.c - disks that are full or gone: the producer goes on, what is lost is
+ * counted by its cause, and recording goes on when it can.
  */
 #include "record/faulty.h"
 #include "base/clock.h"

@@ -204,7 +204,8 @@ static void generations_come_back(void **state)
     }
 }
 
-/* Files 0 to 2, then 3 and 4 from step 500 on, nothing from 300 on, then 5 from 400 on. */
+/* Files 0 to 2, then 3 and 4 from step 500 on, nothing from 300 on, then 5 from 400 on.
+ */
 static void a_later_generation_supersedes(void **state)
 {
     static const int64_t wanted[] = {300, 300, 300, 300, 300, INT64_MAX, INT64_MAX};

@@ -1,5 +1,6 @@
 /*
- * test_full_ring.c - a ring that is full: the producer waits or drops, as it was asked to.
+ * test_full_ring.c - a ring that is full: the producer waits or drops, as it was asked
+ * to.
  */
 #include "record/faulty.h"
 

@@ -1,6 +1,7 @@
 /*
- * test_kill.c - the program is killed at a random moment, under full load: everything that
- * was drained is there and right, nothing is torn, and a writer that goes on finds it so.
+ * test_kill.c - the program is killed at a random moment, under full load: everything
+ * that was drained is there and right, nothing is torn, and a writer that goes on finds
+ * it so.
  *
  * SONDE_KILLS in the environment is how often; 30 if it is not set.
  */

@@ -415,7 +415,8 @@ static void what_is_expected_is_listed_first(void **state)
     run_remove(path);
 }
 
-/* The moment of its end is a step's time; a step of which nothing was put leaves no trace. */
+/* The moment of its end is a step's time; a step of which nothing was put leaves no
+ * trace. */
 static void steps_have_times(void **state)
 {
     char path[RUN_PATH];

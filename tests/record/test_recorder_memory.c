@@ -1,7 +1,7 @@
 /*
- * test_recorder_memory.c - every allocation may fail: nothing leaks, nothing half-made is
- * left, and once a recorder runs it loses what it has no memory for, and counts it. Putting
- * allocates nothing.
+ * test_recorder_memory.c - every allocation may fail: nothing leaks, nothing half-made
+ * is left, and once a recorder runs it loses what it has no memory for, and counts it.
+ * Putting allocates nothing.
  */
 #include "record/run_dir.h"
 

@@ -1,6 +1,6 @@
 /*
- * test_resume.c - going on with a run: one that ended, one whose writer died, one that was
- * damaged, one that somebody else writes.
+ * test_resume.c - going on with a run: one that ended, one whose writer died, one that
+ * was damaged, one that somebody else writes.
  */
 #include "record/run_dir.h"
 #include "base/macros.h"

@@ -1,6 +1,6 @@
 /*
- * test_rotation.c - files are closed when they are full, when they are old, and when their
- * header is full; whatever the order, everything is in one of them.
+ * test_rotation.c - files are closed when they are full, when they are old, and when
+ * their header is full; whatever the order, everything is in one of them.
  */
 #include "record/run_dir.h"
 #include "base/clock.h"

@@ -169,8 +169,8 @@ static void aliases_are_recorded_under_their_names(void **state)
     assert_int_equal(content.rows, 2);
 }
 
-/* The alias comes first and its tensor never: the catalogue begins with what is tapped all the
- * same, in the order of ids, a tensor before its alias. */
+/* The alias comes first and its tensor never: the catalogue begins with what is tapped
+ * all the same, in the order of ids, a tensor before its alias. */
 static void the_catalogue_is_in_the_order_of_ids(void **state)
 {
     static const char expected[] =

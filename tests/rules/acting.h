@@ -1,5 +1,6 @@
 /*
- * acting.h - what the tests of actions share: the log as a text, a folder, findings, actions.
+ * acting.h - what the tests of actions share: the log as a text, a folder, findings,
+ * actions.
  */
 #ifndef SONDE_TESTS_RULES_ACTING_H
 #define SONDE_TESTS_RULES_ACTING_H

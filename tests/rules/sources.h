@@ -1,5 +1,6 @@
 /*
- * sources.h - one run judged in its process, live and afterwards: what was found, to the letter.
+ * sources.h - one run judged in its process, live and afterwards: what was found, to the
+ * letter.
  */
 #ifndef SONDE_TESTS_RULES_SOURCES_H
 #define SONDE_TESTS_RULES_SOURCES_H
@@ -77,7 +78,8 @@ static inline void sources_take(sonde_rules *rules, bool accounts, sources_lines
         assert_true(sonde_finding_json(&all[i], out->text[i], sizeof out->text[i]) <
                     sizeof out->text[i]);
     }
-    /* What comes first within a step is the source's, and findings of a host come at its end. */
+    /* What comes first within a step is the source's, and findings of a host come at its
+     * end. */
     qsort(out->text, count, sizeof out->text[0], sources_by_text);
     for (size_t i = 0; accounts && i < sonde_rules_count(rules); i++) {
         sonde_rule_account account;

@@ -1,5 +1,6 @@
 /*
- * stream.h - evidence by hand: tensors are declared, given values at steps, and rules judge.
+ * stream.h - evidence by hand: tensors are declared, given values at steps, and rules
+ * judge.
  */
 #ifndef SONDE_TESTS_RULES_STREAM_H
 #define SONDE_TESTS_RULES_STREAM_H

@@ -1,5 +1,6 @@
 /*
- * What is done about findings: which, how often; commands that fail, hang or do not read. tsan: yes
+ * What is done about findings: which, how often; commands that fail, hang or do not
+ * read. tsan: yes
  */
 #include "rules/acting.h"
 #include "base/clock.h"

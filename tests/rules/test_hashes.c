@@ -51,7 +51,8 @@ static void a_batch_that_comes_again_is_found(void **state)
     }
 }
 
-/* Looked at every fifth step, five batches in a fixed order are the same one each time. */
+/* Looked at every fifth step, five batches in a fixed order are the same one each time.
+ */
 static void steps_between_are_not_forgotten(void **state)
 {
     for (int kind = 0; kind < 2; kind++) {

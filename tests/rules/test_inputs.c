@@ -49,8 +49,8 @@ static void variances_that_grow_or_die_are_found(void **state)
     stream_close(&s);
 }
 
-/* Activations known by the op of their module, and seen at every other step only: steps between
- * have but a loss, and say nothing of layers. */
+/* Activations known by the op of their module, and seen at every other step only: steps
+ * between have but a loss, and say nothing of layers. */
 static void steps_without_activations_do_not_count(void **state)
 {
     static const double deviation[] = {1, 1, 0.01};

@@ -24,8 +24,8 @@ static void classes_open(classes *c, const char *rule)
     stream_begin(&c->s);
 }
 
-/* Every rare-th label is of class 3, the others even; class `missed` is taken for class 0 if
- * miss says so. */
+/* Every rare-th label is of class 3, the others even; class `missed` is taken for class
+ * 0 if miss says so. */
 static void classes_step(classes *c, int rare, int missed, double miss, double loss)
 {
     float labels[BATCH], scores[BATCH * CLASSES] = {0};
@@ -116,8 +116,8 @@ static void a_loss_at_the_entropy_is_found(void **state)
     }
 }
 
-/* The loss stands at the entropy because nothing moves yet: gradients of one batch and the next
- * have a common part, of that share; or because nothing flows: they are 0. */
+/* The loss stands at the entropy because nothing moves yet: gradients of one batch and
+ * the next have a common part, of that share; or because nothing flows: they are 0. */
 static void a_network_that_has_not_begun_is_not_label_noise(void **state)
 {
     static const struct {

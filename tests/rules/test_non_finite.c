@@ -76,7 +76,8 @@ static void minus_infinity_alone_masks(void **state)
     stream_close(&s);
 }
 
-/* A mask among the inputs, or one that is there from the start: what came of it is named. */
+/* A mask among the inputs, or one that is there from the start: what came of it is
+ * named. */
 static void what_is_masked_on_purpose_is_not_named(void **state)
 {
     stream s;

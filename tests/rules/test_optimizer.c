@@ -127,7 +127,8 @@ static void an_element_that_jumps_is_found(void **state)
     }
 }
 
-/* Of 20 steps at once a drift is 20 times as large, and no jump; a flipped bit still is. */
+/* Of 20 steps at once a drift is 20 times as large, and no jump; a flipped bit still is.
+ */
 static void steps_between_count(void **state)
 {
     (void)state;

@@ -1,6 +1,7 @@
 /*
- * A rule of one's own through <sonde/rule.h>: what it can ask and say, tensors that are declared
- * midway, a rule that fails, one of another interface; the table of built-in ones.
+ * A rule of one's own through <sonde/rule.h>: what it can ask and say, tensors that are
+ * declared midway, a rule that fails, one of another interface; the table of built-in
+ * ones.
  */
 #include "rules/stream.h"
 #include "base/macros.h"
@@ -132,8 +133,8 @@ static void what_it_lacks_is_told(void **state)
     stream_close(&s);
 }
 
-/* In the process nobody taps it in that mode: what only a rule of training wants is not there in
- * evaluation, whoever else judges that. */
+/* In the process nobody taps it in that mode: what only a rule of training wants is not
+ * there in evaluation, whoever else judges that. */
 static void what_is_wanted_in_another_mode_is_not_there(void **state)
 {
     for (int mode = SONDE_MODE_TRAIN; mode <= SONDE_MODE_EVAL; mode++) {

@@ -1,6 +1,6 @@
 /*
- * FrozenParameter, UnfrozenParameter and WeightUpdateRatio on a small network that is trained
- * by hand: w -= rate * g.
+ * FrozenParameter, UnfrozenParameter and WeightUpdateRatio on a small network that is
+ * trained by hand: w -= rate * g.
  */
 #include "rules/stream.h"
 
@@ -77,8 +77,8 @@ static void a_layer_frozen_by_mistake_is_found(void **state)
     stream_close(&n.s);
 }
 
-/* A backbone without gradients; a learning rate of 0 for all while it warms up; changes too
- * small for float32. */
+/* A backbone without gradients; a learning rate of 0 for all while it warms up; changes
+ * too small for float32. */
 static void what_stays_for_good_reason_is_let_be(void **state)
 {
     net n;
@@ -194,9 +194,10 @@ static void copies_that_follow_are_let_be(void **state)
     }
 }
 
-/* Weights that change by `change` of themselves a step from step `from` on; the loss of a step.
- * Weights are seen at the first ten steps and then at each step that `every` divides; with more than 1 they
- * change the same way at every step, so that changes add up. */
+/* Weights that change by `change` of themselves a step from step `from` on; the loss of
+ * a step. Weights are seen at the first ten steps and then at each step that `every`
+ * divides; with more than 1 they change the same way at every step, so that changes add
+ * up. */
 static void run_changes_seen(stream *s, double change, int from, int steps,
                              double (*loss)(int step), int every)
 {

@@ -1,7 +1,8 @@
 /*
- * The same program judged in its process, live from a thread beside it, and afterwards, by all rules
- * that need not be told anything, whatever names its tensors are recorded under, in whatever order
- * they come, however seldom: the same findings to the letter. tsan: yes
+ * The same program judged in its process, live from a thread beside it, and afterwards,
+ * by all rules that need not be told anything, whatever names its tensors are recorded
+ * under, in whatever order they come, however seldom: the same findings to the letter.
+ * tsan: yes
  */
 #include "rules/sources.h"
 
@@ -135,8 +136,9 @@ static void program_open(program *self, const recorded *asked, sonde_rules *insi
     ok(sonde_observer_bind(self->observer, &shape, &diag), &diag);
 }
 
-/* The same batch again late in the run, units that die, a loss that rises in evaluation and is
- * missing now and then, gradients that shrink from layer to layer, and a NaN at the end. */
+/* The same batch again late in the run, units that die, a loss that rises in evaluation
+ * and is missing now and then, gradients that shrink from layer to layer, and a NaN at
+ * the end. */
 static float value_of(uint32_t id, int64_t step, int i)
 {
     const int64_t drawn = id == INPUT && step > STEPS / 2 ? STEPS / 2 : step;
@@ -302,7 +304,8 @@ static void under_other_names(void **state)
     three_ways(asked);
 }
 
-/* One name at some steps, the other at all; vital signs under one, values under the other. */
+/* One name at some steps, the other at all; vital signs under one, values under the
+ * other. */
 static void under_names_that_take_turns(void **state)
 {
     static const recorded asked[] = {{OWN, ALL, 1},

@@ -1,5 +1,6 @@
 /*
- * SoftmaxMisuse: scores, probabilities and log-probabilities, and what a loss makes of them.
+ * SoftmaxMisuse: scores, probabilities and log-probabilities, and what a loss makes of
+ * them.
  */
 #include "rules/stream.h"
 

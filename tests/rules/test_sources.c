@@ -1,6 +1,7 @@
 /*
- * The same run judged in its own process, live from a thread beside it, and afterwards: the same
- * findings with the same ids; files of findings; bad rules and parameters. tsan: yes
+ * The same run judged in its own process, live from a thread beside it, and afterwards:
+ * the same findings with the same ids; files of findings; bad rules and parameters.
+ * tsan: yes
  */
 #include "rules/stream.h"
 #include "base/macros.h"

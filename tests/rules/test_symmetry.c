@@ -135,8 +135,8 @@ static void next(stream *s, int kind, int step, float *g)
     }
 }
 
-/* What momentum does to a healthy gradient: in one layer it swings, and grows for some steps on
- * end; the other's is small and steady. */
+/* What momentum does to a healthy gradient: in one layer it swings, and grows for some
+ * steps on end; the other's is small and steady. */
 static void swing(stream *s, int layer, int step, float *g)
 {
     const double mean = layer == 0 ? 1.2 - cos(step * 0.524) : 0.1;

@@ -1,6 +1,6 @@
 /*
- * The rules to copy in examples/rules: built by the command that they show, each finds what it is
- * for at its step and is silent where nothing is wrong.
+ * The rules to copy in examples/rules: built by the command that they show, each finds
+ * what it is for at its step and is silent where nothing is wrong.
  */
 #include "rules/user.h"
 

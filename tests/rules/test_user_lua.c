@@ -1,6 +1,6 @@
 /*
- * Rules that are scripts: what one can read and say, scripts that are no rules, and those that go
- * wrong at work or reach for what they may not have.
+ * Rules that are scripts: what one can read and say, scripts that are no rules, and
+ * those that go wrong at work or reach for what they may not have.
  */
 #include "rules/user.h"
 #include "base/macros.h"
@@ -348,7 +348,8 @@ static void everything_can_be_read(void **state)
     sonde_finding found;
 
     (void)state;
-    /* Told by the script itself what the numbers are; they must be the same in each process. */
+    /* Told by the script itself what the numbers are; they must be the same in each
+     * process. */
     for (int i = 0; i < 2; i++) {
         const char *at = NULL;
 

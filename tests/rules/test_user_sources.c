@@ -1,7 +1,7 @@
 /*
- * The same rule beside the engine and in a host, in the process that trains, live and afterwards:
- * the same findings with the same ids, of vital signs, raw values, sketches and hashes, in C and
- * in Lua. tsan: yes
+ * The same rule beside the engine and in a host, in the process that trains, live and
+ * afterwards: the same findings with the same ids, of vital signs, raw values, sketches
+ * and hashes, in C and in Lua. tsan: yes
  */
 #include "rules/sources.h"
 #include "base/random.h"
@@ -237,7 +237,8 @@ static void in_a_host_as_beside_it(void **state)
     same(judge(hosted(path, NULL)), judge(beside()), 10);
 }
 
-/* collections is NULL or of such as are the same everywhere: a process knows roles alone. */
+/* collections is NULL or of such as are the same everywhere: a process knows roles
+ * alone. */
 static void from_each_source(const char *path, const char *collections)
 {
     sonde_rules *live = hosted(path, collections), *inside = hosted(path, collections);

@@ -107,7 +107,8 @@ static void a_deep_sigmoid_net_vanishes_on_the_way(void **state)
     stream_close(&n.s);
 }
 
-/* Hard negatives: frozen from the start, learnt out, growing from nothing, one small batch. */
+/* Hard negatives: frozen from the start, learnt out, growing from nothing, one small
+ * batch. */
 static void what_only_looks_like_it_is_let_be(void **state)
 {
     net n;

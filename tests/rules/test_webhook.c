@@ -1,6 +1,6 @@
 /*
- * Webhooks that refuse, fail, are slow, redirect or never answer, from a small server on 127.0.0.1.
- * tsan: yes
+ * Webhooks that refuse, fail, are slow, redirect or never answer, from a small server on
+ * 127.0.0.1. tsan: yes
  */
 #include "rules/acting.h"
 #include "base/macros.h"

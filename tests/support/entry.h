@@ -1,5 +1,6 @@
 /*
- * entry.h - makes a test's main() one entry of its room's program (tests/support/runner.c).
+ * entry.h - makes a test's main() one entry of its room's program
+ * (tests/support/runner.c).
  *
  * The build includes it before every test and defines TEST_ENTRY as the test's name.
  */

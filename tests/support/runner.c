@@ -1,11 +1,12 @@
 /*
- * runner.c - the program of one room's tests; it runs the test that its first argument names.
+ * runner.c - the program of one room's tests; it runs the test that its first argument
+ * names.
  *
  *     tests_base test_seams       runs tests/base/test_seams.c
  *     tests_base                  lists the tests
  *
- * The build defines TESTS(X) as X(test_a) X(test_b) ..., one for each test of the room. CTest
- * runs every test in a process of its own.
+ * The build defines TESTS(X) as X(test_a) X(test_b) ..., one for each test of the room.
+ * CTest runs every test in a process of its own.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /*
- * Reductions: their names, and each of them against a dumber computation; of what was kept
- * and of the raw value, bit for bit.
+ * Reductions: their names, and each of them against a dumber computation; of what was
+ * kept and of the raw value, bit for bit.
  */
 #include "cmocka_all.h"
 
@@ -222,7 +222,8 @@ static void absolute_moments_are_those_of_absolute_values(void **state)
     assert_true(isnan(reduced("abs_std", &view).number));
 }
 
-/* For every dtype and reduction: of what a recorder keeps, and of the value, in pieces too. */
+/* For every dtype and reduction: of what a recorder keeps, and of the value, in pieces
+ * too. */
 static void kept_and_raw_agree_bit_for_bit(void **state)
 {
     static const char *const names[] = {"median", "p90",  "abs_p10",

@@ -1,6 +1,6 @@
 /*
- * damaged_run.h - runs to be damaged: writing one, cutting it and turning its bits, and what can be
- * read afterwards.
+ * damaged_run.h - runs to be damaged: writing one, cutting it and turning its bits, and
+ * what can be read afterwards.
  */
 #ifndef SONDE_TESTS_TRIAL_DAMAGED_RUN_H
 #define SONDE_TESTS_TRIAL_DAMAGED_RUN_H
@@ -141,7 +141,8 @@ static inline int count_readable(sonde_trial *trial)
     return readable;
 }
 
-/* Opens a run, counts what is readable, and checks that open and verify report the damage. */
+/* Opens a run, counts what is readable, and checks that open and verify report the
+ * damage. */
 static inline void check(int readable, const char *damage, uint64_t damaged)
 {
     sonde_trial *trial = trial_opened(test_run);

@@ -1,6 +1,6 @@
 /*
- * run_folder.h - a folder for the runs of a test, removed with everything in it; a small run
- * with known values; asking a trial without ceremony.
+ * run_folder.h - a folder for the runs of a test, removed with everything in it; a small
+ * run with known values; asking a trial without ceremony.
  */
 #ifndef SONDE_TESTS_TRIAL_RUN_FOLDER_H
 #define SONDE_TESTS_TRIAL_RUN_FOLDER_H

@@ -1,12 +1,13 @@
 /*
- * run_tool.h - a small run whose every element is known, for the tests of exports and of the
- * commands that read runs; also as a tool:
+ * run_tool.h - a small run whose every element is known, for the tests of exports and of
+ * the commands that read runs; also as a tool:
  *
  *     make RUN [world=2] [rank=1] [blocks=4] [pause=5] [compress=1] [crash=1] [resume=20]
  *
- * resume=N resumes the existing run at that global step. A block is ten steps of training and
- * two of evaluation. Element i of tensor t at global step s in micro-batch b is ((7 i + 3 s + 11 t + 5 b + 13 rank) mod 19 - 9) / 8: exact in
- * every floating dtype; integers are eight times that, a bool is whether it is above 0.
+ * resume=N resumes the existing run at that global step. A block is ten steps of
+ * training and two of evaluation. Element i of tensor t at global step s in micro-batch
+ * b is ((7 i + 3 s + 11 t + 5 b + 13 rank) mod 19 - 9) / 8: exact in every floating
+ * dtype; integers are eight times that, a bool is whether it is above 0.
  *
  *     t  name                      dtype     shape         recorded
  *     0  loss                      float32   ()            raw, every step, also eval
@@ -20,9 +21,8 @@
  *     6  mask                      bool      (3)           raw every 10th
  *     7  scalar/"odd", é           float64   ()            raw every 10th
  *
- * Tensors 1 and 3 are in the collection "mine".
- * ("every 10th" counts steps of training.) At training step 20 the gradient's elements 0, 1
- * and 2 are NaN, +Inf and 0.
+ * Tensors 1 and 3 are in the collection "mine". ("every 10th" counts steps of training.)
+ * At training step 20 the gradient's elements 0, 1 and 2 are NaN, +Inf and 0.
  */
 #ifndef SONDE_TESTS_RUN_TOOL_H
 #define SONDE_TESTS_RUN_TOOL_H

@@ -1,6 +1,6 @@
 /*
- * run_writer.h - writes runs for the tests of trials: simply, file by file, without threads,
- * and able to stop at any point as a process that dies does.
+ * run_writer.h - writes runs for the tests of trials: simply, file by file, without
+ * threads, and able to stop at any point as a process that dies does.
  *
  *     writer w;
  *     writer_begin(folder, "id", 1);                     run.json

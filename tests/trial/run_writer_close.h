@@ -1,6 +1,6 @@
 /*
- * run_writer_close.h - the end of run_writer.h, which includes it: closing files, beginning the
- * next ones, resuming a run.
+ * run_writer_close.h - the end of run_writer.h, which includes it: closing files,
+ * beginning the next ones, resuming a run.
  */
 #ifndef SONDE_TESTS_TRIAL_RUN_WRITER_CLOSE_H
 #define SONDE_TESTS_TRIAL_RUN_WRITER_CLOSE_H

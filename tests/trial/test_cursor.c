@@ -1,6 +1,6 @@
 /*
- * test_cursor.c - walking over a run: everything once and in order, of the tensors, modes and
- * kinds asked for, while it grows, and with data read ahead.
+ * test_cursor.c - walking over a run: everything once and in order, of the tensors,
+ * modes and kinds asked for, while it grows, and with data read ahead.
  */
 #include "trial/run_folder.h"
 
@@ -222,7 +222,8 @@ static void a_refresh_may_come_in_between(void **state)
     writer_drop(&w);
 }
 
-/* Of a value that was recorded twice the later one, once: in one step, and by a resume. */
+/* Of a value that was recorded twice the later one, once: in one step, and by a resume.
+ */
 static void what_was_overruled_is_not_met(void **state)
 {
     sonde_trial *trial = NULL;
@@ -249,8 +250,8 @@ static void what_was_overruled_is_not_met(void **state)
     writer_drop(&w);
 }
 
-/* When the run is resumed from a step that a follower has passed, it gets one SONDE_ERESUMED
- * and then that step and the later ones again. */
+/* When the run is resumed from a step that a follower has passed, it gets one
+ * SONDE_ERESUMED and then that step and the later ones again. */
 static void going_back_is_reported(void **state)
 {
     sonde_trial *trial = NULL;
@@ -353,7 +354,8 @@ static void data_are_read_ahead(void **state)
         const uint64_t told = sonde__trial_cursor_fetched(cursor);
 
         most = told;
-        /* At least half of it ahead of the step being read, and no more than all of it. */
+        /* At least half of it ahead of the step being read, and no more than all of it.
+         */
         assert_true(told + (reached + 1) / 2 * 2 * BYTES >=
                     SONDE_MIN((reached + 20) * BYTES, (uint64_t)STEPS * 2 * BYTES));
         assert_true(told <= (reached + 41) * BYTES);

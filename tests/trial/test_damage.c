@@ -1,6 +1,6 @@
 /*
- * test_damage.c - runs whose segments, indexes or small files are damaged: each once. What is
- * damaged is named, everything else is read, and verify counts it.
+ * test_damage.c - runs whose segments, indexes or small files are damaged: each once.
+ * What is damaged is named, everything else is read, and verify counts it.
  */
 #include "trial/damaged_run.h"
 #include "base/macros.h"

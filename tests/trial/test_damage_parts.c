@@ -1,5 +1,6 @@
 /*
- * test_damage_parts.c - the same of catalogues, vital signs, sketches and compressed values.
+ * test_damage_parts.c - the same of catalogues, vital signs, sketches and compressed
+ * values.
  */
 #include "trial/damaged_run.h"
 #include "base/macros.h"

@@ -1,6 +1,6 @@
 /*
- * test_store.c - steps and items against a plain list that is searched from its end: in any
- * order of arrival, with steps that come again.
+ * test_store.c - steps and items against a plain list that is searched from its end: in
+ * any order of arrival, with steps that come again.
  */
 #include "cmocka_all.h"
 #include "base/macros.h"

@@ -104,7 +104,8 @@ static void rows_and_sketches_count_when_whole(void **state)
     writer_drop(&w);
 }
 
-/* Values stay readable while their part becomes a closed file, before and after refresh. */
+/* Values stay readable while their part becomes a closed file, before and after refresh.
+ */
 static void a_part_may_be_renamed_while_it_is_open(void **state)
 {
     sonde_trial *trial = NULL;

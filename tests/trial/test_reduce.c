@@ -1,6 +1,6 @@
 /*
- * Reductions at read time: those of what was saved and those of the raw value are the same
- * bits as at save time, for every dtype; and where nothing answers, that is said.
+ * Reductions at read time: those of what was saved and those of the raw value are the
+ * same bits as at save time, for every dtype; and where nothing answers, that is said.
  */
 #include "trial/run_folder.h"
 

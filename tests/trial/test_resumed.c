@@ -1,6 +1,6 @@
 /*
- * test_resumed.c - resumed runs: which records count, which are superseded, and what a live
- * reader sees.
+ * test_resumed.c - resumed runs: which records count, which are superseded, and what a
+ * live reader sees.
  */
 #include "trial/run_folder.h"
 
@@ -17,8 +17,8 @@ static void put_other(writer *w, sonde_coordinate at, int t, int64_t as)
     writer_put(w, at, (uint32_t)t, &view, SONDE__PACKED_NOT);
 }
 
-/* Steps 0 to 9, then 6 to 12 again with other values: step 8 is one of evaluation now, and
- * tensor 1 is no longer saved. */
+/* Steps 0 to 9, then 6 to 12 again with other values: step 8 is one of evaluation now,
+ * and tensor 1 is no longer saved. */
 static void write_again(writer *w, sonde_trial *trial)
 {
     sonde_run_info info;

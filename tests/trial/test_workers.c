@@ -1,6 +1,6 @@
 /*
- * test_workers.c - several workers: names across them, which value is meant, and when a step
- * is complete.
+ * test_workers.c - several workers: names across them, which value is meant, and when a
+ * step is complete.
  */
 #include "trial/run_folder.h"
 

@@ -1,6 +1,6 @@
 /*
- * trial_tool.h - trials from the command line, for the check against an independent reader
- * (tests/python/test_read_run.py) and for making golden runs:
+ * trial_tool.h - trials from the command line, for the check against an independent
+ * reader (tests/python/test_read_run.py) and for making golden runs:
  *
  *     dump RUN         what a trial reads, a JSON object a line
  *     make golden RUN  the run of golden/runs/v1, which is kept and not made again
@@ -265,7 +265,8 @@ static int tool_make_golden(const char *path)
     return 0;
 }
 
-/* Steps 0 to 9; resumed at 6 with other values; at 8, without a step; at 7, to step 11. */
+/* Steps 0 to 9; resumed at 6 with other values; at 8, without a step; at 7, to step 11.
+ */
 static int tool_make_resumed(const char *path)
 {
     static const struct {
@@ -299,7 +300,8 @@ static int tool_make_resumed(const char *path)
     return 0;
 }
 
-/* The weight is recorded under its own name and an alias, the loss under an alias alone. */
+/* The weight is recorded under its own name and an alias, the loss under an alias alone.
+ */
 static int tool_make_aliases(const char *path)
 {
     writer w;

@@ -1,6 +1,7 @@
 /*
- * A watch: vital signs to the bit, from memory and from the run; the findings of rules beside
- * those of the run; late slots, micro-batches, updates, views with strides; memory.
+ * A watch: vital signs to the bit, from memory and from the run; the findings of rules
+ * beside those of the run; late slots, micro-batches, updates, views with strides;
+ * memory.
  */
 #include "cmocka_all.h"
 

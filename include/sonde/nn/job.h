@@ -35,12 +35,11 @@
 extern "C" {
 #endif
 
-/* One entry of `observe`. Strings belong to the job. */
+/* One entry of `observe`: tensors that a command prints. Strings belong to the job. */
 typedef struct sonde_nn_job_tap {
     const char *tensors; /* a selector */
     int64_t every;       /* 1 if not given */
     int64_t start, end;  /* 0: from the first, without end */
-    bool print;
 } sonde_nn_job_tap;
 
 /* Texts, in order. */

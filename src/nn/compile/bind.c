@@ -97,12 +97,12 @@ static size_t trained_by(const sonde__plan_program *program, sonde__op_value gra
 }
 
 /* k if the kernel provides the vital signs of its output (input) k, else -1. */
-static int told_out(const sonde__plan_step *step, int k)
+static int shown_out(const sonde__plan_step *step, int k)
 {
     return sonde__op_tells_out(step->kernel, &step->call, k) ? k : -1;
 }
 
-static int told_in(const sonde__plan_step *step, int k)
+static int shown_in(const sonde__plan_step *step, int k)
 {
     return sonde__op_tells_in(step->kernel, k) ? k : -1;
 }
@@ -125,15 +125,15 @@ static void show_update(bind_work *work, const sonde__plan_step *step)
 
     if (trained_by(work->program, gradient) != SIZE_MAX) {
         show(work, gradient, fused ? step->out_buffer[1] : step->in_buffer[1],
-             fused ? -1 : told_in(step, 1), fused ? told_out(step, 1) : -1);
+             fused ? -1 : shown_in(step, 1), fused ? shown_out(step, 1) : -1);
     }
     if (work->program->options->gradient_accumulation == 1) {
-        show(work, step->in_value[0], step->in_buffer[0], -1, told_out(step, 0));
+        show(work, step->in_value[0], step->in_buffer[0], -1, shown_out(step, 0));
     }
-    show(work, step->out_value[0], step->out_buffer[0], -1, told_out(step, 0));
+    show(work, step->out_value[0], step->out_buffer[0], -1, shown_out(step, 0));
     for (int k = 1; k < step->call.out_count; k++) {
         if (step->out_buffer[k] >= 0 && step->out_value[k] != gradient) {
-            show(work, step->out_value[k], step->out_buffer[k], -1, told_out(step, k));
+            show(work, step->out_value[k], step->out_buffer[k], -1, shown_out(step, k));
         }
     }
 }
@@ -263,7 +263,7 @@ sonde_err sonde__plan_bind_taps(const sonde__plan_program *program, const uint32
         } else {
             for (int k = 0; k < step->call.out_count; k++) {
                 show_with_views(&work, step->out_value[k], step->out_buffer[k],
-                                told_out(step, k));
+                                shown_out(step, k));
             }
         }
         step->showing_count = (int)plan->showing_count - step->first_showing;

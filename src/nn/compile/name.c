@@ -67,12 +67,12 @@ static sonde_err declare_alias(const sonde__plan_program *program,
     }
     err = declare(catalogue, graph, alias->value, alias->name, alias->module, alias->role,
                   id_of[alias->value], &id, diag);
-    if (err == SONDE_OK && gradient != 0 && id_of[gradient] != SONDE_NO_TENSOR) {
-        (void)snprintf(name, sizeof name, "Gradient___%s", alias->name);
-        err = declare(catalogue, graph, gradient, name, alias->module,
-                      SONDE_ROLE_ACTIVATION_GRADIENT, id_of[gradient], &id, diag);
+    if (err != SONDE_OK || gradient == 0 || id_of[gradient] == SONDE_NO_TENSOR) {
+        return err;
     }
-    return err;
+    (void)snprintf(name, sizeof name, "Gradient___%s", alias->name);
+    return declare(catalogue, graph, gradient, name, alias->module,
+                   SONDE_ROLE_ACTIVATION_GRADIENT, id_of[gradient], &id, diag);
 }
 
 sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *catalogue,
@@ -85,13 +85,20 @@ sonde_err sonde__pass_name(const sonde__plan_program *program, sonde_catalogue *
         const sonde__graph_node_value *value = &graph->values[v];
 
         id_of[v] = SONDE_NO_TENSOR;
-        if (err == SONDE_OK && value->name != NULL && is_computed(graph, v)) {
-            err = declare(catalogue, graph, v, value->name, value->module, value->role,
-                          SONDE_NO_TENSOR, &id_of[v], diag);
+        if (value->name == NULL || !is_computed(graph, v)) {
+            continue;
+        }
+        err = declare(catalogue, graph, v, value->name, value->module, value->role,
+                      SONDE_NO_TENSOR, &id_of[v], diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    for (size_t i = 0; err == SONDE_OK && i < graph->alias_count; i++) {
+    for (size_t i = 0; i < graph->alias_count; i++) {
         err = declare_alias(program, catalogue, &graph->aliases[i], id_of, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }

@@ -304,20 +304,19 @@ static sonde_err add_target(sonde__plan *plan, const sonde__plan_step *step, int
 
 static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
-
     for (size_t i = 0; i < plan->step_count; i++) {
         sonde__plan_step *step = &plan->steps[i];
 
         step->call.live = step->update ? plan->live : NULL;
-        for (int k = 0; k < step->call.in_count && err == SONDE_OK; k++) {
+        for (int k = 0; k < step->call.in_count; k++) {
             const sonde__plan_buffer *buffer =
                 step->in_buffer[k] >= 0 ? &plan->buffers[step->in_buffer[k]] : NULL;
 
             step->call.in[k].data = buffer != NULL ? buffer->data : NULL;
-            if (buffer != NULL && buffer->place == SONDE__IN_INPUT) {
-                err = add_patch(plan, i, k, buffer->index);
-                err = err == SONDE_OK ? add_target(plan, step, k, buffer->index) : err;
+            if (buffer != NULL && buffer->place == SONDE__IN_INPUT &&
+                (add_patch(plan, i, k, buffer->index) != SONDE_OK ||
+                 add_target(plan, step, k, buffer->index) != SONDE_OK)) {
+                return sonde__fail_nomem(diag, "the plan");
             }
         }
         for (int k = 0; k < step->call.out_count; k++) {
@@ -327,7 +326,7 @@ static sonde_err make_calls(sonde__plan *plan, sonde_diag *diag)
             step->call.out[k].data = buffer != NULL ? buffer->data : NULL;
         }
     }
-    return err == SONDE_OK ? err : sonde__fail_nomem(diag, "the plan");
+    return SONDE_OK;
 }
 
 sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *id_of,
@@ -339,17 +338,19 @@ sonde_err sonde__pass_plan(const sonde__plan_program *program, const uint32_t *i
     choose_parts(plan, max_threads);
     find_lifetimes(plan);
     err = place_arena(plan, diag);
-    if (err == SONDE_OK) {
-        err = make_states(program, plan, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        point_leaves(program, plan);
-        err = make_calls(plan, diag);
+    err = make_states(program, plan, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && observer != NULL) {
-        err = sonde__plan_bind_taps(program, id_of, observer, plan, diag);
+    point_leaves(program, plan);
+    err = make_calls(plan, diag);
+    if (err != SONDE_OK || observer == NULL) {
+        return err;
     }
-    return err;
+    return sonde__plan_bind_taps(program, id_of, observer, plan, diag);
 }
 
 void sonde__plan_fini(sonde__plan *plan)

@@ -35,15 +35,17 @@ sonde_err sonde__plan_program_init(sonde__plan_program *program,
 
     *program =
         (sonde__plan_program){.model = model, .options = options, .optimizer = optimizer};
-    if (err == SONDE_OK) {
-        program->batch_size =
-            options->batch_size > 0 ? options->batch_size : built_batch(&model->graph);
-        err = sonde__graph_instantiate(&model->graph, program->batch_size,
-                                       &program->graph, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = check_purpose(program, diag);
+    program->batch_size =
+        options->batch_size > 0 ? options->batch_size : built_batch(&model->graph);
+    err = sonde__graph_instantiate(&model->graph, program->batch_size, &program->graph,
+                                   diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = check_purpose(program, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -129,10 +129,13 @@ sonde_err sonde__dataset_set_classes(sonde_nn_dataset *set,
         set->traits.classes = wanted->classes > 0 ? wanted->classes : largest + 1;
         return SONDE_OK;
     }
-    for (int64_t i = 0; err == SONDE_OK && i < wanted->classes; i++) {
+    for (int64_t i = 0; i < wanted->classes; i++) {
         err = sonde__dataset_add_name(set, wanted->class_names[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- over memory -------------------------------------------------------------------- */
@@ -175,22 +178,28 @@ sonde_err sonde_nn_dataset_from_memory(const sonde_view *data, const sonde_view 
         return sonde__fail_nomem(diag, "a data set");
     }
     err = sonde__dataset_set_source(set, "memory", diag);
-    if (err == SONDE_OK) {
-        err = sonde__dataset_set_data(set, data, "data", diag);
-    }
-    if (err == SONDE_OK) {
-        err = check_memory(data, labels, diag);
-    }
-    if (err == SONDE_OK) {
-        set->labels = labels != NULL ? labels->data : NULL;
-        err = sonde__dataset_set_classes(set, options, "labels", diag);
-    }
     if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
+        goto error;
+    }
+    err = sonde__dataset_set_data(set, data, "data", diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = check_memory(data, labels, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    set->labels = labels != NULL ? labels->data : NULL;
+    err = sonde__dataset_set_classes(set, options, "labels", diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = set;
     return SONDE_OK;
+
+error:
+    sonde_nn_dataset_destroy(set);
+    return err;
 }
 
 void sonde_nn_dataset_destroy(sonde_nn_dataset *set)
@@ -255,13 +264,17 @@ static sonde_err get_image(const sonde_nn_dataset *set, int64_t index, void *scr
     sonde_err err =
         sonde__data_file_read(file->path, bytes, set->file_bytes + 1, &all.size, diag);
 
-    if (err == SONDE_OK && all.size > set->file_bytes) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (all.size > set->file_bytes) {
         err = sonde__fail(diag, SONDE_EFORMAT, file->path, NULL,
                           "has grown since the data set was opened");
     }
-    if (err == SONDE_OK) {
-        err = sonde__data_image_read(&all, &file->info, rows, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__data_image_read(&all, &file->info, rows, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -298,10 +311,11 @@ sonde_err sonde_nn_dataset_get(const sonde_nn_dataset *set, int64_t index, void 
         sample.data = set->data + (size_t)index * set->sample_bytes;
         memcpy(sample.shape, set->traits.shape, sizeof sample.shape);
     }
-    if (err == SONDE_OK) {
-        *out = sample;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = sample;
+    return SONDE_OK;
 }
 
 int64_t sonde_nn_dataset_label(const sonde_nn_dataset *set, int64_t index)

@@ -44,7 +44,10 @@ static sonde_err take_samples(sonde_nn_dataset *set, sonde_nn_idx *array,
     }
     view = sonde_view_of(SONDE_F32, view.rank, view.shape, set->owned_data);
     err = sonde_view_copy(&view, &array->view, diag);
-    return err == SONDE_OK ? sonde__dataset_set_data(set, &view, path, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__dataset_set_data(set, &view, path, diag);
 }
 
 static sonde_err take_labels(sonde_nn_dataset *set, const sonde_nn_idx *array,
@@ -111,21 +114,29 @@ sonde_err sonde_nn_dataset_open_idx(const char *images, const char *labels,
         return sonde__fail_nomem(diag, "a data set");
     }
     err = sonde__dataset_set_source(set, images, diag);
-    if (err == SONDE_OK) {
-        err = read_images(set, images, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK && labels != NULL) {
+    err = read_images(set, images, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (labels != NULL) {
         err = read_labels(set, labels, diag);
     }
-    if (err == SONDE_OK) {
-        err = sonde__dataset_set_classes(set, options, labels, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
+        goto error;
+    }
+    err = sonde__dataset_set_classes(set, options, labels, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = set;
     return SONDE_OK;
+
+error:
+    sonde_nn_dataset_destroy(set);
+    return err;
 }
 
 sonde_err sonde_nn_dataset_open_image(const char *path, sonde_nn_dataset **out,
@@ -300,24 +311,30 @@ static sonde_err add_file(sonde_nn_dataset *set, char *path, unsigned char *head
     size_t size = 0;
     sonde_err err = sonde__data_file_size(path, &size, diag);
 
-    if (err == SONDE_OK) {
-        err = probe(path, size, head, &file.info, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK &&
-        (!sonde__reserve(&set->files, &set->file_capacity, n + 1, sizeof *set->files) ||
+    err = probe(path, size, head, &file.info, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if ((!sonde__reserve(&set->files, &set->file_capacity, n + 1, sizeof *set->files) ||
          !sonde__reserve(&set->owned_labels, &set->label_capacity, n + 1,
                          sizeof *set->owned_labels))) {
         err = sonde__fail_nomem(diag, "a list of images");
     }
     if (err != SONDE_OK) {
-        sonde__free(path);
-        return err;
+        goto error;
     }
     set->files[n] = file;
     set->owned_labels[n] = label;
     set->traits.count++;
     set->file_bytes = SONDE_MAX(set->file_bytes, size);
     return SONDE_OK;
+
+error:
+    sonde__free(path);
+    return err;
 }
 
 static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char *name,
@@ -328,19 +345,31 @@ static sonde_err add_class(sonde_nn_dataset *set, const char *folder, const char
     sonde_err err = path != NULL ? sonde__dataset_add_name(set, name, diag)
                                  : sonde__fail_nomem(diag, "file names");
 
-    if (err == SONDE_OK) {
-        err = list_folder(path, false, &files, diag);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK && files.count == 0) {
+    err = list_folder(path, false, &files, diag);
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    if (files.count == 0) {
         err = sonde__fail(diag, SONDE_ENOTFOUND, path, "*.png, *.jpg or *.jpeg",
                           "this class has no images");
     }
-    for (size_t i = 0; err == SONDE_OK && i < files.count; i++) {
+    if (err != SONDE_OK) {
+        goto done;
+    }
+    for (size_t i = 0; i < files.count; i++) {
         char *file = join(path, files.names[i]);
 
         err = file != NULL ? add_file(set, file, head, diag)
                            : sonde__fail_nomem(diag, "file names");
+        if (err != SONDE_OK) {
+            goto done;
+        }
     }
+
+done:
     fini_list(&files);
     sonde__free(path);
     return err;
@@ -561,7 +590,10 @@ static sonde_err look(place_search *search, const char *dir, bool *found,
     if (data != NULL && data[0] != '\0') {
         err = look_under(search, data, found, diag);
     }
-    if (err == SONDE_OK && !*found &&
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!*found &&
         sonde_nn_data_cache(search->set->name, cache, sizeof cache, NULL) == SONDE_OK) {
         err = look_in(search, cache, found, diag);
     }

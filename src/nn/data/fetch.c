@@ -236,7 +236,10 @@ static sonde_err check(const fetch_job *job, const char *path)
         return SONDE_OK;
     }
     err = digest(path, job->file->of_content, found, job->diag);
-    if (err == SONDE_OK && strcasecmp(found, job->file->sha256) != 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (strcasecmp(found, job->file->sha256) != 0) {
         err = sonde__fail(job->diag, SONDE_EFORMAT, job->file->url, job->file->sha256,
                           "wrong contents: its SHA-256%s is %s",
                           job->file->of_content ? " (unzipped)" : "", found);
@@ -355,7 +358,10 @@ static sonde_err fetch(fetch_job *job)
         (err != SONDE_OK && stat(job->part, &status) == 0 && status.st_size == 0)) {
         (void)unlink(job->part);
     }
-    if (err == SONDE_OK && rename(job->part, job->path) != 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (rename(job->part, job->path) != 0) {
         err = sonde__fail_errno(job->diag, job->path, "cannot write");
     }
     return err;
@@ -407,7 +413,10 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
         options != NULL && options->mirror != NULL ? options->mirror : set->address;
     sonde_err err = sonde__data_make_folders(dir, diag);
 
-    for (size_t i = 0; err == SONDE_OK && i < FILES; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < FILES; i++) {
         char url[URL_SIZE], path[PATH_SIZE];
         const sonde_nn_remote_file file = {url, set->sha256[i], true};
         const int a = snprintf(url, sizeof url, "%s/%s", address, file_names[i]);
@@ -418,8 +427,11 @@ static sonde_err fetch_all(const public_set *set, const char *dir,
                                "the address or the path is too long");
         }
         err = sonde_nn_fetch_file(&file, path, options, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_data_fetch(const char *name, const char *dir,

@@ -111,9 +111,10 @@ static sonde_err read_array(sonde__data_input *input, sonde_nn_idx *array,
     size_t bytes = 0;
     sonde_err err = read_magic(input, &header, diag);
 
-    if (err == SONDE_OK) {
-        err = read_shape(input, &header, &bytes, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_shape(input, &header, &bytes, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -153,7 +154,10 @@ sonde_err sonde_nn_idx_load(const char *path, sonde_nn_idx **out, sonde_diag *di
     sonde__data_input input;
     const sonde_err err = sonde__data_input_open(&input, path, diag);
 
-    return err == SONDE_OK ? load(&input, out, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return load(&input, out, diag);
 }
 
 sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
@@ -162,7 +166,10 @@ sonde_err sonde_nn_idx_parse(const void *bytes, size_t size, const char *name,
     sonde__data_input input;
     const sonde_err err = sonde__data_input_of_memory(&input, bytes, size, name, diag);
 
-    return err == SONDE_OK ? load(&input, out, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return load(&input, out, diag);
 }
 
 void sonde_nn_idx_destroy(sonde_nn_idx *array)
@@ -282,9 +289,10 @@ sonde_err sonde_nn_idx_write(const char *path, const sonde_view *view, bool gzip
     sonde__data_output output;
     sonde_err err = check_view(path, view, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__data_output_open(&output, path, gzip, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__data_output_open(&output, path, gzip, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -305,7 +305,10 @@ sonde_err sonde__data_input_read(sonde__data_input *input, void *out, size_t siz
     size_t got = 0;
     const sonde_err err = sonde__data_input_read_some(input, out, size, &got, diag);
 
-    if (err == SONDE_OK && got < size) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (got < size) {
         char expected[96];
 
         (void)snprintf(expected, sizeof expected, "%" PRIu64 " bytes up to the end of %s",
@@ -314,7 +317,7 @@ sonde_err sonde__data_input_read(sonde__data_input *input, void *out, size_t siz
                            "truncated: ends at byte %" PRIu64 "%s", input->given,
                            is_content(input) ? " of its content" : "");
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__data_input_at_end(sonde__data_input *input, sonde_diag *diag)
@@ -324,12 +327,15 @@ sonde_err sonde__data_input_at_end(sonde__data_input *input, sonde_diag *diag)
     size_t got = 0;
     const sonde_err err = sonde__data_input_read_some(input, &byte, 1, &got, diag);
 
-    if (err == SONDE_OK && got > 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (got > 0) {
         return sonde__fail(diag, SONDE_EFORMAT, input->name, "the end of the file",
                            "foreign bytes after the data, from byte %" PRIu64 "%s", end,
                            is_content(input) ? " of its content" : "");
     }
-    return err;
+    return SONDE_OK;
 }
 
 bool sonde__data_input_may_hold(const sonde__data_input *input, uint64_t bytes)

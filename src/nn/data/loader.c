@@ -488,10 +488,11 @@ static sonde_err build(sonde_nn_loader *loader, sonde_diag *diag)
     }
     loader->options.world = SONDE_MAX(options->world, 1);
     err = split_epoch(loader, diag);
-    if (err == SONDE_OK) {
-        err = sonde_nn_pipeline_create(options->transforms, options->transform_count,
-                                       traits, &loader->pipeline, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_nn_pipeline_create(options->transforms, options->transform_count, traits,
+                                   &loader->pipeline, diag);
     if (err != SONDE_OK) {
         return err;
     }

@@ -120,13 +120,17 @@ sonde_err sonde_nn_confusion_add(sonde_nn_confusion *matrix, int64_t label,
 {
     sonde_err err = check_range(matrix, "label", label, (int64_t)matrix->total, diag);
 
-    if (err == SONDE_OK && predicted != SONDE_NN_NAN_ROW) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (predicted != SONDE_NN_NAN_ROW) {
         err = check_range(matrix, "prediction", predicted, (int64_t)matrix->total, diag);
     }
-    if (err == SONDE_OK) {
-        count(matrix, label, predicted);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    count(matrix, label, predicted);
+    return SONDE_OK;
 }
 
 /* Elements of a view along its first dimension. */

@@ -185,12 +185,16 @@ static sonde_err write_split(synth_work *work, sonde_nn_split split, int64_t cou
                         ? draw_samples(work, split, count, pixels, labels)
                         : sonde__fail_nomem(work->diag, "drawn samples");
 
-    if (err == SONDE_OK) {
-        err = write_array(work, prefix, "images-idx3-ubyte", &images);
+    if (err != SONDE_OK) {
+        goto done;
     }
-    if (err == SONDE_OK) {
-        err = write_array(work, prefix, "labels-idx1-ubyte", &classes);
+    err = write_array(work, prefix, "images-idx3-ubyte", &images);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    err = write_array(work, prefix, "labels-idx1-ubyte", &classes);
+
+done:
     sonde__free(pixels);
     sonde__free(labels);
     return err;

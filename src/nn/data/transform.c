@@ -129,12 +129,15 @@ static sonde_err want_bytes(const sample_flow *flow)
 {
     const sonde_err err = want_image(flow);
 
-    if (err == SONDE_OK && flow->dtype != SONDE_U8) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (flow->dtype != SONDE_U8) {
         return sonde__fail(flow->diag, SONDE_EINVAL, flow->where,
                            "uint8: before to_float", "works on bytes, not on %s",
                            sonde_dtype_name(flow->dtype));
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err want_sides(const sample_flow *flow, const sonde_nn_transform *transform)
@@ -181,9 +184,10 @@ static sonde_err flow_crop(sample_flow *flow, const sonde_nn_transform *transfor
     const int64_t extra = 2 * (int64_t)transform->padding;
     sonde_err err = want_image(flow);
 
-    if (err == SONDE_OK) {
-        err = want_sides(flow, transform);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = want_sides(flow, transform);
     if (err != SONDE_OK) {
         return err;
     }
@@ -204,9 +208,10 @@ static sonde_err flow_resize(sample_flow *flow, const sonde_nn_transform *transf
 {
     sonde_err err = want_bytes(flow);
 
-    if (err == SONDE_OK) {
-        err = want_sides(flow, transform);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = want_sides(flow, transform);
     if (err != SONDE_OK) {
         return err;
     }
@@ -241,15 +246,18 @@ static sonde_err flow_invert_if_light(sample_flow *flow)
 {
     const sonde_err err = want_bytes(flow);
 
-    if (err == SONDE_OK && (flow->shape[0] != 1 || flow->varied_channels)) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (flow->shape[0] != 1 || flow->varied_channels) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "greyscale before it",
                            "looks at grey images");
     }
-    if (err == SONDE_OK && (flow->shape[1] < 2 || flow->shape[2] < 2)) {
+    if (flow->shape[1] < 2 || flow->shape[2] < 2) {
         return sonde__fail(flow->diag, SONDE_ESHAPE, flow->where, "at least 2 x 2",
                            "images have no pixel (1, 1)");
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err flow_flip(const sample_flow *flow, const sonde_nn_transform *transform)

@@ -482,12 +482,19 @@ sonde_err sonde_nn_model_load(sonde_nn_model *model, const char *path, sonde_dia
         return err;
     }
     err = check_names(model, file, path, diag);
-    for (size_t i = 0; err == SONDE_OK && i < model->param_count; i++) {
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    for (size_t i = 0; i < model->param_count; i++) {
         const sonde_view to = sonde_nn_parameter_view(model, i);
 
         err = sonde_view_copy(
             &to, sonde_safetensors_find(file, sonde_nn_parameter_name(model, i)), diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
+error:
     sonde_safetensors_destroy(file);
     return err;
 }

@@ -71,29 +71,43 @@ static sonde_err read_tap(const sonde__yaml_reader *reader, const sonde__yaml *e
                           sonde_nn_job_tap *tap)
 {
     static const char *const keys[] = {"tensors", "every", "start", "end", "print"};
+    const struct {
+        const char *key;
+        int64_t least;
+        int64_t *value;
+    } numbers[] = {
+        {"every", 1, &tap->every}, {"start", 0, &tap->start}, {"end", 0, &tap->end}};
+    bool print = true;
     sonde_err err = sonde__yaml_check_keys(reader, entry, keys, SONDE_COUNT_OF(keys));
 
-    *tap = (sonde_nn_job_tap){.every = 1, .print = true};
-    if (err == SONDE_OK) {
-        err = sonde__yaml_text(reader, entry, "tensors", &tap->tensors);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, entry, "every", 1, INT64_MAX, &tap->every);
+    *tap = (sonde_nn_job_tap){.every = 1};
+    err = sonde__yaml_text(reader, entry, "tensors", &tap->tensors);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, entry, "start", 0, INT64_MAX, &tap->start);
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
+        err = sonde__yaml_int(reader, entry, numbers[i].key, numbers[i].least, INT64_MAX,
+                              numbers[i].value);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(reader, entry, "end", 0, INT64_MAX, &tap->end);
+    err = sonde__yaml_bool(reader, entry, "print", &print);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(reader, entry, "print", &tap->print);
+    if (!print) {
+        return sonde__yaml_fail(reader, sonde__yaml_get(entry, "print"), SONDE_EINVAL,
+                                "true: use the section record to save without printing",
+                                "print is false");
     }
-    if (err == SONDE_OK && tap->tensors == NULL) {
-        err = sonde__yaml_fail(reader, entry, SONDE_EINVAL, "tensors: a selector",
-                               "an entry of observe says no tensors");
-    }
-    return err;
+    return tap->tensors != NULL
+               ? SONDE_OK
+               : sonde__yaml_fail(reader, entry, SONDE_EINVAL, "tensors: a selector",
+                                  "an entry of observe says no tensors");
 }
 
 static sonde_err read_observe(const sonde__yaml_reader *reader,
@@ -109,10 +123,13 @@ static sonde_err read_observe(const sonde__yaml_reader *reader,
     if (job->taps == NULL) {
         return sonde__fail_nomem(reader->diag, "a job");
     }
-    for (size_t i = 0; err == SONDE_OK && i < section->count; i++) {
+    for (size_t i = 0; i < section->count; i++) {
         err = read_tap(reader, section->children[i], &job->taps[job->tap_count++]);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- recording -------------------------------------------------------------------- */
@@ -150,7 +167,10 @@ static sonde_err keep_record(sonde_nn_job *job, const char *text, size_t size,
     }
     job->record_size = size;
     err = sonde_nn_job_hook(job, &dry, &hook, diag);
-    return err == SONDE_OK ? sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_hook_close(hook, SONDE_RUN_FINISHED, NULL, diag);
 }
 
 /* --- the whole -------------------------------------------------------------------- */
@@ -163,22 +183,40 @@ static sonde_err read_sections(const sonde__yaml_reader *reader, const sonde__ya
     sonde_err err = sonde__yaml_check_keys(reader, root, keys, SONDE_COUNT_OF(keys));
     const sonde__yaml *section = NULL;
 
-    if (err == SONDE_OK && (section = sonde__yaml_get(root, "data")) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((section = sonde__yaml_get(root, "data")) != NULL) {
         err = read_data(reader, section, &job->info);
     }
-    if (err == SONDE_OK && (section = sonde__yaml_get(root, "optimizer")) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((section = sonde__yaml_get(root, "optimizer")) != NULL) {
         err = read_optimizer(reader, section, &job->info);
     }
-    if (err == SONDE_OK && (section = sonde__yaml_get(root, "options")) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((section = sonde__yaml_get(root, "options")) != NULL) {
         err = sonde__job_read_options(reader, section, &job->info);
     }
-    if (err == SONDE_OK && (section = sonde__yaml_get(root, "observe")) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((section = sonde__yaml_get(root, "observe")) != NULL) {
         err = read_observe(reader, section, job);
     }
-    if (err == SONDE_OK && (section = sonde__yaml_get(root, "demo")) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((section = sonde__yaml_get(root, "demo")) != NULL) {
         err = sonde__job_read_demo(reader, section, &job->demo);
     }
-    if (err == SONDE_OK && (section = sonde__yaml_get(root, "rules")) != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if ((section = sonde__yaml_get(root, "rules")) != NULL) {
         err = sonde__job_read_rules(reader, section, &job->info);
     }
     return err;
@@ -209,10 +247,11 @@ static sonde_err read_model_section(const sonde__yaml_reader *reader, sonde_nn_j
     job->info.model_name = model->text;
     builtin.name = model->text;
     err = sonde__yaml_parse(text, strlen(text), model->text, &job->builtin, reader->diag);
-    if (err == SONDE_OK) {
-        err = read_sections(&builtin, job->builtin, job);
-        job->model = sonde__yaml_get(job->builtin, "model");
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = read_sections(&builtin, job->builtin, job);
+    job->model = sonde__yaml_get(job->builtin, "model");
     return err;
 }
 
@@ -258,30 +297,41 @@ sonde_err sonde_nn_job_parse(const char *text, size_t size, const char *name,
     }
     err = set_defaults(job, diag);
     job->name = sonde__strdup(name);
-    if (err == SONDE_OK && job->name == NULL) {
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (job->name == NULL) {
         err = sonde__fail_nomem(diag, "a job");
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_parse(text, size, name, &job->root, diag);
-    }
-    if (err == SONDE_OK) {
-        err = read_model_section(&reader, job);
-    }
-    if (err == SONDE_OK) {
-        err = read_sections(&reader, job->root, job);
-    }
-    if (err == SONDE_OK) {
-        err = keep_record(job, text, size, diag);
-    }
-    if (err == SONDE_OK) {
-        err = check_model(job, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_nn_job_destroy(job);
-        return err;
+        goto error;
+    }
+    err = sonde__yaml_parse(text, size, name, &job->root, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = read_model_section(&reader, job);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = read_sections(&reader, job->root, job);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = keep_record(job, text, size, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = check_model(job, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = job;
     return SONDE_OK;
+
+error:
+    sonde_nn_job_destroy(job);
+    return err;
 }
 
 sonde_err sonde_nn_job_load(const char *path, sonde_nn_job **out, sonde_diag *diag)

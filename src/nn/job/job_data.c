@@ -66,15 +66,19 @@ sonde_err sonde_nn_job_open_data(const sonde_nn_job *job, sonde_nn_split split,
             sonde__fail(diag, SONDE_EINVAL, "data", "data: {name: ...}, or --data FOLDER",
                         "the job names no data set");
     }
-    if (err == SONDE_OK) {
-        err = check_samples(info, set, diag);
-    }
     if (err != SONDE_OK) {
-        sonde_nn_dataset_destroy(set);
-        return err;
+        goto error;
+    }
+    err = check_samples(info, set, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = set;
     return SONDE_OK;
+
+error:
+    sonde_nn_dataset_destroy(set);
+    return err;
 }
 
 sonde_err sonde_nn_job_loader(const sonde_nn_job *job, const sonde_nn_dataset *set,

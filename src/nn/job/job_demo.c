@@ -8,14 +8,19 @@
 static sonde_err read_text(const sonde__yaml_reader *reader, const sonde__yaml *section,
                            const char *key, const char **out, sonde_err err)
 {
-    return err == SONDE_OK ? sonde__yaml_text(reader, section, key, out) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__yaml_text(reader, section, key, out);
 }
 
 static sonde_err read_count(const sonde__yaml_reader *reader, const sonde__yaml *section,
                             const char *key, int64_t *out, sonde_err err)
 {
-    return err == SONDE_OK ? sonde__yaml_int(reader, section, key, 0, INT32_MAX, out)
-                           : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__yaml_int(reader, section, key, 0, INT32_MAX, out);
 }
 
 static sonde_err read_samples(const sonde__yaml_reader *reader,
@@ -53,16 +58,24 @@ static sonde_err read_fault(const sonde__yaml_reader *reader, const sonde__yaml 
     err = read_count(reader, section, "scarce", &demo->scarce, err);
     err = read_count(reader, section, "seeds", &demo->seeds, err);
     err = read_text(reader, section, "frozen", &demo->frozen, err);
-    if (err == SONDE_OK) {
-        err = sonde__yaml_float(reader, section, "gain", &demo->gain);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__yaml_float(reader, section, "decay", &demo->decay);
+    err = sonde__yaml_float(reader, section, "gain", &demo->gain);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(flags); i++) {
+    err = sonde__yaml_float(reader, section, "decay", &demo->decay);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(flags); i++) {
         err = sonde__yaml_bool(reader, section, flags[i].key, flags[i].value);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
@@ -85,14 +98,18 @@ sonde_err sonde__job_read_demo(const sonde__yaml_reader *reader,
         err = read_text(reader, section, texts[i].key, texts[i].value, err);
     }
     err = read_count(reader, section, "raw_every", &demo->raw_every, err);
-    if (err == SONDE_OK) {
-        err = sonde__yaml_bool(reader, section, "pair", &demo->pair);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = read_samples(reader, sonde__yaml_get(section, "samples"), demo);
+    err = sonde__yaml_bool(reader, section, "pair", &demo->pair);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? read_fault(reader, sonde__yaml_get(section, "fault"), demo)
-                           : err;
+    err = read_samples(reader, sonde__yaml_get(section, "samples"), demo);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return read_fault(reader, sonde__yaml_get(section, "fault"), demo);
 }
 
 const sonde_nn_demo *sonde_nn_job_get_demo(const sonde_nn_job *job)
@@ -127,20 +144,28 @@ sonde_err sonde_nn_job_fix_demo(sonde_nn_job *job, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde__yaml_check_keys(&reader, fixed, keys, SONDE_COUNT_OF(keys));
-    for (size_t i = 1; err == SONDE_OK && i <= 3; i++) { /* data, optimizer, options */
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 1; i <= 3; i++) { /* data, optimizer, options */
         const sonde__yaml *section = sonde__yaml_get(fixed, keys[i]);
 
         if (section != NULL) {
             err = sonde__job_read_options(&reader, section, &job->info);
         }
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && sonde__yaml_get(fixed, "model") != NULL) {
+    if (sonde__yaml_get(fixed, "model") != NULL) {
         job->model = sonde__yaml_get(fixed, "model");
     }
-    if (err == SONDE_OK) {
-        err = read_samples(&reader, sonde__yaml_get(fixed, "samples"), &job->demo);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK
-               ? read_fault(&reader, sonde__yaml_get(fixed, "fault"), &job->demo)
-               : err;
+    err = read_samples(&reader, sonde__yaml_get(fixed, "samples"), &job->demo);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return read_fault(&reader, sonde__yaml_get(fixed, "fault"), &job->demo);
 }

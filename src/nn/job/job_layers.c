@@ -46,10 +46,13 @@ static sonde_err read_pair(const job_builder *b, const sonde__yaml *entry,
     size_t count = 0;
     const sonde_err err = sonde__yaml_ints(&b->reader, entry, key, pair, 2, &count);
 
-    if (err == SONDE_OK && count == 1) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (count == 1) {
         pair[1] = pair[0];
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -59,19 +62,36 @@ static sonde_err build_conv2d(job_builder *b, const sonde__yaml *entry, const ch
     bool bias = true;
     sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
 
-    err = err == SONDE_OK ? read_pair(b, entry, "kernel", options.kernel) : err;
-    err = err == SONDE_OK ? read_pair(b, entry, "stride", options.stride) : err;
-    err = err == SONDE_OK ? read_pair(b, entry, "padding", options.padding) : err;
-    err = err == SONDE_OK ? read_pair(b, entry, "dilation", options.dilation) : err;
-    if (err == SONDE_OK) {
-        err = sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
+    if (err != SONDE_OK) {
+        return err;
     }
-    err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "bias", &bias) : err;
+    err = read_pair(b, entry, "kernel", options.kernel);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_pair(b, entry, "stride", options.stride);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_pair(b, entry, "padding", options.padding);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_pair(b, entry, "dilation", options.dilation);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__yaml_bool(&b->reader, entry, "bias", &bias);
     options.no_bias = !bias;
-    if (err == SONDE_OK) {
-        *out = sonde_nn_conv2d(b->model, name, in[0], &options);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = sonde_nn_conv2d(b->model, name, in[0], &options);
+    return SONDE_OK;
 }
 
 static sonde_err build_linear(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -81,12 +101,16 @@ static sonde_err build_linear(job_builder *b, const sonde__yaml *entry, const ch
     bool bias = true;
     sonde_err err = sonde__yaml_int(&b->reader, entry, "out", 1, INT32_MAX, &options.out);
 
-    err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "bias", &bias) : err;
-    options.no_bias = !bias;
-    if (err == SONDE_OK) {
-        *out = sonde_nn_linear(b->model, name, in[0], &options);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    err = sonde__yaml_bool(&b->reader, entry, "bias", &bias);
+    options.no_bias = !bias;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_linear(b->model, name, in[0], &options);
+    return SONDE_OK;
 }
 
 static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry,
@@ -98,14 +122,20 @@ static sonde_err build_group_norm(job_builder *b, const sonde__yaml *entry,
     sonde_err err =
         sonde__yaml_int(&b->reader, entry, "groups", 1, INT32_MAX, &options.groups);
 
-    err =
-        err == SONDE_OK ? sonde__yaml_float(&b->reader, entry, "eps", &options.eps) : err;
-    err = err == SONDE_OK ? sonde__yaml_bool(&b->reader, entry, "affine", &affine) : err;
-    options.no_affine = !affine;
-    if (err == SONDE_OK) {
-        *out = sonde_nn_group_norm(b->model, name, in[0], &options);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    err = sonde__yaml_float(&b->reader, entry, "eps", &options.eps);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__yaml_bool(&b->reader, entry, "affine", &affine);
+    options.no_affine = !affine;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_group_norm(b->model, name, in[0], &options);
+    return SONDE_OK;
 }
 
 static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
@@ -115,13 +145,23 @@ static sonde_err build_max_pool2d(job_builder *b, const sonde__yaml *entry,
     sonde_nn_pool2d_options options = {0};
     sonde_err err = read_pair(b, entry, "kernel", options.kernel);
 
-    err = err == SONDE_OK ? read_pair(b, entry, "stride", options.stride) : err;
-    err = err == SONDE_OK ? read_pair(b, entry, "padding", options.padding) : err;
-    err = err == SONDE_OK ? read_pair(b, entry, "dilation", options.dilation) : err;
-    if (err == SONDE_OK) {
-        *out = sonde_nn_max_pool2d(b->model, name, in[0], &options);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    err = read_pair(b, entry, "stride", options.stride);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_pair(b, entry, "padding", options.padding);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_pair(b, entry, "dilation", options.dilation);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_max_pool2d(b->model, name, in[0], &options);
+    return SONDE_OK;
 }
 
 static sonde_err build_relu(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -164,10 +204,11 @@ static sonde_err build_softmax(job_builder *b, const sonde__yaml *entry, const c
     int axis = 1;
     const sonde_err err = read_axis(b, entry, &axis);
 
-    if (err == SONDE_OK) {
-        *out = sonde_nn_softmax(b->model, name, in[0], axis);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = sonde_nn_softmax(b->model, name, in[0], axis);
+    return SONDE_OK;
 }
 
 static sonde_err build_log_softmax(job_builder *b, const sonde__yaml *entry,
@@ -177,10 +218,11 @@ static sonde_err build_log_softmax(job_builder *b, const sonde__yaml *entry,
     int axis = 1;
     const sonde_err err = read_axis(b, entry, &axis);
 
-    if (err == SONDE_OK) {
-        *out = sonde_nn_log_softmax(b->model, name, in[0], axis);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = sonde_nn_log_softmax(b->model, name, in[0], axis);
+    return SONDE_OK;
 }
 
 static sonde_err build_flatten(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -189,10 +231,11 @@ static sonde_err build_flatten(job_builder *b, const sonde__yaml *entry, const c
     int axis = 1;
     const sonde_err err = read_axis(b, entry, &axis);
 
-    if (err == SONDE_OK) {
-        *out = sonde_nn_flatten(b->model, name, in[0], axis);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = sonde_nn_flatten(b->model, name, in[0], axis);
+    return SONDE_OK;
 }
 
 static sonde_err build_reshape(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -203,10 +246,11 @@ static sonde_err build_reshape(job_builder *b, const sonde__yaml *entry, const c
     const sonde_err err =
         sonde__yaml_ints(&b->reader, entry, "shape", shape, SONDE_MAX_DIMS, &rank);
 
-    if (err == SONDE_OK) {
-        *out = sonde_nn_reshape(b->model, name, in[0], (int)rank, shape);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *out = sonde_nn_reshape(b->model, name, in[0], (int)rank, shape);
+    return SONDE_OK;
 }
 
 static sonde_err build_add(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -280,19 +324,28 @@ static sonde_err read_print_options(const job_builder *b, const sonde__yaml *ent
                  {"close_bracket", options->close_bracket}};
     sonde_err err = read_float_format(b, entry, &options->float_format);
 
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < SONDE_COUNT_OF(numbers); i++) {
         err = sonde__yaml_int(&b->reader, entry, numbers[i].key, 0, numbers[i].most,
                               &numbers[i].value);
+        if (err != SONDE_OK) {
+            return err;
+        }
         if (numbers[i].to != NULL) {
             *numbers[i].to = (int)numbers[i].value;
         }
     }
     options->summarise_threshold = numbers[0].value;
-    for (size_t i = 0; err == SONDE_OK && i < SONDE_COUNT_OF(texts); i++) {
+    for (size_t i = 0; i < SONDE_COUNT_OF(texts); i++) {
         err = read_short_text(b, entry, texts[i].key, texts[i].to,
                               sizeof options->separator);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const char *name,
@@ -302,11 +355,15 @@ static sonde_err build_print(job_builder *b, const sonde__yaml *entry, const cha
     bool gradient = true;
     sonde_err err = sonde__yaml_bool(&b->reader, entry, "gradient", &gradient);
 
-    err = err == SONDE_OK ? read_print_options(b, entry, &options) : err;
-    if (err == SONDE_OK) {
-        *out = sonde_nn_print(b->model, in[0], name, gradient, &options);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    err = read_print_options(b, entry, &options);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_print(b->model, in[0], name, gradient, &options);
+    return SONDE_OK;
 }
 
 static const layer_kind layer_kinds[] = {
@@ -454,11 +511,26 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
         body = entry->children[0];
         err = check_layer_keys(b, body, kind);
     }
-    err = err == SONDE_OK ? sonde__yaml_text(&b->reader, body, "name", &name) : err;
-    err = err == SONDE_OK ? read_from(b, body, kind->inputs, in) : err;
-    err = err == SONDE_OK ? kind->build(b, body, name, in, &out) : err;
-    err = err == SONDE_OK ? check_layer(b, entry) : err;
-    return err == SONDE_OK ? remember(b, name, out) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde__yaml_text(&b->reader, body, "name", &name);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = read_from(b, body, kind->inputs, in);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = kind->build(b, body, name, in, &out);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = check_layer(b, entry);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return remember(b, name, out);
 }
 
 static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
@@ -472,10 +544,13 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
                                 SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
                                 "the model has no layers");
     }
-    for (size_t i = 0; err == SONDE_OK && i < section->count; i++) {
+    for (size_t i = 0; i < section->count; i++) {
         err = build_layer(b, section->children[i]);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- the model section -------------------------------------------------------------- */
@@ -498,20 +573,22 @@ static sonde_err build_loss(job_builder *b, const sonde__yaml *section,
         }
     } else {
         err = sonde__yaml_check_keys(&b->reader, section, kinds, 2);
-        if (err == SONDE_OK && section->count != 1) {
-            err = sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "one loss",
-                                   "%zu losses", section->count);
+        if (err != SONDE_OK) {
+            return err;
         }
-        if (err == SONDE_OK) {
-            err = sonde__yaml_check_keys(&b->reader, section->children[0], keys, 1);
+        if (section->count != 1) {
+            return sonde__yaml_fail(&b->reader, section, SONDE_EINVAL, "one loss",
+                                    "%zu losses", section->count);
         }
-        if (err == SONDE_OK) {
-            err = sonde__yaml_text(&b->reader, section->children[0], "name", &name);
-            entropy = strcmp(section->children[0]->key, kinds[1]) == 0;
+        err = sonde__yaml_check_keys(&b->reader, section->children[0], keys, 1);
+        if (err != SONDE_OK) {
+            return err;
         }
-    }
-    if (err != SONDE_OK) {
-        return err;
+        err = sonde__yaml_text(&b->reader, section->children[0], "name", &name);
+        if (err != SONDE_OK) {
+            return err;
+        }
+        entropy = strcmp(section->children[0]->key, kinds[1]) == 0;
     }
     sonde_nn_loss(b->model,
                   entropy ? sonde_nn_cross_entropy(b->model, name, b->current, target)
@@ -529,16 +606,22 @@ static sonde_err build_inputs(job_builder *b, const sonde__yaml *model,
     sonde_err err = sonde__yaml_ints(&b->reader, model, "input", shape + 1,
                                      SONDE_MAX_DIMS - 1, &rank);
 
-    if (err == SONDE_OK && rank == 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (rank == 0) {
         err = sonde__yaml_fail(&b->reader, model, SONDE_EINVAL, "input: [1, 28, 28]",
                                "the model says no shape of its input");
     }
-    if (err == SONDE_OK) {
-        err = remember(b, "input",
-                       sonde_nn_input(b->model, SONDE_F32, (int)rank + 1, shape));
-        *target = sonde_nn_input(b->model, SONDE_I64, 1, shape);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err == SONDE_OK ? check_layer(b, model) : err;
+    err = remember(b, "input", sonde_nn_input(b->model, SONDE_F32, (int)rank + 1, shape));
+    *target = sonde_nn_input(b->model, SONDE_I64, 1, shape);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return check_layer(b, model);
 }
 
 /* What a reader of the job wants to know of its model. */
@@ -568,8 +651,14 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
     sonde_nn_value target = 0;
     sonde_err err = sonde__yaml_check_keys(&b->reader, model, keys, SONDE_COUNT_OF(keys));
 
-    err = err == SONDE_OK ? build_inputs(b, model, &target) : err;
-    err = err == SONDE_OK ? build_layers(b, model) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = build_inputs(b, model, &target);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = build_layers(b, model);
     if (err != SONDE_OK) {
         return err;
     }
@@ -580,7 +669,10 @@ static sonde_err build_model(job_builder *b, const sonde__yaml *model,
                                 "loss: nll or cross_entropy", "the model says no loss");
     }
     err = build_loss(b, loss, target);
-    return err == SONDE_OK ? describe(b, info, model) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return describe(b, info, model);
 }
 
 sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
@@ -590,9 +682,10 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
     job_builder b = {.reader = {name, diag}};
     sonde_err err = sonde_nn_model_create(&b.model, diag);
 
-    if (err == SONDE_OK) {
-        err = build_model(&b, job->model, info);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = build_model(&b, job->model, info);
     sonde__free(b.values);
     if (err != SONDE_OK) {
         sonde_nn_model_destroy(b.model);

@@ -264,10 +264,11 @@ static sonde_err read_count(const sonde__yaml_reader *reader, const sonde__yaml 
     const sonde_err err =
         sonde__yaml_int(reader, section, row->key, row->least, row->most, &value);
 
-    if (err == SONDE_OK) {
-        store_count(row, info, value);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    store_count(row, info, value);
+    return SONDE_OK;
 }
 
 static sonde_err read_real(const sonde__yaml_reader *reader, const sonde__yaml *section,
@@ -277,15 +278,16 @@ static sonde_err read_real(const sonde__yaml_reader *reader, const sonde__yaml *
     char range[80];
     const sonde_err err = sonde__yaml_float(reader, section, row->key, &value);
 
-    if (err == SONDE_OK && !in_range(row, (double)value)) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (!in_range(row, (double)value)) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL,
                                 range_of(row, range, sizeof range), "%s is %g", row->key,
                                 (double)value);
     }
-    if (err == SONDE_OK) {
-        store_real(row, info, (double)value);
-    }
-    return err;
+    store_real(row, info, (double)value);
+    return SONDE_OK;
 }
 
 static sonde_err read_choice(const sonde__yaml_reader *reader, const sonde__yaml *section,
@@ -296,15 +298,16 @@ static sonde_err read_choice(const sonde__yaml_reader *reader, const sonde__yaml
     const sonde_err err = sonde__yaml_text(reader, section, row->key, &text);
     const int choice = find_choice(row->value, text);
 
-    if (err == SONDE_OK && choice < 0) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (choice < 0) {
         return sonde__yaml_fail(reader, section, SONDE_EINVAL,
                                 list_choices(row->value, known, sizeof known),
                                 "%s is '%s'", row->key, text);
     }
-    if (err == SONDE_OK) {
-        store_choice(row, info, choice);
-    }
-    return err;
+    store_choice(row, info, choice);
+    return SONDE_OK;
 }
 
 static sonde_err read_row(const sonde__yaml_reader *reader, const sonde__yaml *section,

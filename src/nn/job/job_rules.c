@@ -17,9 +17,17 @@ static sonde_err check_rules(const sonde__yaml_reader *reader, const sonde__yaml
     sonde_diag inner = {0};
     sonde_err err = sonde_rules_create(&rules, &inner);
 
-    for (size_t i = 0; i < judge->count && err == SONDE_OK; i++) {
-        err = sonde_rules_add_list(rules, judge->text[i], &inner);
+    if (err != SONDE_OK) {
+        goto done;
     }
+    for (size_t i = 0; i < judge->count; i++) {
+        err = sonde_rules_add_list(rules, judge->text[i], &inner);
+        if (err != SONDE_OK) {
+            goto done;
+        }
+    }
+
+done:
     sonde_rules_destroy(rules);
     return err == SONDE_OK
                ? SONDE_OK

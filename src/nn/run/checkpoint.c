@@ -72,11 +72,12 @@ sonde_err sonde_nn_session_save(const sonde_nn_session *session, const char *pat
     size_t count = 0;
     sonde_err err = list(session, &named, &count, diag);
 
-    (void)snprintf(step, sizeof step, "%" PRId64, session->step);
-    if (err == SONDE_OK) {
-        err = sonde_safetensors_write(path, named, count, metadata,
-                                      SONDE_COUNT_OF(metadata), diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    (void)snprintf(step, sizeof step, "%" PRId64, session->step);
+    err = sonde_safetensors_write(path, named, count, metadata, SONDE_COUNT_OF(metadata),
+                                  diag);
     sonde__free(named);
     return err;
 }
@@ -132,22 +133,30 @@ sonde_err sonde_nn_session_load(sonde_nn_session *session, const char *path,
     sonde_err err =
         session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
 
-    if (err == SONDE_OK) {
-        err = list(session, &named, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde_safetensors_open(path, &file, diag);
+    err = list(session, &named, &count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = check(session, file, path, named, count, &step, diag);
+    err = sonde_safetensors_open(path, &file, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    err = check(session, file, path, named, count, &step, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    for (size_t i = 0; i < count; i++) {
         err = sonde_view_copy(&named[i].view, sonde_safetensors_find(file, named[i].name),
                               diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err == SONDE_OK) {
-        session->step = step;
-    }
+    session->step = step;
+error:
     sonde_safetensors_destroy(file);
     sonde__free(named);
     return err;

@@ -41,19 +41,24 @@ static sonde_err run_passes(const sonde_nn_session *session, sonde__plan_program
         sonde__plan_program_init(program, session->model, &session->options,
                                  session->training ? &session->optimizer : NULL, diag);
 
-    for (size_t i = 1; err == SONDE_OK && i < SONDE_COUNT_OF(passes) && i <= last; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 1; i < SONDE_COUNT_OF(passes) && i <= last; i++) {
         const bool trains = i < 4;
 
         if (session->training || !trains) {
             passes[i](program);
         }
-        err = program->graph.err;
-        if (err != SONDE_OK && diag != NULL) {
-            *diag = program->graph.diag;
+        if (program->graph.err != SONDE_OK) {
+            if (diag != NULL) {
+                *diag = program->graph.diag;
+            }
+            return program->graph.err;
         }
         report_progress(session, i);
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- what is observed --------------------------------------------------------------- */
@@ -66,11 +71,12 @@ static sonde_err add_tap(sonde_nn_session *session, const char *selector,
     sonde_tap tap = {.how = how, .where = sink};
     sonde_err err = sonde_selector_create(selector, &what, diag);
 
-    if (err == SONDE_OK) {
-        tap.what = what;
-        tap.when[session->mode] = *schedule;
-        err = sonde_observer_add(session->observer, &tap, NULL, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    tap.what = what;
+    tap.when[session->mode] = *schedule;
+    err = sonde_observer_add(session->observer, &tap, NULL, diag);
     sonde_selector_destroy(what);
     return err;
 }
@@ -79,18 +85,27 @@ static sonde_err add_requests(sonde_nn_session *session, sonde_diag *diag)
 {
     sonde_err err = sonde__session_add_anchors(session, diag);
 
-    for (size_t i = 0; err == SONDE_OK && i < session->tap_count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < session->tap_count; i++) {
         const sonde__session_tap_request *request = &session->tap_requests[i];
 
         err = add_tap(session, request->selector, &request->schedule, request->how,
                       request->sink, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; err == SONDE_OK && i < session->attach_count; i++) {
+    for (size_t i = 0; i < session->attach_count; i++) {
         const sonde__session_attach_request *request = &session->attach_requests[i];
 
         err = request->attach(request->user, session->catalogue, session->observer, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* Catalogue, observer, taps; the observer is dropped again if nothing is tapped. */
@@ -105,30 +120,38 @@ static sonde_err make_observer(sonde_nn_session *session, uint32_t *id_of,
                          session->program.graph.print_count == 0;
     sonde_err err = sonde_catalogue_create(&session->catalogue, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__pass_name(&session->program, session->catalogue, id_of, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__pass_name(&session->program, session->catalogue, id_of, diag);
     if (err != SONDE_OK || nothing) {
         return err;
     }
     err = sonde_observer_create(session->catalogue, &session->observer, diag);
-    if (err == SONDE_OK) {
-        err = add_requests(session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__session_add_prints(session, id_of, diag);
+    err = add_requests(session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && session->hook != NULL) {
+    err = sonde__session_add_prints(session, id_of, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (session->hook != NULL) {
         err = sonde_hook_attach(session->hook, session->catalogue, session->mode,
                                 session->observer, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde_observer_bind(session->observer, &shape, diag);
+    err = sonde_observer_bind(session->observer, &shape, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        session->gate = sonde_observer_get_gate(session->observer);
-    }
-    return err;
+    session->gate = sonde_observer_get_gate(session->observer);
+    return SONDE_OK;
 }
 
 /* --- inputs ------------------------------------------------------------------------- */
@@ -199,30 +222,34 @@ static sonde_err make_plan(sonde_nn_session *session, const uint32_t *id_of,
                            sonde_diag *diag)
 {
     const sonde__plan_program *program = &session->program;
-    const int threads =
-        session->options.threads > 0 ? session->options.threads : sonde__cpu_count();
+    const int processors = sonde__cpu_count();
+    const int threads = session->options.threads > 0
+                            ? SONDE_MIN(session->options.threads, processors)
+                            : processors;
     sonde__plan *plan = &session->plan;
     sonde_err err = sonde__pass_layout(program, id_of, session->observer, plan, diag);
 
+    if (err != SONDE_OK) {
+        return err;
+    }
     report_progress(session, SONDE_COUNT_OF(pass_names) - 2);
-    if (err == SONDE_OK) {
-        err = make_inputs(session, diag);
+    err = make_inputs(session, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK) {
-        err = sonde__pass_plan(program, id_of, session->observer, threads, plan, diag);
+    err = sonde__pass_plan(program, id_of, session->observer, threads, plan, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && plan->threads > 1) {
+    if (plan->threads > 1) {
         err = sonde__session_team_create(plan->threads, &session->team);
         if (err != SONDE_OK) {
-            (void)sonde__fail(diag, err, "threads", "fewer threads", "cannot start %d",
-                              plan->threads);
+            return sonde__fail(diag, err, "threads", "fewer threads", "cannot start %d",
+                               plan->threads);
         }
     }
-    sonde__session_pace_init(&session->pace, session->options.threads > 0);
-    if (err == SONDE_OK) {
-        err = sonde__session_make_outputs(session, diag);
-    }
-    return err;
+    sonde__session_pace_init(&session->pace);
+    return sonde__session_make_outputs(session, diag);
 }
 
 sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
@@ -236,28 +263,31 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
         return SONDE_OK;
     }
     err = sonde__session_options_override(&session->options, diag);
-    if (err == SONDE_OK) {
-        err = sonde__session_options_check(&session->options, session->training, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde__session_options_check(&session->options, session->training, diag);
     if (err != SONDE_OK) {
         return err;
     }
     err = run_passes(session, &session->program, SIZE_MAX, diag);
-    if (err == SONDE_OK) {
-        id_of = sonde__calloc(session->program.graph.value_count, sizeof *id_of);
-        err = id_of != NULL ? SONDE_OK : sonde__fail_nomem(diag, "the names");
+    if (err != SONDE_OK) {
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = make_observer(session, id_of, diag);
+    id_of = sonde__calloc(session->program.graph.value_count, sizeof *id_of);
+    if (id_of == NULL) {
+        err = sonde__fail_nomem(diag, "the names");
+        goto error;
     }
-    if (err == SONDE_OK) {
-        err = make_plan(session, id_of, diag);
+    err = make_observer(session, id_of, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = make_plan(session, id_of, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     sonde__free(id_of);
-    if (err != SONDE_OK) {
-        sonde__session_release(session);
-        return err;
-    }
     report_progress(session, SONDE_COUNT_OF(pass_names) - 1);
     session->compiled = true;
     session->compile_seconds = sonde__now() - started;
@@ -266,6 +296,11 @@ sonde_err sonde_nn_session_compile(sonde_nn_session *session, sonde_diag *diag)
               session->plan.arena_bytes, session->plan.threads,
               1e3 * session->compile_seconds);
     return SONDE_OK;
+
+error:
+    sonde__free(id_of);
+    sonde__session_release(session);
+    return err;
 }
 
 sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FILE *stream,
@@ -287,18 +322,22 @@ sonde_err sonde_nn_session_dump(sonde_nn_session *session, const char *pass, FIL
     }
     if (last + 2 >= SONDE_COUNT_OF(pass_names)) {
         err = session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
-        if (err == SONDE_OK) {
-            sonde__plan_dump_plan(&session->plan, stream);
+        if (err != SONDE_OK) {
+            return err;
         }
-        return err;
+        sonde__plan_dump_plan(&session->plan, stream);
+        return SONDE_OK;
     }
     err = sonde__session_options_check(&session->options, session->training, diag);
-    if (err == SONDE_OK) {
-        err = run_passes(session, &program, last, diag);
-        if (err == SONDE_OK) {
-            sonde__plan_dump_graph(&program.graph, stream);
-        }
-        sonde__plan_program_fini(&program);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = run_passes(session, &program, last, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    sonde__plan_dump_graph(&program.graph, stream);
+error:
+    sonde__plan_program_fini(&program);
     return err;
 }

@@ -51,7 +51,10 @@ sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag
     const sonde_anchor_options options = anchor_options(session);
     sonde_err err = sonde_anchors_create(&options, &session->anchors, diag);
 
-    for (size_t i = 0; err == SONDE_OK && i < session->anchor_count; i++) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < session->anchor_count; i++) {
         const sonde__session_anchor_request *request = &session->anchor_requests[i];
         sonde_anchor_mode mode =
             request->mode == SONDE_ANCHOR_DEFAULT ? options.mode : request->mode;
@@ -64,12 +67,12 @@ sonde_err sonde__session_add_anchors(sonde_nn_session *session, sonde_diag *diag
             session->anchors, request->user_name,
             final_name(session, request->tensor_name, mode, name, sizeof name),
             request->mode, request->period, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde_anchors_attach(session->anchors, session->catalogue,
-                                   session->observer, diag);
-    }
-    return err;
+    return sonde_anchors_attach(session->anchors, session->catalogue, session->observer,
+                                diag);
 }
 
 sonde_err sonde_nn_session_anchored(const sonde_nn_session *session,
@@ -103,11 +106,10 @@ static sonde_err declare_output(sonde_nn_session *session, size_t i, sonde_diag 
         info.shape[k] = shape->dim[k];
     }
     err = sonde_catalogue_declare(session->output_catalogue, &info, &id, diag);
-    if (err == SONDE_OK) {
-        err = sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1,
-                                diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    return sonde_anchors_add(session->outputs, name, name, SONDE_ANCHOR_DEFAULT, 1, diag);
 }
 
 sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *diag)
@@ -118,25 +120,32 @@ sonde_err sonde__session_make_outputs(sonde_nn_session *session, sonde_diag *dia
                                     session->options.replication_factor};
     sonde_err err = sonde_catalogue_create(&session->output_catalogue, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_anchors_create(&options, &session->outputs, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    for (size_t i = 0; err == SONDE_OK && i < session->plan.output_count; i++) {
+    err = sonde_anchors_create(&options, &session->outputs, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    for (size_t i = 0; i < session->plan.output_count; i++) {
         err = declare_output(session, i, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_observer_create(session->output_catalogue, &session->output_observer,
-                                    diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_anchors_attach(session->outputs, session->output_catalogue,
-                                   session->output_observer, diag);
-    }
-    if (err == SONDE_OK) {
-        err = sonde_observer_bind(session->output_observer, &shape, diag);
-        if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
-            (void)snprintf(diag->where, sizeof diag->where, "output_mode");
+        if (err != SONDE_OK) {
+            return err;
         }
+    }
+    err =
+        sonde_observer_create(session->output_catalogue, &session->output_observer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_anchors_attach(session->outputs, session->output_catalogue,
+                               session->output_observer, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    err = sonde_observer_bind(session->output_observer, &shape, diag);
+    if (err == SONDE_EINVAL && diag != NULL) { /* not of an anchor with a name */
+        (void)snprintf(diag->where, sizeof diag->where, "output_mode");
     }
     return err;
 }
@@ -208,14 +217,19 @@ static sonde_err print_value(sonde_nn_session *session, sonde_printer *printer,
     sonde_tap tap = {.how = SONDE_HOW_RAW, .where = sonde_printer_sink(printer)};
     sonde_err err = sonde_selector_create(info->name, &what, diag);
 
-    if (err == SONDE_OK && title != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (title != NULL) {
         err = sonde_printer_title(printer, id, title, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
-    if (err == SONDE_OK) {
-        tap.what = what;
-        tap.when[session->mode] = sonde_schedule_always();
-        err = sonde_observer_add(session->observer, &tap, NULL, diag);
-    }
+    tap.what = what;
+    tap.when[session->mode] = sonde_schedule_always();
+    err = sonde_observer_add(session->observer, &tap, NULL, diag);
+error:
     sonde_selector_destroy(what);
     return err;
 }
@@ -234,14 +248,14 @@ static sonde_err add_print(sonde_nn_session *session,
     }
     session->printers[session->printer_count++] = printer;
     err = print_value(session, printer, id_of[request->value], request->title, diag);
-    if (err == SONDE_OK && request->gradient && gradient != 0 &&
-        id_of[gradient] != SONDE_NO_TENSOR) {
-        (void)snprintf(title, sizeof title, "%s_gradient",
-                       request->title != NULL ? request->title : "");
-        err = print_value(session, printer, id_of[gradient],
-                          request->title != NULL ? title : NULL, diag);
+    if (err != SONDE_OK || !request->gradient || gradient == 0 ||
+        id_of[gradient] == SONDE_NO_TENSOR) {
+        return err;
     }
-    return err;
+    (void)snprintf(title, sizeof title, "%s_gradient",
+                   request->title != NULL ? request->title : "");
+    return print_value(session, printer, id_of[gradient],
+                       request->title != NULL ? title : NULL, diag);
 }
 
 sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *id_of,
@@ -254,14 +268,18 @@ sonde_err sonde__session_add_prints(sonde_nn_session *session, const uint32_t *i
     if (session->printers == NULL) {
         return sonde__fail_nomem(diag, "prints");
     }
-    for (size_t i = 0; err == SONDE_OK && i < graph->print_count; i++) {
+    for (size_t i = 0; i < graph->print_count; i++) {
         const sonde__op_value value = graph->prints[i].value;
 
-        if (value != 0 && id_of[value] != SONDE_NO_TENSOR) {
-            err = add_print(session, &graph->prints[i], id_of, diag);
+        if (value == 0 || id_of[value] == SONDE_NO_TENSOR) {
+            continue;
+        }
+        err = add_print(session, &graph->prints[i], id_of, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    return SONDE_OK;
 }
 
 void sonde__session_release_sinks(sonde_nn_session *session)

@@ -42,55 +42,48 @@ const char *sonde_nn_optimizer_name(sonde_nn_optimizer_kind kind)
     return (unsigned)kind < SONDE_COUNT_OF(names) ? names[kind] : "?";
 }
 
-/* One field and its range; upper is exclusive. */
-static sonde_err check_range(const char *field, float value, float lower, float upper,
-                             const char *expected, sonde_diag *diag)
-{
-    if (value >= lower && value < upper) {
-        return SONDE_OK;
-    }
-    return sonde__fail(diag, SONDE_EINVAL, field, expected, "%g", (double)value);
-}
-
 sonde_err sonde_nn_optimizer_check(const sonde_nn_optimizer *optimizer, sonde_diag *diag)
 {
-    sonde_err err = SONDE_OK;
+    const struct { /* upper is exclusive */
+        const char *field;
+        float value, lower, upper;
+        const char *expected;
+        bool sgd, adam;
+    } ranges[] = {
+        {"learning_rate", optimizer->learning_rate, 0.0F, INFINITY,
+         "a finite number >= 0", true, true},
+        {"weight_decay", optimizer->weight_decay, 0.0F, INFINITY, "a finite number >= 0",
+         true, true},
+        {"momentum", optimizer->momentum, 0.0F, INFINITY, "a finite number >= 0", true,
+         false},
+        {"dampening", optimizer->dampening, -FLT_MAX, INFINITY, "a finite number", true,
+         false},
+        {"beta1", optimizer->beta1, 0.0F, 1.0F, "0 <= beta1 < 1", false, true},
+        {"beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1", false, true},
+        {"eps", optimizer->eps, 0.0F, INFINITY, "a finite number >= 0", false, true},
+    };
+    const bool sgd = optimizer->kind == SONDE_NN_SGD;
 
     if ((unsigned)optimizer->kind > SONDE_NN_ADAMW) {
         return sonde__fail(diag, SONDE_EINVAL, "optimizer", "sgd, adam or adamw",
                            "unknown kind %d", (int)optimizer->kind);
     }
-    err = check_range("learning_rate", optimizer->learning_rate, 0.0F, INFINITY,
-                      "a finite number >= 0", diag);
-    if (err == SONDE_OK) {
-        err = check_range("weight_decay", optimizer->weight_decay, 0.0F, INFINITY,
-                          "a finite number >= 0", diag);
-    }
-    if (err == SONDE_OK && optimizer->kind == SONDE_NN_SGD) {
-        err = check_range("momentum", optimizer->momentum, 0.0F, INFINITY,
-                          "a finite number >= 0", diag);
-        if (err == SONDE_OK) {
-            err = check_range("dampening", optimizer->dampening, -FLT_MAX, INFINITY,
-                              "a finite number", diag);
-        }
-        if (err == SONDE_OK && optimizer->nesterov &&
-            (optimizer->momentum <= 0.0F || optimizer->dampening != 0.0F)) {
-            err = sonde__fail(diag, SONDE_EINVAL, "nesterov",
-                              "momentum > 0 and dampening 0", "momentum %g, dampening %g",
-                              (double)optimizer->momentum, (double)optimizer->dampening);
-        }
-    } else if (err == SONDE_OK) {
-        err = check_range("beta1", optimizer->beta1, 0.0F, 1.0F, "0 <= beta1 < 1", diag);
-        if (err == SONDE_OK) {
-            err = check_range("beta2", optimizer->beta2, 0.0F, 1.0F, "0 <= beta2 < 1",
-                              diag);
-        }
-        if (err == SONDE_OK) {
-            err = check_range("eps", optimizer->eps, 0.0F, INFINITY,
-                              "a finite number >= 0", diag);
+    for (size_t i = 0; i < SONDE_COUNT_OF(ranges); i++) {
+        const bool in_range =
+            ranges[i].value >= ranges[i].lower && ranges[i].value < ranges[i].upper;
+
+        if ((sgd ? ranges[i].sgd : ranges[i].adam) && !in_range) {
+            return sonde__fail(diag, SONDE_EINVAL, ranges[i].field, ranges[i].expected,
+                               "%g", (double)ranges[i].value);
         }
     }
-    return err;
+    if (sgd && optimizer->nesterov &&
+        (optimizer->momentum <= 0.0F || optimizer->dampening != 0.0F)) {
+        return sonde__fail(diag, SONDE_EINVAL, "nesterov", "momentum > 0 and dampening 0",
+                           "momentum %g, dampening %g", (double)optimizer->momentum,
+                           (double)optimizer->dampening);
+    }
+    return SONDE_OK;
 }
 
 void sonde__session_optimizer_live(const sonde_nn_optimizer *optimizer, float scale,

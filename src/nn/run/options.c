@@ -102,18 +102,24 @@ sonde_err sonde__session_options_override(sonde_nn_options *options, sonde_diag 
     enum { FIRST_FREE = 3 }; /* of numbers: those before it make the batch */
     sonde_err err = SONDE_OK;
 
-    for (size_t i = options->fixed_batch ? FIRST_FREE : 0;
-         err == SONDE_OK && i < SONDE_COUNT_OF(numbers); i++) {
+    for (size_t i = options->fixed_batch ? FIRST_FREE : 0; i < SONDE_COUNT_OF(numbers);
+         i++) {
         err = override_number(numbers[i].variable, numbers[i].value, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && mode != NULL && mode[0] != '\0') {
+    if (mode != NULL && mode[0] != '\0') {
         err = sonde_anchor_mode_parse(mode, &options->output_mode, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     options->device_iterations = (int)iterations;
     options->gradient_accumulation = (int)accumulation;
     options->threads = (int)threads;
     options->random_seed = (uint64_t)seed;
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err out_of_range(sonde_diag *diag, const char *option, int64_t value,

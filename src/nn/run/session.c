@@ -87,15 +87,21 @@ sonde_err sonde__session_check_inputs(const sonde_nn_session *session,
                            "number of inputs mismatch: expected %zu but got %zu",
                            session->input_count, count);
     }
-    for (size_t i = 0; err == SONDE_OK && i < count; i++) {
+    for (size_t i = 0; i < count; i++) {
         err = check_view(session, i, &inputs[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; err == SONDE_OK && i < session->plan.target_count; i++) {
+    for (size_t i = 0; i < session->plan.target_count; i++) {
         const sonde__plan_target *target = &session->plan.targets[i];
 
         err = check_targets(session, target, &inputs[target->input], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
@@ -105,11 +111,14 @@ static sonde_err create(sonde_nn_model *model, const sonde_nn_options *options,
     sonde_nn_session *session = NULL;
     sonde_err err = sonde_nn_model_status(model, diag);
 
-    if (err == SONDE_OK && optimizer != NULL) {
-        err = sonde_nn_optimizer_check(optimizer, diag);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    if (optimizer != NULL) {
+        err = sonde_nn_optimizer_check(optimizer, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     session = sonde__calloc(1, sizeof *session);
     if (session == NULL) {
@@ -185,10 +194,11 @@ sonde_err sonde_nn_session_set_options(sonde_nn_session *session,
 {
     const sonde_err err = check_open(session, "options", diag);
 
-    if (err == SONDE_OK) {
-        session->options = *options;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    session->options = *options;
+    return SONDE_OK;
 }
 
 sonde_err sonde_nn_session_set_mode(sonde_nn_session *session, sonde_mode mode,
@@ -244,9 +254,10 @@ sonde_err sonde_nn_session_tap(sonde_nn_session *session, const char *selector,
         .schedule = *schedule, .how = how, .sink = sink};
     sonde_err err = check_open(session, selector, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde_schedule_check(schedule, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = sonde_schedule_check(schedule, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -302,10 +313,11 @@ sonde_err sonde_nn_session_attach_hook(sonde_nn_session *session, sonde_hook *ho
 {
     const sonde_err err = check_open(session, "hook", diag);
 
-    if (err == SONDE_OK) {
-        session->hook = hook;
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    session->hook = hook;
+    return SONDE_OK;
 }
 
 /* --- after it ----------------------------------------------------------------------- */
@@ -382,19 +394,27 @@ sonde_err sonde_nn_session_run(sonde_nn_session *session, const sonde_view *inpu
     sonde_err err =
         session->compiled ? SONDE_OK : sonde_nn_session_compile(session, diag);
 
-    if (err == SONDE_OK) {
-        err = sonde__session_check_inputs(session, inputs, count, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && session->control != NULL) {
+    err = sonde__session_check_inputs(session, inputs, count, diag);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (session->control != NULL) {
         err = sonde_nn_session_heed(session, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && session->hook != NULL) {
+    if (session->hook != NULL) {
         err = sonde_hook_open(session->hook, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        sonde__session_execute(session, inputs);
-    }
-    return err;
+    sonde__session_execute(session, inputs);
+    return SONDE_OK;
 }
 
 /* === requests ======================================================================= */

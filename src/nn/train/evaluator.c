@@ -52,7 +52,10 @@ static sonde_err make_session(const sonde_nn_evaluator *evaluator, int64_t batch
         return err;
     }
     err = sonde_nn_session_attach_hook(*out, options->hook, diag);
-    if (err == SONDE_OK && options->attach != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (options->attach != NULL) {
         err = sonde_nn_session_attach(*out, options->attach, options->attach_user, diag);
     }
     if (err != SONDE_OK) {

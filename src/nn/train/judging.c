@@ -48,10 +48,16 @@ static sonde_err make_rules(sonde_nn_trainer *trainer, const sonde_nn_job_rules 
     if (asked->judge.count == 0) {
         err = sonde_rules_add_defaults(trainer->rules, diag);
     }
-    for (size_t i = 0; err == SONDE_OK && i < asked->judge.count; i++) {
-        err = sonde_rules_add_list(trainer->rules, asked->judge.text[i], diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    for (size_t i = 0; i < asked->judge.count; i++) {
+        err = sonde_rules_add_list(trainer->rules, asked->judge.text[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
 }
 
 static sonde_err add_stop(sonde_actions *actions, const char *when, sonde_diag *diag)
@@ -79,14 +85,20 @@ static sonde_err make_actions(sonde_nn_trainer *trainer, const sonde_nn_job_rule
         return SONDE_OK;
     }
     err = sonde_actions_create(&options, &trainer->actions, diag);
-    for (size_t i = 0; err == SONDE_OK && i < asked->on_finding.count; i++) {
-        err = sonde_actions_add(trainer->actions, asked->on_finding.text[i], diag);
-    }
-    for (size_t i = 0; err == SONDE_OK && i < asked->stop_on.count; i++) {
-        err = add_stop(trainer->actions, asked->stop_on.text[i], diag);
-    }
     if (err != SONDE_OK) {
         return err;
+    }
+    for (size_t i = 0; i < asked->on_finding.count; i++) {
+        err = sonde_actions_add(trainer->actions, asked->on_finding.text[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    for (size_t i = 0; i < asked->stop_on.count; i++) {
+        err = add_stop(trainer->actions, asked->stop_on.text[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
     if (trainer->rules == NULL) {
         return sonde__fail(diag, SONDE_EINVAL, "rules",
@@ -107,7 +119,10 @@ sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
     trainer->rules = options->rules;
     trainer->rules_every = options->rules_every;
     trainer->rules_raw_every = options->rules_raw_every;
-    if (err == SONDE_OK && trainer->rules == NULL && asked != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (trainer->rules == NULL && asked != NULL) {
         trainer->rules_every = asked->every;
         err = asked->none ? SONDE_OK : make_rules(trainer, asked, diag);
     }
@@ -118,7 +133,10 @@ sonde_err sonde__train_judging_open(sonde_nn_trainer *trainer, const char *path,
     if (trainer->rules != NULL && path != NULL) {
         err = sonde_rules_write_to(trainer->rules, path, diag);
     }
-    if (err == SONDE_OK && asked != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (asked != NULL) {
         err = make_actions(trainer, asked, diag);
     }
     if (err != SONDE_OK) {

@@ -83,10 +83,16 @@ static sonde_err configure(const sonde_nn_job_record *record, sonde_hook *hook,
     if (record->include.count > 0) {
         err = sonde_hook_add_collection(hook, "default", diag);
     }
-    for (size_t i = 0; err == SONDE_OK && i < record->include.count; i++) {
-        err = sonde_hook_include(hook, "default", record->include.text[i], diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    for (size_t i = 0; i < record->include.count; i++) {
+        err = sonde_hook_include(hook, "default", record->include.text[i], diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
+    }
+    return SONDE_OK;
 }
 
 sonde_err sonde__train_hook_open(const sonde_nn_trainer *trainer, sonde_hook **out,

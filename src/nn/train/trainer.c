@@ -18,7 +18,10 @@ static sonde_err prepare(sonde_nn_trainer *trainer, sonde_diag *diag)
 {
     sonde_err err = sonde_nn_session_compile(trainer->session, diag);
 
-    if (err == SONDE_OK && trainer->resume[0] != '\0') {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (trainer->resume[0] != '\0') {
         err = sonde_nn_session_load(trainer->session, trainer->resume, diag);
     }
     if (err != SONDE_OK) {
@@ -203,7 +206,10 @@ static sonde_err end_epoch(sonde_nn_trainer *trainer, sonde_nn_epoch *epoch,
     const sonde_nn_trainer_events *events = &trainer->options.events;
     sonde_err err = record_number(trainer, "epoch_loss", epoch->loss, diag);
 
-    if (err == SONDE_OK && is_evaluated(trainer, epoch->number)) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (is_evaluated(trainer, epoch->number)) {
         err = evaluate_epoch(trainer, epoch, diag);
     }
     if (err != SONDE_OK) {
@@ -318,7 +324,10 @@ static sonde_err evaluate_all(sonde_nn_trainer *trainer, sonde_diag *diag)
                                                 trainer->test, 0, &options,
                                                 &trainer->final, diag);
 
-    return err == SONDE_OK ? sonde_nn_evaluator_run(trainer->final, diag) : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde_nn_evaluator_run(trainer->final, diag);
 }
 
 static sonde_err score(sonde_nn_trainer *trainer, sonde_diag *diag)

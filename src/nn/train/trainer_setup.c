@@ -82,7 +82,10 @@ static sonde_err make_session(sonde_nn_trainer *trainer, sonde_diag *diag)
     }
     err = sonde_nn_training_session(trainer->model, &trainer->session_options,
                                     &trainer->optimizer, &trainer->session, diag);
-    if (err == SONDE_OK && trainer->job != NULL) {
+    if (err != SONDE_OK) {
+        return err;
+    }
+    if (trainer->job != NULL) {
         err = sonde__train_hook_open(trainer, &trainer->hook, diag);
     }
     if (err != SONDE_OK) {

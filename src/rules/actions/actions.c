@@ -54,17 +54,21 @@ sonde_err sonde_actions_create(const sonde_actions_options *options, sonde_actio
     actions->options.webhook_tries = given->webhook_tries > 0 ? given->webhook_tries : 5;
     if (given->run != NULL) {
         actions->run = sonde__strdup(given->run);
-        err = actions->run != NULL ? SONDE_OK : sonde__fail_nomem(diag, "actions");
+        if (actions->run == NULL) {
+            err = sonde__fail_nomem(diag, "actions");
+            goto error;
+        }
     }
-    if (err == SONDE_OK) {
-        err = sonde__actions_queue_init(&actions->queue, diag);
-    }
+    err = sonde__actions_queue_init(&actions->queue, diag);
     if (err != SONDE_OK) {
-        sonde_actions_destroy(actions);
-        return err;
+        goto error;
     }
     *out = actions;
     return SONDE_OK;
+
+error:
+    sonde_actions_destroy(actions);
+    return err;
 }
 
 static void free_action(sonde__action *action)
@@ -171,12 +175,13 @@ static sonde_err check_action(sonde_actions *actions, const sonde__action *actio
     }
     if (action->kind == SONDE__ACTION_WEBHOOK) {
         err = sonde__action_check_url(action->text, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK && (action->kind == SONDE__ACTION_WEBHOOK ||
-                            action->kind == SONDE__ACTION_COMMAND)) {
-        err = sonde__actions_queue_start(actions, diag);
-    }
-    return err;
+    return action->kind == SONDE__ACTION_WEBHOOK || action->kind == SONDE__ACTION_COMMAND
+               ? sonde__actions_queue_start(actions, diag)
+               : SONDE_OK;
 }
 
 sonde_err sonde_actions_add(sonde_actions *actions, const char *text, sonde_diag *diag)
@@ -191,18 +196,43 @@ sonde_err sonde_actions_add(sonde_actions *actions, const char *text, sonde_diag
     }
     sonde__names_init(&action.did);
     err = read_when(&action, text, when, diag);
-    if (err == SONDE_OK) {
-        err = read_kind(&action, text + (when > 0 ? when + 1 : 0), diag);
-    }
-    if (err == SONDE_OK) {
-        err = check_action(actions, &action, diag);
-    }
     if (err != SONDE_OK) {
-        free_action(&action);
-        return err;
+        goto error;
+    }
+    err = read_kind(&action, text + (when > 0 ? when + 1 : 0), diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = check_action(actions, &action, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     actions->items[actions->count++] = action;
     return SONDE_OK;
+
+error:
+    free_action(&action);
+    return err;
+}
+
+/* rule: NULL: the action is not limited to one. */
+static sonde_err check_in_use(const char *rule, const char *const *names, size_t count,
+                              sonde_diag *diag)
+{
+    const char *near = NULL;
+
+    if (rule == NULL) {
+        return SONDE_OK;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (strcasecmp(names[i], rule) == 0) {
+            return SONDE_OK;
+        }
+    }
+    near = sonde_diag_nearest(rule, names, count);
+    return sonde__fail(diag, SONDE_ENOTFOUND, "action",
+                       near != NULL ? near : "error, warning, any or a rule in use",
+                       "no rule '%s' is in use", rule);
 }
 
 sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *rules,
@@ -221,20 +251,10 @@ sonde_err sonde_actions_check(const sonde_actions *actions, const sonde_rules *r
         sonde_rules_account(rules, i, &account);
         names[i] = account.rule->name;
     }
-    for (size_t i = 0; i < actions->count && err == SONDE_OK; i++) {
-        const char *rule = actions->items[i].rule;
-        bool known = rule == NULL;
-
-        for (size_t j = 0; j < count && !known; j++) {
-            known = strcasecmp(names[j], rule) == 0;
-        }
-        if (!known) {
-            const char *near = sonde_diag_nearest(rule, names, count);
-
-            err =
-                sonde__fail(diag, SONDE_ENOTFOUND, "action",
-                            near != NULL ? near : "error, warning, any or a rule in use",
-                            "no rule '%s' is in use", rule);
+    for (size_t i = 0; i < actions->count; i++) {
+        err = check_in_use(actions->items[i].rule, names, count, diag);
+        if (err != SONDE_OK) {
+            break;
         }
     }
     sonde__free(names);

@@ -157,6 +157,14 @@ static sonde_err start(sonde__user_host *host, sonde_diag *diag)
     return err;
 }
 
+/* Ends the message that was begun, sends it, and takes the answer. */
+static sonde_err end_and_ask(sonde__user_host *host, sonde__user_message *answer)
+{
+    const sonde_err err = sonde__user_wire_end(&host->wire);
+
+    return err != SONDE_OK ? err : sonde__user_host_ask(host, answer);
+}
+
 /* Lets the host read the file. */
 static sonde_err open_file(sonde__user_host *host, const char *path,
                            const sonde_rule_limits *limits, sonde__user_message *answer,
@@ -169,10 +177,7 @@ static sonde_err open_file(sonde__user_host *host, const char *path,
     sonde__user_wire_put_u32(&host->wire, SONDE__WIRE_PROTOCOL);
     sonde__user_wire_put_text(&host->wire, path);
     sonde__user_wire_put_bytes(&host->wire, limits, sizeof *limits);
-    err = sonde__user_wire_end(&host->wire);
-    if (err == SONDE_OK) {
-        err = sonde__user_host_ask(host, answer);
-    }
+    err = end_and_ask(host, answer);
     if (err != SONDE_OK) {
         return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EFORMAT, path,
                            "a file of rules", "reading it %s",
@@ -201,15 +206,19 @@ sonde_err sonde__user_host_start(const char *path, const sonde_rule_limits *limi
     host->seconds = limits->seconds;
     host->patience = SONDE__RULE_PATIENCE * limits->seconds;
     err = start(host, diag);
-    if (err == SONDE_OK) {
-        err = open_file(host, path, limits, rules, diag);
-    }
     if (err != SONDE_OK) {
-        sonde__user_host_stop(host);
-        return err;
+        goto error;
+    }
+    err = open_file(host, path, limits, rules, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = host;
     return SONDE_OK;
+
+error:
+    sonde__user_host_stop(host);
+    return err;
 }
 
 /* --- talking ------------------------------------------------------------------------ */
@@ -223,7 +232,7 @@ sonde_err sonde__user_host_ask(sonde__user_host *host, sonde__user_message *answ
 {
     const sonde_err err = sonde__user_wire_flush(&host->wire);
 
-    return err == SONDE_OK ? sonde__user_wire_take(&host->wire, answer) : err;
+    return err != SONDE_OK ? err : sonde__user_wire_take(&host->wire, answer);
 }
 
 sonde_err sonde__user_host_error(sonde__user_message *message, const char *path,
@@ -400,18 +409,22 @@ static void exchange(sonde_rule_run *run, const char *doing)
                   ? sonde__user_wire_take(sonde__user_host_wire(state->host), &answer)
                   : SONDE_EFORMAT;
     }
-    if (err == SONDE_OK && answer.kind == SONDE__WIRE_DONE) {
+    if (err != SONDE_OK) {
+        lost(run, err, doing);
+        return;
+    }
+    if (answer.kind == SONDE__WIRE_DONE) {
         const char *lacked = sonde__user_need_text(&answer);
 
         sonde_rule_lacked(run, "%s", lacked);
-    } else if (err == SONDE_OK && answer.kind == SONDE__WIRE_FAILED) {
+    } else if (answer.kind == SONDE__WIRE_FAILED) {
         char text[SONDE__MESSAGE];
 
         (void)snprintf(text, sizeof text, "%s", sonde__user_need_text(&answer));
         give_up(run);
         sonde_rule_fail(run, "%s", text);
     } else {
-        lost(run, err == SONDE_OK ? SONDE_EFORMAT : err, doing);
+        lost(run, SONDE_EFORMAT, doing);
     }
 }
 
@@ -506,11 +519,11 @@ static void hosted_step(sonde_rule_run *run)
     sonde__user_wire_put_u32(wire, SONDE_NO_TENSOR);
     err = sonde__user_wire_end(wire);
     at_step(run, doing, sizeof doing);
-    if (err == SONDE_OK) {
-        exchange(run, doing);
-    } else {
+    if (err != SONDE_OK) {
         lost(run, err, doing);
+        return;
     }
+    exchange(run, doing);
 }
 
 static void hosted_idle(sonde_rule_run *run, double seconds)
@@ -619,12 +632,13 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
     sonde__user_wire_begin(wire, SONDE__WIRE_DECLARE);
     put_tensor(wire, info, id);
     sonde__user_wire_put_text(wire, collections_of(run, id));
-    err = sonde__user_wire_end(wire);
-    if (err == SONDE_OK) {
-        err = sonde__user_host_ask(state->host, &answer);
-    }
+    err = end_and_ask(state->host, &answer);
     (void)snprintf(doing, sizeof doing, "when asked whether it wants '%s'", info->name);
-    if (err == SONDE_OK && answer.kind == SONDE__WIRE_ERROR) {
+    if (err != SONDE_OK) {
+        lost(run, err, doing);
+        return SONDE_RULE_IGNORE;
+    }
+    if (answer.kind == SONDE__WIRE_ERROR) {
         sonde_diag why = {0};
         char line[SONDE_DIAG_LINE];
 
@@ -633,14 +647,10 @@ static int hosted_wants(sonde_rule_run *run, const sonde_tensor_info *info, uint
         sonde_rule_fail(run, "%s", sonde_diag_line(&why, line, sizeof line));
         return SONDE_RULE_IGNORE;
     }
-    need = err == SONDE_OK ? sonde__user_take_i64(&answer) : SONDE_RULE_IGNORE;
-    if (err == SONDE_OK &&
-        (answer.kind != SONDE__WIRE_NEED || answer.bad || need < SONDE_RULE_IGNORE ||
-         need >= (int64_t)run->rule->need_count)) {
-        err = SONDE_EFORMAT;
-    }
-    if (err != SONDE_OK) {
-        lost(run, err, doing);
+    need = sonde__user_take_i64(&answer);
+    if (answer.kind != SONDE__WIRE_NEED || answer.bad || need < SONDE_RULE_IGNORE ||
+        need >= (int64_t)run->rule->need_count) {
+        lost(run, SONDE_EFORMAT, doing);
         return SONDE_RULE_IGNORE;
     }
     return (int)need;
@@ -714,10 +724,11 @@ static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
     sonde_err err = write_params(run, params, sizeof params, diag);
 
     sonde__names_init(&state->texts);
-    if (err == SONDE_OK) {
-        err = sonde__user_host_start(hosted->path, hosted->limits, &state->host, &answer,
-                                     diag);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err =
+        sonde__user_host_start(hosted->path, hosted->limits, &state->host, &answer, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -725,17 +736,16 @@ static sonde_err hosted_init(sonde_rule_run *run, sonde_diag *diag)
     sonde__user_wire_begin(wire, SONDE__WIRE_SETUP);
     sonde__user_wire_put_text(wire, run->rule->name);
     sonde__user_wire_put_text(wire, params);
-    err = sonde__user_wire_end(wire);
+    err = end_and_ask(state->host, &answer);
     if (err == SONDE_OK) {
-        err = sonde__user_host_ask(state->host, &answer);
+        if (answer.kind == SONDE__WIRE_ERROR) {
+            return sonde__user_host_error(&answer, hosted->path, diag);
+        }
+        if (answer.kind == SONDE__WIRE_DONE) {
+            return SONDE_OK;
+        }
+        err = SONDE_EFORMAT;
     }
-    if (err == SONDE_OK && answer.kind == SONDE__WIRE_ERROR) {
-        return sonde__user_host_error(&answer, hosted->path, diag);
-    }
-    if (err == SONDE_OK && answer.kind == SONDE__WIRE_DONE) {
-        return SONDE_OK;
-    }
-    err = err == SONDE_OK ? SONDE_EFORMAT : err;
     return sonde__fail(diag, err == SONDE_ENOMEM ? err : SONDE_EINVAL, hosted->path, NULL,
                        "rule %s: its init %s", run->rule->name,
                        sonde__user_host_fate(state->host, err, fate, sizeof fate));

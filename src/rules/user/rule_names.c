@@ -109,26 +109,31 @@ static sonde_err add_file(sonde_rules *rules, const char *path, const char *para
         return sonde__fail(diag, SONDE_EINVAL, path, "one of its rules by name",
                            "parameters for a file of %zu rules", count);
     }
-    for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL && err == SONDE_OK;
-         i++) {
+    for (size_t i = 0; (rule = sonde_rule_file_at(file, i)) != NULL; i++) {
         err = sonde_rules_add_rule(rules, rule, params, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 static sonde_err add_named(sonde_rules *rules, const char *name, const char *params,
                            sonde_diag *diag)
 {
     const sonde_rule *rule = find_loaded(rules, name);
-    sonde_err err = SONDE_OK;
 
     if (strchr(name, '/') != NULL || ends_in(name, ".lua") || ends_in(name, ".so")) {
         return add_file(rules, name, params, diag);
     }
     if (rule == NULL) {
-        err = sonde_rule_by_name(name, &rule, diag);
+        const sonde_err err = sonde_rule_by_name(name, &rule, diag);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err == SONDE_OK ? sonde_rules_add_rule(rules, rule, params, diag) : err;
+    return sonde_rules_add_rule(rules, rule, params, diag);
 }
 
 sonde_err sonde_rules_add(sonde_rules *rules, const char *text, sonde_diag *diag)
@@ -155,17 +160,21 @@ sonde_err sonde_rules_add_defaults(sonde_rules *rules, sonde_diag *diag)
     const sonde_rule *rule = NULL;
     sonde_err err = SONDE_OK;
 
-    for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL && err == SONDE_OK; i++) {
+    for (size_t i = 0; (rule = sonde_rule_at_index(i)) != NULL; i++) {
         err = add_default(rules, rule, diag);
-    }
-    for (size_t i = 0; i < rules->file_count; i++) {
-        for (size_t j = 0;
-             (rule = sonde_rule_file_at(rules->files[i], j)) != NULL && err == SONDE_OK;
-             j++) {
-            err = add_default(rules, rule, diag);
+        if (err != SONDE_OK) {
+            return err;
         }
     }
-    return err;
+    for (size_t i = 0; i < rules->file_count; i++) {
+        for (size_t j = 0; (rule = sonde_rule_file_at(rules->files[i], j)) != NULL; j++) {
+            err = add_default(rules, rule, diag);
+            if (err != SONDE_OK) {
+                return err;
+            }
+        }
+    }
+    return SONDE_OK;
 }
 
 /* --- lists -------------------------------------------------------------------------- */

@@ -261,13 +261,19 @@ sonde_err sonde__user_rule_check(const sonde_rule *rule, const char *path,
     if (rule->wants == NULL) {
         return bad_row(diag, path, rule, "a function wants", "it selects no tensors");
     }
-    for (size_t i = 0; i < rule->param_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < rule->param_count; i++) {
         err = check_param(rule, i, path, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    for (size_t i = 0; i < rule->need_count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < rule->need_count; i++) {
         err = check_need(rule, i, path, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 /* --- a file ------------------------------------------------------------------------- */
@@ -314,7 +320,6 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
 {
     sonde__user_message message = *answer;
     size_t count = 0;
-    sonde_err err = SONDE_OK;
 
     file->texts = sonde__malloc(answer->left);
     if (file->texts == NULL) {
@@ -331,10 +336,10 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
     if (file->rules == NULL) {
         return sonde__fail_nomem(diag, file->path);
     }
-    for (size_t i = 0; i < count && err == SONDE_OK; i++) {
+    for (size_t i = 0; i < count; i++) {
         sonde__user_hosted *rule = &file->rules[i];
+        sonde_err err = sonde__user_rule_read(&message, rule);
 
-        err = sonde__user_rule_read(&message, rule);
         if (err != SONDE_OK) {
             return sonde__fail(diag, err, file->path, NULL,
                                "the host sent an invalid description of rule %zu", i + 1);
@@ -343,8 +348,11 @@ static sonde_err read_rules(sonde_rule_file *file, const sonde__user_message *an
         rule->limits = &file->limits;
         file->count = i + 1;
         err = check_name(file, i, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde_rule_file_open(const char *path, const sonde_rule_limits *limits,
@@ -364,19 +372,28 @@ sonde_err sonde_rule_file_open(const char *path, const sonde_rule_limits *limits
     }
     file->limits = with_defaults(limits);
     file->path = sonde__strdup(path);
-    err = file->path != NULL
-              ? sonde__user_host_start(path, &file->limits, &host, &answer, diag)
-              : sonde__fail_nomem(diag, path);
-    if (err == SONDE_OK && answer.at != NULL) {
+    if (file->path == NULL) {
+        err = sonde__fail_nomem(diag, path);
+        goto error;
+    }
+    err = sonde__user_host_start(path, &file->limits, &host, &answer, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    if (answer.at != NULL) {
         err = read_rules(file, &answer, diag);
+        if (err != SONDE_OK) {
+            goto error;
+        }
     }
     sonde__user_host_stop(host);
-    if (err != SONDE_OK) {
-        sonde_rule_file_close(file);
-        return err;
-    }
     *out = file;
     return SONDE_OK;
+
+error:
+    sonde__user_host_stop(host);
+    sonde_rule_file_close(file);
+    return err;
 }
 
 const sonde_rule *sonde_rule_file_at(const sonde_rule_file *file, size_t i)

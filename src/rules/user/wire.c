@@ -177,39 +177,38 @@ static sonde_err move_result(ssize_t moved, const sonde__user_wire *wire, short 
 
 sonde_err sonde__user_wire_flush(sonde__user_wire *wire)
 {
+    const size_t size = wire->out_used;
     size_t sent = 0;
-    sonde_err err = SONDE_OK;
 
-    while (sent < wire->out_used && err == SONDE_OK) {
-        const ssize_t n = send(wire->fd, wire->out + sent, wire->out_used - sent,
-                               MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (n > 0) {
-            sent += (size_t)n;
-        } else {
-            err = move_result(n, wire, POLLOUT);
-        }
-    }
     wire->out_used = 0;
-    return err;
+    while (sent < size) {
+        const ssize_t n =
+            send(wire->fd, wire->out + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const sonde_err err = n > 0 ? SONDE_OK : move_result(n, wire, POLLOUT);
+
+        if (err != SONDE_OK) {
+            return err;
+        }
+        sent += n > 0 ? (size_t)n : 0;
+    }
+    return SONDE_OK;
 }
 
 static sonde_err receive(sonde__user_wire *wire, void *out, size_t size)
 {
     size_t got = 0;
-    sonde_err err = SONDE_OK;
 
-    while (got < size && err == SONDE_OK) {
+    while (got < size) {
         const ssize_t n =
             recv(wire->fd, (unsigned char *)out + got, size - got, MSG_DONTWAIT);
+        const sonde_err err = n > 0 ? SONDE_OK : move_result(n, wire, POLLIN);
 
-        if (n > 0) {
-            got += (size_t)n;
-        } else {
-            err = move_result(n, wire, POLLIN);
+        if (err != SONDE_OK) {
+            return err;
         }
+        got += n > 0 ? (size_t)n : 0;
     }
-    return err;
+    return SONDE_OK;
 }
 
 sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *message)
@@ -218,9 +217,10 @@ sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *mes
     uint64_t length = 0;
     sonde_err err = receive(wire, head, sizeof head);
 
-    if (err == SONDE_OK) {
-        err = receive(wire, &length, sizeof length);
+    if (err != SONDE_OK) {
+        return err;
     }
+    err = receive(wire, &length, sizeof length);
     if (err != SONDE_OK) {
         return err;
     }
@@ -232,10 +232,11 @@ sonde_err sonde__user_wire_take(sonde__user_wire *wire, sonde__user_message *mes
         return SONDE_ENOMEM;
     }
     err = receive(wire, wire->in, (size_t)length);
-    if (err == SONDE_OK) {
-        *message = (sonde__user_message){head[0], wire->in, (size_t)length, false};
+    if (err != SONDE_OK) {
+        return err;
     }
-    return err;
+    *message = (sonde__user_message){head[0], wire->in, (size_t)length, false};
+    return SONDE_OK;
 }
 
 /* --- reading ------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 /*
- * bad_table.c - plug-ins that cannot be: BAD says in which way. The CMake list and the test's
- * table count them alike.
+ * bad_table.c - plug-ins that cannot be: BAD says in which way. The CMake list and the
+ * test's table count them alike.
  */
 #include <sonde/rule.h>
 

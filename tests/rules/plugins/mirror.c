@@ -1,6 +1,7 @@
 /*
- * mirror.c - rules that use everything a rule can ask and say, of vital signs, raw values,
- * sketches and hashes, so that the same rule in a host and beside it can be compared.
+ * mirror.c - rules that use everything a rule can ask and say, of vital signs, raw
+ * values, sketches and hashes, so that the same rule in a host and beside it can be
+ * compared.
  */
 #include <sonde/rule.h>
 
