@@ -116,7 +116,7 @@ static sonde_err bring(sonde__s3_copy *copy, sonde__s3_line *line, sonde__s3_cop
     sonde_err err = SONDE_OK;
 
     if (item->lazy) {
-        err = sonde__s3_copy_make_sparse(copy, item, diag);
+        err = sonde__s3_copy_make_sparse(copy, line, item, diag);
         item->stale = err != SONDE_OK;
         return err;
     }
@@ -368,7 +368,7 @@ static bool is_worker(const char *name)
 /* What the top of the run has. */
 typedef struct top {
     sonde__s3_copy *copy;
-    bool any, run;
+    bool any, run, smdebug;
 } top;
 
 static sonde_err see_top(void *user, const sonde__s3_object *object, sonde_diag *diag)
@@ -384,6 +384,8 @@ static sonde_err see_top(void *user, const sonde__s3_object *object, sonde_diag 
         return SONDE_OK;
     }
     name[strlen(name) - 1] = '\0';
+    seen->smdebug = seen->smdebug || strcmp(name, "collections") == 0 ||
+                    strcmp(name, "index") == 0 || strcmp(name, "events") == 0;
     if (!is_worker(name)) {
         return SONDE_OK;
     }
@@ -476,7 +478,7 @@ static sonde_err find_nothing(const sonde__s3_copy *copy, sonde_diag *diag)
         copy->bucket->name);
 }
 
-/* Files of another program: all of them, whole. */
+/* Files of smdebug: all of them, whole. */
 static sonde_err note_whole(void *user, const sonde__s3_object *object, sonde_diag *diag)
 {
     sonde__s3_copy *copy = user;
@@ -509,6 +511,7 @@ static sonde_err look_at_top(sonde__s3_copy *copy, sonde_diag *diag)
         return find_nothing(copy, diag);
     }
     copy->foreign = !seen.run;
+    copy->smdebug = seen.smdebug;
     if (err == SONDE_OK && seen.run) {
         err = refresh_run(copy, diag);
     }
@@ -524,7 +527,7 @@ static sonde_err refresh_all(sonde__s3_copy *copy, sonde_diag *diag)
         err = look_at_top(copy, diag);
     }
     if (err != SONDE_OK || copy->foreign) {
-        return err == SONDE_OK ? refresh_foreign(copy, diag) : err;
+        return err == SONDE_OK && copy->smdebug ? refresh_foreign(copy, diag) : err;
     }
     err = hold(copy, "", "end.json", &end, diag);
     for (size_t i = 0; i < copy->worker_count && err == SONDE_OK; i++) {

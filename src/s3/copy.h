@@ -27,6 +27,7 @@ typedef struct sonde__s3_copy {
     sonde__s3_copied *items; /* by name */
     size_t count, capacity;
     bool opened, foreign; /* foreign: not a run of Sonde's */
+    bool smdebug;         /* but a directory of smdebug's */
     bool dirty;           /* the books on disk are old */
     int world;
     char **workers; /* "w0000" */
@@ -48,7 +49,7 @@ void sonde__s3_copy_close(void *handle);
 
 /* --- copy_files.c: what is on this machine ------------------------------------------ */
 
-enum { SONDE__S3_BLOCK = 256 * 1024, SONDE__S3_PATH = 4096 };
+enum { SONDE__S3_BLOCK = 16 * 1024, SONDE__S3_PATH = 4096 };
 
 /* "<folder>/<part>/<name>" to path. */
 const char *sonde__s3_copy_path(const sonde__s3_copy *copy, const char *part,
@@ -64,9 +65,9 @@ sonde_err sonde__s3_copy_note(sonde__s3_copy *copy, const sonde__s3_object *obje
 /* Writes a file whole, by renaming. */
 sonde_err sonde__s3_copy_write(const sonde__s3_copy *copy, const char *name,
                                const void *bytes, size_t size, sonde_diag *diag);
-/* Makes the sparse file of a lazy object, without any block. */
-sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_copied *item,
-                                     sonde_diag *diag);
+/* Makes the sparse file of a lazy object, with its first block. */
+sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line *line,
+                                     sonde__s3_copied *item, sonde_diag *diag);
 /* Brings the blocks of bytes [offset, offset + count) in, and some more after them. */
 sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
                                uint64_t offset, uint64_t count, sonde_diag *diag);

@@ -264,20 +264,6 @@ static int make_file(const char *path, uint64_t size)
     return failed;
 }
 
-sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_copied *item,
-                                     sonde_diag *diag)
-{
-    char path[SONDE__S3_PATH];
-    int failed = make_file(bits_path(copy, item, path), bits_size(item));
-
-    if (failed == 0) {
-        failed =
-            make_file(sonde__s3_copy_path(copy, "run", item->name, path), item->size);
-    }
-    errno = failed;
-    return failed == 0 ? SONDE_OK : sonde__fail_errno(diag, path, "cannot be made");
-}
-
 /* --- blocks ------------------------------------------------------------------------- */
 
 static sonde_err map_bits(const sonde__s3_copy *copy, sonde__s3_copied *item,
@@ -324,8 +310,9 @@ static int write_bytes(int fd, const char *bytes, size_t size, uint64_t offset)
 }
 
 /* Blocks [first, end), none of which is here, by one request. */
-static sonde_err bring_blocks(sonde__s3_copy *copy, sonde__s3_copied *item,
-                              uint64_t first, uint64_t end, sonde_diag *diag)
+static sonde_err bring_blocks(const sonde__s3_copy *copy, sonde__s3_line *line,
+                              sonde__s3_copied *item, uint64_t first, uint64_t end,
+                              sonde_diag *diag)
 {
     const uint64_t offset = first * SONDE__S3_BLOCK;
     const size_t count = (size_t)(SONDE_MIN(end * SONDE__S3_BLOCK, item->size) - offset);
@@ -333,8 +320,8 @@ static sonde_err bring_blocks(sonde__s3_copy *copy, sonde__s3_copied *item,
     sonde_text body = {0};
     sonde__s3_object object = {.size = 0};
     int fd = -1, failed = 0;
-    sonde_err err = sonde__s3_get(copy->bucket, &copy->line, item->name, offset, count,
-                                  &body, &object, diag);
+    sonde_err err = sonde__s3_get(copy->bucket, line, item->name, offset, count, &body,
+                                  &object, diag);
 
     if (err == SONDE_OK && (body.length != count || object.size != item->size)) {
         err = sonde__fail(diag, SONDE_EIO,
@@ -360,6 +347,29 @@ static sonde_err bring_blocks(sonde__s3_copy *copy, sonde__s3_copied *item,
     return err;
 }
 
+sonde_err sonde__s3_copy_make_sparse(const sonde__s3_copy *copy, sonde__s3_line *line,
+                                     sonde__s3_copied *item, sonde_diag *diag)
+{
+    char path[SONDE__S3_PATH];
+    sonde_err err = SONDE_OK;
+    int failed = make_file(bits_path(copy, item, path), bits_size(item));
+
+    if (failed == 0) {
+        failed =
+            make_file(sonde__s3_copy_path(copy, "run", item->name, path), item->size);
+    }
+    if (failed != 0) {
+        errno = failed;
+        return sonde__fail_errno(diag, path, "cannot be made");
+    }
+    err = item->size > 0 ? map_bits(copy, item, diag) : SONDE_OK;
+    if (err == SONDE_OK && item->size > 0) {
+        err = bring_blocks(copy, line, item, 0, 1, diag);
+    }
+    unmap(item);
+    return err;
+}
+
 /* A reader that goes through a file gets ever more at once. */
 static uint64_t read_ahead(sonde__s3_copy *copy, const sonde__s3_copied *item,
                            uint64_t offset, uint64_t end)
@@ -368,7 +378,8 @@ static uint64_t read_ahead(sonde__s3_copy *copy, const sonde__s3_copied *item,
     const bool onward = index == copy->last && offset >= copy->last_end &&
                         offset - copy->last_end <= 4 * (uint64_t)SONDE__S3_BLOCK;
 
-    copy->ahead = onward ? SONDE_MIN(2 * copy->ahead + SONDE__S3_BLOCK, MOST_AHEAD) : 0;
+    copy->ahead =
+        onward ? SONDE_MIN(2 * copy->ahead + 4 * SONDE__S3_BLOCK, MOST_AHEAD) : 0;
     copy->last = index;
     copy->last_end = SONDE_MIN(end + copy->ahead, item->size);
     return copy->last_end;
@@ -402,7 +413,7 @@ sonde_err sonde__s3_copy_bring(sonde__s3_copy *copy, sonde__s3_copied *item,
             stop++;
         }
         if (stop > block) {
-            err = bring_blocks(copy, item, block, stop, diag);
+            err = bring_blocks(copy, &copy->line, item, block, stop, diag);
         }
         block = SONDE_MAX(stop, block + 1);
     }

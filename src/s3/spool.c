@@ -39,6 +39,30 @@ static double setting(const char *name, double usual)
     return text != NULL && end != text && value > 0.0 ? value : usual;
 }
 
+static void mark_sent(const sonde__s3_spool *spool, bool sent)
+{
+    char path[SONDE__S3_PATH];
+
+    (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
+    if (sent) {
+        FILE *stream = fopen(path, "we");
+
+        if (stream != NULL) {
+            (void)fclose(stream);
+        }
+    } else {
+        (void)unlink(path);
+    }
+}
+
+static void wipe(const sonde__s3_spool *spool)
+{
+    char path[SONDE__S3_PATH];
+
+    mark_sent(spool, false);
+    sonde__s3_remove_all(sonde__s3_spool_path(spool, "", path));
+}
+
 /* --- closing ------------------------------------------------------------------------ */
 
 static void stop_threads(sonde__s3_spool *spool)
@@ -59,6 +83,9 @@ void sonde__s3_spool_close(void *handle)
         return;
     }
     stop_threads(spool);
+    if (spool->failed) {
+        wipe(spool);
+    }
     sonde__s3_spool_forget(spool);
     for (size_t i = 0; i < spool->fetched_count; i++) {
         sonde__free(spool->fetched[i]);
@@ -105,30 +132,6 @@ static bool was_sent(const sonde__s3_spool *spool)
 
     (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
     return access(path, F_OK) == 0;
-}
-
-static void mark_sent(const sonde__s3_spool *spool, bool sent)
-{
-    char path[SONDE__S3_PATH];
-
-    (void)snprintf(path, sizeof path, "%s/sent", spool->folder);
-    if (sent) {
-        FILE *stream = fopen(path, "we");
-
-        if (stream != NULL) {
-            (void)fclose(stream);
-        }
-    } else {
-        (void)unlink(path);
-    }
-}
-
-static void wipe(const sonde__s3_spool *spool)
-{
-    char path[SONDE__S3_PATH];
-
-    mark_sent(spool, false);
-    sonde__s3_remove_all(sonde__s3_spool_path(spool, "", path));
 }
 
 /* An object that is a file of the spool: it is fetched, or needs not be. */
@@ -423,6 +426,7 @@ sonde_err sonde__s3_spool_start(void *handle, sonde_diag *diag)
         err = sonde__s3_remove(spool->bucket, &spool->line, "end.json", diag);
     }
     if (err != SONDE_OK) {
+        spool->failed = !spool->writer.resumes;
         return err;
     }
     mark_sent(spool, true);

@@ -83,6 +83,7 @@ typedef struct sonde__s3_spool {
 
     pthread_t sender, heart;
     bool started;
+    bool failed;                     /* to start: nothing is kept */
     atomic_bool full, closing, stop; /* closing: the writer has ended */
     pthread_mutex_t lock;
     pthread_cond_t moved;

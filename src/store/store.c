@@ -24,6 +24,7 @@ struct sonde__store_copy {
     const sonde__store_ops *ops;
     void *handle;
     char *folder; /* of the run */
+    char *url;
     struct sonde__store_copy *next;
 };
 
@@ -203,6 +204,7 @@ sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
     if (err != SONDE_OK) {
         if (copy != NULL) {
             sonde__free(copy->folder);
+            sonde__free(copy->url);
         }
         sonde__free(copy);
         return err;
@@ -242,12 +244,26 @@ void sonde__store_copy_close(sonde__store_copy *copy)
     (void)atomic_fetch_sub(&copy_count, 1);
     copy->ops->copy_close(copy->handle);
     sonde__free(copy->folder);
+    sonde__free(copy->url);
     sonde__free(copy);
 }
 
 bool sonde__store_has_copies(void)
 {
     return atomic_load_explicit(&copy_count, memory_order_relaxed) > 0;
+}
+
+const char *sonde__store_copy_at(const char *url)
+{
+    const char *folder = NULL;
+
+    (void)pthread_mutex_lock(&lock);
+    for (sonde__store_copy *copy = copies; copy != NULL && folder == NULL;
+         copy = copy->next) {
+        folder = strcmp(copy->url, url) == 0 ? copy->folder : NULL;
+    }
+    (void)pthread_mutex_unlock(&lock);
+    return folder;
 }
 
 /* The copy that path is in, and the name in it. */

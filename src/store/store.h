@@ -36,6 +36,8 @@ SONDE_API sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **
                                            sonde_diag *diag);
 /* The folder of the run; borrowed. */
 SONDE_API const char *sonde__store_copy_folder(const sonde__store_copy *copy);
+/* The folder of an open copy of what is at url; NULL: none. Borrowed until it is closed. */
+SONDE_API const char *sonde__store_copy_at(const char *url);
 /* Copies what has been added. */
 SONDE_API sonde_err sonde__store_copy_refresh(sonde__store_copy *copy, sonde_diag *diag);
 /* NULL is fine. */
