@@ -506,10 +506,11 @@ static void *send_all(void *user)
 
         if (err == SONDE_OK) {
             end_outage(spool);
-            wait = LOOK;
+            wait = spool->busy ? 0.0 : LOOK;
         } else if (err != SONDE_EINTERRUPTED) {
             begin_outage(spool, &diag);
-            wait = SONDE_MIN(2.0 * wait, setting("SONDE_S3_LONGEST_WAIT", LONGEST));
+            wait = SONDE_MIN(2.0 * SONDE_MAX(wait, LOOK),
+                             setting("SONDE_S3_LONGEST_WAIT", LONGEST));
         }
         (void)pthread_mutex_lock(&spool->lock);
         spool->done = all;

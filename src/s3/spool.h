@@ -5,11 +5,11 @@
  *     <folder>/sent     exists once run.json is in the store
  *     <folder>/run/...  the run; a numbered file leaves once it is closed and sent
  *
- * What is sent, in this order, at each look:
+ * What is sent, in this order, at each look, which ends after a second:
  *
  *     run.json, generations.jsonl, catalogue.jsonl
- *     segments, each before its index; stats; sketches
- *     steps, if all files that were open when the file of steps was closed are sent
+ *     by number: segments, each before its index, stats and sketches;
+ *         steps, as soon as all files that were open when they were closed are sent
  *     findings, checkpoints
  *     state.json that says "ended", end.json
  *
@@ -72,6 +72,7 @@ typedef struct sonde__s3_spool {
     size_t barrier_count, barrier_capacity;
     uint64_t most; /* bytes */
     bool final;    /* the writer had ended before this look */
+    bool busy;     /* the last look ended early */
     bool keeps;    /* files that the writer could not close */
     char fault[512];
     double outage_since;

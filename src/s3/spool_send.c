@@ -2,6 +2,7 @@
  * spool_send.c - one look at the spool: which files go to the store now; see spool.h.
  */
 #include "s3/spool.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 enum { STEPS = 3, MOST_SMALL = 64 << 20 };
+#define MOST_SECONDS 1.0 /* from one look to the next */
 
 const char *sonde__s3_spool_path(const sonde__s3_spool *spool, const char *name,
                                  char *path)
@@ -431,6 +433,24 @@ static sonde_err consider(sonde__s3_spool *spool, sonde__s3_spooled *file, bool 
     return send_version(spool, file, diag);
 }
 
+/* Sends the files of steps whose data have gone. */
+static sonde_err send_steps(sonde__s3_spool *spool, sonde_diag *diag)
+{
+    sonde_err err = SONDE_OK;
+
+    for (size_t i = 0; i < spool->count && err == SONDE_OK; i++) {
+        sonde__s3_spooled *file = &spool->files[i];
+
+        if (file->kind == STEPS && !file->part && file->name[0] != '\0') {
+            if (!may_pass(spool, file->number)) {
+                break;
+            }
+            err = send_closed(spool, file, diag);
+        }
+    }
+    return err;
+}
+
 static void count_left(sonde__s3_spool *spool)
 {
     uint64_t left = 0, bytes = 0;
@@ -449,9 +469,11 @@ static void count_left(sonde__s3_spool *spool)
 
 sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *diag)
 {
+    const double begun = sonde__now();
     bool left = false;
     sonde_err err = SONDE_OK;
 
+    spool->busy = false;
     spool->final = atomic_load(&spool->closing);
     err = look(spool, diag);
 
@@ -459,7 +481,18 @@ sonde_err sonde__s3_spool_send(sonde__s3_spool *spool, bool *all, sonde_diag *di
         err = keep_barriers(spool, diag);
     }
     for (size_t i = 0; i < spool->count && err == SONDE_OK; i++) {
-        err = consider(spool, &spool->files[i], &left, diag);
+        const bool data = spool->files[i].kind >= 0 && spool->files[i].kind != STEPS;
+
+        if (data && sonde__now() - begun > MOST_SECONDS) { /* new steps are to be noted */
+            left = spool->busy = true;
+            break;
+        }
+        if (spool->files[i].name[0] != '\0') {
+            err = consider(spool, &spool->files[i], &left, diag);
+        }
+        if (err == SONDE_OK && data) {
+            err = send_steps(spool, diag);
+        }
     }
     count_left(spool);
     *all = err == SONDE_OK && spool->final && !left;

@@ -196,7 +196,8 @@ sonde_err sonde__store_copy_open(const char *url, sonde__store_copy **out,
     }
     if (err == SONDE_OK) {
         copy->folder = run_in(folder);
-        err = copy->folder != NULL
+        copy->url = sonde__strdup(url);
+        err = copy->folder != NULL && copy->url != NULL
                   ? copy->ops->copy_open(url, folder, &copy->handle, diag)
                   : sonde__fail_nomem(diag, url);
     }

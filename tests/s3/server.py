@@ -36,8 +36,13 @@ faults = []  # {"what", "match", "count"}
 log = []
 
 
+etags = {}  # id of bytes, which objects keep: text
+
+
 def etag(data):
-    return '"' + hashlib.md5(data).hexdigest() + '"'
+    if id(data) not in etags or etags[id(data)][0] is not data:
+        etags[id(data)] = data, '"' + hashlib.md5(data).hexdigest() + '"'
+    return etags[id(data)][1]
 
 
 def encode(text):
@@ -47,6 +52,9 @@ def encode(text):
 class Store(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string((timestamp or time.time()) + clock[0])
 
     def log_message(self, *_):
         pass
