@@ -246,7 +246,7 @@ static bool is_lazy(const char *name)
     return length > end && strcmp(name + length - end, ".safetensors") == 0;
 }
 
-/* Not part of a run that is read. */
+/* Readers do not need it. */
 static bool is_ignored(const char *name)
 {
     return strncmp(name, "checkpoints/", 12) == 0 || name[0] == '/' ||

@@ -60,7 +60,7 @@ struct sonde_trial {
     char *path;              /* a folder of this machine */
     char *address;           /* of the run in a store, of which that is a copy; or NULL */
     sonde__store_copy *copy; /* likewise */
-    int64_t begin, end; /* global steps to read; end 0: no end */
+    int64_t begin, end;      /* global steps to read; end 0: no end */
     char *id, *program, *model, *created, *end_reason, *end_text;
     char host[256];
     int world;       /* from run.json; else 1 */
