@@ -101,10 +101,6 @@ SONDE_API const char *sonde_stat_name(sonde_stat stat);
 SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat *stat,
                                                    sonde_diag *diag);
 
-/* Which kernel vitals use: "generic", "avx2" or "avx512". SONDE_ISA in the environment
- * caps the choice. */
-SONDE_API const char *sonde_isa_name(void);
-
 #ifdef __cplusplus
 }
 #endif

@@ -60,6 +60,6 @@ SONDE_API sonde_err sonde__publish(const char *temporary, const char *path,
                                    sonde__at_place place, sonde_diag *diag);
 
 /* write() until all is written; false: see errno. */
-SONDE_API bool sonde__write_all(int fd, const void *bytes, size_t n);
+bool sonde__write_all(int fd, const void *bytes, size_t n);
 
 #endif

@@ -101,7 +101,8 @@ static size_t count_kept(const char *run, sonde_rules *rules)
 
 typedef struct rules_values {
     cli_list rules, names, params, others, other_trials, plugins;
-    const char *trial_dir, *report;
+    cli_list settings, settings_values; /* --PARAMETER VALUE, as the invoker has them */
+    const char *trial_dir, *report, *raise;
     int64_t start_step, end_step, rule_memory;
     double stall, rule_seconds;
     bool follow, json, explain, no_save;
@@ -115,7 +116,14 @@ typedef struct judged_run {
     sonde_trial *trial;
     sonde_rules *rules;
     sonde_actions *actions; /* NULL: none */
+    bool fired;
 } judged_run;
+
+static bool raises(const rules_values *asked)
+{
+    return asked->raise != NULL && strcasecmp(asked->raise, "false") != 0 &&
+           strcasecmp(asked->raise, "no") != 0 && strcmp(asked->raise, "0") != 0;
+}
 
 /* --- printing --------------------------------------------------------------------- */
 
@@ -134,8 +142,9 @@ static void print_finding(const judged_run *run, const sonde_finding *finding)
 
 static void on_finding(void *user, const sonde_finding *finding, bool again)
 {
-    const judged_run *run = user;
+    judged_run *run = user;
 
+    run->fired = true;
     if (!again && run->asked->follow) {
         print_finding(run, finding);
     }
@@ -207,9 +216,8 @@ static void print_verdict(const judged_run *run, size_t findings)
     const size_t kept = count_kept(run->path, run->rules);
     const size_t damage = cli_count_damage(run->trial);
     const tally counts = count_rules(run->rules);
-    sonde_run_info info;
+    int64_t first = 0, last = 0;
 
-    sonde_trial_describe(run->trial, &info);
     (void)printf("%s: ", run->path);
     if (findings > 0) {
         (void)printf("%zu finding%s of %zu rule%s", findings, findings == 1 ? "" : "s",
@@ -217,8 +225,14 @@ static void print_verdict(const judged_run *run, size_t findings)
     } else {
         (void)printf("no findings");
     }
-    (void)printf(" up to step %lld; %zu rule%s checked", (long long)info.last_step,
-                 counts.checked, counts.checked == 1 ? "" : "s");
+    if (!sonde_rules_window(run->rules, &first, &last)) {
+        (void)printf("; no step was judged");
+    } else if (run->asked->start_step != CLI_NOT_GIVEN) {
+        (void)printf(" in steps %lld to %lld", (long long)first, (long long)last);
+    } else {
+        (void)printf(" up to step %lld", (long long)last);
+    }
+    (void)printf("; %zu rule%s checked", counts.checked, counts.checked == 1 ? "" : "s");
     if (counts.lacking > 0) {
         (void)printf(", %zu lacked data%s", counts.lacking,
                      run->asked->explain ? "" : " (see --explain)");
@@ -270,6 +284,13 @@ static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *d
     for (size_t i = 0; i < asked->params.count; i++) {
         fits = fits && append(text, sizeof text, colon ? "," : ":") &&
                append(text, sizeof text, asked->params.text[i]);
+        colon = true;
+    }
+    for (size_t i = 0; i < asked->settings_values.count; i++) {
+        fits = fits && append(text, sizeof text, colon ? "," : ":") &&
+               append(text, sizeof text, asked->settings.text[i]) &&
+               append(text, sizeof text, "=") &&
+               append_value(text, sizeof text, asked->settings_values.text[i]);
         colon = true;
     }
     if (strncasecmp(name, "SimilarAcrossRuns", 17) == 0) {
@@ -342,14 +363,15 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
 
 static bool stop(void *user)
 {
-    (void)user;
-    return cli_interrupted();
+    const judged_run *run = user;
+
+    return cli_interrupted() || (run->fired && raises(run->asked));
 }
 
-static sonde_err judge(judged_run *run, sonde_diag *diag)
+/* The rules, the trial, and what is done about findings. */
+static sonde_err prepare(judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
-    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop};
     sonde_run_info info;
     sonde_err err = sonde_rules_create(&run->rules, diag);
 
@@ -367,18 +389,33 @@ static sonde_err judge(judged_run *run, sonde_diag *diag)
     sonde_trial_describe(run->trial, &info);
     if (!asked->no_save && !info.foreign) {
         err = sonde_rules_write_to(run->rules, run->path, diag);
+        if (err != SONDE_OK) {
+            return err;
+        }
     }
-    if (err == SONDE_OK) {
-        err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
+    err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
-    if (err == SONDE_OK && run->actions != NULL) {
-        err = sonde_actions_check(run->actions, run->rules, diag);
+    return run->actions != NULL ? sonde_actions_check(run->actions, run->rules, diag)
+                                : SONDE_OK;
+}
+
+static sonde_err judge(judged_run *run, sonde_diag *diag)
+{
+    const rules_values *asked = run->asked;
+    sonde_rules_pace pace = {.follow = asked->follow, .stop = stop, .user = run};
+    sonde_err err = prepare(run, diag);
+
+    if (err != SONDE_OK) {
+        return err;
     }
     sonde_rules_on_finding(run->rules, on_finding, run);
     pace.stall = asked->stall > 0 ? asked->stall : 0;
     pace.begin = asked->start_step != CLI_NOT_GIVEN ? asked->start_step : 0;
     pace.end = asked->end_step != CLI_NOT_GIVEN ? asked->end_step : 0;
-    return err == SONDE_OK ? sonde_rules_judge(run->rules, run->trial, &pace, diag) : err;
+    err = sonde_rules_judge(run->rules, run->trial, &pace, diag);
+    return err == SONDE_EINTERRUPTED && !cli_interrupted() ? SONDE_OK : err;
 }
 
 /* What was found; *findings grows. */
@@ -399,7 +436,30 @@ static void print_findings(const judged_run *run, size_t *findings)
     *findings += count;
 }
 
-static int judge_run(const rules_values *asked, const char *path, size_t *findings)
+/* A line on stderr for each rule that was asked for by name and did not judge; true if there
+ * is one. */
+static bool print_lacking(const judged_run *run)
+{
+    const rules_values *asked = run->asked;
+    bool lacking = false;
+
+    for (size_t i = 0;
+         asked->rules.count + asked->names.count > 0 && i < sonde_rules_count(run->rules);
+         i++) {
+        sonde_rule_account account;
+
+        sonde_rules_account(run->rules, i, &account);
+        if (!account.judged) {
+            cli_warn("%s: %s did not judge: %s", run->path, account.rule->name,
+                     account.lacked);
+            lacking = true;
+        }
+    }
+    return lacking;
+}
+
+static int judge_run(const rules_values *asked, const char *path, size_t *findings,
+                     bool *lacking)
 {
     judged_run run = {.asked = asked, .path = path};
     sonde_diag diag = {0};
@@ -409,6 +469,7 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
         sonde_diag writing = {0};
 
         print_findings(&run, findings);
+        *lacking = print_lacking(&run) || *lacking;
         if (asked->report != NULL &&
             sonde_report_write(asked->report, run.trial, run.rules, NULL, &writing) !=
                 SONDE_OK) {
@@ -422,15 +483,24 @@ static int judge_run(const rules_values *asked, const char *path, size_t *findin
     return err == SONDE_OK ? CLI_OK : cli_fail(&diag);
 }
 
+extern const cli_command cli_rules;
+
 static int run_rules(const void *values, int argc, char **argv)
 {
     const rules_values *asked = values;
     size_t findings = 0;
+    bool lacking = false;
     int code = CLI_OK;
 
     if (argc == 0 && asked->trial_dir == NULL) {
         return cli_fail_text(
             "rules: no run (expected RUN..., 'rules list' or 'rules show NAME')");
+    }
+    if (asked->settings.count > 0 && asked->rules.count + asked->names.count != 1) {
+        char option[128];
+
+        (void)snprintf(option, sizeof option, "--%s", asked->settings.text[0]);
+        return cli_fail_unknown(&cli_rules, option);
     }
     if (asked->params.count > 0 && asked->rules.count + asked->names.count != 1) {
         return cli_fail_text("--param needs exactly one --rule");
@@ -440,12 +510,26 @@ static int run_rules(const void *values, int argc, char **argv)
     }
     cli_catch_interrupt();
     if (asked->trial_dir != NULL) {
-        code = judge_run(asked, asked->trial_dir, &findings);
+        code = judge_run(asked, asked->trial_dir, &findings, &lacking);
     }
     for (int i = 0; i < argc && code == CLI_OK; i++) {
-        code = judge_run(asked, argv[i], &findings);
+        code = judge_run(asked, argv[i], &findings, &lacking);
     }
-    return code != CLI_OK ? code : findings > 0 ? CLI_VERDICT : CLI_OK;
+    if (code != CLI_OK) {
+        return code;
+    }
+    return findings > 0 ? CLI_VERDICT : lacking ? CLI_LACKED : CLI_OK;
+}
+
+/* A parameter of the rule, as the invoker of smdebug takes it: "--threshold 1e-3". */
+static void take_setting(void *values, const char *name, const char *value)
+{
+    rules_values *asked = values;
+
+    if (asked->settings.count < CLI_LIST_MOST) {
+        asked->settings.text[asked->settings.count++] = name;
+        asked->settings_values.text[asked->settings_values.count++] = value;
+    }
 }
 
 #define AT(field) offsetof(rules_values, field)
@@ -477,6 +561,8 @@ static const cli_option options[] = {
     {"trial-dir", 0, CLI_TEXT, "RUN", "same as RUN", AT(trial_dir)},
     {"rule-name", 0, CLI_LIST, "NAME", "same as --rule", AT(names)},
     {"other-trials", 0, CLI_LIST, "RUN", "same as --other", AT(other_trials)},
+    {"raise-rule-eval-cond-exception", 0, CLI_MAYBE, "BOOL", "stop at the first finding",
+     AT(raise)},
 };
 
 const cli_command cli_rules = {
@@ -487,7 +573,9 @@ const cli_command cli_rules = {
                "with the default rules or with those given by --rule. A finding names "
                "the step, the rule and the tensor, says what is wrong and what to try, "
                "and is saved in RUN/findings. The exit code is 0 without findings, 1 "
-               "with findings and 2 after an error.",
+               "with findings, 2 after an error and 3 if a rule that was asked for by "
+               "name lacked the data it needs. --PARAMETER VALUE sets a parameter of "
+               "the only --rule-name, as the rule invoker of smdebug does.",
     .examples = "sonde rules run # with all default rules\n"
                 "sonde rules run --rule VanishingGradient:threshold=1e-6\n"
                 "sonde rules run --plugin ./my_rule.lua # plus a rule of your own\n"
@@ -499,5 +587,6 @@ const cli_command cli_rules = {
     .least = 0,
     .most = -1,
     .values_size = sizeof(rules_values),
+    .take_other = take_setting,
     .run = run_rules,
 };

@@ -11,7 +11,8 @@
  * appended bytes until publish or close: they become visible only then, in the order of
  * these calls.
  *
- * Functions that return int return 0 or an errno.
+ * Functions that return int return 0 or an errno. Those on folders and small files repeat
+ * what may pass (sonde__record_try_again); the writer repeats all others.
  */
 #ifndef SONDE_RECORD_BACKEND_H
 #define SONDE_RECORD_BACKEND_H
@@ -81,6 +82,15 @@ struct sonde__record_file {
     uint64_t end; /* settled bytes */
     bool in_bulk; /* a hint of the writer: a large amount follows */
 };
+
+/* True if failed is an error that may pass (EIO and its like), after a wait of 1, 2, 4 ... ms;
+ * *attempts begins with 0. False after 255 ms in total:
+ *
+ *     do { failed = ...; } while (sonde__record_try_again(&attempts, failed)); */
+bool sonde__record_try_again(int *attempts, int failed);
+/* Creates a file; one of the same name, which a failed attempt left, is emptied. */
+int sonde__record_claim(sonde__record_backend *backend, const char *name,
+                        sonde__record_file **out);
 
 /* Stores in a folder of this machine. path is copied. */
 SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,

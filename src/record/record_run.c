@@ -411,12 +411,11 @@ void sonde__record_run_undo(sonde__record_writer *writer)
 
 /* --- the end ---------------------------------------------------------------------- */
 
-int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
-                          const char *text)
+int sonde__record_run_end(sonde__record_writer *writer)
 {
     static const char *const reasons[] = {"finished", "interrupted", "failed", "rule"};
     const sonde__record_counters *now = &writer->counters, *before = &writer->before;
-    const size_t which = (size_t)reason;
+    const size_t which = (size_t)writer->reason;
     sonde_text end = {0};
     sonde_json json = {.text = &end};
     char date[SONDE__DATE_TEXT];
@@ -425,7 +424,7 @@ int sonde__record_run_end(sonde__record_writer *writer, sonde_run_end reason,
     sonde_json_object(&json, NULL);
     sonde_json_string(&json, "reason",
                       which < SONDE_COUNT_OF(reasons) ? reasons[which] : "failed");
-    sonde_json_string(&json, "text", text != NULL ? text : "");
+    sonde_json_string(&json, "text", writer->text != NULL ? writer->text : "");
     sonde_json_string(&json, "ended", sonde__date_text(date));
     sonde_json_int(
         &json, "last_step",

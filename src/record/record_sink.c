@@ -40,7 +40,7 @@ static sonde_err prepare(sonde_sink *sink, uint32_t id, const sonde_tensor_info 
         return err;
     }
     if (own->recorder != NULL) {
-        err = sonde_recorder_expect(own->recorder, id, diag);
+        err = sonde__recorder_expect(own->recorder, id, diag);
         if (err != SONDE_OK) {
             return err;
         }

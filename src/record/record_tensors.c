@@ -232,7 +232,7 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
     char path[SONDE__FILE_NAME * 2];
     char *text = NULL;
     size_t size = 0;
-    int failed = 0;
+    int failed = 0, attempts = 0;
     sonde_err err = SONDE_OK;
 
     (void)snprintf(path, sizeof path, "%s/%s", stream->folder, SONDE__CATALOGUE_FILE);
@@ -253,7 +253,9 @@ sonde_err sonde__record_tensors_restore(sonde__record_tensors *tensors, const ch
         goto error;
     }
     stream->end = tensors->lines.length;
-    failed = ops->truncate(stream->file, stream->end);
+    do {
+        failed = ops->truncate(stream->file, stream->end);
+    } while (sonde__record_try_again(&attempts, failed));
     if (failed != 0) {
         goto error;
     }

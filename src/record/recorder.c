@@ -21,6 +21,7 @@ enum {
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
     STORED_SECONDS = 5, /* in an object store */
+    WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
 };
@@ -53,6 +54,10 @@ static sonde_err check_options(const sonde_recorder_options *options, sonde_diag
         return sonde__fail(diag, SONDE_EINVAL, "segment_seconds",
                            "seconds, or 0 for 30 of them", "%g",
                            options->segment_seconds);
+    }
+    if (!(options->wait_seconds >= 0.0)) {
+        return sonde__fail(diag, SONDE_EINVAL, "wait_seconds",
+                           "seconds, or 0 for 30 of them", "%g", options->wait_seconds);
     }
     if ((unsigned)options->when_full > SONDE_WHEN_FULL_DROP) {
         return sonde__fail(diag, SONDE_EINVAL, "when_full", "a sonde_when_full", "%d",
@@ -145,16 +150,25 @@ static void destroy(sonde_recorder *recorder)
     sonde__free(recorder);
 }
 
+/* Called by the writer's thread once the system call that held it has returned. */
+static void abandoned(void *user)
+{
+    destroy(user);
+}
+
 static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
 {
     const sonde_recorder_options *options = &recorder->options;
     sonde__record_writer *const writer = &recorder->writer;
-    sonde_err err = SONDE_OK;
 
     writer->ring = &recorder->ring;
     writer->segment_bytes = options->segment_bytes > 0 ? options->segment_bytes : SEGMENT;
     writer->segment_seconds =
         options->segment_seconds > 0.0 ? options->segment_seconds : SECONDS;
+    writer->wait_seconds = options->wait_seconds > 0.0 ? options->wait_seconds : WAIT;
+    writer->ends = options->rank == 0;
+    writer->left = abandoned;
+    writer->user = recorder;
     sonde__record_worker_folder(writer->folder, options->rank);
     sonde__record_tensors_init(&writer->tensors, writer->backend, writer->folder);
     sonde__record_stream_init(&writer->stats, writer->backend, writer->folder,
@@ -163,14 +177,13 @@ static sonde_err set_up_writer(sonde_recorder *recorder, sonde_diag *diag)
                               SONDE__FILE_SKETCH);
     sonde__record_stream_init(&writer->steps, writer->backend, writer->folder,
                               SONDE__FILE_STEPS);
-    err = sonde__record_segment_init(&writer->segment, writer->backend, writer->folder,
-                                     options->rank);
-    if (err == SONDE_OK && options->compress) {
-        err = sonde__record_compressor_init(&writer->compressor);
-    }
     writer->scratch.start = sonde__malloc(SCRATCH);
     writer->scratch.size = SCRATCH;
-    if (err != SONDE_OK || writer->scratch.start == NULL) {
+    if (writer->scratch.start == NULL ||
+        sonde__record_segment_init(&writer->segment, writer->backend, writer->folder,
+                                   options->rank) != SONDE_OK ||
+        (options->compress &&
+         sonde__record_compressor_init(&writer->compressor) != SONDE_OK)) {
         return sonde__fail_nomem(diag, "a recorder");
     }
     return SONDE_OK;
@@ -199,6 +212,26 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
     return set_up_writer(recorder, diag);
 }
 
+/* The files, and the thread that writes them; neither if it fails. */
+static sonde_err begin(sonde_recorder *recorder, sonde_diag *diag)
+{
+    sonde__record_writer *const writer = &recorder->writer;
+    sonde_err err = sonde__record_run_begin(writer, &recorder->options, diag);
+
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__record_writer_start(writer, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    return SONDE_OK;
+
+error:
+    sonde__record_run_undo(writer);
+    return err;
+}
+
 sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
                                     const sonde_catalogue *catalogue,
                                     sonde__record_backend *backend, sonde_recorder **out,
@@ -215,23 +248,22 @@ sonde_err sonde__recorder_create_on(const sonde_recorder_options *options,
     recorder->writer.backend = backend;
     recorder->options = *options;
     recorder->catalogue = catalogue;
+    recorder->stuck_at = UINT64_MAX;
     err = copy_strings(&recorder->options) ? set_up(recorder, diag)
                                            : sonde__fail_nomem(diag, "a recorder");
-    if (err == SONDE_OK) {
-        err = sonde__record_run_begin(&recorder->writer, &recorder->options, diag);
-        if (err == SONDE_OK) {
-            err = sonde__record_writer_start(&recorder->writer, diag);
-        }
-        if (err != SONDE_OK) {
-            sonde__record_run_undo(&recorder->writer);
-        }
-    }
     if (err != SONDE_OK) {
-        destroy(recorder);
-        return err;
+        goto error;
+    }
+    err = begin(recorder, diag);
+    if (err != SONDE_OK) {
+        goto error;
     }
     *out = recorder;
     return SONDE_OK;
+
+error:
+    destroy(recorder);
+    return err;
 }
 
 static bool has_room(void *user)
@@ -267,8 +299,10 @@ static sonde_err create_stored(const sonde_recorder_options *options,
         err = sonde__store_spool_start(spool, diag);
     }
     if (err != SONDE_OK) {
+        if (recorder != NULL && !sonde__record_writer_stop(&recorder->writer)) {
+            return err; /* a call hangs: recorder and spool are the thread's */
+        }
         if (recorder != NULL) {
-            sonde__record_writer_stop(&recorder->writer);
             sonde__record_run_undo(&recorder->writer);
         }
         destroy(recorder);
@@ -294,9 +328,10 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *options,
         return create_stored(options, catalogue, out, diag);
     }
     err = sonde__record_backend_local(options->path, &backend, diag);
-    return err == SONDE_OK
-               ? sonde__recorder_create_on(options, catalogue, backend, out, diag)
-               : err;
+    if (err != SONDE_OK) {
+        return err;
+    }
+    return sonde__recorder_create_on(options, catalogue, backend, out, diag);
 }
 
 /* --- ending ----------------------------------------------------------------------- */
@@ -322,13 +357,14 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
     };
 }
 
-void sonde_recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
+void sonde__recorder_next(const sonde_recorder *recorder, int64_t next[SONDE_MODE_COUNT])
 {
     memcpy(next, recorder->writer.next, sizeof recorder->writer.next);
 }
 
-static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_diag *diag)
+static sonde_err judge(const sonde_recorder *recorder, sonde_diag *diag)
 {
+    const int end_failed = recorder->writer.end_fault;
     sonde_recorder_stats stats;
 
     sonde_recorder_get_stats(recorder, &stats);
@@ -353,24 +389,26 @@ static sonde_err judge(const sonde_recorder *recorder, int end_failed, sonde_dia
 sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                const char *text, sonde_diag *diag)
 {
-    sonde__record_writer *writer = NULL;
+    char path[256];
+    double waited = 0.0;
     sonde__store_spool *spool = NULL;
-    int failed = 0;
     sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         return SONDE_OK;
     }
-    writer = &recorder->writer;
     sonde__recorder_end_quiet(recorder);
-    sonde__record_writer_stop(writer);
-    failed = writer->fault;
-    if (recorder->options.rank == 0) {
-        const int end = sonde__record_run_end(writer, reason, text);
-
-        failed = failed != 0 ? failed : end;
+    recorder->writer.reason = reason;
+    recorder->writer.text = text != NULL ? sonde__strdup(text) : NULL;
+    (void)snprintf(path, sizeof path, "%s", recorder->options.path);
+    waited = recorder->writer.wait_seconds;
+    if (!sonde__record_writer_stop(
+            &recorder->writer)) { /* the recorder is the thread's, and its spool */
+        return sonde__fail(diag, SONDE_EIO, path, "a disk that answers",
+                           "records are not written: a system call has hung for %g s",
+                           waited);
     }
-    err = judge(recorder, failed, diag);
+    err = judge(recorder, diag);
     spool = recorder->spool;
     destroy(recorder);
     if (spool != NULL) {

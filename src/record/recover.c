@@ -38,6 +38,7 @@ typedef struct recovery {
     uint64_t records, bytes;
     uint64_t items[SONDE__FILE_OTHER]; /* by kind: rows, sketches, steps */
     uint64_t next[SONDE__FILE_OTHER];  /* by kind: one more than the last number kept */
+    int failed;                        /* the last errno of the store */
 } recovery;
 
 static void note(void *user, const char *name)
@@ -89,10 +90,11 @@ static const char *path_of(const recovery *r, sonde__record_file_kind kind,
     return path;
 }
 
-static sonde_err fail(const recovery *r, int failed, const char *path)
+static sonde_err fail(recovery *r, int failed, const char *path)
 {
     char where[256];
 
+    r->failed = failed;
     if (failed == ENOMEM) {
         return sonde__fail_nomem(r->diag, "recovering a run");
     }
@@ -453,8 +455,17 @@ static sonde_err recover_all(recovery *r, found *seen)
         qsort(seen->files, seen->count, sizeof *seen->files, in_order);
     }
     for (size_t i = 0; i < seen->count; i++) {
-        const sonde_err err = recover_file(r, seen, &seen->files[i]);
+        const recovery before = *r;
+        int attempts = 0;
+        sonde_err err = SONDE_OK;
 
+        if (i > 0 && in_order(&seen->files[i - 1], &seen->files[i]) == 0) {
+            continue; /* listed twice */
+        }
+        do {
+            *r = before;
+            err = recover_file(r, seen, &seen->files[i]);
+        } while (err != SONDE_OK && sonde__record_try_again(&attempts, r->failed));
         if (err != SONDE_OK) {
             return err;
         }

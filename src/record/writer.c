@@ -15,11 +15,13 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
-#define RETRY 0.25 /* seconds between two attempts at what failed */
-#define SOON 0.1   /* seconds from closing a file to the next state.json */
-#define LOOK 1.0   /* seconds between two checks that the files still exist */
+#define RETRY 0.001      /* seconds between the first two attempts at what failed */
+#define MOST_RETRY 0.128 /* between the last ones */
+#define SOON 0.1         /* seconds from closing a file to the next state.json */
+#define LOOK 1.0         /* seconds between two checks that the files still exist */
 
 #if defined(SONDE_STRESS)
 enum { BATCH_BYTES = 30000, BATCH_ITEMS = 500, BULK = 5000 };
@@ -53,6 +55,7 @@ void sonde__record_writer_fini(sonde__record_writer *writer)
     sonde__free(writer->scratch.start);
     sonde__free(writer->far);
     sonde__free(writer->run);
+    sonde__free(writer->text);
     if (writer->backend != NULL) {
         writer->backend->ops->destroy(writer->backend);
         writer->backend = NULL;
@@ -120,9 +123,6 @@ static int need_segment(sonde__record_writer *writer, uint64_t value, size_t nam
         sonde__record_segment_open(&writer->segment, writer->segment_bytes, value, name);
     if (failed == 0) {
         writer->segment.data->in_bulk = sonde__record_ring_fill(writer->ring) >= BULK;
-    }
-    if (failed == EEXIST) { /* what could not be taken away after a fault */
-        writer->segment.number++;
     }
     return failed;
 }
@@ -516,18 +516,25 @@ static void look_for_files(sonde__record_writer *writer)
 
 static void begin_fault(sonde__record_writer *writer, int fault, double now)
 {
-    writer->retry_at = now + RETRY;
-    if (writer->fault != 0) {
+    const bool first = writer->fault == 0;
+
+    writer->retry_wait = first ? RETRY : SONDE_MIN(2 * writer->retry_wait, MOST_RETRY);
+    writer->retry_at = now + writer->retry_wait;
+    writer->fault = fault;
+    if (!first) {
         return;
     }
-    writer->fault = fault;
-    atomic_store_explicit(&writer->faulty, true, memory_order_release);
     writer->fault_since = now;
     writer->lost_before = lost(writer);
     sonde_log(SONDE_LOG_ERROR, "record",
-              "%s cannot be written: %s; records are kept while there is room in "
-              "memory, then lost",
-              writer->folder, strerror(fault));
+              "%s cannot be written: %s; records wait for %g s, then they are lost",
+              writer->folder, strerror(fault), writer->wait_seconds);
+}
+
+/* True while a fault may still pass. */
+static bool is_patient(const sonde__record_writer *writer, double since, double now)
+{
+    return now - SONDE_MAX(since, writer->fault_since) < writer->wait_seconds;
 }
 
 static void end_fault(sonde__record_writer *writer, double now)
@@ -545,14 +552,15 @@ static void end_fault(sonde__record_writer *writer, double now)
               now - writer->fault_since,
               (unsigned long long)(lost(writer) - writer->lost_before));
     writer->fault = 0;
-    atomic_store_explicit(&writer->faulty, false, memory_order_release);
+    atomic_store_explicit(&writer->gave_up, false, memory_order_release);
 }
 
-/* While nothing can be written, half of the ring holds records. */
+/* After a fault of wait_seconds, half of the ring holds records. */
 static void make_room(sonde__record_writer *writer)
 {
     const size_t most = writer->ring->size / 2;
 
+    atomic_store_explicit(&writer->gave_up, true, memory_order_release);
     if (sonde__record_ring_fill(writer->ring) > most) {
         drop_batch(writer);
     }
@@ -599,24 +607,72 @@ static void keep_house(sonde__record_writer *writer, double now)
     }
 }
 
-/* Writes the rest and closes the files. */
-static void finish(sonde__record_writer *writer)
+/* The result of an attempt at the work of the thread. */
+static void note_attempt(sonde__record_writer *writer, int failed, double now)
 {
-    int failed = writer->fault != 0 ? writer->fault : rotate(writer, true, sonde__now());
-
+    count(&writer->done, 1);
     if (failed != 0) {
-        begin_fault(writer, failed, sonde__now());
+        begin_fault(writer, failed, now);
+    } else {
+        end_fault(writer, now);
+    }
+}
+
+static void pause_for_retry(const sonde__record_writer *writer)
+{
+    const struct timespec wait = {.tv_nsec = (long)(1e9 * writer->retry_wait)};
+
+    (void)nanosleep(&wait, NULL);
+}
+
+/* Everything in the ring is in the files, or it was given up. */
+static int close_files(sonde__record_writer *writer)
+{
+    return rotate(writer, true, sonde__now());
+}
+
+static int write_state(sonde__record_writer *writer)
+{
+    return sonde__record_writer_beat(writer, false);
+}
+
+static int write_end(sonde__record_writer *writer)
+{
+    return writer->ends ? sonde__record_run_end(writer) : 0;
+}
+
+/* Closes the files and writes the last ones; each until it succeeds or the time is over. */
+static void finish(sonde__record_writer *writer, double since)
+{
+    int (*const parts[])(sonde__record_writer *) = {close_files, write_state, write_end};
+
+    if (writer->fault != 0) { /* the time is over: close what can be closed */
+        writer->end_fault = writer->fault;
         drop_batch(writer);
         while (drop_next(writer)) {
         }
-        (void)rotate(writer, true, sonde__now()); /* closes what it can */
     }
-    (void)sonde__record_writer_beat(writer, false);
+    for (size_t i = 0; i < SONDE_COUNT_OF(parts); i++) {
+        int failed = parts[i](writer);
+
+        while (failed != 0 && is_patient(writer, since, sonde__now())) {
+            note_attempt(writer, failed, sonde__now());
+            pause_for_retry(writer);
+            failed = parts[i](writer);
+        }
+        if (failed != 0) {
+            note_attempt(writer, failed, sonde__now());
+            writer->end_fault = writer->end_fault != 0 ? writer->end_fault : failed;
+        } else if (writer->end_fault == 0) {
+            note_attempt(writer, 0, sonde__now());
+        }
+    }
 }
 
 static void *run(void *user)
 {
     sonde__record_writer *const writer = user;
+    double closing_since = 0.0;
 
 #ifdef MADV_POPULATE_WRITE /* before the producer gets there */
     (void)madvise(writer->ring->base, writer->ring->size, MADV_POPULATE_WRITE);
@@ -625,26 +681,34 @@ static void *run(void *user)
         const bool closing = atomic_load_explicit(&writer->closing, memory_order_acquire);
         const double now = sonde__now();
         bool any = false;
-        int failed = 0;
 
+        closing_since = closing && closing_since <= 0.0 ? now : closing_since;
         keep_house(writer, now);
-        if (writer->fault == 0 || now >= writer->retry_at || closing) {
-            failed = work(writer, now, &any);
-            if (failed != 0) {
-                begin_fault(writer, failed, now);
-            } else {
-                end_fault(writer, now);
-            }
+        if (writer->fault == 0 || now >= writer->retry_at) {
+            note_attempt(writer, work(writer, now, &any), now);
         }
         if (writer->fault != 0) {
-            make_room(writer);
+            const bool patient = is_patient(writer, closing_since, now);
+
+            if (!patient && !closing) {
+                make_room(writer);
+            }
+            done = closing && !patient;
+            any = false;
+        } else {
+            done = closing && !any;
         }
-        done = closing && (!any || writer->fault != 0);
-        if (!done && (!any || writer->fault != 0)) {
-            sonde__record_ring_sleep(writer->ring, SONDE__RING_NAP);
+        if (!done && !any) {
+            sonde__record_ring_sleep(writer->ring,
+                                     writer->fault != 0
+                                         ? SONDE_MIN(writer->retry_wait, SONDE__RING_NAP)
+                                         : SONDE__RING_NAP);
         }
     }
-    finish(writer);
+    finish(writer, closing_since);
+    if (atomic_exchange(&writer->leaving, SONDE__ENDED) == SONDE__LEFT) {
+        writer->left(writer->user);
+    }
     return NULL;
 }
 
@@ -668,12 +732,43 @@ sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *d
     return SONDE_OK;
 }
 
-void sonde__record_writer_stop(sonde__record_writer *writer)
+/* Waits until the thread has ended; false if it stands still for longer than wait_seconds
+ * beyond its own wait. */
+static bool wait_for_end(sonde__record_writer *writer)
 {
-    if (writer->started) {
-        atomic_store_explicit(&writer->closing, true, memory_order_release);
-        sonde__record_ring_wake(writer->ring);
-        (void)pthread_join(writer->thread, NULL);
-        writer->started = false;
+    const double most = writer->wait_seconds + 2 * MOST_RETRY;
+    uint64_t done = atomic_load(&writer->done);
+    double since = sonde__now();
+
+    while (atomic_load(&writer->leaving) == SONDE__STAYS) {
+        const uint64_t now_done = atomic_load(&writer->done);
+
+        if (now_done != done) {
+            done = now_done;
+            since = sonde__now();
+        } else if (sonde__now() - since > most) {
+            return false;
+        }
+        sonde__record_ring_wait(writer->ring, sonde__record_ring_tail(writer->ring));
     }
+    return true;
+}
+
+bool sonde__record_writer_stop(sonde__record_writer *writer)
+{
+    const pthread_t thread = writer->thread;
+
+    if (!writer->started) {
+        return true;
+    }
+    atomic_store_explicit(&writer->closing, true, memory_order_release);
+    sonde__record_ring_wake(writer->ring);
+    if (!wait_for_end(writer) &&
+        atomic_exchange(&writer->leaving, SONDE__LEFT) == SONDE__STAYS) {
+        (void)pthread_detach(thread);
+        return false;
+    }
+    (void)pthread_join(thread, NULL);
+    writer->started = false;
+    return true;
 }

@@ -7,14 +7,19 @@
  * The thread works in batches: it takes messages until the ring is empty or a batch is full;
  * then it writes catalogue, statistics, sketches, values and their index lines, and completed
  * steps, in this order; then it releases the ring. If a file cannot be written, the messages
- * stay in the ring and writing is retried four times a second; beyond half of the ring they
- * are lost and counted.
+ * stay in the ring and writing is retried after 1, 2, 4 ... 128 ms. After wait_seconds the
+ * messages beyond half of the ring are lost and counted; when closing, all of them.
+ *
+ * A system call that hangs holds the thread. stop waits for it as long as for a fault; then
+ * it leaves the thread alone, which frees what it uses when the call returns.
  */
 #ifndef SONDE_RECORD_WRITER_H
 #define SONDE_RECORD_WRITER_H
 
 #include "record/compress.h"
 #include "record/segment.h"
+
+#include <sonde/recorder.h>
 
 #include <stdatomic.h>
 
@@ -48,10 +53,12 @@ typedef struct sonde__record_writer {
     bool rotating;        /* close the segment before the next batch */
     bool lost_files;
 
-    int fault;          /* errno; 0: none */
-    atomic_bool faulty; /* the same for the producer */
-    double fault_since, retry_at;
-    uint64_t lost_before; /* the fault */
+    int fault; /* errno; 0: none */
+    double fault_since, retry_at, retry_wait;
+    uint64_t lost_before;  /* the fault */
+    atomic_bool gave_up;   /* the fault lasts longer than wait_seconds */
+    double wait_seconds;   /* for a fault to pass */
+    _Atomic uint64_t done; /* system calls and batches: progress for stop to see */
     double beat_at, look_at;
     bool changed; /* since the last state.json */
 
@@ -66,15 +73,26 @@ typedef struct sonde__record_writer {
     pthread_t thread;
     bool started;
     atomic_bool closing;
+    /* Set before closing: what end.json says; ends: it is written by this worker. */
+    bool ends;
+    sonde_run_end reason;
+    char *text;               /* NULL: none */
+    int end_fault;            /* errno of the last files; 0: all are written */
+    atomic_int leaving;       /* SONDE__STAYS ... */
+    void (*left)(void *user); /* frees the writer that was left alone */
+    void *user;
 } sonde__record_writer;
 
-SONDE_API void sonde__record_writer_init(sonde__record_writer *writer);
+/* Whether the thread has ended (1) or was left alone (2); the second to set it frees. */
+enum { SONDE__STAYS = 0, SONDE__ENDED = 1, SONDE__LEFT = 2 };
+
+void sonde__record_writer_init(sonde__record_writer *writer);
 /* Also if never started; open files stay .part. */
-SONDE_API void sonde__record_writer_fini(sonde__record_writer *writer);
+void sonde__record_writer_fini(sonde__record_writer *writer);
 /* Starts the thread, with all signals blocked. */
-SONDE_API sonde_err sonde__record_writer_start(sonde__record_writer *writer,
-                                               sonde_diag *diag);
-/* Drains the ring, closes the files and ends the thread. */
-SONDE_API void sonde__record_writer_stop(sonde__record_writer *writer);
+sonde_err sonde__record_writer_start(sonde__record_writer *writer, sonde_diag *diag);
+/* Drains the ring, closes the files and ends the thread. False if a system call hangs for
+ * longer than wait_seconds: the thread still uses the writer and calls left at its end. */
+bool sonde__record_writer_stop(sonde__record_writer *writer);
 
 #endif

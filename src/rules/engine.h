@@ -72,8 +72,7 @@ typedef struct sonde__rule_slot {
     sonde_vitals vitals;
     uint64_t stamp;
     unsigned how;
-    unsigned modes; /* a bit for each mode in which a rule that watches judges */
-    bool shown;     /* the rules that watch have a pointer to vitals */
+    bool shown; /* the rules that watch have a pointer to vitals */
     sonde__rule_watch *watch;
     size_t watch_count, watch_capacity;
     sonde__rule_user *users;
@@ -95,10 +94,14 @@ struct sonde_rules {
     size_t now_count, before_count;
     uint64_t stamp; /* of the current step, from 1 */
     int64_t next_global, next_of_mode[SONDE_MODE_COUNT];
-    uint64_t steps; /* steps with evidence */
-    sonde_coordinate at;
-    uint64_t bad;       /* NaN and infinities at this step */
-    bool any, finished; /* evidence at this step */
+    uint64_t steps;                /* steps with evidence */
+    uint64_t ended;                /* all steps */
+    int64_t first_step, last_step; /* global, of these */
+    sonde_coordinate at;           /* its mode: the one that the step counts as */
+    sonde_mode mode;               /* the mode of the step in the run */
+    bool has_training;             /* the run has steps of mode train */
+    uint64_t bad;                  /* NaN and infinities at this step */
+    bool any, finished;            /* evidence at this step */
     sonde__rule_found **found;
     size_t found_count, found_capacity;
     sonde_finding *copies;
@@ -119,6 +122,13 @@ struct sonde_rules {
 /* The built-in rules by name, NULL-terminated: made by the build from the files of
  * rules/builtin. */
 extern const sonde_rule *const sonde__rule_builtins[];
+
+/* engine.c: the mode that a step of this mode counts as, and whether a rule judges steps
+ * of it in such a run. Mode global is that of a program without modes: its steps are
+ * training, unless the run has steps of mode train. */
+sonde_mode sonde__rules_judged_mode(const sonde_rules *rules, sonde_mode mode);
+bool sonde__rules_judges(const sonde_rules *rules, const sonde_rule *rule,
+                         sonde_mode mode);
 
 /* params.c: stores the defaults, then "name=value,..." (may be NULL), in the state. */
 sonde_err sonde__rule_read_params(sonde_rule_run *run, const char *text,

@@ -312,7 +312,7 @@ static sonde_err judge_block(trial_source *source, const int64_t *steps, size_t 
 /* Judges all complete steps from next on. Sets *any if there were any. */
 static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
 {
-    size_t count = 0, first = 0;
+    size_t count = 0, first = 0, training = 0;
     const int64_t *steps =
         sonde_trial_steps(source->trial, SONDE_MODE_GLOBAL, false, &count);
     const int64_t end = source->pace->end > 0 ? source->pace->end : INT64_MAX;
@@ -325,6 +325,8 @@ static sonde_err judge_new(trial_source *source, bool *any, sonde_diag *diag)
     if (err != SONDE_OK) {
         return err;
     }
+    (void)sonde_trial_steps(source->trial, SONDE_MODE_TRAIN, true, &training);
+    source->rules->has_training = source->rules->has_training || training > 0;
     while (first < count && steps[first] < source->next) {
         first++;
     }

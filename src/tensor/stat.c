@@ -169,11 +169,6 @@ double sonde_vitals_get(const sonde_vitals *vitals, sonde_stat stat)
     return get_value(vitals, stat);
 }
 
-const char *sonde_isa_name(void)
-{
-    return sonde__isa_name();
-}
-
 const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
 {
 #if defined(__x86_64__)

@@ -265,7 +265,7 @@ sonde_err sonde_trial_value(sonde_trial *trial, uint32_t id, const sonde_trial_a
 }
 
 /* Vital signs of saved rows, merged in order. rows is kept between calls. */
-static sonde_err vitals_of_rows(const sonde_trial *trial, const found_items *found,
+static sonde_err vitals_of_rows(sonde_trial *trial, const found_items *found,
                                 sonde__trial_rows *rows, sonde_vitals *vitals,
                                 sonde_diag *diag)
 {

@@ -320,11 +320,25 @@ static sonde_run_status status_of(const sonde_trial *trial)
                                                                       : SONDE_RUN_RUNNING;
 }
 
+/* The last step that has a row: what a crashed writer wrote after it is a part of a step. */
+static int64_t last_ended_by_any(const sonde_trial *trial)
+{
+    int64_t last = -1;
+
+    for (size_t i = 0; i < trial->worker_count; i++) {
+        last = SONDE_MAX(last, trial->workers[i]->last_ended);
+    }
+    return last;
+}
+
 /* The last step that every worker which may still write has ended. */
 static int64_t last_of_all(const sonde_trial *trial)
 {
     int64_t last = INT64_MAX;
 
+    if (trial->status == SONDE_RUN_CRASHED && trial->format == NULL) {
+        return last_ended_by_any(trial);
+    }
     if (trial->status != SONDE_RUN_RUNNING) {
         return last;
     }

@@ -169,10 +169,13 @@ static sonde_err map_rows(const sonde_trial *trial, sonde__trial_worker *worker,
     return SONDE_OK;
 }
 
-sonde_err sonde__trial_load_row(const sonde_trial *trial, sonde__trial_worker *worker,
+sonde_err sonde__trial_load_row(sonde_trial *trial, sonde__trial_worker *worker,
                                 uint32_t row, sonde__trial_rows *rows,
                                 const sonde__record_stats_row **out, sonde_diag *diag)
 {
+    if (trial->format != NULL) {
+        return trial->format->row(trial, worker, row, out, diag);
+    }
     if (row < rows->first || row >= rows->end) {
         const sonde_err err =
             map_rows(trial, worker, file_of_row(worker, row), rows, diag);

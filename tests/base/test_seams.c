@@ -88,10 +88,10 @@ static void instruction_set_is_capped(void **state)
 {
     (void)state;
     assert_int_equal(setenv("SONDE_ISA", "generic", 1), 0);
-    assert_string_equal(sonde_isa_name(), "generic");
+    assert_string_equal(sonde__isa_name(), "generic");
     assert_int_equal(sonde__cpu_isa(), SONDE__GENERIC);
     assert_int_equal(setenv("SONDE_ISA", "avx512", 1), 0);
-    assert_string_equal(sonde_isa_name(), "generic");
+    assert_string_equal(sonde__isa_name(), "generic");
     assert_true(sonde__cpu_count() >= 1);
 }
 

@@ -68,11 +68,27 @@ bool sonde__builtin_labels_take(sonde__builtin_labels *labels, const sonde_view 
     return true;
 }
 
+/* Integers that are no labels, by a word of their name. */
+static bool says_otherwise(const char *name)
+{
+    static const char *const words[] = {
+        "action",  "token",    "word",   "user",     "item", "index",
+        "indices", "ids",      "length", "position", "time", "step",
+        "context", "negative", "mask",   "offset",   "edge", "_id"};
+
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcasestr(name, words[i]) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sonde__builtin_looks_like_labels(const sonde_tensor_info *info, uint32_t id)
 {
     return info->role == SONDE_ROLE_INPUT && info->pass == SONDE_PASS_NONE &&
            info->same_as == id && info->rank == 1 && !sonde_dtype_is_float(info->dtype) &&
-           info->dtype != SONDE_BOOL;
+           info->dtype != SONDE_BOOL && !says_otherwise(info->name);
 }
 
 bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)

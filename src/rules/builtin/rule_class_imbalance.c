@@ -13,6 +13,9 @@
  *                 classes is below half of that and has not fallen by a tenth: a network
  *                 that still learns takes up its classes one by one. Needs predictions.
  *
+ * With more than MANY classes a difference in frequency is usual (words of a language,
+ * kinds of things): the finding is a note.
+ *
  * Labels are the tensors that labels_regex selects, else an integer input. Predictions
  * are those that predictions_regex selects, else the input of the loss; in tensors of
  * several dimensions the class is the index of the largest score along the second.
@@ -23,6 +26,8 @@
 
 #include <math.h>
 #include <string.h>
+
+enum { MANY = 100 };
 
 typedef struct imbalance {
     const char *labels_regex, *predictions_regex;
@@ -90,8 +95,9 @@ static void judge_frequency(sonde_rule_run *run, const imbalance *state)
         sure = (m - 2.0 * sqrt(m)) / (l + 2.0 * sqrt(l));
     }
     if (sure > state->threshold_imbalance &&
-        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN, SONDE_SEVERITY_WARNING, "imbalance",
-                         ratio, state->threshold_imbalance)) {
+        sonde_rule_found(run, SONDE_RULE_WHOLE_RUN,
+                         classes > MANY ? SONDE_SEVERITY_NOTE : SONDE_SEVERITY_WARNING,
+                         "imbalance", ratio, state->threshold_imbalance)) {
         sonde_rule_say(
             run, NULL, "Of %lld labels, %lld are of class %d and %lld of class %d%s.",
             (long long)state->seen, (long long)state->count[most], most,

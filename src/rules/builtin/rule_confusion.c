@@ -2,7 +2,7 @@
  * Confusion - classes are confused with each other.
  *
  * c[i][j] counts the samples of class j that are predicted as class i, over all steps of
- * evaluation. At the end of the run, fires when
+ * evaluation, or over all steps of a program without modes. At the end of the run, fires when
  *     c[i][i] / sum_j c[j][j] < min_diag / classes    for a class i, or
  *     c[j][i] / sum_j c[j][i] > max_off_diag          for classes i and j.
  *
@@ -137,7 +137,7 @@ const sonde_rule sonde__builtin_confusion = {
                  "`max_off_diag` of a class is predicted as another class.",
     .advice = "Inspect samples of both classes: they may be mislabelled or need other "
               "features.",
-    .modes = 1U << SONDE_MODE_EVAL,
+    .modes = 1U << SONDE_MODE_EVAL | 1U << SONDE_MODE_GLOBAL,
     .by_name_only = true,
     .wants = sonde__builtin_wants_classes,
     .observe = observe,
