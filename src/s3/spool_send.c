@@ -244,15 +244,16 @@ static sonde_err keep_barrier(sonde__s3_spool *spool, uint64_t number, sonde_dia
 static bool may_pass(const sonde__s3_spool *spool, uint64_t number)
 {
     const sonde__s3_barrier *barrier = find_barrier(spool, number);
+    const bool set = barrier != NULL && barrier->set;
 
-    if (barrier == NULL || !barrier->set) {
-        return spool->final;
+    if (!set && !spool->final) {
+        return false;
     }
     for (size_t i = 0; i < spool->count; i++) {
         const sonde__s3_spooled *file = &spool->files[i];
 
         if (file->kind >= 0 && file->kind != STEPS && file->name[0] != '\0' &&
-            (int64_t)file->number <= barrier->highest[file->kind]) {
+            (!set || (int64_t)file->number <= barrier->highest[file->kind])) {
             return false;
         }
     }

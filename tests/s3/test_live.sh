@@ -17,17 +17,17 @@ SONDE_CACHE=$work/other "$sonde" tail $run --follow --mode train >tail.out 2>tai
 tail=$!
 (SONDE_CACHE=$work/third timeout 60 "$sonde" rules $run --follow >rules.out 2>rules.err; echo $? >rules.code) &
 for _ in $(seq 100); do
-    [ "$(wc -l <tail.out)" -gt 100 ] && break
+    [ "$(wc -l <tail.out)" -gt 30 ] && break
     sleep 0.1
 done
-[ "$(wc -l <tail.out)" -gt 100 ] || fail "tail follows nothing: $(cat tail.out tail.err train.out)"
+[ "$(wc -l <tail.out)" -gt 30 ] || fail "tail follows nothing: $(cat tail.out tail.err train.out)"
 # The last step that is complete has its values.
-for _ in 1 2 3; do
-    run 0 "$sonde" show $run fc2.bias --mode train
-    run 0 "$sonde" verify $run
-done
+run 0 "$sonde" show $run fc2.bias --mode train
+run 0 "$sonde" verify $run
 run 0 "$sonde" stop $run
-wait $job || fail "training: $(cat train.out)"
+wait $job
+code=$?
+[ $code -eq 130 ] || fail "training: status $code, $(cat train.out)"
 wait $tail || fail "tail: $(cat tail.err)"
 [ ! -s tail.err ] || fail "tail warns: $(cat tail.err)"
 # Each training step once, in order, without a gap, to the last.
