@@ -53,7 +53,7 @@ SONDE_API void sonde_json_bool(sonde_json *json, const char *key, bool value);
 /* The fewest digits, from 15 on, that read back as the same double; "NaN", "Infinity" and
  * "-Infinity" as strings. */
 SONDE_API void sonde_json_real(sonde_json *json, const char *key, double value);
-/* JSON as printf prints it: "%.6f", "null". */
+/* JSON as printf prints it: "%.6f", "null". NaN and infinities as sonde_json_real does. */
 SONDE_API void sonde_json_format(sonde_json *json, const char *key, const char *format,
                                  ...) SONDE_PRINTF(3, 4);
 /* JSON of any length, copied as it is. */

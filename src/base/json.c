@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void sonde_json_escape(sonde_text *text, const char *string)
 {
@@ -116,6 +117,18 @@ void sonde_json_string(sonde_json *json, const char *key, const char *value)
     sonde_json_quote(json->text, value);
 }
 
+static const char nan_text[] = "\"NaN\"", infinity_text[] = "\"Infinity\"",
+                  minus_infinity_text[] = "\"-Infinity\"";
+
+/* What printf makes of a double, as JSON: it has no NaN and no infinities. */
+static const char *json_number(const char *printed)
+{
+    return strcmp(printed, "nan") == 0 || strcmp(printed, "-nan") == 0 ? nan_text
+           : strcmp(printed, "inf") == 0                               ? infinity_text
+           : strcmp(printed, "-inf") == 0 ? minus_infinity_text
+                                          : printed;
+}
+
 void sonde_json_format(sonde_json *json, const char *key, const char *format, ...)
 {
     char value[400]; /* "%f" of the largest double has 317 */
@@ -124,7 +137,7 @@ void sonde_json_format(sonde_json *json, const char *key, const char *format, ..
     va_start(args, format);
     (void)vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    sonde_json_raw(json, key, value);
+    sonde_json_raw(json, key, json_number(value));
 }
 
 /* By hand: printf takes four times as long, and headers have a dozen integers a tensor. */
@@ -165,9 +178,9 @@ void sonde_json_real(sonde_json *json, const char *key, double value)
 
     if (!isfinite(value)) {
         sonde_json_raw(json, key,
-                       isnan(value)  ? "\"NaN\""
-                       : value > 0.0 ? "\"Infinity\""
-                                     : "\"-Infinity\"");
+                       isnan(value)  ? nan_text
+                       : value > 0.0 ? infinity_text
+                                     : minus_infinity_text);
         return;
     }
     for (int precision = 15; precision <= 17; precision++) {

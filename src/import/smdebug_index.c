@@ -121,18 +121,24 @@ static bool find_payload(const index_reader *reader, const char *name, payload *
     return false;
 }
 
-/* Whether output is max(input, 0) of an input with negative elements. */
-static bool is_rectified(const float *input, const float *output, size_t count)
+/* Whether output is max(input, 0) of an input with negative elements. Either may be
+ * unaligned. */
+static bool is_rectified(const unsigned char *input, const unsigned char *output,
+                         size_t bytes)
 {
-    size_t negative = 0;
+    bool negative = false;
 
-    for (size_t i = 0; i < count; i++) {
-        if (output[i] != (input[i] > 0.0F ? input[i] : 0.0F)) {
+    for (size_t at = 0; at < bytes; at += sizeof(float)) {
+        float in = 0.0F, out = 0.0F;
+
+        memcpy(&in, input + at, sizeof in);
+        memcpy(&out, output + at, sizeof out);
+        if (out != (in > 0.0F ? in : 0.0F)) {
             return false;
         }
-        negative += input[i] < 0.0F;
+        negative = negative || in < 0.0F;
     }
-    return negative > 0;
+    return negative;
 }
 
 /* A module whose name does not tell its op (net.1) is a ReLU if its first output is that of
@@ -145,7 +151,7 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
     const size_t bytes = (size_t)sonde_view_count(view) * sonde_dtype_size(view->dtype);
     payload input;
     sonde_view inner;
-    float *output = NULL;
+    unsigned char *output = NULL;
 
     if (info->op != NULL && info->op[0] != '\0') {
         return;
@@ -167,8 +173,7 @@ static void find_relu(const index_reader *reader, const sonde_view *view,
                                   input.offset, input.bytes, name, &inner,
                                   NULL) == SONDE_OK &&
         inner.dtype == SONDE_F32 && sonde_view_same_shape(&inner, view) &&
-        (uintptr_t)inner.data % sizeof(float) == 0 &&
-        is_rectified(inner.data, output, bytes / sizeof(float))) {
+        is_rectified(inner.data, output, bytes)) {
         info->op = "relu";
     }
     sonde__free(output);

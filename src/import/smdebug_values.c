@@ -272,8 +272,10 @@ static void fill_row(const double *saved, const bool *has, uint64_t count,
     row->abs_max = has[ABS_MAX]           ? saved[ABS_MAX]
                    : has[MIN] && has[MAX] ? fmax(fabs(saved[MIN]), fabs(saved[MAX]))
                                           : (double)NAN;
-    row->mean = has[MEAN] ? saved[MEAN] : has[SUM] ? saved[SUM] / n : (double)NAN;
-    row->sum = has[SUM] ? saved[SUM] : row->mean * n;
+    row->mean = has[MEAN]               ? saved[MEAN]
+                : has[SUM] && count > 0 ? saved[SUM] / n
+                                        : (double)NAN;
+    row->sum = has[SUM] ? saved[SUM] : count > 0 ? row->mean * n : (double)NAN;
     row->m2 = variance * n;
     row->l1 = has[ABS_MEAN] && (count == 0 || isnan(l1)) ? saved[ABS_MEAN] * n : l1;
     row->sumsq = isnan(l2) ? row->m2 + n * row->mean * row->mean : l2 * l2;
