@@ -45,7 +45,8 @@ SONDE_API void sonde_json_end(sonde_json *json);
 /* The next member or element follows these blanks ("\n  "). Borrowed until then. */
 SONDE_API void sonde_json_lead(sonde_json *json, const char *blanks);
 
-/* A string, escaped; each byte that is not UTF-8 becomes U+FFFD. value NULL writes null. */
+/* A string, escaped, with all control characters; each byte that is not UTF-8 becomes
+ * U+FFFD. value NULL writes null. */
 SONDE_API void sonde_json_string(sonde_json *json, const char *key, const char *value);
 SONDE_API void sonde_json_int(sonde_json *json, const char *key, int64_t value);
 SONDE_API void sonde_json_uint(sonde_json *json, const char *key, uint64_t value);

@@ -12,6 +12,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The code of a control character of n bytes that JSON allows and a terminal obeys (DEL,
+ * U+0080 to U+009F) or that JSON forbids; -1: another character. */
+static int control_code(const char *next, size_t n)
+{
+    const unsigned char c = (unsigned char)*next;
+
+    if (n == 1 && (c < 0x20 || c == 0x7F)) {
+        return c;
+    }
+    return n == 2 && c == 0xC2 && (unsigned char)next[1] < 0xA0 ? (unsigned char)next[1]
+                                                                : -1;
+}
+
 void sonde_json_escape(sonde_text *text, const char *string)
 {
     const char *plain = string, *next = string; /* plain: not yet copied */
@@ -19,22 +32,24 @@ void sonde_json_escape(sonde_text *text, const char *string)
     while (*next != '\0') {
         const unsigned char c = (unsigned char)*next;
         const size_t n = c < 0x80 ? 1 : sonde__utf8_length(next);
+        const int code = control_code(next, n);
 
-        if (n > 0 && c != '"' && c != '\\' && c >= 0x20) {
+        if (n > 0 && c != '"' && c != '\\' && code < 0) {
             next += n;
             continue;
         }
         sonde_text_put(text, plain, (size_t)(next - plain));
         if (n == 0) {
             sonde_text_add(text, SONDE__REPLACEMENT);
-        } else if (c < 0x20) {
-            sonde_text_format(text, "\\u%04x", (unsigned)c);
+        } else if (code >= 0) {
+            sonde_text_format(text, "\\u%04x", (unsigned)code);
         } else {
             const char escaped[2] = {'\\', *next};
 
             sonde_text_put(text, escaped, sizeof escaped);
         }
-        plain = ++next;
+        next += n > 0 ? n : 1;
+        plain = next;
     }
     sonde_text_put(text, plain, (size_t)(next - plain));
 }

@@ -45,6 +45,9 @@ typedef struct sonde__record_backend_ops {
     int (*load)(sonde__record_backend *backend, const char *name, char **bytes,
                 size_t *size);
     int (*remove)(sonde__record_backend *backend, const char *name);
+    /* The path on this machine of a file that may be mapped; borrowed until the next call.
+     * The op may be NULL: the store has no place for one. */
+    const char *(*place)(sonde__record_backend *backend, const char *name);
     /* Locks the folder for writing until destroy; EBUSY if another process holds it. */
     int (*lock)(sonde__record_backend *backend, const char *folder);
     /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size. */

@@ -168,6 +168,13 @@ static int list(sonde__record_backend *backend, const char *name,
     return failed;
 }
 
+static const char *place(sonde__record_backend *backend, const char *name)
+{
+    local_folder *home = (local_folder *)backend;
+
+    return path_of(home, home->name, name);
+}
+
 static int lock_folder(sonde__record_backend *backend, const char *name)
 {
     local_folder *home = (local_folder *)backend;
@@ -662,6 +669,7 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
         .replace = replace,
         .load = load,
         .remove = remove_file,
+        .place = place,
         .lock = lock_folder,
         .create = create_file,
         .open = reopen_file,

@@ -168,6 +168,27 @@ static sonde_err check_statistics(sonde_trial *trial, sonde__trial_worker *worke
     return SONDE_OK;
 }
 
+/* What the writer counted against what there is. */
+static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
+{
+    uint64_t known = worker->lost + trial->damage.damaged;
+
+    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+        known += worker->items[kind].count;
+    }
+    if (worker->said_ended && worker->put > 0 && (uint64_t)worker->put > known) {
+        sonde__trial_damage(&trial->damage, worker->name,
+                            "%llu records that its writer took are neither in the files "
+                            "nor counted as lost",
+                            (unsigned long long)((uint64_t)worker->put - known));
+    }
+    if (trial->ended && !worker->said_ended && worker->crashed && !worker->no_state) {
+        sonde__trial_damage(&trial->damage, worker->name,
+                            "the run has ended, but state.json says that its writer "
+                            "runs: what it lost is not known");
+    }
+}
+
 sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
                              void (*report_line)(void *user, const char *text),
                              void *user, sonde_diag *diag)
@@ -188,6 +209,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         }
         if (trial->format == NULL) {
             check_headers(trial, worker);
+            check_counts(trial, worker);
         } else {
             err = check_statistics(trial, worker, diag);
             if (err != SONDE_OK) {
