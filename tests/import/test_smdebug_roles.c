@@ -1,6 +1,6 @@
 /*
  * test_smdebug_roles.c - what smdebug's names and collections mean: statistics of tensors,
- * roles, ops and vectors, in runs that smdebug 1.0.34 wrote (make_smdebug.py).
+ * roles and ops, in runs that smdebug 1.0.34 wrote (make_smdebug.py).
  */
 #include "trial/run_folder.h"
 
@@ -113,29 +113,7 @@ static void a_relu_without_a_name_is_known_by_its_values(void **state)
     sonde_trial_close(trial);
 }
 
-static void numbers_of_features_make_a_vector(void **state)
-{
-    static const double expected[] = {40.0, 30.0, 25.0, 3.0, 2.0};
-    sonde_trial *trial = trial_opened(COLLECTIONS);
-    const sonde_tensor_info *info = info_of(trial, "feature_importance/weight");
-    sonde_trial_at where = step_at(1);
-    sonde_view view;
-
-    (void)state;
-    assert_int_equal(info->rank, 1);
-    assert_int_equal(info->shape[0], 5);
-    where.micro_batch = where.replica = 0;
-    assert_int_equal(sonde_trial_value(trial,
-                                       trial_id(trial, "feature_importance/weight"),
-                                       &where, &view, NULL),
-                     SONDE_OK);
-    assert_int_equal(view.dtype, SONDE_F64);
-    assert_int_equal(sonde_view_count(&view), 5);
-    assert_memory_equal(view.data, expected, sizeof expected);
-    sonde_trial_close(trial);
-}
-
-static void its_rule_fires_on_the_vector(void **state)
+static void numbers_of_features_are_judged_together(void **state)
 {
     const sonde_rules_pace pace = {0};
     sonde_trial *trial = trial_opened(COLLECTIONS);
@@ -150,7 +128,7 @@ static void its_rule_fires_on_the_vector(void **state)
     assert_int_equal(sonde_rules_judge(rules, trial, &pace, NULL), SONDE_OK);
     findings = sonde_rules_findings(rules, &count);
     assert_int_equal(count, 1);
-    assert_string_equal(findings[0].tensor, "feature_importance/weight");
+    assert_true(findings[0].value > 0.9); /* of the first three together */
     sonde_rules_destroy(rules);
     sonde_trial_close(trial);
 }
@@ -162,8 +140,7 @@ int main(void)
         cmocka_unit_test(statistics_have_series),
         cmocka_unit_test(collections_give_roles),
         cmocka_unit_test(a_relu_without_a_name_is_known_by_its_values),
-        cmocka_unit_test(numbers_of_features_make_a_vector),
-        cmocka_unit_test(its_rule_fires_on_the_vector),
+        cmocka_unit_test(numbers_of_features_are_judged_together),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
