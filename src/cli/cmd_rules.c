@@ -538,7 +538,7 @@ static bool print_lacking(const judged_run *run)
     return lacking;
 }
 
-/* Of a run that was followed; true if its writer died. */
+/* Warns if the writer died; true if it did. */
 static bool warn_crashed(const judged_run *run)
 {
     sonde_run_info info;
