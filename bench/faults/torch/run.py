@@ -120,6 +120,9 @@ def judge(task):
     else:
         findings = sonde.judge(trace, named=mode == "named")
     facts = {k: trace.facts[k] for k in ("kind", "family", "rules", "where", "first", "visible")}
+    if facts["kind"] != "healthy":
+        import plants
+        facts["rules"] = plants.KINDS[facts["kind"]].rules
     steps = [int(i) for i, (m, _) in enumerate(trace.steps[:-1]) if m == 0]
     first = steps[min(facts["first"], len(steps) - 1)] if facts["first"] else 0
     return {**facts, "run": run, "findings": findings, "at": first,
