@@ -100,6 +100,13 @@ SONDE_API SONDE_CHECKED sonde_err sonde_recorder_create(
 SONDE_API sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
                                          const char *text, sonde_diag *diag);
 
+/* Writes the records that a dead writer of a worker left in its ring (docs/format.md) into the
+ * files of the run, which otherwise stays as it is. Trials, and recorders that resume, do so
+ * themselves. *records: how many there were. SONDE_EBUSY: the writer is alive. */
+SONDE_API SONDE_CHECKED sonde_err sonde_recorder_recover(const char *path, int rank,
+                                                         uint64_t *records,
+                                                         sonde_diag *diag);
+
 /* The sink for taps; owned by the recorder. */
 SONDE_API sonde_sink *sonde_recorder_sink(sonde_recorder *recorder);
 /* Records a value of the catalogue's tensor id; the view may be strided. */

@@ -273,13 +273,39 @@ static bool append_value(char *text, size_t size, const char *value)
     return fits;
 }
 
-/* A rule as it was named, with the parameters of --param and --other. */
-static sonde_err add_rule(const judged_run *run, const char *name, sonde_diag *diag)
+/* True if the rule, which the invoker names, has that parameter. */
+static bool has_param(const char *name, const char *param)
+{
+    char rule_name[128];
+    const sonde_rule *rule = NULL;
+
+    (void)snprintf(rule_name, sizeof rule_name, "%.*s", (int)strcspn(name, ":"), name);
+    if (sonde_rule_by_name(rule_name, &rule, NULL) != SONDE_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < rule->param_count; i++) {
+        if (strcmp(rule->params[i].name, param) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A rule as it was named, with the parameters of --param and --other. invoked: by
+ * --rule-name: the rule is that of smdebug. */
+static sonde_err add_rule(const judged_run *run, const char *name, bool invoked,
+                          sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
     char text[4096] = "";
     bool fits = append(text, sizeof text, name);
     bool colon = strchr(name, ':') != NULL;
+
+    if (invoked && has_param(name, "smdebug")) {
+        fits =
+            fits && append(text, sizeof text, colon ? ",smdebug=true" : ":smdebug=true");
+        colon = true;
+    }
 
     for (size_t i = 0; i < asked->params.count; i++) {
         fits = fits && append(text, sizeof text, colon ? "," : ":") &&
@@ -347,16 +373,65 @@ static sonde_err add_rules(const judged_run *run, sonde_diag *diag)
     if (asked->rules.count + asked->names.count == 0) {
         err = sonde_rules_add_defaults(run->rules, diag);
         if (err == SONDE_OK && asked->others.count + asked->other_trials.count > 0) {
-            err = add_rule(run, "SimilarAcrossRuns", diag);
+            err = add_rule(run, "SimilarAcrossRuns", false, diag);
         }
     }
     for (size_t i = 0; i < asked->rules.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->rules.text[i], diag);
+        err = add_rule(run, asked->rules.text[i], false, diag);
     }
     for (size_t i = 0; i < asked->names.count && err == SONDE_OK; i++) {
-        err = add_rule(run, asked->names.text[i], diag);
+        err = add_rule(run, asked->names.text[i], true, diag);
     }
     return err;
+}
+
+/* The value that a parameter gets in "NAME:PARAM=VALUE,..." or "PARAM=VALUE"; NULL: none. Up to
+ * a comma. */
+static const char *value_in(const cli_list *texts, const char *param)
+{
+    const size_t length = strlen(param);
+
+    for (size_t i = 0; i < texts->count; i++) {
+        const char *found = strstr(texts->text[i], param);
+
+        if (found != NULL && found[length] == '=') {
+            return found + length + 1;
+        }
+    }
+    return NULL;
+}
+
+static const char *value_of(const rules_values *asked, const char *param)
+{
+    const cli_list *const lists[] = {&asked->rules, &asked->names, &asked->params};
+    const char *value = NULL;
+
+    for (size_t i = 0; i < CLI_COUNT_OF(lists) && value == NULL; i++) {
+        value = value_in(lists[i], param);
+    }
+    for (size_t i = 0; i < asked->settings.count && value == NULL; i++) {
+        value = strcmp(asked->settings.text[i], param) == 0
+                    ? asked->settings_values.text[i]
+                    : NULL;
+    }
+    return value;
+}
+
+/* True if StalledTraining is to stop this run: by its parameters stop_training_on_fire and
+ * training_job_name_prefix. */
+static bool stops_if_stalled(const judged_run *run)
+{
+    const char *stop = value_of(run->asked, "stop_training_on_fire");
+    const char *prefix = value_of(run->asked, "training_job_name_prefix");
+    const char *slash = strrchr(run->path, '/');
+
+    if (stop == NULL || (strncasecmp(stop, "true", 4) != 0 &&
+                         strncasecmp(stop, "yes", 3) != 0 && stop[0] != '1')) {
+        return false;
+    }
+    return prefix == NULL || strcmp(prefix, "None") == 0 ||
+           strncmp(slash != NULL ? slash + 1 : run->path, prefix, strcspn(prefix, ",")) ==
+               0;
 }
 
 /* --- judging ---------------------------------------------------------------------- */
@@ -372,6 +447,7 @@ static bool stop(void *user)
 static sonde_err prepare(judged_run *run, sonde_diag *diag)
 {
     const rules_values *asked = run->asked;
+    cli_acting acting;
     sonde_run_info info;
     sonde_err err = sonde_rules_create(&run->rules, diag);
 
@@ -393,7 +469,11 @@ static sonde_err prepare(judged_run *run, sonde_diag *diag)
             return err;
         }
     }
-    err = cli_actions_open(&asked->acting, run->path, &run->actions, diag);
+    acting = asked->acting;
+    if (stops_if_stalled(run) && acting.on_finding.count < CLI_LIST_MOST) {
+        acting.on_finding.text[acting.on_finding.count++] = "StalledTraining=stop";
+    }
+    err = cli_actions_open(&acting, run->path, &run->actions, diag);
     if (err != SONDE_OK) {
         return err;
     }
@@ -559,7 +639,8 @@ static const cli_option options[] = {
     {"no-save", 0, CLI_FLAG, NULL, "do not write findings into the run", AT(no_save)},
     CLI_ACTING_OPTIONS(rules_values),
     {"trial-dir", 0, CLI_TEXT, "RUN", "same as RUN", AT(trial_dir)},
-    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule", AT(names)},
+    {"rule-name", 0, CLI_LIST, "NAME", "same as --rule, judged as smdebug documents it",
+     AT(names)},
     {"other-trials", 0, CLI_LIST, "RUN", "same as --other", AT(other_trials)},
     {"raise-rule-eval-cond-exception", 0, CLI_MAYBE, "BOOL", "stop at the first finding",
      AT(raise)},

@@ -45,6 +45,9 @@ typedef struct sonde__record_backend_ops {
     int (*load)(sonde__record_backend *backend, const char *name, char **bytes,
                 size_t *size);
     int (*remove)(sonde__record_backend *backend, const char *name);
+    /* The path on this machine of a file that may be mapped; borrowed until the next call.
+     * The op may be NULL: the store has no place for one. */
+    const char *(*place)(sonde__record_backend *backend, const char *name);
     /* Locks the folder for writing until destroy; EBUSY if another process holds it. */
     int (*lock)(sonde__record_backend *backend, const char *folder);
     /* Creates a file (EEXIST), or opens an existing one to continue it; end is its size. */
@@ -96,5 +99,9 @@ int sonde__record_claim(sonde__record_backend *backend, const char *name,
 SONDE_API SONDE_CHECKED sonde_err sonde__record_backend_local(const char *path,
                                                               sonde__record_backend **out,
                                                               sonde_diag *diag);
+/* Appending to files of a local backend fails with ENOSPC while has_room says no. It is asked
+ * by the backend's thread. */
+SONDE_API void sonde__record_backend_limit(sonde__record_backend *backend,
+                                           bool (*has_room)(void *user), void *user);
 
 #endif

@@ -44,7 +44,9 @@ typedef struct local_folder {
     char *name, *other; /* room for the path and any name of a run */
     size_t room;
     int lock;
-    sonde__record_bulk *bulk; /* after the first bulk; used by one file at a time */
+    sonde__record_bulk *bulk;     /* after the first bulk; used by one file at a time */
+    bool (*has_room)(void *user); /* NULL: always */
+    void *room_user;
 } local_folder;
 
 enum {
@@ -166,6 +168,13 @@ static int list(sonde__record_backend *backend, const char *name,
     failed = errno;
     (void)closedir(folder);
     return failed;
+}
+
+static const char *place(sonde__record_backend *backend, const char *name)
+{
+    local_folder *home = (local_folder *)backend;
+
+    return path_of(home, home->name, name);
 }
 
 static int lock_folder(sonde__record_backend *backend, const char *name)
@@ -509,6 +518,9 @@ static int append(sonde__record_file *base, const void *bytes, size_t size)
     if (size == 0) {
         return 0;
     }
+    if (file->home->has_room != NULL && !file->home->has_room(file->home->room_user)) {
+        return ENOSPC;
+    }
     if (!file->bulk && base->in_bulk && file->count == 0) {
         (void)begin_bulk(file);
     }
@@ -662,6 +674,7 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
         .replace = replace,
         .load = load,
         .remove = remove_file,
+        .place = place,
         .lock = lock_folder,
         .create = create_file,
         .open = reopen_file,
@@ -697,4 +710,13 @@ sonde_err sonde__record_backend_local(const char *path, sonde__record_backend **
     }
     *out = &home->backend;
     return SONDE_OK;
+}
+
+void sonde__record_backend_limit(sonde__record_backend *backend,
+                                 bool (*has_room)(void *user), void *user)
+{
+    local_folder *home = (local_folder *)backend;
+
+    home->has_room = has_room;
+    home->room_user = user;
 }

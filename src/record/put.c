@@ -131,8 +131,8 @@ void *sonde__recorder_reserve(sonde_recorder *recorder, uint32_t kind, size_t si
 
 void sonde__recorder_lose_full(sonde_recorder *recorder)
 {
-    if (atomic_fetch_add_explicit(&recorder->writer.ring_full, 1, memory_order_relaxed) ==
-        0) {
+    if (atomic_fetch_add_explicit(&recorder->ring.shared->full, 1,
+                                  memory_order_relaxed) == 0) {
         sonde_log(SONDE_LOG_WARNING, "record",
                   "records are being lost: they come faster than they can be written");
     }
@@ -140,7 +140,8 @@ void sonde__recorder_lose_full(sonde_recorder *recorder)
 
 void sonde__recorder_refuse(sonde_recorder *recorder, const char *what, unsigned long id)
 {
-    (void)atomic_fetch_add_explicit(&recorder->writer.refused, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&recorder->ring.shared->refused, 1,
+                                    memory_order_relaxed);
     if (!recorder->complained) {
         recorder->complained = true;
         sonde_log(SONDE_LOG_ERROR, "record", "a value of tensor %lu is not recorded: %s",
@@ -339,7 +340,14 @@ static bool admit(sonde_recorder *recorder, uint32_t id, const sonde_coordinate 
 {
     const bool listed =
         id < recorder->state_count && recorder->states[id] == SONDE__LISTED;
+    _Atomic uint64_t *const handed_over = &recorder->ring.shared->put;
 
+    if (recorder->closed) {
+        return false;
+    }
+    atomic_store_explicit(handed_over,
+                          atomic_load_explicit(handed_over, memory_order_relaxed) + 1,
+                          memory_order_relaxed);
     if (!listed && id >= sonde_catalogue_count(recorder->catalogue)) {
         sonde__recorder_refuse(recorder, "the catalogue has no such tensor", id);
         return false;
@@ -422,7 +430,7 @@ static void *put_aside(sonde_recorder *recorder, const sonde_view *view, size_t 
             return NULL;
         }
     }
-    aside = sonde__malloc(bytes);
+    aside = sonde__record_ring_large(&recorder->ring, bytes);
     if (aside != NULL) {
         pack(aside, view, bytes);
     }
@@ -455,7 +463,6 @@ void sonde_recorder_put(sonde_recorder *recorder, uint32_t id,
     }
     message = sonde__recorder_reserve(recorder, SONDE__MESSAGE_VALUE, size, waits);
     if (message == NULL) {
-        sonde__free(far);
         sonde__recorder_lose_full(recorder);
         return;
     }
@@ -556,12 +563,13 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder)
 
 void sonde_recorder_end_step(sonde_recorder *recorder, const sonde_coordinate *where)
 {
-    if ((unsigned)where->mode >= SONDE_MODE_COUNT) {
+    if ((unsigned)where->mode >= SONDE_MODE_COUNT || recorder->closed) {
         return;
     }
     if (recorder->has_quiet && recorder->quiet.mode != where->mode) {
         sonde__recorder_end_quiet(recorder);
     }
+    atomic_store_explicit(&recorder->producer, pthread_self(), memory_order_relaxed);
     recorder->has_quiet = !recorder->anything && recorder->options.world <= 1;
     recorder->anything = false;
     if (recorder->has_quiet) {

@@ -16,6 +16,16 @@
 SONDE_CHECKED sonde_err sonde__record_run_begin(sonde__record_writer *writer,
                                                 const sonde_recorder_options *options,
                                                 sonde_diag *diag);
+/* Finds where a recovered run continues, and adds the line of its generation
+ * (record_resume.c). */
+SONDE_CHECKED sonde_err sonde__record_run_resume(sonde__record_writer *writer,
+                                                 const sonde_recorder_options *options,
+                                                 sonde_diag *diag);
+/* Writes what a dead writer left in its ring, without resuming the run. options: path, rank,
+ * and world -1 for any. SONDE_EBUSY: a writer is alive. */
+SONDE_CHECKED sonde_err sonde__record_run_salvage(sonde__record_writer *writer,
+                                                  const sonde_recorder_options *options,
+                                                  sonde_diag *diag);
 /* Removes what sonde__record_run_begin created, if nothing was recorded. */
 void sonde__record_run_undo(sonde__record_writer *writer);
 /* Replaces state.json. Returns an errno. */

@@ -151,6 +151,16 @@ nomem:
     return false;
 }
 
+bool sonde__record_tensors_map(sonde__record_tensors *tensors, uint32_t id,
+                               uint32_t value)
+{
+    if (!reserve_map(tensors, id)) {
+        return false;
+    }
+    tensors->map[id] = value;
+    return true;
+}
+
 int sonde__record_tensors_add(sonde__record_tensors *tensors,
                               const sonde__record_tensor_message *message)
 {

@@ -20,10 +20,16 @@ enum {
     MOST_RING = 256 * 1024 * 1024, /* the largest default */
     SEGMENT = 64 * 1024 * 1024,
     SECONDS = 30,
+    STORED_SECONDS = 5, /* in an object store */
     WAIT = 30,
     STATES = 64 * 1024, /* tensors before the table grows */
     SCRATCH = 1024 * 1024
 };
+
+static int ranks(const sonde_recorder_options *options)
+{
+    return options->world > 0 ? options->world : 1;
+}
 
 /* --- options ---------------------------------------------------------------------- */
 
@@ -34,15 +40,11 @@ static bool is_hex(const char *text, size_t digits)
 
 static sonde_err check_options(const sonde_recorder_options *options, sonde_diag *diag)
 {
-    const int world = options->world > 0 ? options->world : 1;
+    const int world = ranks(options);
 
     if (options->path == NULL || options->path[0] == '\0') {
         return sonde__fail(diag, SONDE_EINVAL, "path", "a folder for the run",
                            "no path is given");
-    }
-    if (strncmp(options->path, "s3://", 5) == 0) {
-        return sonde__fail(diag, SONDE_EUNSUPPORTED, options->path, "a folder",
-                           "object stores are not written by this version");
     }
     if (options->world < 0 || options->rank < 0 || options->rank >= world) {
         return sonde__fail(diag, SONDE_EINVAL, "rank", "0 to world - 1",
@@ -210,6 +212,34 @@ static sonde_err set_up(sonde_recorder *recorder, sonde_diag *diag)
     return set_up_writer(recorder, diag);
 }
 
+/* Moves the ring into the worker's folder, where it outlives the process. */
+static void keep_ring(sonde_recorder *recorder)
+{
+    sonde__record_writer *const writer = &recorder->writer;
+    const sonde__record_backend_ops *const ops = writer->backend->ops;
+    char name[SONDE__FILE_NAME * 2];
+    int failed = ENOTSUP, attempts = 0;
+
+    (void)snprintf(name, sizeof name, "%s/%s", writer->folder, SONDE__RING_FILE);
+    while (ops->place != NULL) {
+        failed =
+            sonde__record_ring_keep(&recorder->ring, ops->place(writer->backend, name),
+                                    writer->id, recorder->options.rank);
+        if (!sonde__record_try_again(&attempts, failed)) {
+            break;
+        }
+    }
+    recorder->ring.shared->put_before = writer->put_before;
+    recorder->ring.shared->full_before = writer->ring_full_before;
+    if (failed != 0) {
+        sonde_log(
+            SONDE_LOG_WARNING, "record",
+            "%s: there is no file for the ring (%s): a process that is killed loses "
+            "its last records",
+            recorder->options.path, strerror(failed));
+    }
+}
+
 /* The files, and the thread that writes them; neither if it fails. */
 static sonde_err begin(sonde_recorder *recorder, sonde_diag *diag)
 {
@@ -219,13 +249,16 @@ static sonde_err begin(sonde_recorder *recorder, sonde_diag *diag)
     if (err != SONDE_OK) {
         goto error;
     }
+    keep_ring(recorder);
     err = sonde__record_writer_start(writer, diag);
     if (err != SONDE_OK) {
         goto error;
     }
+    sonde__recorder_enter(recorder);
     return SONDE_OK;
 
 error:
+    sonde__record_ring_remove(&recorder->ring);
     sonde__record_run_undo(writer);
     return err;
 }
@@ -264,6 +297,48 @@ error:
     return err;
 }
 
+static bool has_room(void *user)
+{
+    return sonde__store_spool_has_room(user);
+}
+
+/* A recorder in the spool of an address; segments are closed sooner, since only closed files
+ * reach the store. */
+static sonde_err create_stored(const sonde_recorder_options *options,
+                               const sonde_catalogue *catalogue, sonde_recorder **out,
+                               sonde_diag *diag)
+{
+    const sonde__store_writer place = {.rank = options->rank,
+                                       .world = ranks(options),
+                                       .resumes = options->resume != NULL};
+    sonde_recorder_options local = *options;
+    sonde__record_backend *backend = NULL;
+    sonde__store_spool *spool = NULL;
+    sonde_recorder *recorder = NULL;
+    sonde_err err = sonde__store_spool_open(options->path, &place, &spool, diag);
+
+    local.segment_seconds =
+        options->segment_seconds > 0.0 ? options->segment_seconds : STORED_SECONDS;
+    if (err == SONDE_OK) {
+        err = sonde__record_backend_local(sonde__store_spool_path(spool), &backend, diag);
+    }
+    if (err == SONDE_OK) {
+        sonde__record_backend_limit(backend, has_room, spool);
+        err = sonde__recorder_create_on(&local, catalogue, backend, &recorder, diag);
+    }
+    if (err == SONDE_OK) {
+        err = sonde__store_spool_start(spool, diag);
+    }
+    if (err != SONDE_OK) {
+        (void)sonde_recorder_close(recorder, SONDE_RUN_FAILED, NULL, NULL);
+        sonde__store_spool_close(spool);
+        return err;
+    }
+    recorder->spool = spool;
+    *out = recorder;
+    return SONDE_OK;
+}
+
 sonde_err sonde_recorder_create(const sonde_recorder_options *options,
                                 const sonde_catalogue *catalogue, sonde_recorder **out,
                                 sonde_diag *diag)
@@ -274,11 +349,45 @@ sonde_err sonde_recorder_create(const sonde_recorder_options *options,
     if (err != SONDE_OK) {
         return err;
     }
+    if (sonde__store_is_address(options->path)) {
+        return create_stored(options, catalogue, out, diag);
+    }
     err = sonde__record_backend_local(options->path, &backend, diag);
     if (err != SONDE_OK) {
         return err;
     }
     return sonde__recorder_create_on(options, catalogue, backend, out, diag);
+}
+
+sonde_err sonde_recorder_recover(const char *path, int rank, uint64_t *records,
+                                 sonde_diag *diag)
+{
+    sonde_recorder *recorder = sonde__calloc(1, sizeof *recorder);
+    sonde_err err = SONDE_OK;
+
+    if (recorder == NULL) {
+        return sonde__fail_nomem(diag, "a recorder");
+    }
+    sonde__record_writer_init(&recorder->writer);
+    recorder->options = (sonde_recorder_options){.rank = rank, .world = -1};
+    recorder->options.path = sonde__strdup(path);
+    err = recorder->options.path == NULL ||
+                  sonde__record_ring_init(&recorder->ring, 1) != SONDE_OK
+              ? sonde__fail_nomem(diag, "a recorder")
+              : sonde__record_backend_local(path, &recorder->writer.backend, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = set_up_writer(recorder, diag);
+    if (err != SONDE_OK) {
+        goto error;
+    }
+    err = sonde__record_run_salvage(&recorder->writer, &recorder->options, diag);
+    *records = recorder->writer.salvaged;
+
+error:
+    destroy(recorder);
+    return err;
 }
 
 /* --- ending ----------------------------------------------------------------------- */
@@ -293,11 +402,13 @@ void sonde_recorder_get_stats(const sonde_recorder *recorder, sonde_recorder_sta
         .bytes = atomic_load_explicit(&counters->bytes, memory_order_relaxed),
         .rows = atomic_load_explicit(&counters->rows, memory_order_relaxed),
         .sketches = atomic_load_explicit(&counters->sketches, memory_order_relaxed),
-        .lost_ring_full = atomic_load_explicit(&writer->ring_full, memory_order_relaxed),
+        .lost_ring_full =
+            atomic_load_explicit(&recorder->ring.shared->full, memory_order_relaxed),
         .lost_disk_full =
             atomic_load_explicit(&counters->disk_full, memory_order_relaxed),
-        .lost_io_error = atomic_load_explicit(&counters->io_error, memory_order_relaxed) +
-                         atomic_load_explicit(&writer->refused, memory_order_relaxed),
+        .lost_io_error =
+            atomic_load_explicit(&counters->io_error, memory_order_relaxed) +
+            atomic_load_explicit(&recorder->ring.shared->refused, memory_order_relaxed),
         .waits = atomic_load_explicit(&recorder->waits, memory_order_relaxed),
         .waited_seconds = atomic_load_explicit(&recorder->waited, memory_order_relaxed),
         .last_step = atomic_load_explicit(&counters->last_step, memory_order_relaxed),
@@ -338,23 +449,35 @@ sonde_err sonde_recorder_close(sonde_recorder *recorder, sonde_run_end reason,
 {
     char path[256];
     double waited = 0.0;
+    sonde__store_spool *spool = NULL;
+    bool is_left = false;
     sonde_err err = SONDE_OK;
 
     if (recorder == NULL) {
         return SONDE_OK;
     }
-    sonde__recorder_end_quiet(recorder);
-    recorder->writer.reason = reason;
-    recorder->writer.text = text != NULL ? sonde__strdup(text) : NULL;
+    sonde__recorder_leave(recorder);
+    is_left = recorder->is_left;
     (void)snprintf(path, sizeof path, "%s", recorder->options.path);
     waited = recorder->writer.wait_seconds;
-    if (!sonde__record_writer_stop(
-            &recorder->writer)) { /* the recorder is the thread's */
+    if (!recorder->is_over) {
+        sonde__recorder_end_quiet(recorder);
+        is_left = !sonde__recorder_stop(recorder, reason, text);
+    }
+    if (is_left) { /* it is the thread's now, and its spool */
         return sonde__fail(diag, SONDE_EIO, path, "a disk that answers",
                            "records are not written: a system call has hung for %g s",
                            waited);
     }
     err = judge(recorder, diag);
+    spool = recorder->spool;
     destroy(recorder);
+    if (spool != NULL) {
+        const sonde_err sent =
+            sonde__store_spool_finish(spool, err == SONDE_OK ? diag : NULL);
+
+        err = err == SONDE_OK ? sent : err;
+        sonde__store_spool_close(spool);
+    }
     return err;
 }

@@ -11,6 +11,7 @@
 
 #include "record/record_run.h"
 #include "record/record_sink.h"
+#include "store/store.h"
 
 /* What the writer knows about a tensor. */
 enum {
@@ -42,12 +43,20 @@ struct sonde_recorder {
     bool has_quiet;         /* nothing was put at the last step that ended, which is */
     sonde_coordinate quiet; /* not written yet */
 
+    /* Set by the exit handler, and in a forked child: nothing is recorded any more. */
+    bool closed;
+    bool is_over;                    /* the writer has been stopped */
+    bool is_left;                    /* but a system call held it: nothing may be freed */
+    sonde_recorder *previous, *next; /* of all open ones (exit.c) */
+    _Atomic(pthread_t) producer;     /* the thread that ended the last step */
+
     /* For sonde_recorder_get_stats: */
     _Atomic uint64_t waits;
     _Atomic double waited;
 
     sonde__record_ring ring;
     sonde__record_writer writer;
+    sonde__store_spool *spool; /* takes the files to a store; NULL: they stay */
 };
 
 /* True if a put waits when the ring is full. */
@@ -67,6 +76,12 @@ void sonde__recorder_end_quiet(sonde_recorder *recorder);
 /* Lists the tensor (its id is below the catalogue's count) for the writer, after the expected
  * ones. False: not now (counted as lost to a full ring), or never (refused). */
 bool sonde__recorder_list(sonde_recorder *recorder, uint32_t id, bool waits);
+/* Enters the recorder in the list that the exit handler closes, and leaves it. */
+void sonde__recorder_enter(sonde_recorder *recorder);
+void sonde__recorder_leave(sonde_recorder *recorder);
+/* Stops the writer. False: a system call hangs (writer.h). */
+bool sonde__recorder_stop(sonde_recorder *recorder, sonde_run_end reason,
+                          const char *text);
 /* SONDE_EINVAL if a name is too long. */
 sonde_err sonde__recorder_check_name(const char *name, sonde_diag *diag);
 /* A recorder on a given store, which is taken even if it fails. The options are not

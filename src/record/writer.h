@@ -16,6 +16,7 @@
 #ifndef SONDE_RECORD_WRITER_H
 #define SONDE_RECORD_WRITER_H
 
+#include "base/clock.h"
 #include "record/compress.h"
 #include "record/segment.h"
 
@@ -37,7 +38,10 @@ typedef struct sonde__record_writer {
     double segment_seconds;
     char *run; /* the text of run.json, in case it is lost */
     size_t run_size;
-    char host[256];
+    char id[40];    /* of the run */
+    char host[256]; /* these three of the process that state.json names */
+    int64_t pid;
+    char heartbeat[SONDE__DATE_TEXT];            /* "": now */
     bool made_run_folder, made_run, made_worker; /* by this process */
     bool resumes;                                /* resumes files of another process */
 
@@ -47,10 +51,12 @@ typedef struct sonde__record_writer {
     int64_t newest; /* the newest step in the stream; -1: none */
     sonde__record_scratch scratch;
     sonde__record_compressor compressor;
-    void *far;            /* the bytes of a large value, freed when it is in the file */
+    void *far;            /* the bytes of a large value until it is in the file */
     atomic_bool far_away; /* set by the producer that sent one, cleared here */
-    bool pending;         /* a batch is not in the files yet */
-    bool rotating;        /* close the segment before the next batch */
+    /* By kind of message: how many of the next ones are in the files already (recovery). */
+    uint64_t written[SONDE__MESSAGE_KINDS];
+    bool pending;  /* a batch is not in the files yet */
+    bool rotating; /* close the segment before the next batch */
     bool lost_files;
 
     int fault; /* errno; 0: none */
@@ -64,9 +70,13 @@ typedef struct sonde__record_writer {
 
     sonde__record_counters counters; /* of this process */
     sonde__record_counters before;   /* of earlier writers */
-    _Atomic uint64_t ring_full;      /* lost, counted by the producer */
-    _Atomic uint64_t refused;        /* likewise; reported as io_error */
-    uint64_t ring_full_before;
+    uint64_t ring_full_before, put_before;
+    /* Of a ring that a dead writer left (salvage.h): */
+    bool has_mark;
+    sonde__record_checkpoint mark;
+    uint64_t beyond[SONDE__MARKS];  /* items in files from the mark's numbers on */
+    uint64_t cut;                   /* bytes that are damaged */
+    uint64_t salvaged;              /* records that were in no file */
     uint64_t generation;            /* 0: the first writer */
     int64_t next[SONDE_MODE_COUNT]; /* the first step of each mode */
 

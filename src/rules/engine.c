@@ -48,6 +48,7 @@ void sonde__rule_run_destroy(sonde_rule_run *run)
     sonde__free(run->texts);
     sonde__free(run->selectors);
     sonde__free(run->marks);
+    sonde__free(run->given);
     sonde__free(run->tensors);
     sonde__free(run->tensor_findings);
     sonde__free(run->seen);
@@ -94,9 +95,10 @@ static sonde_err make_run(sonde_rules *rules, const sonde_rule *rule, const char
     run->texts = sonde__calloc(rule->param_count, sizeof *run->texts);
     run->selectors = sonde__calloc(rule->param_count, sizeof(sonde_selector *));
     run->marks = sonde__calloc(rule->param_count, sizeof *run->marks);
+    run->given = sonde__calloc(rule->param_count, sizeof *run->given);
     run->seen = sonde__calloc(rule->need_count, sizeof *run->seen);
     if (run->texts == NULL || run->selectors == NULL || run->marks == NULL ||
-        run->seen == NULL) {
+        run->given == NULL || run->seen == NULL) {
         return sonde__fail_nomem(diag, rule->name);
     }
     run->state = sonde__calloc(1, rule->state_size);

@@ -40,6 +40,7 @@ struct sonde_rule_run {
     char **texts;               /* copies of the parameters' values */
     sonde_selector **selectors; /* by parameter; NULL where it selects nothing */
     uint8_t **marks;            /* by parameter: a byte a tensor */
+    bool *given;                /* by parameter: the user set it */
     sonde_rule_tensor *tensors;
     int64_t *tensor_findings; /* by tensor: index of its finding in rules->found */
     size_t count, capacity, finding_capacity;
@@ -117,6 +118,8 @@ struct sonde_rules {
     sonde_catalogue *own; /* the tensors of all attachments; NULL: there is none */
     sonde__rule_attached *attached;
     void (*free_attached)(sonde_rules *rules); /* frees them and `own`; NULL: none */
+    sonde_trial *trial;                        /* that is judged; NULL: there is none */
+    int64_t begin; /* the first global step of it that is judged */
 };
 
 /* The built-in rules by name, NULL-terminated: made by the build from the files of

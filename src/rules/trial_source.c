@@ -400,6 +400,8 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     sonde_err err = SONDE_OK;
 
     source.next = source.pace->begin;
+    rules->trial = trial;
+    rules->begin = source.pace->begin;
     err = sonde_rules_begin(rules, sonde_trial_catalogue(trial), in_collection, trial,
                             diag);
     if (err != SONDE_OK) {
@@ -412,6 +414,7 @@ sonde_err sonde_rules_judge(sonde_rules *rules, sonde_trial *trial,
     err = follow(&source, diag);
 done:
     sonde_rules_finish(rules);
+    rules->trial = NULL;
     free_block(&source);
     sonde__free(source.series);
     sonde_trial_cursor_destroy(source.cursor);

@@ -11,6 +11,7 @@
 #define SONDE_TRIAL_TRIAL_STATE_H
 
 #include "base/names.h"
+#include "store/store.h"
 #include "trial/damage.h"
 #include "trial/items.h"
 #include "trial/mapping.h"
@@ -44,7 +45,9 @@ typedef struct sonde__trial_worker {
     uint64_t superseded_steps;
     bool said_ended, crashed;
     bool no_state; /* its state.json is damaged */
+    bool no_ring;  /* what a dead writer left in its ring was recovered, or cannot be */
     uint64_t lost;
+    int64_t put; /* records that its writers took, as state.json counts; -1: not known */
     uint32_t stats_rows;              /* in all files, damaged ones included */
     bool has_catalogue, no_catalogue; /* it exists; that it does not was noted */
 } sonde__trial_worker;
@@ -56,8 +59,10 @@ typedef struct sonde__trial_step_list {
 } sonde__trial_step_list;
 
 struct sonde_trial {
-    char *path;
-    int64_t begin, end; /* global steps to read; end 0: no end */
+    char *path;              /* a folder of this machine */
+    char *address;           /* of the run in a store, of which that is a copy; or NULL */
+    sonde__store_copy *copy; /* likewise */
+    int64_t begin, end;      /* global steps to read; end 0: no end */
     char *id, *program, *model, *created, *end_reason, *end_text;
     char host[256];
     int world;       /* from run.json; else 1 */

@@ -5,6 +5,7 @@
  * follow the values, and the headers that closed segments have for other readers.
  */
 #include "base/fail.h"
+#include "store/store.h"
 #include "trial/trial_state.h"
 #include "trial/value.h"
 
@@ -70,8 +71,9 @@ static void check_header(sonde_trial *trial, const sonde__trial_worker *worker,
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
     (void)sonde__trial_path(worker->name, name, where);
-    if (sonde_safetensors_open(sonde__trial_path(worker->path, name, path), &file,
-                               &why) != SONDE_OK) {
+    (void)sonde__trial_path(worker->path, name, path);
+    if (sonde__store_fetch(path, 0, UINT64_MAX, &why) != SONDE_OK ||
+        sonde_safetensors_open(path, &file, &why) != SONDE_OK) {
         sonde__trial_damage(&trial->damage, where, "not a safetensors file: %s",
                             why.found);
         return;
@@ -144,6 +146,27 @@ static sonde_err check_values(sonde_trial *trial, sonde__trial_worker *worker,
     return SONDE_OK;
 }
 
+/* What the writer counted against what there is. */
+static void check_counts(sonde_trial *trial, const sonde__trial_worker *worker)
+{
+    uint64_t known = worker->lost + trial->damage.damaged;
+
+    for (int kind = 0; kind < SONDE__KINDS; kind++) {
+        known += worker->items[kind].count;
+    }
+    if (worker->said_ended && worker->put > 0 && (uint64_t)worker->put > known) {
+        sonde__trial_damage(&trial->damage, worker->name,
+                            "%llu records that its writer took are neither in the files "
+                            "nor counted as lost",
+                            (unsigned long long)((uint64_t)worker->put - known));
+    }
+    if (trial->ended && !worker->said_ended && worker->crashed && !worker->no_state) {
+        sonde__trial_damage(&trial->damage, worker->name,
+                            "the run has ended, but state.json says that its writer "
+                            "runs: what it lost is not known");
+    }
+}
+
 sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
                              void (*report_line)(void *user, const char *text),
                              void *user, sonde_diag *diag)
@@ -164,6 +187,7 @@ sonde_err sonde_trial_verify(const char *path, sonde_verify_report *report,
         }
         if (trial->format == NULL) {
             check_headers(trial, worker);
+            check_counts(trial, worker);
         }
         sum.rows += worker->items[SONDE__VITALS].count;
         sum.sketches += worker->items[SONDE__SKETCH].count;

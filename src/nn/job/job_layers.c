@@ -1,8 +1,9 @@
 /*
  * job_layers.c - the model section of a job: its inputs, its layers, its loss.
  *
- * A table holds the kinds of layers, each with its keys and a function that calls the
- * builder.
+ * A table holds the kinds of layers that have functions of their own in model.h, each with
+ * its keys and a function that calls the builder. All others are rows in src/nn/ops
+ * (layer_row.h).
  *
  * Every layer is checked as it is built, so an error has the layer's line.
  */
@@ -10,6 +11,7 @@
 #include "base/fail.h"
 #include "base/macros.h"
 #include "base/memory.h"
+#include "nn/ops/layer_row.h"
 
 #include <string.h>
 
@@ -24,10 +26,11 @@ typedef struct job_builder {
     sonde_nn_model *model;
     made *values;
     size_t count, capacity;
-    sonde_nn_value current; /* output of the layer before */
+    sonde_nn_value current;     /* output of the layer before */
+    const sonde__op_layer *row; /* of the layer at hand, or NULL */
 } job_builder;
 
-enum { MAX_LAYERS = 4096 };
+enum { MAX_LAYERS = 4096, MAX_KINDS = 256 };
 
 typedef struct layer_kind {
     const char *name;
@@ -37,6 +40,7 @@ typedef struct layer_kind {
      * errors of building stick in the model. */
     sonde_err (*build)(job_builder *b, const sonde__yaml *entry, const char *name,
                        const sonde_nn_value *in, sonde_nn_value *out);
+    const sonde__op_layer *row; /* or NULL */
 } layer_kind;
 
 /* One number for both axes, or two; *pair stays 0 if the key is missing. */
@@ -370,37 +374,86 @@ static const layer_kind layer_kinds[] = {
     {"conv2d",
      {"out", "kernel", "stride", "padding", "dilation", "groups", "bias"},
      1,
-     build_conv2d},
-    {"linear", {"out", "bias"}, 1, build_linear},
-    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm},
-    {"max_pool2d", {"kernel", "stride", "padding", "dilation"}, 1, build_max_pool2d},
-    {"relu", {NULL}, 1, build_relu},
-    {"sigmoid", {NULL}, 1, build_sigmoid},
-    {"tanh", {NULL}, 1, build_tanh},
-    {"softmax", {"axis"}, 1, build_softmax},
-    {"log_softmax", {"axis"}, 1, build_log_softmax},
-    {"flatten", {"axis"}, 1, build_flatten},
-    {"reshape", {"shape"}, 1, build_reshape},
-    {"add", {NULL}, 2, build_add},
-    {"mul", {NULL}, 2, build_mul},
+     build_conv2d,
+     NULL},
+    {"linear", {"out", "bias"}, 1, build_linear, NULL},
+    {"group_norm", {"groups", "eps", "affine"}, 1, build_group_norm, NULL},
+    {"max_pool2d",
+     {"kernel", "stride", "padding", "dilation"},
+     1,
+     build_max_pool2d,
+     NULL},
+    {"relu", {NULL}, 1, build_relu, NULL},
+    {"sigmoid", {NULL}, 1, build_sigmoid, NULL},
+    {"tanh", {NULL}, 1, build_tanh, NULL},
+    {"softmax", {"axis"}, 1, build_softmax, NULL},
+    {"log_softmax", {"axis"}, 1, build_log_softmax, NULL},
+    {"flatten", {"axis"}, 1, build_flatten, NULL},
+    {"reshape", {"shape"}, 1, build_reshape, NULL},
+    {"add", {NULL}, 2, build_add, NULL},
+    {"mul", {NULL}, 2, build_mul, NULL},
     {"print",
      {"gradient", "summarise_threshold", "edge_items", "max_line_width", "digits",
       "float_format", "separator", "open_bracket", "close_bracket"},
      1,
-     build_print},
+     build_print,
+     NULL},
 };
+
+/* --- rows of src/nn/ops ------------------------------------------------------------- */
+
+static sonde_err build_row(job_builder *b, const sonde__yaml *entry, const char *name,
+                           const sonde_nn_value *in, sonde_nn_value *out)
+{
+    const sonde__op_layer *row = b->row;
+    sonde_nn_setting settings[SONDE__MAX_FIELDS];
+    size_t count = 0;
+    const sonde_err err =
+        sonde__job_read_settings(&b->reader, entry, row, settings, &count);
+
+    if (err != SONDE_OK) {
+        return err;
+    }
+    *out = sonde_nn_layer(b->model, row->name, name, in, (size_t)row->inputs, settings,
+                          count);
+    return SONDE_OK;
+}
+
+static layer_kind row_kind(const sonde__op_layer *row)
+{
+    layer_kind kind = {
+        .name = row->name, .inputs = row->inputs, .build = build_row, .row = row};
+
+    for (int i = 0; i < sonde__op_field_count(row); i++) {
+        kind.keys[i] = row->fields[i].key;
+    }
+    return kind;
+}
 
 /* --- entries ---------------------------------------------------------------------- */
 
-static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
-                           const layer_kind **kind)
+/* The names of all kinds of layers; returns their count. */
+static size_t list_kinds(const char *names[MAX_KINDS])
 {
-    const char *names[SONDE_COUNT_OF(layer_kinds)];
-    const char *asked = NULL;
+    size_t count = 0;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        names[i] = layer_kinds[i].name;
+        names[count++] = layer_kinds[i].name;
     }
+    for (size_t i = 0; sonde__op_layers[i] != NULL && count < MAX_KINDS; i++) {
+        names[count++] = sonde__op_layers[i]->name;
+    }
+    return count;
+}
+
+static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
+                           layer_kind *kind)
+{
+    const char *names[MAX_KINDS];
+    const size_t count = list_kinds(names);
+    const sonde__op_layer *row = NULL;
+    const char *asked = NULL;
+
     if (entry->kind == SONDE__YAML_SCALAR) {
         asked = entry->text;
     } else if (entry->kind == SONDE__YAML_MAP && entry->count == 1) {
@@ -410,14 +463,19 @@ static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
                                 "one layer: {its options}", "not a layer");
     }
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        if (strcmp(asked, names[i]) == 0) {
-            *kind = &layer_kinds[i];
+        if (strcmp(asked, layer_kinds[i].name) == 0) {
+            *kind = layer_kinds[i];
             return SONDE_OK;
         }
     }
+    row = sonde__op_find_layer(asked);
+    if (row != NULL) {
+        *kind = row_kind(row);
+        return SONDE_OK;
+    }
     return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
-                            sonde_diag_nearest(asked, names, SONDE_COUNT_OF(names)),
-                            "unknown layer '%s'", asked);
+                            sonde_diag_nearest(asked, names, count), "unknown layer '%s'",
+                            asked);
 }
 
 static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
@@ -460,7 +518,8 @@ static sonde_err read_from(const job_builder *b, const sonde__yaml *body, int in
     }
     if (from == NULL || from->kind != SONDE__YAML_LIST || from->count != (size_t)inputs) {
         return sonde__yaml_fail(&b->reader, body, SONDE_EINVAL, "from: [a, b]",
-                                "the layer needs two inputs");
+                                "the layer needs %s inputs",
+                                inputs == 2 ? "two" : "three");
     }
     for (int i = 0; i < inputs; i++) {
         const sonde_err err = find_value(b, from->children[i], &in[i]);
@@ -496,10 +555,10 @@ static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
-    const layer_kind *kind = NULL;
+    layer_kind kind = {0};
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
-    sonde_nn_value in[2] = {0, 0}, out = 0;
+    sonde_nn_value in[SONDE__MAX_OPERANDS] = {0}, out = 0;
     sonde_err err = find_kind(b, entry, &kind);
 
     if (err != SONDE_OK) {
@@ -509,7 +568,7 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
         !(entry->children[0]->kind == SONDE__YAML_SCALAR &&
           entry->children[0]->text[0] == '\0')) {
         body = entry->children[0];
-        err = check_layer_keys(b, body, kind);
+        err = check_layer_keys(b, body, &kind);
     }
     if (err != SONDE_OK) {
         return err;
@@ -518,11 +577,12 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     if (err != SONDE_OK) {
         return err;
     }
-    err = read_from(b, body, kind->inputs, in);
+    err = read_from(b, body, kind.inputs, in);
     if (err != SONDE_OK) {
         return err;
     }
-    err = kind->build(b, body, name, in, &out);
+    b->row = kind.row;
+    err = kind.build(b, body, name, in, &out);
     if (err != SONDE_OK) {
         return err;
     }

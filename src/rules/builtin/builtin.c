@@ -217,3 +217,58 @@ void sonde__builtin_sort(double *values, size_t count)
 {
     qsort(values, count, sizeof *values, by_size);
 }
+
+/* --- rules of smdebug --------------------------------------------------------------- */
+
+/* True if the user has set a parameter of this comma-separated list. */
+static bool any_given(const sonde_rule_run *run, const char *names)
+{
+    while (*names != '\0') {
+        const size_t length = strcspn(names, ",");
+
+        for (size_t i = 0; i < run->rule->param_count; i++) {
+            const char *name = run->rule->params[i].name;
+
+            if (run->given[i] && strlen(name) == length &&
+                strncmp(name, names, length) == 0) {
+                return true;
+            }
+        }
+        names += length + (names[length] == ',');
+    }
+    return false;
+}
+
+bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
+                               const char *ours)
+{
+    for (size_t i = 0; i < run->rule->param_count; i++) {
+        const sonde_rule_param *param = &run->rule->params[i];
+
+        if (run->given[i] && strcmp(param->name, "smdebug") == 0) {
+            return *((const bool *)run->state + param->offset);
+        }
+    }
+    return any_given(run, theirs) && !any_given(run, ours);
+}
+
+bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id)
+{
+    int64_t *steps = NULL;
+    sonde_vitals *vitals = NULL;
+    size_t count = 0;
+    bool was = false;
+
+    if (run->rules->trial == NULL || run->rules->begin <= 0 ||
+        sonde_trial_vitals_series(run->rules->trial, id, SONDE_MODE_GLOBAL, -1, 0,
+                                  run->rules->begin, &steps, &vitals, &count,
+                                  NULL) != SONDE_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < count && !was; i++) {
+        was = vitals[i].zero < vitals[i].count;
+    }
+    sonde_trial_free(steps);
+    sonde_trial_free(vitals);
+    return was;
+}

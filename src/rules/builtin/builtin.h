@@ -144,6 +144,21 @@ typedef enum sonde__builtin_loss {
  * catalogue. */
 sonde__builtin_loss sonde__builtin_loss_kind(const sonde_rule_run *run, uint32_t id);
 
+/* --- rules of smdebug --------------------------------------------------------------- */
+
+/* The parameter of rules that judge otherwise than smdebug documents; type is the rule's
+ * state. */
+#define SONDE__SMDEBUG(type)                                                             \
+    SONDE__FLAG(type, smdebug, "false",                                                  \
+                "judge exactly as smdebug documents the rule; --rule-name sets it")
+/* For init: true if the user has set that parameter, or any of the parameters `theirs`,
+ * which smdebug has, and none of `ours`; both are comma-separated names. */
+bool sonde__builtin_as_smdebug(const sonde_rule_run *run, const char *theirs,
+                               const char *ours);
+/* For bind: true if the trial has vital signs of the tensor, with elements that are not 0,
+ * from before the first step that is judged. */
+bool sonde__builtin_was_nonzero(const sonde_rule_run *run, uint32_t id);
+
 /* --- while judging ------------------------------------------------------------------ */
 
 /* The index of one of the rule's tensors, for sonde_rule_found. */

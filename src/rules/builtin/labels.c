@@ -2,6 +2,7 @@
  * labels.c - class numbers from raw values.
  */
 #include "rules/builtin/labels.h"
+#include "rules/engine.h"
 
 #include "base/memory.h"
 
@@ -134,6 +135,16 @@ bool sonde__builtin_looks_like_predictions(const sonde_tensor_info *info)
 int sonde__builtin_wants_classes(sonde_rule_run *run, const sonde_tensor_info *info,
                                  uint32_t id)
 {
+    const char *names[] = {"labels_collection", "predictions_collection"};
+
+    for (size_t i = 0; i < run->rule->param_count; i++) {
+        for (int need = 0; need < 2; need++) {
+            if (strcmp(run->rule->params[i].name, names[need]) == 0 &&
+                sonde_rule_matches(run, i, id)) {
+                return need;
+            }
+        }
+    }
     if (sonde_rule_matches(run, SONDE__LABELS, id) ||
         sonde__builtin_looks_like_labels(info, id)) {
         return SONDE__LABELS;

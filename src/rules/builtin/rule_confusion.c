@@ -15,7 +15,7 @@
 enum { MOST = 128 };
 
 typedef struct confusion {
-    const char *labels, *predictions;
+    const char *labels, *predictions, *labels_collection, *predictions_collection;
     double min_diag, max_off_diag;
     int64_t category_no;
     sonde__builtin_labels truth, guesses; /* of this step */
@@ -28,6 +28,10 @@ static const sonde_rule_param params[] = {
     SONDE__REGEX(confusion, labels, ".*labels", "regular expressions that select labels"),
     SONDE__REGEX(confusion, predictions, ".*predictions",
                  "regular expressions that select predictions"),
+    SONDE__COLLECTIONS(confusion, labels_collection, NULL,
+                       "comma-separated collections of labels"),
+    SONDE__COLLECTIONS(confusion, predictions_collection, NULL,
+                       "comma-separated collections of predictions"),
     SONDE__COUNT(confusion, category_no, NULL, 2, MOST,
                  "number of classes (default: the classes that occur)"),
     SONDE__REAL(confusion, min_diag, "0.9", 0, 1,
