@@ -116,9 +116,8 @@ static bool compare_layers(const poor *state, sonde_rule_tensor *tensors, size_t
         if (before > 0.0) {
             ratio = memory->variance / before;
             memory->grew += ratio > state->threshold && memory->variance > LOUD;
-            memory->shrank +=
-                !memory->scores && ratio > 0.0 &&
-                ratio < 1.0 / (state->threshold * state->threshold);
+            memory->shrank += !memory->scores && ratio > 0.0 &&
+                              ratio < 1.0 / (state->threshold * state->threshold);
             if (memory->looked++ == 0 || fabs(log(ratio)) < fabs(log(memory->worst))) {
                 memory->worst = ratio;
             }
