@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "store/store.h"
 
 #include <sonde/safetensors.h>
 
@@ -258,6 +259,11 @@ static sonde_err take_line(void *user, char *text, size_t length)
     json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
     sonde_err err = SONDE_OK;
 
+    if (sonde__record_seal_broken(text, length)) {
+        sonde__trial_damage_in(&reader->trial->damage, &reader->worker->catalogue.bad,
+                               reader->where, "line %llu does not match its checksum",
+                               (unsigned long long)reader->worker->catalogue.line);
+    }
     if (json_is_object(line)) {
         err = take_tensor(reader, line);
     } else {
@@ -351,9 +357,9 @@ static char *name_in_header(const sonde__trial_worker *worker,
     char *found = NULL;
 
     sonde__record_file_name(name, SONDE__FILE_SEGMENT, segment->number, false);
-    if (!segment->closed ||
-        sonde_safetensors_open(sonde__trial_path(worker->path, name, path), &file,
-                               NULL) != SONDE_OK) {
+    (void)sonde__trial_path(worker->path, name, path);
+    if (!segment->closed || sonde__store_fetch(path, 0, UINT64_MAX, NULL) != SONDE_OK ||
+        sonde_safetensors_open(path, &file, NULL) != SONDE_OK) {
         return NULL;
     }
     key = key_at(file, line->offset, line->bytes);
