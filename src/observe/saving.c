@@ -171,6 +171,7 @@ sonde_err sonde__observe_save(sonde__observe_setup *setup, const char *collectio
     if (err != SONDE_OK) {
         return err;
     }
+    setup->configured = true;
     if (mode < -1 || mode >= SONDE_MODE_COUNT) {
         return sonde__fail(diag, SONDE_EINVAL, where, "-1 or a sonde_mode", "mode %d",
                            mode);
@@ -222,6 +223,7 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
     if (err != SONDE_OK) {
         return err;
     }
+    setup->configured = true;
     if (config->stats >> SONDE_STAT_ENTRIES != 0) {
         return sonde__fail(diag, SONDE_EINVAL, where, "bits of sonde_stat",
                            "stats 0x%" PRIx32, config->stats);
