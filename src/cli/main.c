@@ -106,6 +106,7 @@ int main(int argc, char **argv)
     int words = 0;
     const cli_command *command = NULL;
 
+    cli_guard_output();
     cli_log_open();
     for (size_t i = 0; cli_commands[i] != NULL; i++) {
         if (cli_commands[i]->prepare != NULL) {
