@@ -139,8 +139,9 @@ sonde_err sonde__observe_reduce(sonde__observe_setup *setup, const char *collect
                                 sonde_diag *diag);
 /* Ends configuration: every collection's schedules, reductions and when_nan. */
 sonde_err sonde__observe_settle(sonde__observe_setup *setup, sonde_diag *diag);
-/* Makes the checks of settle; *wrong (may be NULL) is the faulty collection. */
-sonde_err sonde__observe_check(const sonde__observe_setup *setup,
+/* Makes the checks of settle; *wrong (may be NULL) is the faulty collection. filled: a
+ * collection without includes is an error; else the program may fill it yet. */
+sonde_err sonde__observe_check(const sonde__observe_setup *setup, bool filled,
                                const sonde__observe_collection **wrong, sonde_diag *diag);
 /* Whether any schedule was given for mode global. */
 bool sonde__observe_says_global(const sonde__observe_setup *setup);
@@ -186,6 +187,11 @@ sonde_err sonde__observe_read(const sonde__yaml_reader *reader, const sonde__yam
 /* The error of a call about a node, with the node's line. */
 sonde_err sonde__observe_fail_at(const sonde__yaml_reader *reader,
                                  const sonde__yaml *node, const sonde_diag *inner);
+/* A selector as a text or a list of texts under a key, e.g. when_nan; new, or NULL if the
+ * key is missing. */
+sonde_err sonde__observe_read_selector(const sonde__yaml_reader *reader,
+                                       const sonde__yaml *map, const char *key,
+                                       char **out);
 /* Steps as a number, a list, or a text "1,2,3"; *steps is new. */
 sonde_err sonde__observe_read_steps(const sonde__yaml_reader *reader,
                                     const sonde__yaml *node, int64_t **steps,
