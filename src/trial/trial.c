@@ -5,6 +5,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 #include "base/names.h"
+#include "base/whole_file.h"
 #include "trial/foreign.h"
 #include "trial/generations.h"
 #include "trial/index_file.h"
@@ -16,6 +17,7 @@
 
 #include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -223,6 +225,9 @@ static sonde_err check_path(const char *path, sonde_diag *diag)
     if (strlen(path) > MOST_PATH) {
         return sonde__fail(diag, SONDE_EINVAL, "trial", "at most 3840 bytes",
                            "a path of %zu bytes", strlen(path));
+    }
+    if (sonde__check_home(path, diag) != SONDE_OK) {
+        return SONDE_EINVAL;
     }
     if (stat(path, &about) != 0) {
         return sonde__fail_errno(diag, path, "cannot be opened");
@@ -440,6 +445,35 @@ void sonde_trial_close(sonde_trial *trial)
     sonde__store_copy_close(trial->copy);
     free_texts(trial);
     sonde__free(trial);
+}
+
+/* --- a folder of runs ---------------------------------------------------------------- */
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+sonde_err sonde_trial_list_folder(const char *path,
+                                  void (*seen)(void *user, const char *name), void *user,
+                                  sonde_diag *diag)
+{
+    struct dirent **entries = NULL;
+    int count = 0;
+
+    if (sonde__store_is_address(path)) {
+        return sonde__store_folders(path, seen, user, diag);
+    }
+    count = scandir(path, &entries, is_visible, alphasort);
+    if (count < 0) {
+        return sonde__fail_errno(diag, path, "cannot be listed");
+    }
+    for (int i = 0; i < count; i++) {
+        seen(user, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return SONDE_OK;
 }
 
 /* --- describing ------------------------------------------------------------------- */
