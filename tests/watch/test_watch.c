@@ -532,6 +532,7 @@ static void test_null_and_garbage(void **state)
     wrong.shape[0] = INT64_MAX;
     assert_int_equal(sonde_watch_add(watch, &wrong, &slot, NULL), SONDE_ESHAPE);
     must(sonde_watch_add_view(watch, "loss", &view, &slot, &diag));
+    assert_int_equal(sonde_watch_add_all(watch, NULL, 1, &other, NULL), SONDE_EINVAL);
     assert_int_equal(sonde_watch_add_alias(watch, 77, "b", NULL), SONDE_ERANGE);
     must(sonde_watch_add_alias(watch, slot, "cost", &diag));
     assert_int_equal(sonde_watch_add_view(watch, "cost", &view, &other, NULL),
