@@ -20,7 +20,7 @@ SONDE_API sonde_role sonde__observe_role_by_name(const char *name, sonde_dtype d
 SONDE_API void sonde__observe_guess(sonde_tensor_info *info);
 /* Of smdebug's collections and ours: "losses", "optimizer_variables" ... Others have none:
  * SONDE_ROLE_OTHER. */
-SONDE_API sonde_role sonde__observe_role_of_collection(const char *collection);
+sonde_role sonde__observe_role_of_collection(const char *collection);
 /* The role of a tensor whose role is `known` once it is in a collection. A collection of
  * losses makes an output or a number a loss; other collections only fill a gap. */
 SONDE_API sonde_role sonde__observe_role_joined(sonde_role known, const char *collection);
