@@ -5,6 +5,8 @@
 #include "cli/cli_run.h"
 #include "cli/cli_pictures.h"
 
+#include <sonde/nn/option.h>
+
 #include <stddef.h>
 
 typedef struct eval_values {
@@ -74,6 +76,10 @@ static sonde_err set_up(evaluation *run, const char *weights, sonde_diag *diag)
     }
     if (asked->data != NULL) {
         info->data_path = asked->data;
+    }
+    err = sonde_nn_job_set_environment(run->job, diag);
+    if (err != SONDE_OK) {
+        return err;
     }
     err = sonde_nn_job_build(run->job, &run->model, diag);
     if (err != SONDE_OK) {
