@@ -104,6 +104,8 @@ SONDE_API SONDE_CHECKED sonde_err sonde_stat_parse(const char *text, sonde_stat 
 /* Which kernel vitals use: "generic", "avx2" or "avx512". SONDE_ISA in the environment
  * caps the choice. */
 SONDE_API const char *sonde_isa_name(void);
+/* SONDE_EINVAL: SONDE_ISA is no such name. */
+SONDE_API SONDE_CHECKED sonde_err sonde_isa_check(sonde_diag *diag);
 
 #ifdef __cplusplus
 }

@@ -53,6 +53,9 @@ static sonde_err compile(const tensors_values *asked, const char *job, compiled 
     if (err != SONDE_OK) {
         return err;
     }
+    if (asked->inference && asked->accumulation == CLI_NOT_GIVEN) {
+        info->options.gradient_accumulation = 1; /* a job's is one of training */
+    }
     err = sonde_nn_job_build(work->job, &work->model, diag);
     if (err != SONDE_OK) {
         return err;

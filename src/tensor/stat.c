@@ -174,6 +174,11 @@ const char *sonde_isa_name(void)
     return sonde__isa_name();
 }
 
+sonde_err sonde_isa_check(sonde_diag *diag)
+{
+    return sonde__cpu_isa_check(diag);
+}
+
 const sonde__vitals_kernels *sonde__vitals_kernels_of(sonde__isa isa)
 {
 #if defined(__x86_64__)

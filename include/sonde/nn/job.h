@@ -84,6 +84,7 @@ typedef struct sonde_nn_job_info {
     int epochs;
     uint64_t seed;
     int64_t classes; /* columns of the model's output */
+    bool one_sample; /* build leaves out a last softmax over the batch */
     int sample_rank;
     int64_t sample_shape[SONDE_MAX_DIMS]; /* without the batch */
     sonde_nn_job_rules rules;

@@ -11,6 +11,7 @@
 #include "base/macros.h"
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* A layer's name and output, for `from`. */
@@ -25,6 +26,7 @@ typedef struct job_builder {
     made *values;
     size_t count, capacity;
     sonde_nn_value current; /* output of the layer before */
+    bool one_sample;        /* of sonde_nn_job_info */
 } job_builder;
 
 enum { MAX_LAYERS = 4096 };
@@ -392,32 +394,75 @@ static const layer_kind layer_kinds[] = {
 
 /* --- entries ---------------------------------------------------------------------- */
 
-static sonde_err find_kind(const job_builder *b, const sonde__yaml *entry,
-                           const layer_kind **kind)
+/* The kind of that name; NULL: unknown. */
+static const layer_kind *kind_of(const char *name)
 {
-    const char *names[SONDE_COUNT_OF(layer_kinds)];
-    const char *asked = NULL;
+    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
+        if (strcmp(name, layer_kinds[i].name) == 0) {
+            return &layer_kinds[i];
+        }
+    }
+    return NULL;
+}
+
+/* The name of an entry's kind; NULL: the entry is no layer. */
+static const char *asked_kind(const sonde__yaml *entry)
+{
+    return entry->kind == SONDE__YAML_SCALAR                     ? entry->text
+           : entry->kind == SONDE__YAML_MAP && entry->count == 1 ? entry->children[0]->key
+                                                                 : NULL;
+}
+
+/* "relu, or another of: conv2d, linear, ..."; the nearest name comes first. */
+static const char *known_kinds(const char *asked, char *buf, size_t size)
+{
+    const char *names[SONDE_COUNT_OF(layer_kinds)], *nearest = NULL;
+    size_t used = 0;
 
     for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
         names[i] = layer_kinds[i].name;
     }
-    if (entry->kind == SONDE__YAML_SCALAR) {
-        asked = entry->text;
-    } else if (entry->kind == SONDE__YAML_MAP && entry->count == 1) {
-        asked = entry->children[0]->key;
-    } else {
-        return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
-                                "one layer: {its options}", "not a layer");
+    nearest = sonde_diag_nearest(asked, names, SONDE_COUNT_OF(names));
+    used = (size_t)snprintf(buf, size, "%s%s", nearest != NULL ? nearest : "",
+                            nearest != NULL ? ", or another of: " : "");
+    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds) && used < size; i++) {
+        used += (size_t)snprintf(buf + used, size - used, "%s%s", i > 0 ? ", " : "",
+                                 names[i]);
     }
-    for (size_t i = 0; i < SONDE_COUNT_OF(layer_kinds); i++) {
-        if (strcmp(asked, names[i]) == 0) {
-            *kind = &layer_kinds[i];
-            return SONDE_OK;
+    return buf;
+}
+
+/* Finds all unknown layers of the list at once. */
+static sonde_err check_kinds(const job_builder *b, const sonde__yaml *section)
+{
+    const sonde__yaml *first = NULL;
+    char found[300], known[256];
+    size_t used = 0;
+
+    for (size_t i = 0; i < section->count; i++) {
+        const sonde__yaml *entry = section->children[i];
+        const char *asked = asked_kind(entry);
+
+        if (asked == NULL) {
+            return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
+                                    "one layer: {its options}", "not a layer");
+        }
+        if (kind_of(asked) != NULL || used >= sizeof found) {
+            continue;
+        }
+        if (first == NULL) {
+            first = entry;
+            used = (size_t)snprintf(found, sizeof found, "unknown layer '%s'", asked);
+        } else {
+            used += (size_t)snprintf(found + used, sizeof found - used, ", line %d '%s'",
+                                     entry->line, asked);
         }
     }
-    return sonde__yaml_fail(&b->reader, entry, SONDE_EINVAL,
-                            sonde_diag_nearest(asked, names, SONDE_COUNT_OF(names)),
-                            "unknown layer '%s'", asked);
+    return first == NULL
+               ? SONDE_OK
+               : sonde__yaml_fail(&b->reader, first, SONDE_EINVAL,
+                                  known_kinds(asked_kind(first), known, sizeof known),
+                                  "%s", found);
 }
 
 static sonde_err check_layer_keys(const job_builder *b, const sonde__yaml *body,
@@ -496,15 +541,12 @@ static sonde_err check_layer(const job_builder *b, const sonde__yaml *entry)
 static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
 {
     const sonde__yaml nothing = {.kind = SONDE__YAML_MAP, .line = entry->line};
-    const layer_kind *kind = NULL;
+    const layer_kind *kind = kind_of(asked_kind(entry));
     const sonde__yaml *body = &nothing;
     const char *name = NULL;
     sonde_nn_value in[2] = {0, 0}, out = 0;
-    sonde_err err = find_kind(b, entry, &kind);
+    sonde_err err = SONDE_OK;
 
-    if (err != SONDE_OK) {
-        return err;
-    }
     if (entry->kind == SONDE__YAML_MAP &&
         !(entry->children[0]->kind == SONDE__YAML_SCALAR &&
           entry->children[0]->text[0] == '\0')) {
@@ -533,9 +575,22 @@ static sonde_err build_layer(job_builder *b, const sonde__yaml *entry)
     return remember(b, name, out);
 }
 
+/* Whether an entry is a softmax over the batch of the layer before it. */
+static bool is_batch_softmax(const job_builder *b, const sonde__yaml *entry)
+{
+    const sonde__yaml *body = entry->kind == SONDE__YAML_MAP ? entry->children[0] : entry;
+    const char *kind = asked_kind(entry);
+    int axis = 1;
+
+    return (strcmp(kind, "softmax") == 0 || strcmp(kind, "log_softmax") == 0) &&
+           body->kind == SONDE__YAML_MAP && sonde__yaml_get(body, "from") == NULL &&
+           read_axis(b, body, &axis) == SONDE_OK && axis == 0;
+}
+
 static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
 {
     const sonde__yaml *section = sonde__yaml_get(model, "layers");
+    size_t count = 0;
     sonde_err err = SONDE_OK;
 
     if (section == NULL || section->kind != SONDE__YAML_LIST || section->count == 0 ||
@@ -544,7 +599,15 @@ static sonde_err build_layers(job_builder *b, const sonde__yaml *model)
                                 SONDE_EINVAL, "layers: a list of 1 to 4096 layers",
                                 "the model has no layers");
     }
-    for (size_t i = 0; i < section->count; i++) {
+    err = check_kinds(b, section);
+    if (err != SONDE_OK) {
+        return err;
+    }
+    count = section->count;
+    if (b->one_sample && is_batch_softmax(b, section->children[count - 1])) {
+        count--;
+    }
+    for (size_t i = 0; i < count; i++) {
         err = build_layer(b, section->children[i]);
         if (err != SONDE_OK) {
             return err;
@@ -679,7 +742,7 @@ sonde_err sonde__job_build(const sonde_nn_job *job, sonde_nn_job_info *info,
                            sonde_nn_model **out, sonde_diag *diag)
 {
     const char *name = job->builtin != NULL ? job->info.model_name : job->name;
-    job_builder b = {.reader = {name, diag}};
+    job_builder b = {.reader = {name, diag}, .one_sample = job->info.one_sample};
     sonde_err err = sonde_nn_model_create(&b.model, diag);
 
     if (err != SONDE_OK) {
